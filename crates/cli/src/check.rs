@@ -3,22 +3,20 @@
 
 pub(crate) mod sarif;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sardonyx::OpenOptions;
 use sardonyx::check::{self, Code, Document, Finding, Options, Reference, Report, Severity};
 use sardonyx::text::Position;
-use sardonyx::{Buffer, Form, Model, OpenOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::files;
 use crate::human::count;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
-use crate::{Limits, Verdict};
+use crate::{Limits, Verdict, is_stdin};
 
 /// Say whether models follow the rules of the standard, and what is wrong where
 ///
@@ -143,8 +141,7 @@ impl Found {
 }
 
 pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
-    if args.models.iter().filter(is_stdin).count() > 1 {
+    if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
         return Err(Failure::new("stdin can be read only once"));
     }
     let options = options(args)?;
@@ -236,11 +233,10 @@ fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked
 }
 
 fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failure> {
-    let is_stdin = path.as_os_str() == "-";
     let name = path.display().to_string();
     let document = match args.kind {
         Some(kind) => kind.document(),
-        None if is_stdin => None,
+        None if is_stdin(path) => None,
         None => check::recognise(path),
     };
     if let Some(document) = document {
@@ -249,25 +245,11 @@ fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failu
         let pictures = findings.map(|found| check::render_document(found, &name)).collect();
         return Ok(Found { report, pictures, positions: Vec::new() });
     }
-    let open = args.limits.apply(OpenOptions::new());
-    let mut text = None;
-    let model: Model = if is_stdin {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes)?;
-        let bytes = Buffer::from_vec(bytes);
-        text = Some(bytes.clone());
-        open.from_bytes(bytes).map_err(|error| Failure::from(error).at("standard input"))?
-    } else {
-        open.open(path)?
-    };
-    let report = model.check(options);
+    let loaded = args.limits.load(path, OpenOptions::new())?;
+    let report = loaded.model.check(options);
     let pictures =
-        report.findings.iter().map(|found| check::render(&model, found, &name)).collect();
-    if Form::of_path(path) == Some(Form::Notation) && !report.findings.is_empty() {
-        text = Some(files::read(path)?);
-    }
-    let positions =
-        text.map_or(Vec::new(), |text| check::positions(&model, &text, &report.findings));
+        report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
+    let positions = loaded.positions(&report.findings);
     Ok(Found { report, pictures, positions })
 }
 

@@ -16,7 +16,7 @@ use crate::human::{bytes, count};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
-use crate::{Limits, ModelArg, Verdict};
+use crate::{Limits, ModelArg, Verdict, is_stdin};
 
 /// Write the same model, or the same values, in another form
 ///
@@ -184,7 +184,7 @@ impl Args {
     /// The name of a value that has none.
     fn name(&self) -> String {
         let stem = || {
-            if self.input.as_os_str() == "-" {
+            if is_stdin(&self.input) {
                 String::new()
             } else {
                 let stem = self.input.file_stem().unwrap_or_default();
@@ -299,7 +299,7 @@ struct Values {
 }
 
 fn read(args: &Args, from: Named) -> Result<Values, Failure> {
-    let file = if args.input.as_os_str() == "-" {
+    let file = if is_stdin(&args.input) {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;
         Buffer::from_vec(bytes)

@@ -7,7 +7,7 @@ use sardonyx::text;
 
 use crate::failure::{self, Failure};
 use crate::terminal::Terminal;
-use crate::{Verdict, files};
+use crate::{Verdict, files, is_stdin};
 
 /// Format models in text form
 ///
@@ -44,7 +44,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
 
 /// Formats a text; whether it is a finding that it was not formatted before.
 fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
-    let from_stdin = path.as_os_str() == "-";
+    let from_stdin = is_stdin(path);
     let before = if from_stdin {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;

@@ -51,11 +51,11 @@ mod timing;
 mod types;
 mod usage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use sardonyx::{Model, OpenOptions, ReadLimits};
+use sardonyx::{Loaded, Model, OpenOptions, ReadLimits};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -125,9 +125,23 @@ struct Limits {
     max_structure: u64,
 }
 
+/// Whether a path stands for the standard input.
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 impl Limits {
-    fn apply(&self, options: OpenOptions) -> OpenOptions {
-        options.limits(ReadLimits { memory: self.max_structure, ..ReadLimits::default() })
+    /// Opens a model file, or reads the model on stdin.
+    fn load(&self, path: &Path, options: OpenOptions) -> Result<Loaded, Failure> {
+        let limits = ReadLimits { memory: self.max_structure, ..ReadLimits::default() };
+        let options = options.limits(limits);
+        if is_stdin(path) {
+            options
+                .load_reader(std::io::stdin().lock())
+                .map_err(|error| Failure::from(error).at("standard input"))
+        } else {
+            Ok(options.load(path)?)
+        }
     }
 }
 
@@ -192,18 +206,16 @@ impl ModelArg {
     }
 
     fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
-        let options = self.limits.apply(options);
-        if self.is_stdin() {
-            options
-                .from_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input"))
-        } else {
-            Ok(options.open(&self.path)?)
-        }
+        self.load(options).map(|loaded| loaded.model)
+    }
+
+    /// The model with what is known beyond it: its text, and warnings about that.
+    fn load(&self, options: OpenOptions) -> Result<Loaded, Failure> {
+        self.limits.load(&self.path, options)
     }
 
     fn is_stdin(&self) -> bool {
-        self.path.as_os_str() == "-"
+        is_stdin(&self.path)
     }
 
     /// The name for reports.

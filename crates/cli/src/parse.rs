@@ -1,16 +1,13 @@
 //! `sardonyx parse`: a model of text.
 
-use std::io::{self, Read};
-
 use sardonyx::check::{self, Finding, Severity};
-use sardonyx::text::{self, Diagnostic};
-use sardonyx::{Buffer, ErrorKind, Model, OpenOptions, SaveOptions, Weights};
+use sardonyx::{Access, ErrorKind, Form, Model, OpenOptions, SaveOptions, Weights, text};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, files, saving};
+use crate::{ModelArg, Verdict, saving};
 
 /// Make a model of text
 ///
@@ -39,15 +36,18 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let (model, warnings, text) = read(&args.model)?;
-    if let (Some(text), false) = (&text, warnings.is_empty()) {
-        terminal.remark(&text::render(text.as_slice(), &args.model.name(), &warnings));
+    // A text may be edited while it is looked at.
+    let options = OpenOptions::new().form(Form::Notation).access(Access::Read);
+    let loaded = args.model.load(options)?;
+    let (model, warnings) = (&loaded.model, &loaded.warnings);
+    if let (Some(text), false) = (&loaded.text, warnings.is_empty()) {
+        terminal.remark(&text::render(text.as_slice(), &args.model.name(), warnings));
     }
     let name = args.model.name();
     let (findings, errors) =
-        if args.no_check { (Vec::new(), 0) } else { findings(&model, args.strict) };
+        if args.no_check { (Vec::new(), 0) } else { findings(model, args.strict) };
     for found in &findings {
-        terminal.remark(&(check::render(&model, found, &name) + "\n"));
+        terminal.remark(&(check::render(model, found, &name) + "\n"));
     }
     if errors > 0 {
         let message = format!("{name}: the model has {}", count(errors, "error"));
@@ -61,17 +61,11 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "warning: {message}; it is written as it is\nhelp: --strict refuses it"
         ));
     }
-    let target = args.saving.target(&args.model, &model)?;
+    let target = args.saving.target(&args.model, model)?;
     let options = SaveOptions::new();
-    let saved = args.saving.save(&args.model, &model, options, Weights::Keep, target, terminal)?;
+    let saved = args.saving.save(&args.model, model, options, Weights::Keep, target, terminal)?;
     if args.saving.json {
-        let positions = if findings.is_empty() {
-            Vec::new()
-        } else {
-            let text = text.map_or_else(|| files::read(&args.model.path), Ok)?;
-            check::positions(&model, &text, &findings)
-        };
-        let positions = positions.into_iter().chain(std::iter::repeat(None));
+        let positions = loaded.positions(&findings);
         let findings = findings.iter().zip(positions).map(crate::check::finding);
         let warnings: Vec<&str> = warnings.iter().map(|found| found.message.as_str()).collect();
         let answer = json!({
@@ -101,20 +95,4 @@ fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
         }
     }
     (listed, usize::try_from(report.errors).unwrap_or(usize::MAX))
-}
-
-/// The model, warnings about the text, and the text if there are warnings or it cannot be read
-/// again.
-fn read(arg: &ModelArg) -> Result<(Model, Vec<Diagnostic>, Option<Buffer>), Failure> {
-    let options = arg.limits.apply(OpenOptions::new());
-    if arg.is_stdin() {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes)?;
-        let bytes = Buffer::from_vec(bytes);
-        let (model, warnings) = text::read(bytes.clone(), &options)?;
-        return Ok((model, warnings, Some(bytes)));
-    }
-    let (model, warnings) = text::open(&arg.path, &options)?;
-    let text = if warnings.is_empty() { None } else { Some(files::read(&arg.path)?) };
-    Ok((model, warnings, text))
 }

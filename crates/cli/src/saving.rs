@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use sardonyx::{ErrorKind, Form, Model, SaveOptions, SaveReport, Storage, Weights};
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::Protected;
 use crate::human::{bytes, count};
 use crate::terminal::Terminal;
+use crate::{ModelArg, is_stdin};
 
 /// Where a changed model goes.
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ pub(crate) enum Target {
 /// A file name on the command line, where - stands for stdout. A device or pipe is refused: a file
 /// would take its name.
 pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
-    if path.as_os_str() == "-" {
+    if is_stdin(path) {
         return Ok(Target::Stdout);
     }
     match fs::metadata(path) {

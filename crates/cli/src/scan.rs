@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use sardonyx::{ReadLimits, ScanFinding, ScanOptions, ScanReport, scan as scan_file, scan_reader};
 use serde_json::{Value, json};
 
-use crate::Verdict;
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
 use crate::terminal::Terminal;
+use crate::{Verdict, is_stdin};
 
 /// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes,
 /// foreign code
@@ -55,8 +55,7 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.scan/1";
 
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let stdin = |path: &&PathBuf| path.as_os_str() == "-";
-    if args.models.iter().filter(stdin).count() > 1 {
+    if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
         return Err(Failure::new("stdin can be read only once"));
     }
     let mut files = Vec::new();
@@ -111,7 +110,7 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
     if let Some(folder) = &args.data_dir {
         options = options.folder(folder);
     }
-    if model.as_os_str() == "-" {
+    if is_stdin(model) {
         scan_reader(io::stdin().lock(), &options)
     } else {
         scan_file(model, &options)

@@ -53,6 +53,33 @@ fn a_model_may_come_from_stdin() {
     assert!(text.contains("IR version 10"), "{text}");
 }
 
+/// A pipe can be read only once: places of findings are those of the text that was read.
+#[cfg(unix)]
+#[test]
+fn a_text_may_come_from_a_pipe() {
+    let files = Files::new(&[]);
+    let pipe = files.path("model.onnxtxt");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let text =
+        "<ir_version: 10, opset_import: [\"\": 21]>\ng (float x) => (float y) {\n y = Relu(z)\n}";
+    for (command, key) in [("check", "files"), ("parse", "text")] {
+        let args = [command, &pipe, "--json"];
+        let output = files.path("model.onnx");
+        let more = if command == "parse" { &["-o", output.as_str()][..] } else { &[] };
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| fs::write(&pipe, text).unwrap());
+            sardonyx(&[&args[..], more].concat())
+        });
+        let json: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert!(!json[key].is_null(), "{json}");
+        let findings =
+            if command == "check" { &json["files"][0]["findings"] } else { &json["findings"] };
+        let place = (&findings[0]["line"], &findings[0]["column"]);
+        assert_eq!(place, (&3.into(), &11.into()), "{command}: {findings}");
+    }
+}
+
 #[test]
 fn run_answers_in_json() {
     let picture = digits().join("seven.png");

@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use sardonyx_model::{AttributeId, NodeId, ReadLimits, TensorId};
+use sardonyx_model::{AttributeId, NodeId, TensorId};
 use sardonyx_passes as passes;
 use sardonyx_passes::check::{OPERATOR_SET_MAGIC, OperatorSet, codes};
 use sardonyx_passes::{CheckOptions, Findings, Spot, SpotPart};
@@ -33,11 +33,8 @@ pub use sardonyx_passes::{Code, Finding, Place, Reference, Report, Severity};
 
 use crate::error::{Error, ErrorKind};
 use crate::external::Missed;
-use crate::form::Form;
+use crate::load::{read_message, start_of};
 use crate::model::Model;
-use crate::open::{Access, read_file};
-
-pub use crate::positions::positions;
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone, Default)]
@@ -298,16 +295,8 @@ fn join(mut report: Report, more: Report) -> Report {
 /// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
 /// only once; so is what cannot be read.
 pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
-    use std::io::Read;
-    let path = path.as_ref();
-    if !path.is_file() {
-        return None;
-    }
     // The first field is the magic: its tag, its length, its text.
-    let length = OPERATOR_SET_MAGIC.len() as u64 + 2;
-    let mut start = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(length).read_to_end(&mut start).ok()?;
+    let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 
@@ -344,23 +333,13 @@ fn document_name(document: Document) -> &'static str {
 
 /// The binary form of a document.
 fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
-    let file = read_file(path, Access::Read, None)?;
-    let form = Form::of_path(path).unwrap_or_default();
-    let (text, limits) = (file.as_slice(), ReadLimits::default());
     let what = document_name(document);
     match document {
-        Document::OperatorSet => form.read_message::<OperatorSetProto>(text, limits, what),
-        Document::Sequence => form.read_message::<SequenceProto>(text, limits, what),
-        Document::Map => form.read_message::<MapProto>(text, limits, what),
-        Document::Optional => form.read_message::<OptionalProto>(text, limits, what),
+        Document::OperatorSet => read_message::<OperatorSetProto>(path, what),
+        Document::Sequence => read_message::<SequenceProto>(path, what),
+        Document::Map => read_message::<MapProto>(path, what),
+        Document::Optional => read_message::<OptionalProto>(path, what),
     }
-    .map_err(|error| match error.place() {
-        Some(place) => {
-            let place = format!("{}, {place}", path.display());
-            error.with_place(place)
-        }
-        None => error.with_place(path.display().to_string()),
-    })
 }
 
 /// The part of the model that a finding is about, on one line, with what is meant marked. `None`

@@ -44,6 +44,7 @@ pub mod functions;
 pub mod infer;
 mod inspect;
 mod large_pages;
+mod load;
 mod mapping;
 mod model;
 mod open;
@@ -67,7 +68,8 @@ pub use form::Form;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use large_pages::LargePages;
 pub use model::Model;
-pub use open::{Access, ExternalFiles, OpenOptions, io_reason};
+pub use load::{ExternalFiles, Loaded, OpenOptions};
+pub use open::{Access, io_reason};
 pub use outputs::Outputs;
 pub use sardonyx_passes::{Fusion, Shared, Upgrade};
 pub use sardonyx_runtime::{

@@ -6,17 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sardonyx_model as graph;
-use sardonyx_model::ReadLimits;
 use sardonyx_proto::Encoded;
 use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions};
-use crate::form::Form;
-use crate::open::{Access, OpenOptions, io_error};
+use crate::load::OpenOptions;
+use crate::open::{Access, io_error};
 use crate::save::SaveOptions;
-use crate::sniff::recognise;
 
 /// A model in memory.
 ///
@@ -37,6 +35,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// A model with its data files.
+    pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
+        let data = Arc::new(data);
+        Model { graph, data, file: None, path: None, weights: SharedWeights::default() }
+    }
+
     /// Opens a model file by mapping it into memory: fast whatever its size.
     ///
     /// The file must stay as it is while the model is in use: if somebody truncates it, touching
@@ -208,75 +212,6 @@ impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Model({:?}, {} nodes)", self.graph_name(), self.node_count())
     }
-}
-
-/// Reads the graph, and refuses bytes that say nothing a model says.
-pub(crate) fn read_graph(
-    bytes: Buffer,
-    form: Form,
-    limits: ReadLimits,
-    external: &DataFiles,
-) -> Result<graph::Model, Error> {
-    let bytes = match form {
-        Form::Binary => bytes,
-        Form::Notation => return Ok(crate::text::parse(bytes, limits, external)?.model),
-        other => Buffer::from_vec(other.read(&bytes, limits, external)?),
-    };
-    let source = bytes.clone();
-    let source = source.as_slice();
-    if source.is_empty() {
-        return Err(Error::new(ErrorKind::Format, "the file is empty, so it is no ONNX model")
-            .with_help("was the download or the export interrupted?"));
-    }
-    judge(graph::Model::read_with(bytes, limits), source)
-}
-
-/// Refuses a graph that says nothing, and explains errors; `source` may tell what the bytes are
-/// instead.
-pub(crate) fn judge(
-    read: Result<graph::Model, graph::Error>,
-    source: &[u8],
-) -> Result<graph::Model, Error> {
-    let wrong = match read {
-        // Nearly every short run of bytes is some protobuf message; a model has a graph or at least
-        // functions.
-        Ok(model)
-            if model.main.is_none()
-                && model.functions.is_empty()
-                && model.training_info.is_empty() =>
-        {
-            Error::new(ErrorKind::Format, "the file has no graph: it is cut off, or no ONNX model")
-        }
-        Ok(model) => return Ok(model),
-        Err(error) => {
-            let place = match error.place() {
-                "" => format!("byte {}", error.offset()),
-                place => format!("byte {}, field {place}", error.offset()),
-            };
-            let reason = error.kind();
-            if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
-                return Err(Error::new(ErrorKind::Format, format!("the model is refused: {reason}"))
-                    .with_place(place)
-                    .with_help("it may be made to exhaust memory; if it is not, allow more (ReadLimits::memory, --max-structure)")
-                    .with_source(error));
-            }
-            Error::new(
-                ErrorKind::Format,
-                format!("this is no ONNX model, or a damaged one: {reason}"),
-            )
-            .with_place(place)
-            .with_source(error)
-        }
-    };
-    Err(match recognise(source) {
-        Some((what, advice)) => {
-            Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model"))
-                .with_help(advice)
-        }
-        None => wrong.with_help(
-            "was the download or the export interrupted? Compare the file's size with the original",
-        ),
-    })
 }
 
 impl From<io::Error> for Error {

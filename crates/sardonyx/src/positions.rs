@@ -10,7 +10,11 @@ use crate::model::Model;
 /// The line and column of each finding about a model that was read from this text in the notation
 /// and not changed since. `None` for findings about the model as a whole, and for all if the text
 /// is not that of the model.
-pub fn positions(model: &Model, text: &Buffer, findings: &[Finding]) -> Vec<Option<Position>> {
+pub(crate) fn positions(
+    model: &Model,
+    text: &Buffer,
+    findings: &[Finding],
+) -> Vec<Option<Position>> {
     if findings.is_empty() {
         return Vec::new();
     }

@@ -23,11 +23,11 @@ use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
 use sardonyx_tensor::Buffer;
 
-use crate::error::{Error, ErrorKind};
-use crate::external::{DataFiles, DataOptions};
-use crate::form::Form;
+use crate::error::Error;
+use crate::external::DataFiles;
 use crate::inspect::OperatorSet;
-use crate::open::{Access, io_error, read_file, read_stream};
+use crate::load::{OpenOptions, Refusal, Source, read_graph};
+use crate::open::Access;
 use crate::sniff::recognise;
 
 use places::{Found, each_tensor, shown_symbol};
@@ -49,11 +49,9 @@ use sidecars::Sidecars;
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
     checksums: bool,
-    access: Access,
-    folder: Option<PathBuf>,
+    open: OpenOptions,
     limits: ReadLimits,
     messages: u64,
-    max_bytes: Option<u64>,
     elements: u64,
     sparse_ratio: u64,
     sparse_elements: u64,
@@ -65,11 +63,9 @@ impl Default for ScanOptions {
     fn default() -> ScanOptions {
         ScanOptions {
             checksums: false,
-            access: Access::Map,
-            folder: None,
+            open: OpenOptions::new().data_access(Access::Read),
             limits: ReadLimits::default(),
             messages: 1 << 22,
-            max_bytes: None,
             elements: 1 << 28,
             sparse_ratio: 1000,
             sparse_elements: 1 << 28,
@@ -93,13 +89,13 @@ impl ScanOptions {
 
     /// Whether the model file is mapped or read.
     pub fn access(mut self, access: Access) -> ScanOptions {
-        self.access = access;
+        self.open = self.open.access(access);
         self
     }
 
     /// The folder, instead of that of the model file, in which data files are looked for.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> ScanOptions {
-        self.folder = Some(folder.into());
+        self.open = self.open.folder(folder);
         self
     }
 
@@ -119,7 +115,7 @@ impl ScanOptions {
     /// The most bytes that are read from a stream into memory. Mapping is not limited, it takes
     /// none.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
-        self.max_bytes = Some(bytes);
+        self.open = self.open.max_bytes(bytes);
         self
     }
 
@@ -149,19 +145,6 @@ impl ScanOptions {
         self.per_code = findings;
         self
     }
-
-    fn data_options(&self) -> DataOptions {
-        DataOptions { access: Access::Read, ..DataOptions::default() }
-    }
-
-    /// The data files in the folder of the options, if they have one.
-    fn data_files(&self) -> Result<Option<DataFiles>, Error> {
-        let at = |folder: &PathBuf| {
-            DataFiles::at(folder, self.data_options())
-                .map_err(|error| io_error("cannot use the folder", folder, error))
-        };
-        self.folder.as_ref().map(at).transpose()
-    }
 }
 
 /// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a
@@ -184,13 +167,8 @@ impl ScanOptions {
 ///
 /// [`ErrorKind::Io`] if the file cannot be read.
 pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let path = path.as_ref();
-    let bytes = read_file(path, options.access, options.max_bytes)?;
-    let data = match options.data_files()? {
-        Some(data) => data,
-        None => DataFiles::beside(path, options.data_options()),
-    };
-    Ok(examine(bytes, Form::of_path(path), &data, options))
+    let source = options.open.source(path.as_ref())?;
+    Ok(examine(source, options))
 }
 
 /// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::folder`].
@@ -199,9 +177,8 @@ pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport,
 ///
 /// [`ErrorKind::Io`] if that folder cannot be used.
 pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let nowhere = || DataFiles::nowhere("the model was read from bytes without a folder");
-    let data = options.data_files()?.unwrap_or_else(nowhere);
-    Ok(examine(bytes.into(), None, &data, options))
+    let source = options.open.source_of_bytes(bytes.into())?;
+    Ok(examine(source, options))
 }
 
 /// Scans a model from a stream; see [`scan_bytes`].
@@ -209,19 +186,13 @@ pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<Sca
 /// # Errors
 ///
 /// [`ErrorKind::Io`] if reading fails, or there are more bytes than [`ScanOptions::max_bytes`].
-pub fn scan_reader(mut reader: impl Read, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let bytes = read_stream(&mut reader, 0, options.max_bytes).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
-    })?;
-    scan_bytes(bytes, options)
+pub fn scan_reader(reader: impl Read, options: &ScanOptions) -> Result<ScanReport, Error> {
+    let source = options.open.source_of_reader(reader)?;
+    Ok(examine(source, options))
 }
 
-fn examine(
-    bytes: Buffer,
-    form: Option<Form>,
-    data: &DataFiles,
-    options: &ScanOptions,
-) -> ScanReport {
+fn examine(source: Source, options: &ScanOptions) -> ScanReport {
+    let bytes = &source.bytes;
     let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
     let mut found = Findings::new(options.per_code);
     if bytes.is_empty() {
@@ -229,16 +200,12 @@ fn examine(
         found.add(&codes::EMPTY, || (String::new(), message()));
         return found.report(facts);
     }
-    let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
-    let binary = match form {
-        Form::Binary => bytes.clone(),
-        text => match text.read(&bytes, options.limits, data) {
-            Ok(binary) => Buffer::from_vec(binary),
-            Err(error) => {
-                let message = format!("the file is no ONNX model: {}", error.message());
-                return no_model(message, options, facts);
-            }
-        },
+    let binary = match source.binary(options.limits) {
+        Ok(binary) => binary,
+        Err(error) => {
+            let message = format!("the file is no ONNX model: {}", error.message());
+            return no_model(message, options, facts);
+        }
     };
     if facts.size > i32::MAX as u64 {
         let message = || format!("the file has {} bytes", bytes.len());
@@ -254,9 +221,9 @@ fn examine(
             None => found.report(facts),
         };
     }
-    let model = match graph::Model::read_with(binary, options.limits) {
+    let model = match read_graph(binary, options.limits, false) {
         Ok(model) => model,
-        Err(error) => {
+        Err(Refusal::Damaged(error)) => {
             let code = match error.kind() {
                 graph::ErrorKind::TooMuchStructure { .. } => &codes::TOO_MANY_MESSAGES,
                 graph::ErrorKind::TypeTooDeep { .. } => &codes::TOO_DEEP,
@@ -265,14 +232,13 @@ fn examine(
             found.add(code, || (format!("byte {}", error.offset()), error.to_string()));
             return found.report(facts);
         }
+        Err(refusal @ (Refusal::Empty | Refusal::NoGraph)) => {
+            let message = instead(bytes.as_slice()).unwrap_or_else(|| refusal.to_string());
+            return no_model(message, options, facts);
+        }
     };
-    if model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty() {
-        let headless = || "the file has no graph: it is cut off, or no ONNX model".to_string();
-        let message = instead(bytes.as_slice()).unwrap_or_else(headless);
-        return no_model(message, options, facts);
-    }
     gather_facts(&model, &mut facts);
-    check_tensors(&model, data, options, &mut facts, &mut found);
+    check_tensors(&model, &source.data, options, &mut facts, &mut found);
     nodes::check(&model, options, &mut facts, &mut found);
     calls::check(&model, options, &mut found);
     graphs::check(&model, &mut found);

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::beneath::Identity;
 use crate::error::{Error, ErrorKind};
 use crate::external::hex;
+use crate::load::read_graph;
 
 /// How a file of values beside a text begins; the digest of what follows and zeros fill it up to
 /// [`HEAD_BYTES`]. No model begins like this.
@@ -92,8 +93,8 @@ pub(crate) enum Found {
 impl Tensors {
     /// Those of a model file; an error for people if it is none.
     pub(crate) fn of(bytes: &Buffer) -> Result<Tensors, String> {
-        let model = graph::Model::read_with(bytes.clone(), ReadLimits::default())
-            .map_err(|error| format!("it is no model: {error}"))?;
+        let model = read_graph(bytes.clone(), ReadLimits::default(), true)
+            .map_err(|refusal| format!("it is no model: {refusal}"))?;
         Ok(Tensors::of_graph(&model))
     }
 

@@ -1,8 +1,9 @@
 //! The notation: models as text, to read, compare, edit and write by hand. `docs/notation.md`
 //! describes it.
 //!
-//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other;
-//! here are the pieces, and what a text has beyond a model: a form, values outside of it, comments.
+//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other,
+//! and [`OpenOptions::load`] also gives warnings about a text; here are the pieces, and what a text
+//! has beyond a model: a form, values outside of it, comments.
 //!
 //! ```
 //! use sardonyx::{Model, text};
@@ -20,11 +21,10 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span, TensorProto};
 use sardonyx_tensor::Buffer;
@@ -32,8 +32,10 @@ use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
+use crate::form::Form;
+use crate::load::OpenOptions;
 use crate::model::Model;
-use crate::open::{OpenOptions, io_error};
+use crate::open::io_error;
 use crate::save::numbered;
 use crate::stored;
 use crate::whole::WholeFile;
@@ -76,8 +78,7 @@ impl Model {
     /// [`ErrorKind::Format`]; [`Error::syntax`] has everything that is wrong with the text.
     pub fn from_text(text: &str) -> Result<Model, Error> {
         let text = Buffer::from_vec(text.into());
-        let opened = OpenOptions::new().open_text(None, text)?;
-        Ok(opened.0)
+        OpenOptions::new().form(Form::Notation).from_bytes(text)
     }
 
     /// The files from which the text took values that the model was read from. A file may be found
@@ -95,32 +96,6 @@ impl Model {
     }
 }
 
-/// Opens a file in the notation; also gives what is probably not what was meant.
-///
-/// # Errors
-///
-/// See [`OpenOptions::open`].
-pub fn open(
-    path: impl AsRef<Path>,
-    options: &OpenOptions,
-) -> Result<(Model, Vec<Diagnostic>), Error> {
-    let path = path.as_ref();
-    let text = crate::open::read_file(path, crate::open::Access::Read, None)?;
-    options.open_text(Some(path), text).map_err(|error| error.with_place(crate::open::shown(path)))
-}
-
-/// Reads a text in the notation; see [`open`].
-///
-/// # Errors
-///
-/// See [`OpenOptions::open`].
-pub fn read(
-    text: impl Into<Buffer>,
-    options: &OpenOptions,
-) -> Result<(Model, Vec<Diagnostic>), Error> {
-    options.open_text(None, text.into())
-}
-
 pub(crate) fn parse(
     text: Buffer,
     limits: ReadLimits,
@@ -135,27 +110,6 @@ pub(crate) fn parse(
             Error::new(ErrorKind::Format, lines).with_source(error)
         },
     )
-}
-
-/// The model that a text says, without the values that it has in other files, and what these files
-/// are called.
-pub(crate) fn references(text: Buffer) -> Result<(graph::Model, BTreeSet<String>), Error> {
-    let named = Named::default();
-    let model = parse(text, ReadLimits::default(), &named)?.model;
-    let files = named.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((model, files))
-}
-
-/// Notes which files a text has values in, and finds nothing in them.
-#[derive(Default)]
-struct Named(Mutex<BTreeSet<String>>);
-
-impl ExternalData for Named {
-    fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.insert(location.to_string());
-        Ok(Buffer::empty())
-    }
 }
 
 /// How a model is printed.

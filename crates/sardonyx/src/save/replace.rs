@@ -14,7 +14,6 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sardonyx_model as graph;
-use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
 use super::layout::{self, PlannedFile};
@@ -23,6 +22,7 @@ use crate::beneath::{Folder, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, folder_of, hex};
 use crate::form::Form;
+use crate::load::{Referring, referring};
 use crate::mapping;
 use crate::model::Model;
 use crate::open::{io_error, shown};
@@ -777,48 +777,29 @@ fn locations(graph: &graph::Model) -> BTreeSet<String> {
         .collect()
 }
 
-/// The data files that a model file refers to; `None` if it is none.
+/// The data files that a model file refers to; `None` if it is none. What a text has in other files
+/// is not its own.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    let (bytes, form) = content_of(path)?;
-    let bytes: Buffer = match form {
-        Form::Binary => bytes,
-        // What a text has in other files is not its own.
-        Form::Notation => return Some(locations(&crate::text::references(bytes).ok()?.0)),
-        other => {
-            let nowhere = crate::external::DataFiles::nowhere("");
-            Buffer::from_vec(other.read(&bytes, Default::default(), &nowhere).ok()?)
-        }
-    };
-    graph::Model::read(bytes).ok().map(|graph| locations(&graph))
+    match referring(path)? {
+        Referring::Model(graph) | Referring::Text(graph, _) => Some(locations(&graph)),
+        Referring::BrokenText(_) => None,
+    }
 }
 
 /// All files that a model file needs beside it: data files, and those in which a text has values.
 fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
-    let (bytes, form) = content_of(path)?;
-    if form != Form::Notation {
-        return read_locations(path);
-    }
-    Some(match crate::text::references(bytes.clone()) {
-        Ok((graph, mut needed)) => {
+    Some(match referring(path)? {
+        Referring::Model(graph) => locations(&graph),
+        Referring::Text(graph, mut needed) => {
             needed.extend(locations(&graph));
             needed
         }
         // A text that is being edited: whatever it says in quotes may be a file.
-        Err(_) => String::from_utf8_lossy(bytes.as_slice())
+        Referring::BrokenText(text) => String::from_utf8_lossy(text.as_slice())
             .split('"')
             .skip(1)
             .step_by(2)
             .map(String::from)
             .collect(),
     })
-}
-
-/// The bytes of a file and its form; `None` if it cannot be read.
-fn content_of(path: &Path) -> Option<(Buffer, Form)> {
-    // A pipe would be waited for.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let bytes = mapping::map(&File::open(path).ok()?).ok()?;
-    Some((bytes, Form::of_path(path).unwrap_or_default()))
 }
