@@ -51,20 +51,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("sardonyx-cli", &["sardonyx"]),
-    (
-        "sardonyx-python",
-        &[
-            "sardonyx-proto",
-            "sardonyx-tensor",
-            "sardonyx-model",
-            "sardonyx-text",
-            "sardonyx-ops",
-            "sardonyx-passes",
-            "sardonyx",
-        ],
-    ),
+    ("sardonyx-python", &["sardonyx"]),
 ];
+/// The crate that programs use.
+const FRONT: &str = "sardonyx";
 const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
+
+/// What is shipped is built on the library as every program is: these crates, and their sources,
+/// name no other crate of ours.
+const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
@@ -88,6 +83,7 @@ pub(crate) fn run() -> Result {
     let mut findings = Vec::new();
     crate_graph(&mut findings)?;
     rust_files(&mut findings)?;
+    products_use_the_front(&mut findings)?;
     registry_is_above(&mut findings)?;
     crate_docs(&mut findings)?;
     reasons_for_dependencies(&fs::read_to_string(root().join("Cargo.toml"))?, &mut findings);
@@ -126,6 +122,41 @@ fn crate_graph(findings: &mut Vec<String>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Products use the library by its front alone. That their manifests say so is checked with the
+/// graph of crates; what a test may use beyond that, their sources do not.
+fn products_use_the_front(findings: &mut Vec<String>) -> Result {
+    let inner: Vec<String> = MAY_USE
+        .iter()
+        .filter(|(name, _)| *name != FRONT)
+        .map(|(name, _)| name.replace('-', "_"))
+        .collect();
+    for folder in PRODUCTS {
+        for path in files(&root().join(folder), &[".rs"])? {
+            let source = fs::read_to_string(&path)?;
+            for (line, name) in inner_crates(&source, &inner) {
+                let name = name.replace('_', "-");
+                findings.push(format!(
+                    "{}:{line}: {name} is a part of `{FRONT}`, which is to be used instead",
+                    shown(&path)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The crates that a source names, with the lines, counted from 1.
+fn inner_crates<'n>(source: &str, names: &'n [String]) -> Vec<(usize, &'n str)> {
+    let code = code_only(source);
+    let found = names.iter().flat_map(|name| {
+        let lines = lines_with_word(&code, name);
+        lines.map(move |line| (line, name.as_str()))
+    });
+    let mut found: Vec<(usize, &str)> = found.collect();
+    found.sort_unstable();
+    found
 }
 
 /// The list of operators uses all definitions, so what it uses must not use it.
@@ -291,6 +322,23 @@ mod tests {
     fn paths_are_found_in_links_and_in_code() {
         let text = "[a](docs/a.md#part) [b](https://x.org/y) `xtask/src/tidy.rs` `xtask/<name>` `f32/f64` [c](#c)";
         assert_eq!(named_paths(text, root()), ["docs/a.md", "xtask/src/tidy.rs"]);
+    }
+
+    #[test]
+    fn inner_crates_are_found_in_code_only() {
+        let names = ["sardonyx_model", "sardonyx_ops"].map(str::to_string);
+        let source = "//! Not sardonyx_model.\nuse sardonyx::ops::Registry;\nuse sardonyx_ops as ops;\n\
+                      fn f() { sardonyx_model::read(\"sardonyx_ops\") }\n";
+        let found = inner_crates(source, &names);
+        assert_eq!(found, [(3, "sardonyx_ops"), (4, "sardonyx_model")]);
+    }
+
+    #[test]
+    fn products_may_use_the_front_only() {
+        for product in ["sardonyx-cli", "sardonyx-python"] {
+            let allowed = MAY_USE.iter().find(|(name, _)| *name == product);
+            assert_eq!(allowed.map(|(_, allowed)| *allowed), Some(&[FRONT][..]), "{product}");
+        }
     }
 
     #[test]

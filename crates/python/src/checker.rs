@@ -5,11 +5,9 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use sardonyx::check::{Finding, Options, Report, Severity};
+use sardonyx::ops::Registry;
 use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
-use sardonyx_passes::check::Levels;
-use sardonyx_passes::{
-    self as passes, CheckOptions, CheckPart, Finding, Report, Severity, check_part,
-};
 
 use crate::errors::ValidationError;
 #[cfg(not(unix))]
@@ -99,15 +97,16 @@ impl Context {
     }
 
     /// What the checker of the `onnx` package would look at, and nothing else.
-    fn options(&self) -> CheckOptions {
-        CheckOptions {
-            registry: registry::snapshot().registry,
-            levels: Levels::shared(),
-            skip_opset_compatibility: self.any_function_versions,
-            custom_domains: self.all_domains,
-            ..CheckOptions::default()
-        }
+    fn options(&self) -> Options {
+        like_onnx(registry::snapshot().registry)
+            .skip_opset_compatibility(self.any_function_versions)
+            .custom_domains(self.all_domains)
     }
+}
+
+/// What the checker of the `onnx` package would look at, with these operators.
+pub(crate) fn like_onnx(registry: Registry) -> Options {
+    Options::new().like_onnx(true).registry(registry)
 }
 
 /// Checks a part of a model.
@@ -117,18 +116,7 @@ impl Context {
 /// `ValueError` if the bytes are no such message, `ValidationError` with what is wrong with it.
 fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
     let model = message::read(bytes, part, &context.header)?;
-    let options = context.options();
-    let check = |part| check_part(&model, part, &options);
-    verdict(match part {
-        Part::Model => passes::check(&model, &options),
-        Part::Graph => check(CheckPart::Graph),
-        Part::Function => check(CheckPart::Functions),
-        Part::Node => check(CheckPart::Nodes),
-        Part::Attribute => check(CheckPart::Attributes),
-        Part::Tensor => check(CheckPart::Initializers),
-        Part::SparseTensor => check(CheckPart::SparseInitializers),
-        Part::ValueInfo => check(CheckPart::Inputs),
-    })
+    verdict(model.check_part(part.into(), &context.options()))
 }
 
 /// Words that programs look for in the messages of the `onnx` package, by code.
@@ -229,7 +217,7 @@ fn check_model(
     let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
     let model = py.detach(|| {
         let model = message::read_shared(bytes)?;
-        verdict(passes::check(&model, &context.options()))?;
+        verdict(model.check(&context.options()))?;
         PyResult::Ok(model)
     })?;
     if full_check {
@@ -270,12 +258,7 @@ fn judge_file(path: &str, context: &Context) -> PyResult<()> {
             _ => format!("Unable to parse proto file {path}: {error}"),
         })
     })?;
-    let options = sardonyx::check::Options::new()
-        .like_onnx(true)
-        .registry(registry::snapshot().registry)
-        .skip_opset_compatibility(context.any_function_versions)
-        .custom_domains(context.all_domains);
-    verdict(model.check(&options))
+    verdict(model.check(&context.options()))
 }
 
 /// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor,

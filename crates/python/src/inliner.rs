@@ -4,7 +4,7 @@ use pyo3::PyErr;
 use pyo3::prelude::*;
 
 use crate::errors::{not_available, with_the_extension};
-use crate::message::{self, Header, Part};
+use crate::message;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
@@ -46,7 +46,7 @@ fn inline_selected_functions2(
 
 /// Why there is no answer: the bytes are not a model, or this version does not inline.
 fn refusal(model: &[u8], function: &str) -> PyErr {
-    if let Err(error) = message::read(model, Part::Model, &Header::default()) {
+    if let Err(error) = message::read_model(model) {
         return error;
     }
     not_available(

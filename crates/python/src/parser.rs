@@ -3,8 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseError, ParseOptions, Part, Severity, parse_part};
+use sardonyx::text::{ParseError, Part, Severity, parse_part_like_onnx};
 
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -88,9 +87,5 @@ fn _parse<'py>(
 }
 
 fn read(py: Python<'_>, part: Part, text: &str) -> Result<Vec<u8>, ParseError> {
-    py.detach(|| {
-        let options = ParseOptions { any_count: true, ..ParseOptions::default() };
-        let text = Buffer::from_vec(text.as_bytes().to_vec());
-        parse_part(part, text, options)
-    })
+    py.detach(|| parse_part_like_onnx(part, text.as_bytes().to_vec()))
 }

@@ -5,23 +5,17 @@ mod functions;
 mod protos;
 mod single;
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::WholeFile;
-use sardonyx_model::Model;
-use sardonyx_ops::Registry;
-use sardonyx_passes::check::Levels;
-use sardonyx_passes::{
-    CheckOptions, CheckPart, InferOptions, Inference, Naming, Places, Problem, ProblemKind, Style,
-    annotate, check_part, infer_model,
-};
+use sardonyx::infer::{Inferred, Naming, Options, Problem, ProblemKind, Style};
+use sardonyx::ops::Registry;
+use sardonyx::{Access, ErrorKind, ExternalFiles, Model, WholeFile, check};
 
-use crate::checker::verdict;
+use crate::checker::{like_onnx, verdict};
 use crate::errors::{InferenceError, ValidationError};
 use crate::message;
 use crate::registry;
@@ -29,8 +23,7 @@ use crate::registry;
 pub(crate) use context::StandardRule;
 use context::{GraphInferencer, InferenceContext};
 pub(crate) use functions::Functions;
-pub(crate) use protos::read_types;
-pub(crate) use single::{Around, node_outputs};
+pub(crate) use single::node_outputs;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InferenceError", module.py().get_type::<InferenceError>())?;
@@ -108,12 +101,15 @@ fn _infer_shapes_path(
 ///
 /// `ValidationError` if that cannot be done.
 pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
-    let refused =
-        |what, error| ValidationError::new_err(format!("{what}: {}: {error}", path.display()));
-    let bytes =
-        fs::read(path).map_err(|error| refused("Unable to open model file", error.to_string()))?;
-    Model::read(bytes.into())
-        .map_err(|error| refused("Unable to parse model from file", error.to_string()))
+    // The result may take the place of the file.
+    let options = message::open_options().access(Access::Read).external(ExternalFiles::Never);
+    options.open(path).map_err(|error| {
+        let what = match error.kind() {
+            ErrorKind::Io => "Unable to open model file",
+            _ => "Unable to parse model from file",
+        };
+        ValidationError::new_err(format!("{what}: {}: {error}", path.display()))
+    })
 }
 
 /// How to infer.
@@ -150,32 +146,30 @@ impl Mode {
     ///
     /// `ValidationError` if a function calls itself; `InferenceError` with all that counts of what
     /// does not fit; the exception of an inference function of Python.
-    pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inference> {
+    pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inferred> {
         let operators = registry::snapshot();
         refuse_cycles(model, &operators.registry)?;
         let functions = operators.functions(None);
+        let options = as_reference(self.data_prop)
+            .check_types(self.check_types)
+            .naming(Naming::Reference)
+            .registry(operators.registry.clone());
         let found = functions::with_functions(py, &operators.registry, &functions, |rules| {
-            let options = InferOptions {
-                style: Style::Reference { data_prop: self.data_prop },
-                check_types: self.check_types,
-                rules,
-                ..InferOptions::default()
-            };
-            infer_model(model, &operators.registry, options)
+            model.infer_with(&options, rules)
         })?;
         // The others are reasons why less is known.
-        let counts = |problem: &Problem| match problem.kind {
+        let counts = |kind| match kind {
             ProblemKind::Signature | ProblemKind::Limit => true,
             ProblemKind::NotImported => self.strict || self.demands_imports,
             _ => self.strict,
         };
-        raise(model, found.problems(), counts)?;
+        raise(found.problems(model, counts))?;
         Ok(found)
     }
 
     fn infer(self, py: Python<'_>, mut model: Model) -> PyResult<Model> {
         let found = self.check(py, &model)?;
-        annotate(&mut model, &found, Naming::Reference, &[]);
+        model.add_types(&found);
         Ok(model)
     }
 
@@ -201,42 +195,30 @@ impl Mode {
     }
 }
 
+/// How the reference implementation infers.
+fn as_reference(data_prop: bool) -> Options {
+    Options::new().style(Style::Reference { data_prop }).without_reasons(true)
+}
+
 /// Functions that call themselves have no types.
 fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
-    if model.functions.is_empty() {
+    if model.functions().is_empty() {
         return Ok(());
     }
-    let options = CheckOptions {
-        registry: registry.clone(),
-        levels: Levels::shared(),
-        ..CheckOptions::default()
-    };
-    let mut report = check_part(model, CheckPart::Functions, &options);
+    let mut report = model.check_part(check::Part::Functions, &like_onnx(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
     verdict(report)
 }
 
-/// Problems that count as an exception, one line each.
-fn raise(model: &Model, problems: &[Problem], counts: impl Fn(&Problem) -> bool) -> PyResult<()> {
-    let mut places = Places::default();
-    let lines: Vec<String> = problems
-        .iter()
-        .filter(|problem| counts(problem))
-        .take(100)
-        .map(|problem| {
-            format!("\n[ShapeInferenceError] {}", problem_text(model, &mut places, problem))
-        })
-        .collect();
+/// Problems as an exception, one line each.
+fn raise(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
+    let lines: Vec<String> =
+        problems.take(100).map(|problem| format!("\n[ShapeInferenceError] {problem}")).collect();
     if lines.is_empty() {
         Ok(())
     } else {
         Err(InferenceError::new_err(format!("Inference error(s):{}", lines.concat())))
     }
-}
-
-fn problem_text(model: &Model, places: &mut Places, problem: &Problem) -> String {
-    let place = places.of(model, problem.spot);
-    format!("{place}: {}", problem.fact)
 }
 
 /// The types of the outputs of a serialized FunctionProto for types of its inputs and values of its

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use crate::errors::{ConvertError, not_available, with_the_extension};
-use crate::message::{self, Header, Part};
+use crate::message;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
@@ -15,7 +15,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyo3(signature = (model, target_version, /))]
 fn convert_version(model: &[u8], target_version: i32) -> PyResult<Vec<u8>> {
     let _ = target_version;
-    message::read(model, Part::Model, &Header::default())?;
+    message::read_model(model)?;
     Err(not_available(
         "converting models between operator set versions",
         &format!(

@@ -29,7 +29,7 @@ use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
 
 pub use sardonyx_passes::check::{CODES, Document, UnknownCode, code};
-pub use sardonyx_passes::{Code, Finding, Place, Reference, Report, Severity};
+pub use sardonyx_passes::{CheckPart as Part, Code, Finding, Place, Reference, Report, Severity};
 
 use crate::error::{Error, ErrorKind};
 use crate::external::Missed;
@@ -170,6 +170,11 @@ impl Model {
         let mut files = Findings::new(options.passes.per_code);
         self.check_files(options, &mut files);
         join(report, files.report())
+    }
+
+    /// Checks a part of the model by itself. Files are left alone.
+    pub fn check_part(&self, part: Part, options: &Options) -> Report {
+        passes::check_part(&self.graph, part, &options.passes)
     }
 
     /// What inference finds.

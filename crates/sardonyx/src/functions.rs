@@ -26,13 +26,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use sardonyx_model::{self as graph, Type};
+use sardonyx_model::Type;
 use sardonyx_ops::Registry;
 use sardonyx_passes::function_of_call;
-use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph as graph_fields, model};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
+use crate::message::{self, Header};
 use crate::text::{Part, parse_part};
 
 /// An operator of the standard as a function of other operators.
@@ -63,9 +63,9 @@ impl OperatorFunction {
         types: &[Option<Type>],
         opset: u32,
     ) -> Result<Option<OperatorFunction>, Error> {
-        let bytes = encode_to_vec(&AroundNode(node.into().as_slice()));
-        let wrapped = graph::Model::read(Buffer::from_vec(bytes));
-        let wrapped = wrapped.map_err(|error| Error::new(ErrorKind::Format, error.to_string()))?;
+        let node = node.into();
+        let wrapped =
+            message::read(node.as_slice(), message::Part::Node, &Header::default())?.graph;
         let node = wrapped.main_graph().and_then(|graph| graph.nodes.first());
         let Some(&node) = node else {
             return Err(Error::new(ErrorKind::Format, "there is no node"));
@@ -89,16 +89,5 @@ impl OperatorFunction {
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         parse_part(Part::Function, self.text.clone().into_bytes())
             .map_err(|error| Error::new(ErrorKind::Format, error.to_string()).with_source(error))
-    }
-}
-
-/// A model of one node, which is there as bytes.
-struct AroundNode<'a>(&'a [u8]);
-
-impl Encode for AroundNode<'_> {
-    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
-        out.message(model::Graph, |out| {
-            out.message(graph_fields::Node, |out| out.records(self.0));
-        });
     }
 }

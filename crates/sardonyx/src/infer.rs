@@ -21,17 +21,23 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
+mod alone;
+mod rules;
+
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use sardonyx_model::{self as graph, DimValue, GraphId, NodeId, TypeProto, ValueId};
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, Findings, InferOptions, Inference, Report};
+use sardonyx_passes::{self as passes, Findings, InferOptions, Inference, Places, Report};
 use sardonyx_proto::shown;
 
+pub use alone::{Around, Named, Outputs, function_outputs, node_outputs};
+pub use rules::{NodeTypes, RuleAnswer, Rules};
 pub use sardonyx_model::{Dim, Shape, TensorType, Type};
-pub use sardonyx_passes::{Missing, Naming, Style};
+pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 
 use crate::model::Model;
 
@@ -41,6 +47,8 @@ pub struct Options {
     symbols: Vec<(String, i64)>,
     style: Style,
     naming: Naming,
+    check_types: Option<bool>,
+    without_reasons: bool,
     pub(crate) registry: Registry,
 }
 
@@ -71,6 +79,23 @@ impl Options {
         self
     }
 
+    /// Whether the types of operands are compared with what operators take. The default is to do
+    /// so, except with [`Style::Reference`]: the reference implementation does so only if it is
+    /// told to.
+    #[must_use]
+    pub fn check_types(mut self, check: bool) -> Options {
+        self.check_types = Some(check);
+        self
+    }
+
+    /// Whether reasons are left out why something stays [unknown](Inferred::unknown), which takes
+    /// less time.
+    #[must_use]
+    pub fn without_reasons(mut self, without: bool) -> Options {
+        self.without_reasons = without;
+        self
+    }
+
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Options {
@@ -83,8 +108,8 @@ impl Options {
         InferOptions {
             symbols: &self.symbols,
             style: self.style,
-            // The reference implementation does so only if it is told to.
-            check_types: self.style == Style::Algebra,
+            check_types: self.check_types.unwrap_or(self.style == Style::Algebra),
+            explain: !self.without_reasons,
             ..InferOptions::default()
         }
     }
@@ -109,6 +134,31 @@ pub struct ValueType<'a> {
     pub ty: Option<&'a Type>,
     /// What it is: `input`, or the operator that makes it.
     pub made_by: Cow<'a, str>,
+}
+
+/// Something that does not fit, or that keeps inference from knowing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What kind of thing it is.
+    pub kind: ProblemKind,
+    /// Where, in words.
+    pub place: String,
+    /// What.
+    pub fact: String,
+}
+
+impl Problem {
+    fn of(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
+        let place = places.of(model, problem.spot).to_string();
+        Problem { kind: problem.kind, place, fact: problem.fact.clone() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.fact)
+    }
 }
 
 /// How many values there are, and of how many not everything is known.
@@ -149,7 +199,14 @@ pub struct Equality {
 impl Model {
     /// Infers the types of all values, in graphs inside of nodes too. Weights are not read.
     pub fn infer(&self, options: &Options) -> Inferred {
-        let settings = InferOptions { explain: true, ..options.settings() };
+        self.infer_with(options, None)
+    }
+
+    /// The same with rules of the program, which are asked first.
+    pub fn infer_with(&self, options: &Options, rules: Option<&dyn Rules>) -> Inferred {
+        let rules = rules.map(rules::OfProgram);
+        let rules = rules.as_ref().map(|rules| rules as &dyn passes::Rules);
+        let settings = InferOptions { rules, ..options.settings() };
         Inferred {
             found: passes::infer_model(&self.graph, &options.registry, settings),
             options: options.clone(),
@@ -286,6 +343,17 @@ impl Inferred {
                 node: passes::place_of_node(&model.graph, equality.node),
             })
             .collect()
+    }
+
+    /// What does not fit, of these kinds. Each is put into words when the iterator comes to it.
+    pub fn problems<'a>(
+        &'a self,
+        model: &'a Model,
+        is_wanted: impl Fn(ProblemKind) -> bool + 'a,
+    ) -> impl Iterator<Item = Problem> + 'a {
+        let mut places = Places::default();
+        let wanted = self.found.problems().iter().filter(move |problem| is_wanted(problem.kind));
+        wanted.map(move |problem| Problem::of(&model.graph, &mut places, problem))
     }
 
     /// What contradicts itself, as findings with places.

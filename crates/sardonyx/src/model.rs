@@ -35,6 +35,14 @@ pub struct Model {
 }
 
 impl Model {
+    /// A model that is in no file, and has none beside it.
+    pub(crate) fn in_memory(graph: graph::Model) -> Model {
+        Model::with_data(
+            graph,
+            DataFiles::nowhere("the model was read from bytes without a folder"),
+        )
+    }
+
     /// A model with its data files.
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);

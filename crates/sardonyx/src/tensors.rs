@@ -150,6 +150,29 @@ impl Model {
         }
     }
 
+    /// The first tensor whose raw data is not as long as its type and shape ask for, in words; such
+    /// a tensor is printed without values.
+    pub fn raw_data_of_wrong_size(&self) -> Option<String> {
+        let model = &self.graph;
+        let mut ids = model.tensors().into_iter().enumerate();
+        ids.find_map(|(index, id)| {
+            let tensor = model.stored(id);
+            let (raw, data_type) =
+                (tensor.raw_data?, DataType::from_number(tensor.data_type.unwrap_or(0))?);
+            if tensor.is_external() || model.implied_bytes(tensor) == Some(raw.len) {
+                return None;
+            }
+            let places = model.tensor_places();
+            let place = places.get(index).map_or("a tensor", String::as_str);
+            Some(format!(
+                "{place} has {} bytes of raw_data, which do not fit its shape {:?} of {}",
+                raw.len,
+                tensor.dims,
+                data_type.name()
+            ))
+        })
+    }
+
     /// The value of a stored tensor. Opens its data file if it has one. Nothing is copied that need
     /// not be.
     ///

@@ -34,6 +34,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind};
 use crate::form::Form;
 use crate::load::OpenOptions;
+use crate::message;
 use crate::model::Model;
 use crate::open::io_error;
 use crate::save::numbered;
@@ -52,6 +53,17 @@ pub use sardonyx_text::{
 /// Everything that is wrong with the text.
 pub fn parse_part(part: Part, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
     sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
+}
+
+/// The same as [`parse_part`], but a tensor may have another number of values than its shape asks
+/// for, which the parser of the `onnx` package does not count.
+///
+/// # Errors
+///
+/// Everything that is wrong with the text.
+pub fn parse_part_like_onnx(part: Part, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
+    let options = ParseOptions { any_count: true, ..ParseOptions::default() };
+    sardonyx_text::parse_part(part, text.into(), options)
 }
 
 /// A text in the layout in which models are printed, with its comments. Formatting it again changes
@@ -118,6 +130,7 @@ pub struct PrintOptions {
     form: TextForm,
     inline_bytes: u64,
     digests: bool,
+    like_onnx: bool,
     values: Values,
 }
 
@@ -136,6 +149,7 @@ impl Default for PrintOptions {
             form: TextForm::Full,
             inline_bytes: 128,
             digests: false,
+            like_onnx: false,
             values: Values::Inline,
         }
     }
@@ -163,6 +177,13 @@ impl PrintOptions {
     /// it is read. Printing and reading then read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
+        self
+    }
+
+    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks,
+    /// and `...`, which nothing reads back, for values of 2 and 4 bits.
+    pub fn like_onnx(mut self, like_onnx: bool) -> PrintOptions {
+        self.like_onnx = like_onnx;
         self
     }
 
@@ -228,6 +249,30 @@ impl PrintOptions {
         self.print_parts(model, named.map(|(index, _)| PrintPart::Function(index)))
     }
 
+    /// Prints a message that was [read alone](message::read): a graph, a function or a node.
+    /// Nothing is printed for another one.
+    ///
+    /// # Errors
+    ///
+    /// See [`print_nodes`](PrintOptions::print_nodes).
+    pub fn print_message(
+        &self,
+        model: &Model,
+        part: message::Part,
+    ) -> io::Result<(Vec<u8>, LeftOut)> {
+        let graph = &model.graph;
+        let part = match part {
+            message::Part::Function => Some(PrintPart::Function(0)),
+            message::Part::Graph => graph.main.map(PrintPart::Graph),
+            message::Part::Node => {
+                let nodes = graph.main_graph().map_or(&[][..], |graph| &graph.nodes);
+                nodes.first().map(|node| PrintPart::Node(*node))
+            }
+            _ => None,
+        };
+        self.print_parts(model, part.into_iter())
+    }
+
     fn print_parts(
         &self,
         model: &Model,
@@ -262,7 +307,7 @@ impl PrintOptions {
                 Values::InModelFile(_) => sardonyx_text::Weights::Placed(place),
             },
             inline_bytes: self.inline_bytes,
-            like_onnx: false,
+            like_onnx: self.like_onnx,
         }
     }
 
@@ -304,7 +349,7 @@ impl PrintOptions {
                 form: self.form,
                 weights: sardonyx_text::Weights::Placed(&mut place),
                 inline_bytes: self.inline_bytes,
-                like_onnx: false,
+                like_onnx: self.like_onnx,
             }
         } else {
             self.options(&mut place.own)

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
-use sardonyx_ops::{AttrType, Differentiability, OpDef};
-use sardonyx_passes::NEWEST_IR_VERSION;
+use sardonyx::NEWEST_IR_VERSION;
+use sardonyx::infer::Around;
+use sardonyx::ops::{AttrType, Differentiability, OpDef};
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};
 use super::enums::{Determinism, Enumeration, ParameterOption, Support};
 use super::standard::{self, Bodies};
 use crate::message::Header;
-use crate::shape_inference::{Around, StandardRule, node_outputs};
+use crate::shape_inference::{StandardRule, node_outputs};
 
 /// Adds the classes to the module, those of parts and enumerations to `OpSchema`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -285,8 +286,8 @@ impl OpSchema {
     ) -> PyResult<Bound<'py, PyDict>> {
         let around = Around {
             types: value_types.into_iter().collect(),
-            data: input_data.into_iter().collect(),
-            sparse_data: input_sparse_data.into_iter().collect(),
+            constants: input_data.into_iter().collect(),
+            sparse_constants: input_sparse_data.into_iter().collect(),
             header: Header {
                 ir_version: Some(ir_version.map_or(NEWEST_IR_VERSION, i64::from)),
                 opset_imports,

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sardonyx_ops::{
+use sardonyx::ops::{
     Arity, AttrType, Attribute, Differentiability, OpDef, Param, Registry, Schema, TypeSet,
     TypeVar, intern,
 };

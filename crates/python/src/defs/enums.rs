@@ -4,8 +4,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use sardonyx_ops::{AttrType, Differentiability};
-use sardonyx_proto::AttributeType;
+use sardonyx::message::AttributeType;
+use sardonyx::ops::{AttrType, Differentiability};
 
 /// How often a parameter occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! repeatable or not.
 
 use sardonyx::functions::OperatorFunction;
-use sardonyx_ops::{self as ops, OpDef, Schema};
+use sardonyx::ops::{self as ops, OpDef, Schema};
 
 use super::enums::Determinism;
-use crate::shape_inference::read_types;
+use sardonyx::message::types_from_bytes;
 
 /// Opset versions for which a version of an operator has a body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) fn body_of_node(
         None if !bodies.is_empty() => since,
         _ => return Vec::new(),
     };
-    let types = read_types(types);
+    let types = types_from_bytes(types);
     let opset = u32::try_from(opset).unwrap_or(0);
     let function = OperatorFunction::of_call(node.to_vec(), &types, opset);
     serialized(function.ok().flatten())

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use sardonyx_ops::AttrType;
+use sardonyx::ops::AttrType;
 
 use super::functions::{Facts, Line};
 use super::protos;

@@ -15,12 +15,12 @@ use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use sardonyx_model::{Model, NodeId, Part, Producer, ValueId};
-use sardonyx_ops::{Infer, InferError, Inferred, Known, Registry, Schema};
-use sardonyx_passes::{RuleAnswer, Rules};
+use sardonyx::infer::{NodeTypes, RuleAnswer, Rules};
+use sardonyx::message::{shape_to_bytes, type_to_bytes, types_from_bytes};
+use sardonyx::ops::Registry;
+use sardonyx::{Type, write_value};
 
 use super::context::InferenceContext;
-use super::protos;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
@@ -114,58 +114,19 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    fn of(model: &Model, node: NodeId, cx: &Infer<'_>) -> Facts {
-        let inputs = 0..model.inputs(node).len();
-        let found = model.node(node);
-        let op = model.display(found.op_type);
-        let mut name = format!("node {op}");
-        let domain = model.display(found.domain);
-        if !domain.is_empty() {
-            name += &format!("[{domain}]");
-        }
-        let own = model.display(found.name);
-        if !own.is_empty() {
-            name += &format!(" ({own})");
-        }
+    fn of(node: &NodeTypes<'_, '_>) -> Facts {
+        let inputs = 0..node.input_count();
+        let each = |fact: &dyn Fn(usize) -> Option<Vec<u8>>| inputs.clone().map(fact).collect();
         Facts {
-            name,
-            types: inputs
-                .clone()
-                .map(|index| Some(protos::type_message(Some(cx.input(index)?))))
-                .collect(),
-            data: inputs
-                .clone()
-                .map(|index| match cx.known(index)? {
-                    Known::Tensor(tensor) => Some(protos::tensor_message(tensor.clone())),
-                    Known::Ints { .. } => None,
-                })
-                .collect(),
-            sparse_data: inputs
-                .clone()
-                .map(|index| sparse_constant(model, model.inputs(node).nth(index)??))
-                .collect(),
-            symbolic: inputs
-                .clone()
-                .map(|index| match cx.known(index)? {
-                    Known::Tensor(_) => None,
-                    Known::Ints { values, .. } => Some(protos::shape_message(values)),
-                })
-                .collect(),
-            has_input: inputs.map(|index| cx.has_input(index)).collect(),
-            has_output: model.outputs(node).iter().map(Option::is_some).collect(),
+            name: node.words(),
+            types: each(&|index| Some(type_to_bytes(Some(node.input(index)?)))),
+            data: each(&|index| Some(write_value(&node.constant(index)?.clone().into(), ""))),
+            sparse_data: each(&|index| node.sparse_constant(index)),
+            symbolic: each(&|index| Some(shape_to_bytes(node.sizes(index)?))),
+            has_input: inputs.clone().map(|index| node.has_input(index)).collect(),
+            has_output: node.outputs().collect(),
         }
     }
-}
-
-/// A value that is a sparse constant, as a SparseTensorProto.
-fn sparse_constant(model: &Model, value: ValueId) -> Option<Vec<u8>> {
-    let value = model.value(value);
-    let Producer::SparseInitializer(index) = value.producer else {
-        return None;
-    };
-    let constants = &model.graph(value.graph).sparse_initializers;
-    let tensor = &constants.get(index as usize)?.tensor;
-    Some(model.part_to_bytes(Part::SparseTensor(tensor)))
 }
 
 /// The side of Python.
@@ -289,18 +250,13 @@ struct Asking {
 }
 
 impl Rules for Asking {
-    fn infer(
-        &self,
-        model: &Model,
-        node: NodeId,
-        schema: &Schema,
-        cx: &mut Infer<'_>,
-    ) -> RuleAnswer {
+    fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
+        let schema = node.schema();
         let key = (schema.domain, schema.name, schema.since);
         if !self.keys.contains(&key) {
             return RuleAnswer::NoRule;
         }
-        let done = if self.stopped.get() { None } else { self.call(key, model, node, cx) };
+        let done = if self.stopped.get() { None } else { self.call(key, node) };
         match done {
             Some(()) => RuleAnswer::Said,
             None => {
@@ -314,20 +270,21 @@ impl Rules for Asking {
 
 impl Asking {
     /// Has a function called, and answers what it asks. `None` if it raised an exception.
-    fn call(&self, key: Key, model: &Model, node: NodeId, cx: &mut Infer<'_>) -> Option<()> {
-        let facts = Facts::of(model, node, cx);
-        self.to_python.send(ToPython::Call(key, facts)).ok()?;
+    fn call(&self, key: Key, node: &mut NodeTypes<'_, '_>) -> Option<()> {
+        self.to_python.send(ToPython::Call(key, Facts::of(node))).ok()?;
         loop {
             let answer = match self.from_python.recv().ok()? {
-                ToEngine::Attribute(name) => ToPython::Attribute(attribute(model, node, &name, cx)),
+                ToEngine::Attribute(name) => ToPython::Attribute(node.attribute(&name)),
                 ToEngine::Graph(name, inputs) => {
-                    ToPython::Types(self.graph(&name, &inputs, cx).map_err(|error| error.0))
+                    self.told(node.graph_outputs(&name, types_from_bytes(&inputs)))
                 }
-                ToEngine::Rule(key) => ToPython::Types(self.rule(key, cx).map_err(|error| error.0)),
+                ToEngine::Rule((domain, operator, version)) => {
+                    self.told(node.by_rule_of(&self.registry, domain, operator, version))
+                }
                 ToEngine::Done(outputs) => {
-                    for (index, ty) in protos::read_types(&outputs?).into_iter().enumerate() {
+                    for (index, ty) in types_from_bytes(&outputs?).into_iter().enumerate() {
                         if let Some(ty) = ty {
-                            cx.set(index, ty);
+                            node.set_output(index, ty);
                         }
                     }
                     return Some(());
@@ -337,42 +294,11 @@ impl Asking {
         }
     }
 
-    fn graph(
-        &self,
-        attribute: &str,
-        inputs: &[Vec<u8>],
-        cx: &Infer<'_>,
-    ) -> Result<Vec<Vec<u8>>, InferError> {
-        let inputs = protos::read_types(inputs).into_iter();
-        let inputs: Vec<Inferred> = inputs.map(|ty| Inferred { ty, known: None }).collect();
-        let found = cx.subgraph(attribute, &inputs);
-        // The function that asked is told, and may go on.
+    /// Types as an answer. The function that asked is told, and may go on.
+    fn told(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
         self.stopped.set(false);
-        let outputs = found?.unwrap_or_default();
-        Ok(outputs.iter().map(|output| protos::type_message(output.ty.as_ref())).collect())
+        ToPython::Types(
+            types.map(|types| types.iter().map(|ty| type_to_bytes(ty.as_ref())).collect()),
+        )
     }
-
-    fn rule(&self, key: Key, cx: &Infer<'_>) -> Result<Vec<Vec<u8>>, InferError> {
-        let (domain, name, since) = key;
-        let operator = self.registry.operator(domain, name);
-        let rule = operator.and_then(|operator| operator.inference_at(since));
-        let (Some(schema), Some(rule)) = (self.registry.schema(domain, name, since), rule) else {
-            return Ok(Vec::new());
-        };
-        let said = cx.by_rule_of(schema, rule);
-        self.stopped.set(false);
-        let types = said?.types;
-        Ok(types.iter().map(|ty| protos::type_message(ty.as_ref())).collect())
-    }
-}
-
-/// An attribute as a message. What a function of the model refers to is what its caller gives.
-fn attribute(model: &Model, node: NodeId, name: &str, cx: &Infer<'_>) -> Option<Vec<u8>> {
-    let attribute = model.attribute_of(node, name)?;
-    let reference = model.maybe_text(attribute.ref_attr_name());
-    if reference.is_some_and(|reference| !reference.is_empty()) {
-        let value = cx.attribute(name)?;
-        return Some(protos::attribute_message(model, name, &value));
-    }
-    Some(model.part_to_bytes(Part::Attribute(attribute)))
 }

@@ -1,0 +1,200 @@
+//! Inference of one node, and of one function, with nothing around it but types.
+
+use sardonyx_model::{self as graphs, NodeId, Type};
+use sardonyx_ops::Schema;
+use sardonyx_passes::{
+    self as passes, InferOptions, NEWEST_IR_VERSION, Places, ProblemKind, Spot, infer_function,
+    infer_node,
+};
+use sardonyx_proto::{
+    Encode, Encoder, encode_to_vec, graph, node, sparse_tensor, tensor, value_info,
+};
+
+use super::rules::OfProgram;
+use super::{Options, Problem, Rules};
+use crate::error::Error;
+use crate::message::{self, Header, Part};
+
+/// Messages by name.
+pub type Named = Vec<(String, Vec<u8>)>;
+
+/// What is known around a node.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// Types of values, as `TypeProto`s.
+    pub types: Named,
+    /// Constants, as `TensorProto`s.
+    pub constants: Named,
+    /// Constants, as `SparseTensorProto`s.
+    pub sparse_constants: Named,
+    /// What a model around it says.
+    pub header: Header,
+}
+
+/// What comes out of a node, or of a function.
+#[derive(Debug, Clone)]
+pub struct Outputs {
+    /// The outputs by name, each with its type as far as that is known.
+    pub types: Vec<(String, Option<Type>)>,
+    /// What does not fit.
+    pub problems: Vec<Problem>,
+}
+
+/// The types of the outputs of a `NodeProto`, as a version of an operator infers them. What does
+/// not fit in graphs inside of the node only means that less is known.
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+pub fn node_outputs(
+    node: &[u8],
+    around: &Around,
+    schema: &Schema,
+    options: &Options,
+    rules: Option<&dyn Rules>,
+) -> Result<Outputs, Error> {
+    let inside = encode_to_vec(&NodeInGraph { around, node });
+    let model = message::read(&inside, Part::Graph, &around.header)?.graph;
+    let Some(node) = first_node(&model) else {
+        return Ok(Outputs { types: Vec::new(), problems: Vec::new() });
+    };
+    let rules = rules.map(OfProgram);
+    let settings = settings(options, rules.as_ref());
+    let (types, mut problems) = infer_node(&model, &options.registry, node, schema, settings);
+    problems.retain(|problem| {
+        problem.spot == Spot::node(node) || problem.kind == ProblemKind::NotImported
+    });
+    Ok(outputs(&model, node, types, &problems))
+}
+
+/// The types of the outputs of a `FunctionProto` for types of its inputs, as `TypeProto`s, and
+/// values of its attributes, as `AttributeProto`s. An input without bytes is left out.
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+pub fn function_outputs(
+    function: &[u8],
+    input_types: &[Vec<u8>],
+    attributes: &[Vec<u8>],
+    options: &Options,
+    rules: Option<&dyn Rules>,
+) -> Result<Outputs, Error> {
+    let header = Header { ir_version: Some(NEWEST_IR_VERSION), ..Header::default() };
+    let count = {
+        let model = message::read(function, Part::Function, &header)?.graph;
+        let body = model.functions.first().map(|function| function.body);
+        body.map_or(0, |body| model.graph(body).outputs.len())
+    };
+    let call = encode_to_vec(&CallInGraph { input_types, attributes, outputs: count });
+    let model = message::read_with_function(&call, function, &header)?.graph;
+    let Some(node) = first_node(&model) else {
+        return Ok(Outputs { types: Vec::new(), problems: Vec::new() });
+    };
+    let rules = rules.map(OfProgram);
+    let settings = settings(options, rules.as_ref());
+    let (types, problems) = infer_function(&model, &options.registry, node, 0, settings);
+    Ok(outputs(&model, node, types, &problems))
+}
+
+fn settings<'a>(options: &'a Options, rules: Option<&'a OfProgram<'a>>) -> InferOptions<'a> {
+    InferOptions {
+        rules: rules.map(|rules| rules as &dyn passes::Rules),
+        explain: false,
+        ..options.settings()
+    }
+}
+
+fn outputs(
+    model: &graphs::Model,
+    node: NodeId,
+    types: Vec<Option<Type>>,
+    problems: &[passes::Problem],
+) -> Outputs {
+    let names = model.outputs(node).iter().map(|output| {
+        let name = output.map(|output| model.display(Some(model.value(output).name)));
+        name.unwrap_or_default().into_owned()
+    });
+    let mut places = Places::default();
+    Outputs {
+        types: names.zip(types).collect(),
+        problems: problems.iter().map(|problem| Problem::of(model, &mut places, problem)).collect(),
+    }
+}
+
+fn first_node(model: &graphs::Model) -> Option<NodeId> {
+    model.main_graph()?.nodes.first().copied()
+}
+
+/// A graph that consists of a node, and whose inputs are all that is known around it.
+struct NodeInGraph<'a> {
+    around: &'a Around,
+    node: &'a [u8],
+}
+
+impl Encode for NodeInGraph<'_> {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        out.message(graph::Node, |out| out.records(self.node));
+        for (name, data) in &self.around.constants {
+            out.message(graph::Initializer, |out| {
+                out.records(data);
+                // The last name counts.
+                out.put(tensor::Name, name.as_bytes());
+            });
+        }
+        for (name, data) in &self.around.sparse_constants {
+            out.message(graph::SparseInitializer, |out| {
+                out.records(data);
+                // Further fields of the values, of which the last name counts.
+                out.message(sparse_tensor::Values, |out| {
+                    out.put(tensor::Name, name.as_bytes());
+                });
+            });
+        }
+        for (name, ty) in &self.around.types {
+            input(out, name, ty);
+        }
+    }
+}
+
+/// A graph that consists of a call, of whose arguments only the types are known. One without a type
+/// is left out.
+struct CallInGraph<'a> {
+    input_types: &'a [Vec<u8>],
+    attributes: &'a [Vec<u8>],
+    outputs: usize,
+}
+
+impl Encode for CallInGraph<'_> {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        let names: Vec<String> = self
+            .input_types
+            .iter()
+            .enumerate()
+            .map(|(index, ty)| if ty.is_empty() { String::new() } else { format!("input_{index}") })
+            .collect();
+        out.message(graph::Node, |out| {
+            for name in &names {
+                out.put(node::Input, name.as_bytes());
+            }
+            for index in 0..self.outputs {
+                out.put(node::Output, format!("output_{index}").as_bytes());
+            }
+            for attribute in self.attributes {
+                out.message(node::Attribute, |out| out.records(attribute));
+            }
+        });
+        for (name, ty) in names.iter().zip(self.input_types) {
+            if !name.is_empty() {
+                input(out, name, ty);
+            }
+        }
+    }
+}
+
+fn input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
+    out.message(graph::Input, |out| {
+        out.put(value_info::Name, name.as_bytes());
+        out.message(value_info::Type, |out| out.records(ty));
+    });
+}

@@ -1,0 +1,202 @@
+//! Attributes as messages: values that nodes have, and defaults of operators.
+
+use sardonyx_model::{self as graph, GraphId, NodeId, Producer, ValueId};
+use sardonyx_ops::{AttrDefault, AttrType, AttrValue, intern};
+use sardonyx_proto::{
+    AttributeField, AttributeProto, AttributeType, Encode, Encoded, Encoder, Reader, attribute,
+    encode_to_vec,
+};
+use sardonyx_tensor::Value;
+
+use super::types::write_type;
+use crate::error::{Error, ErrorKind};
+use crate::values::write_value;
+
+/// A value that is a sparse constant, as a `SparseTensorProto`.
+pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
+    let value = model.value(value);
+    let Producer::SparseInitializer(index) = value.producer else {
+        return None;
+    };
+    let constants = &model.graph(value.graph).sparse_initializers;
+    let tensor = &constants.get(index as usize)?.tensor;
+    Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
+}
+
+/// An attribute of a node as an `AttributeProto`. One that refers to an attribute of the function
+/// around it has the value that `given` says.
+pub(crate) fn attribute_of_node<'a>(
+    model: &graph::Model,
+    node: NodeId,
+    name: &str,
+    given: impl FnOnce() -> Option<AttrValue<'a>>,
+) -> Option<Vec<u8>> {
+    let attribute = model.attribute_of(node, name)?;
+    let reference = model.maybe_text(attribute.ref_attr_name());
+    if reference.is_some_and(|reference| !reference.is_empty()) {
+        return Some(value_to_bytes(model, name, &given()?));
+    }
+    Some(model.part_to_bytes(graph::Part::Attribute(attribute)))
+}
+
+fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
+    let message = Encoded::by(|out| {
+        out.put(attribute::Name, name.as_bytes());
+        let graph_of = |graph: GraphId| model.part_to_bytes(graph::Part::Graph(graph));
+        let ty = match value {
+            AttrValue::Float(value) => {
+                out.put(attribute::F, *value);
+                AttributeType::FLOAT
+            }
+            AttrValue::Int(value) => {
+                out.put(attribute::I, *value);
+                AttributeType::INT
+            }
+            AttrValue::String(value) => {
+                out.put(attribute::S, value);
+                AttributeType::STRING
+            }
+            AttrValue::Tensor(tensor) => {
+                let tensor = write_value(&Value::Tensor(tensor.clone()), "");
+                out.message(attribute::T, |out| out.copy_of_records(&tensor));
+                AttributeType::TENSOR
+            }
+            AttrValue::Graph(graph) => {
+                let graph = graph_of(*graph);
+                out.message(attribute::G, |out| out.copy_of_records(&graph));
+                AttributeType::GRAPH
+            }
+            AttrValue::Floats(values) => {
+                out.put(attribute::Floats, values);
+                AttributeType::FLOATS
+            }
+            AttrValue::Ints(values) => {
+                out.put(attribute::Ints, values);
+                AttributeType::INTS
+            }
+            AttrValue::Strings(values) => {
+                for value in values {
+                    out.put(attribute::Strings, value);
+                }
+                AttributeType::STRINGS
+            }
+            AttrValue::Type(ty) => {
+                out.message(attribute::Tp, |out| write_type(out, ty));
+                AttributeType::TYPE_PROTO
+            }
+            AttrValue::Unread(_) | AttrValue::Other => AttributeType::UNDEFINED,
+        };
+        out.put(attribute::Type, ty);
+    });
+    message.into_vec()
+}
+
+/// The default of an operator's attribute as an `AttributeProto`.
+pub fn default_to_bytes(name: &str, default: AttrDefault) -> Vec<u8> {
+    encode_to_vec(&Default { name, default })
+}
+
+struct Default<'a> {
+    name: &'a str,
+    default: AttrDefault,
+}
+
+impl Encode for Default<'_> {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        out.put(attribute::Name, self.name.as_bytes());
+        let ty = match self.default {
+            AttrDefault::Float(value) => {
+                out.put(attribute::F, value);
+                AttributeType::FLOAT
+            }
+            AttrDefault::Int(value) => {
+                out.put(attribute::I, value);
+                AttributeType::INT
+            }
+            AttrDefault::String(value) => {
+                out.put(attribute::S, value.as_bytes());
+                AttributeType::STRING
+            }
+            AttrDefault::Floats(values) => {
+                out.put(attribute::Floats, values);
+                AttributeType::FLOATS
+            }
+            AttrDefault::Ints(values) => {
+                out.put(attribute::Ints, values);
+                AttributeType::INTS
+            }
+            AttrDefault::Strings(values) => {
+                for value in values {
+                    out.put(attribute::Strings, value.as_bytes());
+                }
+                AttributeType::STRINGS
+            }
+        };
+        out.put(attribute::Type, ty);
+    }
+}
+
+/// The type of an attribute that is an `AttributeProto`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`] if the bytes are no such message, [`ErrorKind::Invalid`] if it says no
+/// type that an attribute can have.
+pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
+    let mut ty = AttributeType::UNDEFINED;
+    let mut reader = Reader::<AttributeProto>::new(bytes);
+    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+        if let AttributeField::Type(found) = field {
+            ty = found;
+        }
+    }
+    AttrType::of_file(ty).ok_or_else(|| {
+        let message = format!("{} is not a type that an attribute can have", ty.0);
+        Error::new(ErrorKind::Invalid, message)
+    })
+}
+
+/// A default value that is an `AttributeProto`. `None` for tensors and other types that
+/// [`AttrDefault`] does not have, and for texts that are not UTF-8. Its texts and lists live as
+/// long as the process.
+///
+/// # Errors
+///
+/// See [`type_of_attribute`].
+pub fn default_from_bytes(bytes: &[u8]) -> Result<Option<AttrDefault>, Error> {
+    let ty = type_of_attribute(bytes)?;
+    let (mut ints, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut int, mut float, mut text) = (0, 0.0, "");
+    let mut all_utf8 = true;
+    let mut utf8 = |bytes| {
+        let text = std::str::from_utf8(bytes);
+        all_utf8 &= text.is_ok();
+        text.unwrap_or_default()
+    };
+    let mut reader = Reader::<AttributeProto>::new(bytes);
+    while let Some(field) = reader.next().transpose().map_err(unreadable)? {
+        match field {
+            AttributeField::I(value) => int = value,
+            AttributeField::F(value) => float = value,
+            AttributeField::S(value) => text = utf8(value.bytes),
+            AttributeField::Ints(chunk) => chunk.decode_into(&mut ints).map_err(unreadable)?,
+            AttributeField::Floats(chunk) => chunk.decode_into(&mut floats).map_err(unreadable)?,
+            AttributeField::Strings(value) => texts.push(utf8(value.bytes)),
+            _ => {}
+        }
+    }
+    let default = match ty {
+        AttrType::Int => AttrDefault::Int(int),
+        AttrType::Float => AttrDefault::Float(float),
+        AttrType::String => AttrDefault::String(intern::text(text)),
+        AttrType::Ints => AttrDefault::Ints(intern::ints(&ints)),
+        AttrType::Floats => AttrDefault::Floats(intern::floats(&floats)),
+        AttrType::Strings => AttrDefault::Strings(intern::texts(&texts)),
+        _ => return Ok(None),
+    };
+    Ok(all_utf8.then_some(default))
+}
+
+fn unreadable(error: sardonyx_proto::Error) -> Error {
+    Error::new(ErrorKind::Format, error.to_string()).with_source(error)
+}

@@ -1,0 +1,88 @@
+//! Types and shapes as messages, and back.
+
+use sardonyx_model::{Dim, ReadLimits, TensorType, Type};
+use sardonyx_proto::{
+    Encoded, Encoder, dimension, graph, map_type, model, opaque_type, optional_type, sequence_type,
+    sparse_tensor_type, tensor_shape, tensor_type, type_, value_info,
+};
+use sardonyx_tensor::Buffer;
+
+use crate::load::read_graph;
+
+/// A type as a `TypeProto`; no bytes for one that is not known.
+pub fn type_to_bytes(ty: Option<&Type>) -> Vec<u8> {
+    let message = Encoded::by(|out| {
+        if let Some(ty) = ty {
+            write_type(out, ty);
+        }
+    });
+    message.into_vec()
+}
+
+pub(super) fn write_type(out: &mut Encoder<'_>, ty: &Type) {
+    let elem = |ty: &TensorType| ty.elem.map(|elem| elem.number());
+    match ty {
+        Type::Tensor(ty) => out.message(type_::TensorType, |out| {
+            out.put_some(tensor_type::ElemType, elem(ty));
+            if let Some(shape) = &ty.shape {
+                out.message(tensor_type::Shape, |out| write_shape(out, shape));
+            }
+        }),
+        Type::SparseTensor(ty) => out.message(type_::SparseTensorType, |out| {
+            out.put_some(sparse_tensor_type::ElemType, elem(ty));
+            if let Some(shape) = &ty.shape {
+                out.message(sparse_tensor_type::Shape, |out| write_shape(out, shape));
+            }
+        }),
+        Type::Sequence(inner) => out.message(type_::SequenceType, |out| {
+            out.message(sequence_type::ElemType, |out| write_type(out, inner));
+        }),
+        Type::Optional(inner) => out.message(type_::OptionalType, |out| {
+            out.message(optional_type::ElemType, |out| write_type(out, inner));
+        }),
+        Type::Map(key, inner) => out.message(type_::MapType, |out| {
+            out.put(map_type::KeyType, key.number());
+            out.message(map_type::ValueType, |out| write_type(out, inner));
+        }),
+        Type::Opaque { domain, name } => out.message(type_::OpaqueType, |out| {
+            out.put(opaque_type::Domain, domain.as_bytes());
+            out.put(opaque_type::Name, name.as_bytes());
+        }),
+    }
+}
+
+/// Sizes as a `TensorShapeProto`. One that is an expression of several symbols is left open.
+pub fn shape_to_bytes(dims: &[Dim]) -> Vec<u8> {
+    Encoded::by(|out| write_shape(out, dims)).into_vec()
+}
+
+fn write_shape(out: &mut Encoder<'_>, dims: &[Dim]) {
+    for dim in dims {
+        out.message(tensor_shape::Dim, |out| match (dim, dim.as_symbol()) {
+            (Dim::Known(size), _) => out.put(dimension::DimValue, *size),
+            (_, Some(name)) => out.put(dimension::DimParam, name.as_bytes()),
+            (_, None) => {}
+        });
+    }
+}
+
+/// Types from `TypeProto`s; one that says nothing, or cannot be read, is not known.
+pub fn types_from_bytes(types: &[impl AsRef<[u8]>]) -> Vec<Option<Type>> {
+    // As the inputs of a model.
+    let wrapped = Encoded::by(|out| {
+        out.message(model::Graph, |out| {
+            for ty in types {
+                out.message(graph::Input, |out| {
+                    out.message(value_info::Type, |out| out.records(ty.as_ref()));
+                });
+            }
+        });
+    });
+    let wrapped = Buffer::from_vec(wrapped.into_vec());
+    let Ok(model) = read_graph(wrapped, ReadLimits::default(), true) else {
+        return vec![None; types.len()];
+    };
+    let inputs = model.main_graph().map_or(&[][..], |graph| &graph.inputs);
+    let declared = inputs.iter().map(|info| info.ty.as_ref());
+    declared.map(|ty| model.type_of(ty?)).collect()
+}

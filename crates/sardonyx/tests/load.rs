@@ -1,0 +1,81 @@
+//! What is known of a model beyond itself once it is loaded, and messages that are not whole
+//! models.
+
+use std::fs;
+
+use sardonyx::message::{self, Header, Part};
+use sardonyx::{Access, ErrorKind, Form, Model, OpenOptions, check, text};
+
+const TEXT: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n\
+    g (float[2] x) => (float[2] y)\n\
+    <float[2] \"w\" = {}>\n\
+    {\n\
+    \x20 y = Add(x, missing)\n\
+    }\n";
+
+#[test]
+fn a_text_comes_with_its_warnings_and_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnxtxt");
+    fs::write(&path, TEXT).unwrap();
+    let options = OpenOptions::new().access(Access::Read);
+    for loaded in [options.load(&path), options.load_reader(TEXT.as_bytes())] {
+        let loaded = loaded.unwrap();
+        let warnings: Vec<&str> =
+            loaded.warnings.iter().map(|found| found.message.as_str()).collect();
+        assert_eq!(warnings, ["0 values, but the shape asks for 2"]);
+        let report = loaded.model.check(&check::Options::new().without_files(true));
+        let places = loaded.positions(&report.findings).into_iter().flatten();
+        let lines: Vec<(usize, usize)> = places.map(|found| (found.line, found.column)).collect();
+        assert!(lines.contains(&(5, 14)), "{lines:?}");
+    }
+    // A binary model has no lines.
+    let loaded = options.load_bytes(Model::from_text(TEXT).unwrap().to_bytes()).unwrap();
+    let report = loaded.model.check(&check::Options::new());
+    assert!(loaded.text.is_none() && report.errors > 0);
+    assert!(loaded.positions(&report.findings).iter().all(Option::is_none));
+}
+
+#[test]
+fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
+    // Nothing, and ir_version 10.
+    for bytes in [&b""[..], b"\x08\x0a"] {
+        let options = OpenOptions::new().form(Form::Binary);
+        let error = options.from_bytes(bytes.to_vec()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Format);
+        let model = options.lenient(true).from_bytes(bytes.to_vec()).unwrap();
+        assert_eq!(model.node_count(), 0);
+        assert_eq!(model.to_bytes(), bytes);
+    }
+    // What is damaged is a model for nobody.
+    let damaged = OpenOptions::new().lenient(true).from_bytes(b"\x3a\x05\x0a".to_vec());
+    assert_eq!(damaged.unwrap_err().kind(), ErrorKind::Format);
+}
+
+#[test]
+fn messages_stand_alone() {
+    let header = Header { ir_version: Some(10), opset_imports: [(String::new(), 21)].into() };
+    let options = check::Options::new();
+    let rows = [
+        (text::Part::Node, "y = Relu<odd = 1>(x)", Part::Node, "unknown-attribute"),
+        (text::Part::Tensor, "float[2] t = {1, 2}", Part::Tensor, ""),
+        (
+            text::Part::Graph,
+            "g (float[2] x) => (float[2] y) { y = Relu(z) }",
+            Part::Graph,
+            "undefined-value",
+        ),
+    ];
+    for (kind, text, part, expected) in rows {
+        let bytes = text::parse_part(kind, text.as_bytes().to_vec()).unwrap();
+        let model = message::read(&bytes, part, &header).unwrap();
+        let report = model.check_part(part.into(), &options);
+        let found = report.findings.first().map_or("", |found| found.code.name);
+        assert_eq!(found, expected, "{text}");
+        let (printed, _) = text::PrintOptions::new().print_message(&model, part).unwrap();
+        assert_eq!(printed.is_empty(), part == Part::Tensor, "{text}");
+    }
+    let error = message::read(b"\x0a\x05x", Part::Node, &header).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Format);
+    assert!(error.message().contains("NodeProto"), "{error}");
+}
