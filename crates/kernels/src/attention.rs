@@ -16,7 +16,7 @@ use crate::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use crate::number::Math;
 use crate::reduce::{Maximum, Sum, run};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
+use crate::{Exec, Isa, Pool};
 
 /// Queries of a block.
 const ROWS: usize = 128;
@@ -130,7 +130,8 @@ fn check_reach(len: usize, strides: [usize; 4], dims: [usize; 4]) {
 /// # Panics
 ///
 /// If an operand is too short for its strides, or rows of `y` overlap.
-pub fn attention(pool: &Pool, isa: Isa, job: &Attention<'_>, y: &mut [f32], y_strides: [usize; 4]) {
+pub fn attention(exec: &Exec<'_>, job: &Attention<'_>, y: &mut [f32], y_strides: [usize; 4]) {
+    let &Exec { pool, isa } = exec;
     job.check(y.len(), y_strides);
     let s = job.sizes;
     assert_eq!(y_strides[3], 1, "rows of the output are contiguous");
@@ -240,8 +241,9 @@ impl Unit<'_> {
                     job.k.strides[2],
                 );
                 // Scaling comes with the mask, in one multiply-add.
-                let (alone, plain) = (Pool::serial(), Epilogue::default());
-                gemm(alone, self.isa, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain);
+                let alone = &Exec { pool: Pool::serial(), isa: self.isa };
+                let plain = Epilogue::default();
+                gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain);
                 let tile =
                     Tile { unit: self, first_key: key, keys, scores, sums, greatest, weights };
                 Level::new(self.isa).run(tile);
@@ -254,7 +256,7 @@ impl Unit<'_> {
                     job.v.strides[3],
                 );
                 let into = if key == first { &mut *sums } else { &mut *part };
-                gemm(alone, self.isa, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain);
+                gemm(alone, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain);
                 if key != first {
                     for (sum, part) in sums.iter_mut().zip(part.iter()) {
                         *sum += part;

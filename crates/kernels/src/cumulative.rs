@@ -3,10 +3,10 @@
 //! The one idea: what is added up is kept in f64 for floats, so that the error does not grow with
 //! the length of the axis.
 
+use crate::Exec;
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Where a sum starts and whether an element is part of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct Cumulative {
 ///
 /// If lengths do not fit the dims.
 pub fn cumulative_sum<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     which: Cumulative,
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
@@ -124,6 +124,7 @@ mod tests {
     use half::f16;
 
     use super::*;
+    use crate::{Isa, Pool};
 
     fn check<T: Number>() {
         for &isa in Isa::available() {
@@ -146,7 +147,7 @@ mod tests {
                     let (exclusive, reverse) = which;
                     let which = Cumulative { exclusive, reverse };
                     let mut y = vec![T::ONE; x.len()];
-                    cumulative_sum(&Pool::new(2), isa, which, dims, &x, &mut y);
+                    cumulative_sum(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y);
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
                         let sum: f64 = (0..axis)
@@ -191,7 +192,13 @@ mod tests {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
         let which = Cumulative { exclusive: true, reverse: false };
-        cumulative_sum(&Pool::new(1), Isa::detect(), which, [1, 4, 1], &x, &mut y);
+        cumulative_sum(
+            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            which,
+            [1, 4, 1],
+            &x,
+            &mut y,
+        );
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());
     }

@@ -3,13 +3,14 @@
 //!
 //! ```
 //! use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
-//! use sardonyx_kernels::{Isa, Pool};
+//! use sardonyx_kernels::{Exec, Isa, Pool};
 //!
+//! let exec = &Exec { pool: Pool::global(), isa: Isa::detect() };
 //! let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
-//! let b = PackedB::new(Isa::detect(), MatRef::row_major(&b, 2, 2)); // once, for constants
+//! let b = PackedB::new(exec.isa, MatRef::row_major(&b, 2, 2)); // once, for constants
 //! let mut c = [0.0; 4];
 //! let a = Lhs::Plain(MatRef::row_major(&a, 2, 2));
-//! gemm(Pool::global(), Isa::detect(), a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default());
+//! gemm(exec, a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default());
 //! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
 //! ```
 //!
@@ -46,8 +47,8 @@ pub(crate) use blocked::{Operand, PanelForm, Product};
 pub(crate) use epilogue::TileEpilogue;
 pub(crate) use sizes::{OperandKind, Sizes};
 
+use crate::Exec;
 use crate::simd::check_isa;
-use crate::{Isa, Pool};
 use gemv::Gemv;
 use matrix::strided_len;
 use pack::SendPtr;
@@ -139,7 +140,8 @@ fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
 
 /// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
 /// size. Each thread takes a few hundred KB more, whatever the sizes.
-pub fn gemm_scratch(pool: &Pool, isa: Isa, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
+pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
+    let &Exec { pool, isa } = exec;
     let ((m, k), (_, n)) = (a.size(), b.size());
     let floats = if makes_pairs(a, b) {
         bf16::pairs_len(isa, m, k)
@@ -169,14 +171,14 @@ pub fn gemm_scratch(pool: &Pool, isa: Isa, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
 /// C overlap, a packed operand was packed for another instruction set, or this machine does not
 /// have `isa`.
 pub fn gemm(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     a: Lhs<'_>,
     b: Rhs<'_>,
     c: &mut [f32],
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
+    let &Exec { pool, isa } = exec;
     check_isa(isa);
     let ((m, k), (depth, n)) = (a.size(), b.size());
     assert_eq!(k, depth, "depth of A and B");
@@ -205,7 +207,7 @@ pub fn gemm(
     };
     if let (Some(a), Rhs::Packed(b), true) = (a_source, &b, pairs) {
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
-        return bf16::with_pairs(pool, isa, a, |a| {
+        return bf16::with_pairs(exec, a, |a| {
             let product = Product {
                 isa,
                 m,

@@ -18,6 +18,7 @@
 #[macro_use]
 mod simd;
 
+mod exec;
 mod isa;
 mod pool;
 
@@ -38,6 +39,7 @@ pub mod rotary;
 pub mod softmax;
 mod vecmath;
 
+pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
 pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops};
 pub use pool::{Pool, split_even};

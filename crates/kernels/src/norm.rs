@@ -14,10 +14,10 @@ pub use local::local_response_norm;
 pub use lp::{Norm, lp_norm};
 pub use rows::{Affine, Statistics, normalize_rows};
 
+use crate::Exec;
 use crate::elementwise::chunks::rows as in_rows;
 use crate::number::{Math, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
 /// `shift = beta - mean * scale`, computed in f64.
@@ -51,8 +51,7 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
 ///
 /// If lengths do not fit.
 pub fn scale_shift<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     inner: usize,
     scale: &[T::Real],
     shift: &[T::Real],
@@ -60,7 +59,7 @@ pub fn scale_shift<T: Number>(
     y: &mut [T],
 ) {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(pool, isa, inner, scale, shift, Some(x), y);
+    apply(exec, inner, scale, shift, Some(x), y);
 }
 
 /// As [`scale_shift`], in place.
@@ -69,25 +68,24 @@ pub fn scale_shift<T: Number>(
 ///
 /// If lengths do not fit.
 pub fn scale_shift_in_place<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     inner: usize,
     scale: &[T::Real],
     shift: &[T::Real],
     x: &mut [T],
 ) {
-    apply(pool, isa, inner, scale, shift, None, x);
+    apply(exec, inner, scale, shift, None, x);
 }
 
 fn apply<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     inner: usize,
     scale: &[T::Real],
     shift: &[T::Real],
     x: Option<&[T]>,
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     let channels = scale.len();
     assert_eq!(shift.len(), channels, "one shift per channel");
     if y.is_empty() {

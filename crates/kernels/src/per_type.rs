@@ -15,12 +15,12 @@ use crate::pooling::{Divisor, Order, Window};
 use crate::reduce::{Extreme, Reduce, Ties};
 use crate::rotary::Rotary;
 use crate::softmax::Softmax;
-use crate::{Isa, Pool};
+use crate::{Exec, Pool};
 
 /// Declares a trait and implements it for types. One method,
 ///
 /// ```text
-/// reduce::reduce = fn reduce(pool: &Pool, isa: Isa, .., out: &mut [Self]);
+/// reduce::reduce = fn reduce(exec: &Exec<'_>, .., out: &mut [Self]);
 /// ```
 ///
 /// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each
@@ -57,68 +57,68 @@ per_type! {
     /// Loops that every number type has.
     trait Loops: Number for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
         reduce::reduce = fn reduce(
-            pool: &Pool, isa: Isa, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
+            exec: &Exec<'_>, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
         );
         reduce::arg_extreme = fn arg_extreme(
-            pool: &Pool, isa: Isa, which: Extreme, ties: Ties, dims: [usize; 3], x: &[Self], out: &mut [i64],
+            exec: &Exec<'_>, which: Extreme, ties: Ties, dims: [usize; 3], x: &[Self], out: &mut [i64],
         );
         choose::top_k = fn top_k(
             pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
             positions: &mut [i64],
         );
         elementwise::compare = fn compare(
-            pool: &Pool, isa: Isa, op: Compare, dims: &[usize], a: &[Self], a_strides: &[usize], b: &[Self],
+            exec: &Exec<'_>, op: Compare, dims: &[usize], a: &[Self], a_strides: &[usize], b: &[Self],
             b_strides: &[usize], out: &mut [u8],
         );
-        elementwise::clip = fn clip(pool: &Pool, isa: Isa, low: Self, high: Self, x: &[Self], y: &mut [Self]);
-        elementwise::clip_in_place = fn clip_in_place(pool: &Pool, isa: Isa, low: Self, high: Self, x: &mut [Self]);
+        elementwise::clip = fn clip(exec: &Exec<'_>, low: Self, high: Self, x: &[Self], y: &mut [Self]);
+        elementwise::clip_in_place = fn clip_in_place(exec: &Exec<'_>, low: Self, high: Self, x: &mut [Self]);
         elementwise::chain = fn chain(
-            pool: &Pool, isa: Isa, dims: &[usize], x: &[Self], x_strides: &[usize], links: &[Link<'_, Self>],
+            exec: &Exec<'_>, dims: &[usize], x: &[Self], x_strides: &[usize], links: &[Link<'_, Self>],
             out: &mut [Self],
         );
         elementwise::chain_in_place = fn chain_in_place(
-            pool: &Pool, isa: Isa, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
+            exec: &Exec<'_>, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
         );
     }
 
     /// Loops of floats.
     trait FloatLoops: Loops for [f32, f64, f16, bf16] {
         softmax::softmax = fn softmax(
-            pool: &Pool, isa: Isa, op: Softmax, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
         softmax::softmax_in_place = fn softmax_in_place(
-            pool: &Pool, isa: Isa, op: Softmax, dims: [usize; 3], x: &mut [Self],
+            exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [Self],
         );
         pooling::average_pool = fn average_pool(
-            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
         );
         norm::local_response_norm = fn local_response_norm(
-            pool: &Pool, isa: Isa, dims: [usize; 3], size: usize, alpha: f32, beta: f32, bias: f32, x: &[Self],
+            exec: &Exec<'_>, dims: [usize; 3], size: usize, alpha: f32, beta: f32, bias: f32, x: &[Self],
             y: &mut [Self],
         );
         norm::scale_shift = fn scale_shift(
-            pool: &Pool, isa: Isa, inner: usize, scale: &[Self::Real], shift: &[Self::Real], x: &[Self],
+            exec: &Exec<'_>, inner: usize, scale: &[Self::Real], shift: &[Self::Real], x: &[Self],
             y: &mut [Self],
         );
         norm::normalize_rows = fn normalize_rows(
-            pool: &Pool, isa: Isa, statistics: Statistics, len: usize, epsilon: f64, affine: Affine<'_, Self::Real>,
+            exec: &Exec<'_>, statistics: Statistics, len: usize, epsilon: f64, affine: Affine<'_, Self::Real>,
             x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
             inverse_deviations: Option<&mut [Self::Real]>,
         );
         norm::lp_norm = fn lp_norm(
-            pool: &Pool, isa: Isa, norm: Norm, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, norm: Norm, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
         norm::layer_norm = fn layer_norm(
-            pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
+            exec: &Exec<'_>, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
             bias: Option<&[Self]>, epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>, means: Option<&mut [f32]>,
             inverse_deviations: Option<&mut [f32]>,
         );
         rotary::rotary = fn rotary(
-            pool: &Pool, isa: Isa, which: Rotary, dims: [usize; 4], x: &[Self], cos: &[Self], sin: &[Self],
+            exec: &Exec<'_>, which: Rotary, dims: [usize; 4], x: &[Self], cos: &[Self], sin: &[Self],
             positions: Option<&[i64]>, y: &mut [Self],
         );
         norm::rms_norm = fn rms_norm(
-            pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
+            exec: &Exec<'_>, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
             epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>,
         );
     }
@@ -126,17 +126,17 @@ per_type! {
     /// Loops of the types that are summed up along an axis.
     trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
         cumulative::cumulative_sum = fn cumulative_sum(
-            pool: &Pool, isa: Isa, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
     }
 
     /// Loops of the types that maximum pooling knows.
     trait MaxPoolLoops: Loops for [f32, f64, f16, bf16, i8, u8] {
         pooling::max_pool = fn max_pool(
-            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, planes: usize, window: &Window<'_>, x: &[Self], y: &mut [Self],
         );
         pooling::max_pool_with_indices = fn max_pool_with_indices(
-            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, order: Order, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, planes: usize, window: &Window<'_>, order: Order, x: &[Self], y: &mut [Self],
             indices: &mut [i64],
         );
     }

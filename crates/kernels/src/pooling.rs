@@ -7,11 +7,11 @@
 
 mod taps;
 
+use crate::Exec;
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
@@ -79,14 +79,13 @@ pub enum Order {
 /// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine
 /// spatial dims.
 pub fn max_pool<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     x: &[T],
     y: &mut [T],
 ) {
-    pooled(pool, isa, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
+    pooled(exec, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
@@ -96,8 +95,7 @@ pub fn max_pool<T: Number>(
 ///
 /// As [`max_pool`].
 pub fn average_pool<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     divisor: Divisor,
@@ -105,7 +103,7 @@ pub fn average_pool<T: Number>(
     y: &mut [T],
 ) {
     let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
-    pooled(pool, isa, planes, window, x, y, Sum, finish, Some(divisor));
+    pooled(exec, planes, window, x, y, Sum, finish, Some(divisor));
 }
 
 /// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the
@@ -115,8 +113,7 @@ pub fn average_pool<T: Number>(
 ///
 /// As [`max_pool`].
 pub fn lp_pool<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     p: u32,
@@ -124,14 +121,14 @@ pub fn lp_pool<T: Number>(
     y: &mut [T],
 ) {
     match p {
-        1 => pooled(pool, isa, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
+        1 => pooled(exec, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
         2 => {
             let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
-            pooled(pool, isa, planes, window, x, y, Norm(2), finish, None);
+            pooled(exec, planes, window, x, y, Norm(2), finish, None);
         }
         _ => {
             let finish = move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
-            pooled(pool, isa, planes, window, x, y, Norm(p), finish, None);
+            pooled(exec, planes, window, x, y, Norm(p), finish, None);
         }
     }
 }
@@ -160,8 +157,7 @@ impl Fold for Norm {
 }
 
 fn pooled<T: Number, F: Fold>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     x: &[T],
@@ -170,6 +166,7 @@ fn pooled<T: Number, F: Fold>(
     finish: impl Fn(T::Wide, usize) -> T + Copy + Sync,
     divisor: Option<Divisor>,
 ) {
+    let &Exec { pool, isa } = exec;
     window.check(planes, x.len(), y.len());
     let level = Level::new(isa);
     let width = window.width();
@@ -300,8 +297,7 @@ fn accumulate<T: Number, F: Fold>(fold: F, sums: &mut [T::Wide], x: &[T], stride
 ///
 /// As [`max_pool`].
 pub fn max_pool_with_indices<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     order: Order,
@@ -309,8 +305,9 @@ pub fn max_pool_with_indices<T: Number>(
     y: &mut [T],
     indices: &mut [i64],
 ) {
+    let pool = exec.pool;
     window.check(planes, x.len(), indices.len());
-    max_pool(pool, isa, planes, window, x, y);
+    max_pool(exec, planes, window, x, y);
     // Positions are rarely asked for: look again for what was found.
     let width = window.width();
     let y = &*y;

@@ -15,11 +15,11 @@ mod fold;
 pub use arg::{Extreme, Ties, arg_extreme};
 pub(crate) use fold::{Fold, Maximum, Norm1, Squares, Sum, run, run_block};
 
+use crate::Exec;
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 use fold::{Least, Product, Reduction};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
@@ -54,14 +54,14 @@ pub enum Reduce {
 ///
 /// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours.
 pub fn reduce<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Reduce,
     dims: &[usize],
     axes: &[bool],
     x: &[T],
     out: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(dims.len(), axes.len(), "one mark per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     let (kept, reduced) = (walk(dims, axes, false, x.len()), walk(dims, axes, true, x.len()));

@@ -4,10 +4,10 @@
 //! the angles of a position are one row of the caches. So this is a loop over rows that finds the
 //! row of the caches.
 
+use crate::Exec;
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Which features are pairs, and how many of them turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,7 @@ pub struct Rotary {
 ///
 /// If lengths do not fit, or a position is outside of the caches.
 pub fn rotary<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     which: Rotary,
     [outer, heads, inner, features]: [usize; 4],
     x: &[T],
@@ -42,6 +41,7 @@ pub fn rotary<T: Number>(
     positions: Option<&[i64]>,
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     let Rotary { pairs, columns, .. } = which;
     assert_eq!(x.len(), outer * heads * inner * features, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
@@ -132,6 +132,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+    use crate::{Isa, Pool};
 
     fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
         (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0)).collect()
@@ -167,7 +168,16 @@ mod tests {
                         let mut y = vec![T::ONE; x.len()];
                         let which = Rotary { interleaved, pairs, columns };
                         let pool = Pool::new(2);
-                        rotary(&pool, isa, which, dims, &x, &cos, &sin, positions, &mut y);
+                        rotary(
+                            &Exec { pool: &pool, isa },
+                            which,
+                            dims,
+                            &x,
+                            &cos,
+                            &sin,
+                            positions,
+                            &mut y,
+                        );
                         for (i, y) in y.iter().enumerate() {
                             let (row, at) = (i / features, i % features);
                             let token = row / (heads * inner) * inner + row % inner;
@@ -222,7 +232,7 @@ mod tests {
             let mut y = vec![0.0; 40];
             let which = Rotary { interleaved: false, pairs: 16, columns: 16 };
             let pool = Pool::new(1);
-            rotary(&pool, isa, which, [1, 1, 1, 40], &x, &cos, &sin, None, &mut y);
+            rotary(&Exec { pool: &pool, isa }, which, [1, 1, 1, 40], &x, &cos, &sin, None, &mut y);
             let odd: Vec<usize> = (0..40).filter(|i| !y[*i].is_finite()).collect();
             assert_eq!(odd, [3, 19, 39]);
         }

@@ -4,11 +4,11 @@
 //! overflows; a row without a finite greatest element becomes NaN, as the definition says. Sums are
 //! kept as in [`reduce`](super::reduce).
 
+use crate::Exec;
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Maximum, Sum, run};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +26,9 @@ pub enum Softmax {
 /// # Panics
 ///
 /// If lengths do not fit the dims.
-pub fn softmax<T: Number>(
-    pool: &Pool,
-    isa: Isa,
-    op: Softmax,
-    dims: [usize; 3],
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn softmax<T: Number>(exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &[T], y: &mut [T]) {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(pool, isa, op, dims, Some(x), y);
+    apply(exec, op, dims, Some(x), y);
 }
 
 /// As [`softmax`], in place.
@@ -43,25 +36,19 @@ pub fn softmax<T: Number>(
 /// # Panics
 ///
 /// If the length does not fit the dims.
-pub fn softmax_in_place<T: Number>(
-    pool: &Pool,
-    isa: Isa,
-    op: Softmax,
-    dims: [usize; 3],
-    x: &mut [T],
-) {
-    apply(pool, isa, op, dims, None, x);
+pub fn softmax_in_place<T: Number>(exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [T]) {
+    apply(exec, op, dims, None, x);
 }
 
 /// In place over `y`, into which `x` is copied piece by piece while it is in the cache.
 fn apply<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Softmax,
     [outer, axis, inner]: [usize; 3],
     x: Option<&[T]>,
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
     if y.is_empty() {
         return;

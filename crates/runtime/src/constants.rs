@@ -10,7 +10,7 @@ mod tests;
 
 use hashbrown::{HashMap, HashSet};
 
-use sardonyx_kernels::Pool;
+use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeAttributes, NodeId, Producer, ValueId};
 use sardonyx_ops::operators::{MATMUL, TRANSPOSE};
 use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
@@ -720,12 +720,12 @@ impl Constants {
             Some(_) => Target::Owned(None),
             None => Target::Absent,
         });
+        let exec = Exec { pool: maker.pool, isa: maker.binder.isa };
         let mut call = Call {
             operands: operands.collect(),
             targets: targets.collect(),
             over: None,
-            pool: maker.pool,
-            isa: maker.binder.isa,
+            exec: &exec,
             memory: None,
             account,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Storage};
-use sardonyx_kernels::{Isa, Pool};
+use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
 use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Value};
@@ -480,8 +480,7 @@ pub(crate) struct Call<'a> {
     pub(crate) targets: SmallVec<[Target<'a>; 2]>,
     /// The input whose memory the first output has.
     pub(crate) over: Option<usize>,
-    pub(crate) pool: &'a Pool,
-    pub(crate) isa: Isa,
+    pub(crate) exec: &'a Exec<'a>,
     /// Where memory for outputs comes from that have no place in the plan.
     pub(crate) memory: Option<&'a Arc<Recycler>>,
     /// What is charged for memory before it is taken.

@@ -8,6 +8,7 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use sardonyx_kernels::Exec;
 use sardonyx_model::Type;
 use sardonyx_tensor::{Arena, DataType, Dims, Tensor, TensorView, TensorViewMut, Value, ViewData};
 use smallvec::SmallVec;
@@ -431,12 +432,12 @@ impl Session {
                 }
             }
         }
+        let exec = Exec { pool: self.pool.get(), isa: self.program.isa };
         let mut call = Call {
             operands: SmallVec::new(),
             targets: SmallVec::new(),
             over: scheduled.over,
-            pool: self.pool.get(),
-            isa: self.program.isa,
+            exec: &exec,
             memory: Some(&self.recycler),
             account,
         };

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::gemm::tests::random;
+use crate::{Isa, Pool};
 
 struct Case {
     what: &'static str,

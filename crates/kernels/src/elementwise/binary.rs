@@ -2,9 +2,9 @@
 
 use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
+use crate::Exec;
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// An arithmetic operation on two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,7 @@ pub enum Side {
 /// If `out` has not the size of `dims`, a stride list not their length, or an operand is too short
 /// for its strides.
 pub fn binary<T: BinaryElement>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Binary,
     dims: &[usize],
     a: &[T],
@@ -68,6 +67,7 @@ pub fn binary<T: BinaryElement>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
@@ -103,8 +103,7 @@ pub(super) fn part<T: BinaryElement>(
 ///
 /// As [`binary`].
 pub fn binary_in_place<T: BinaryElement>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Binary,
     side: Side,
     dims: &[usize],
@@ -112,6 +111,7 @@ pub fn binary_in_place<T: BinaryElement>(
     b: &[T],
     b_strides: &[usize],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [b_strides], [b.len()], &mut walk);

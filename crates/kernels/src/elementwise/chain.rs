@@ -9,7 +9,7 @@ use super::broadcast::{Walk, Way};
 use super::chunks::fill;
 use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
 use crate::simd::Level;
-use crate::{Isa, Pool};
+use crate::{Exec, Pool};
 
 /// The most operations of a chain. Where their operands are is kept on the stack, and most memory
 /// traffic is saved after a few.
@@ -59,14 +59,14 @@ impl<T> Link<'_, T> {
 /// If there are no links or more than [`MAX_LINKS`], `out` or `x` has not the size of `dims`, a
 /// stride list not their length, or an operand is too short for its strides.
 pub fn chain<T: UnaryElement + BinaryElement>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: &[usize],
     x: &[T],
     x_strides: &[usize],
     links: &[Link<'_, T>],
     out: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(out.len(), len, "the output has other dims");
@@ -88,12 +88,12 @@ pub fn chain<T: UnaryElement + BinaryElement>(
 ///
 /// As [`chain`].
 pub fn chain_in_place<T: UnaryElement + BinaryElement>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: &[usize],
     links: &[Link<'_, T>],
     x: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(x.len(), len, "the elements have other dims");

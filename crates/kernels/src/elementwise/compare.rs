@@ -5,7 +5,7 @@ use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith as _, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
+use crate::{Exec, Pool};
 
 /// A comparison. All but `Equal` are false when an operand is NaN, and so is `Equal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,7 @@ pub enum Bitwise {
 ///
 /// As [`binary`](super::binary).
 pub fn compare<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Compare,
     dims: &[usize],
     a: &[T],
@@ -54,6 +53,7 @@ pub fn compare<T: Number>(
     b_strides: &[usize],
     out: &mut [u8],
 ) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| {
         macro_rules! run {
@@ -78,8 +78,7 @@ pub fn compare<T: Number>(
 ///
 /// As [`binary`](super::binary).
 pub fn logic(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Logic,
     dims: &[usize],
     a: &[u8],
@@ -88,6 +87,7 @@ pub fn logic(
     b_strides: &[usize],
     out: &mut [u8],
 ) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
         Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
@@ -102,8 +102,7 @@ pub fn logic(
 ///
 /// As [`binary`](super::binary).
 pub fn bitwise<T: Integer>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     op: Bitwise,
     dims: &[usize],
     a: &[T],
@@ -112,6 +111,7 @@ pub fn bitwise<T: Integer>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
         Bitwise::And => T::run(level, Row { a, b, out, op: AndBits }),

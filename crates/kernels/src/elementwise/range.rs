@@ -3,9 +3,9 @@
 use half::{bf16, f16};
 
 use super::chunks::fill;
+use crate::Exec;
 use crate::number::Number;
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// An element type of [`range`]: floats and signed integers.
 pub trait Ranged: Number {
@@ -74,7 +74,8 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64);
 
 /// `y[i] = start + i * delta`
-pub fn range<T: Ranged>(pool: &Pool, isa: Isa, start: T, delta: T, y: &mut [T]) {
+pub fn range<T: Ranged>(exec: &Exec<'_>, start: T, delta: T, y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     fill(pool, y, 1, |first, y| {
         T::run(level, Steps { start, delta, first, y });
@@ -101,13 +102,14 @@ impl<T: Ranged> Loop for Steps<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Isa, Pool};
 
     fn check<T: Ranged>(start: f64, delta: f64) {
         for &isa in Isa::available() {
             for n in [0, 1, 7, 33, 20_001] {
                 let mut y = vec![T::ONE; n];
                 let (start, delta) = (T::from_f64(start), T::from_f64(delta));
-                range(&Pool::new(2), isa, start, delta, &mut y);
+                range(&Exec { pool: &Pool::new(2), isa }, start, delta, &mut y);
                 for (i, y) in y.iter().enumerate() {
                     let expected = start.to_f64() + i as f64 * delta.to_f64();
                     assert_eq!(*y, T::from_f64(expected), "{isa:?} {n} {i}");
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn more_numbers_than_the_type_has_positive_ones() {
         let mut y = vec![0i16; 65_535];
-        range(&Pool::new(1), Isa::detect(), i16::MIN, 1, &mut y);
+        range(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, i16::MIN, 1, &mut y);
         assert!(y.iter().zip(i16::MIN..).all(|(y, expected)| *y == expected));
     }
 }

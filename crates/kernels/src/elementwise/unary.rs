@@ -6,10 +6,10 @@ use half::{bf16, f16};
 
 use super::chunks::fill;
 use super::operations::{self as op, Map, between};
+use crate::Exec;
 use crate::number::{Arith, Number};
 use crate::simd::{Level, Loop};
 use crate::vecmath::{MAX_REDUCED, cos_reduced, sin_reduced};
-use crate::{Isa, Pool};
 
 /// An operation on one element.
 ///
@@ -168,7 +168,8 @@ macro_rules! with_operation {
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn unary<T: UnaryElement>(pool: &Pool, isa: Isa, op: Unary, x: &[T], y: &mut [T]) {
+pub fn unary<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &[T], y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, op.work(), |start, y| {
@@ -177,7 +178,8 @@ pub fn unary<T: UnaryElement>(pool: &Pool, isa: Isa, op: Unary, x: &[T], y: &mut
 }
 
 /// Replaces every element of `x` by `op` of it.
-pub fn unary_in_place<T: UnaryElement>(pool: &Pool, isa: Isa, op: Unary, x: &mut [T]) {
+pub fn unary_in_place<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &mut [T]) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x));
 }
@@ -188,7 +190,8 @@ pub fn unary_in_place<T: UnaryElement>(pool: &Pool, isa: Isa, op: Unary, x: &mut
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn clip<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &[T], y: &mut [T]) {
+pub fn clip<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &[T], y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, 1, |start, y| {
@@ -198,7 +201,8 @@ pub fn clip<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &[T], y: &mut 
 }
 
 /// As [`clip`], in place.
-pub fn clip_in_place<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &mut [T]) {
+pub fn clip_in_place<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &mut [T]) {
+    let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }));
 }

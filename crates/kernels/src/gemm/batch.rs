@@ -6,7 +6,7 @@ use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_scratch};
 use crate::simd::{Body, Simd, check_isa, dispatch};
-use crate::{Isa, Pool};
+use crate::{Exec, Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at
 /// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
@@ -212,12 +212,12 @@ fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
 ///
 /// As [`gemm_batch`], of what concerns the operands.
 pub fn gemm_batch_scratch(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: &[usize],
     a: BatchMat<'_>,
     b: BatchRhs<'_>,
 ) -> usize {
+    let &Exec { pool, isa } = exec;
     let count = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
     if count == 0 {
         return 0;
@@ -230,15 +230,16 @@ pub fn gemm_batch_scratch(
     let macs = a.rows.saturating_mul(right.size().1);
     let whole = runs_whole(pool, count, macs.saturating_mul(a.cols));
     let each = if whole {
-        gemm_scratch(Pool::serial(), isa, &left, &right).saturating_mul(count.min(pool.threads()))
+        gemm_scratch(&Exec { pool: Pool::serial(), isa }, &left, &right)
+            .saturating_mul(count.min(pool.threads()))
     } else {
-        gemm_scratch(pool, isa, &left, &right)
+        gemm_scratch(exec, &left, &right)
     };
     if count == 1 || !b.is_shared(dims) {
         return each;
     }
     let tall = Rows { of: a, dims, count };
-    each.max(gemm_scratch(pool, isa, &Lhs::Virtual(&tall), &right))
+    each.max(gemm_scratch(exec, &Lhs::Virtual(&tall), &right))
 }
 
 /// One product per element of `dims`: product number i (last dimension fastest) goes to
@@ -252,8 +253,7 @@ pub fn gemm_batch_scratch(
 /// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or
 /// if products overlap in `c`.
 pub fn gemm_batch(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: &[usize],
     a: BatchMat<'_>,
     b: BatchRhs<'_>,
@@ -262,6 +262,7 @@ pub fn gemm_batch(
     c_stride: usize,
     epilogue: &Epilogue<'_>,
 ) {
+    let pool = exec.pool;
     let count =
         dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).expect("a batch that fits memory");
     let (k, n) = match &b {
@@ -293,11 +294,11 @@ pub fn gemm_batch(
     if b.is_shared(dims) && !by_row && (count == 1 || c_stride == m * ldc) {
         if a.is_stacked(dims) {
             let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
-            return gemm(pool, isa, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
+            return gemm(exec, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
         }
         if count * m > FEW_ROWS {
             let tall = Rows { of: a, dims, count };
-            return gemm(pool, isa, Lhs::Virtual(&tall), rhs(0), c, ldc, epilogue);
+            return gemm(exec, Lhs::Virtual(&tall), rhs(0), c, ldc, epilogue);
         }
     }
     let out = SendPtr(c.as_mut_ptr());
@@ -312,7 +313,7 @@ pub fn gemm_batch(
             ..*epilogue
         };
         let lhs = Lhs::Plain(a.matrix(dims, index));
-        gemm(pool, isa, lhs, rhs(index), c, ldc, &epilogue);
+        gemm(&Exec { pool, ..*exec }, lhs, rhs(index), c, ldc, &epilogue);
     };
     let macs = m.saturating_mul(n).saturating_mul(k);
     if runs_whole(pool, count, macs) {

@@ -12,8 +12,7 @@
 use super::buffer::with_scratch;
 use super::halves::Storage;
 use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
-use crate::Isa;
-use crate::pool::Pool;
+use crate::{Exec, Isa};
 
 /// Whether this machine has the instruction, on that instruction set.
 pub(crate) fn is_available(isa: Isa) -> bool {
@@ -91,11 +90,11 @@ pub(super) fn pairs_len(isa: Isa, width: usize, depth: usize) -> usize {
 
 /// Lends the columns of a matrix in pairs.
 pub(super) fn with_pairs<R>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     source: &dyn PackSource,
     f: impl FnOnce(Panels) -> R,
 ) -> R {
+    let &Exec { pool, isa } = exec;
     let (k, w) = (source.depth(), panel_width(isa));
     let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
     with_scratch(pairs_len(isa, source.width(), k), |pairs| {
@@ -203,6 +202,7 @@ pub(super) mod tiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pool;
     use crate::gemm::{Epilogue, LeMatrix, Lhs, MatRef, PackedB, Rhs, gemm};
 
     #[test]
@@ -280,7 +280,14 @@ mod tests {
             for threads in [1, 2, 4] {
                 let mut c = vec![0.0; m * n];
                 let lhs = Lhs::Plain(MatRef::row_major(&a, m, k));
-                gemm(&Pool::new(threads), isa, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
+                gemm(
+                    &Exec { pool: &Pool::new(threads), isa },
+                    lhs,
+                    Rhs::Packed(&packed),
+                    &mut c,
+                    n,
+                    &epilogue,
+                );
                 for (at, c) in c.iter().enumerate() {
                     let (i, j) = (at / n, at % n);
                     let products = (0..k).map(|p| a_rounded[i * k + p] * b[p * n + j]);

@@ -18,9 +18,9 @@ use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
 use super::sizes::{FewRows, OperandKind, PacksB, Sizes};
 use super::tables::tiles;
 use super::tile::{Tile, TileTable};
-use crate::Isa;
 use crate::pool::{Pool, split_even};
 use crate::simd::{Body, Simd, dispatch};
+use crate::{Exec, Isa};
 
 /// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
 const KC: usize = 256;
@@ -138,7 +138,7 @@ impl Product<'_> {
             };
             let w = panel_width(self.isa);
             with_scratch(self.m.div_ceil(w) * w * self.k, |buf| {
-                pack_all(pool, self.isa, source, buf);
+                pack_all(&Exec { pool, isa: self.isa }, source, buf);
                 self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k));
             });
         }
@@ -181,7 +181,7 @@ impl Product<'_> {
                 return self.run_local(pool, threads, a, source);
             }
             with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
-                pack_all(pool, self.isa, source, buf);
+                pack_all(&Exec { pool, isa: self.isa }, source, buf);
                 let b = Panels::packed(self.isa, buf, self.k);
                 self.run_packed(pool, threads, a, b, transposed);
             });

@@ -405,7 +405,6 @@ impl TileEpilogue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
     use crate::simd::{Body, dispatch};
 
     struct Apply<'a>(Activation, &'a [f32; 16], &'a mut [f32; 16]);

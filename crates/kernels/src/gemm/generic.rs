@@ -4,9 +4,9 @@
 //! Integers wrap.
 
 use super::matrix::{MatRef, strided_len};
-use crate::Isa;
-use crate::pool::{Pool, split_even};
+use crate::pool::split_even;
 use crate::simd::{Body, Simd, check_isa, dispatch};
+use crate::{Exec, Isa};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
 pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
@@ -77,8 +77,7 @@ const STEPS: usize = 256;
 /// If the depths of `a` and `b` differ, C does not fit `c`, the addend has another size than C, or
 /// this machine does not have `isa`.
 pub fn gemm_generic<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     alpha: T,
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -86,6 +85,7 @@ pub fn gemm_generic<T: Number>(
     c: &mut [T],
     ldc: usize,
 ) {
+    let &Exec { pool, isa } = exec;
     check_isa(isa);
     let (m, n, k) = (a.rows(), b.cols(), a.cols());
     assert_eq!(k, b.rows(), "depth of A and B");
@@ -238,6 +238,7 @@ impl<T: Number> Body for Rectangle<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pool;
 
     const SIZES: &[(usize, usize, usize)] =
         &[(0, 3, 3), (3, 0, 3), (3, 5, 0), (1, 1, 1), (7, 9, 11), (17, 33, 300), (40, 100, 20)];
@@ -256,7 +257,7 @@ mod tests {
             for &isa in Isa::available() {
                 for pool in &pools {
                     let mut c = vec![T::ONE; m * n];
-                    gemm_generic(pool, isa, alpha, am, bm, Some((beta, c0)), &mut c, n);
+                    gemm_generic(&Exec { pool, isa }, alpha, am, bm, Some((beta, c0)), &mut c, n);
                     for i in 0..m {
                         for j in 0..n {
                             let mut sum = T::ZERO;

@@ -397,9 +397,9 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::Pool;
     use crate::gemm::tests::random;
     use crate::gemm::{Bias, Epilogue, Lhs, PackedA, PackedB, Rhs, gemm};
+    use crate::{Exec, Pool};
 
     /// The bytes of some numbers in a type, at an odd address, and the numbers that they are then.
     fn stored(numbers: &[f32], storage: Storage) -> (Vec<u8>, Vec<f32>) {
@@ -492,7 +492,14 @@ mod tests {
                         let pool = Pool::new(threads);
                         let product = |a: Lhs<'_>, b: &PackedB| {
                             let mut c = vec![0.0; m * n];
-                            gemm(&pool, isa, a, Rhs::Packed(b), &mut c, n, &epilogue);
+                            gemm(
+                                &Exec { pool: &pool, isa },
+                                a,
+                                Rhs::Packed(b),
+                                &mut c,
+                                n,
+                                &epilogue,
+                            );
                             c.iter().map(|c| c.to_bits()).collect::<Vec<u32>>()
                         };
                         let want = product(Lhs::Plain(a), &floats);
@@ -533,7 +540,7 @@ mod tests {
             let one = Lhs::Plain(MatRef::row_major(&[1.0], 1, 1));
             let right = Rhs::Packed(&packed);
             let n = c.len();
-            gemm(Pool::serial(), isa, one, right, &mut c, n, &Epilogue::default());
+            gemm(&Exec { pool: Pool::serial(), isa }, one, right, &mut c, n, &Epilogue::default());
             let (_, exact) = stored(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {
                 assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");

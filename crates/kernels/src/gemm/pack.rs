@@ -13,9 +13,9 @@ use super::bf16;
 use super::buffer::AlignedBuf;
 use super::halves::{LeMatrix, Storage};
 use super::matrix::MatRef;
-use crate::Isa;
 use crate::pool::Pool;
 use crate::simd::{Body, Simd, check_isa, dispatch};
+use crate::{Exec, Isa};
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
 ///
@@ -320,7 +320,8 @@ pub(super) fn each_chunk(
 }
 
 /// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
-pub(crate) fn pack_all(pool: &Pool, isa: Isa, source: &dyn PackSource, out: &mut [f32]) {
+pub(crate) fn pack_all(exec: &Exec<'_>, source: &dyn PackSource, out: &mut [f32]) {
+    let &Exec { pool, isa } = exec;
     let w = panel_width(isa);
     let (depth, panels) = (source.depth(), source.width().div_ceil(w));
     assert!(out.len() >= depth * panels * w);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::{Exec, Isa, Pool};
 
 /// A small generator: repeatable values in [-1, 1).
 pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
@@ -84,14 +85,14 @@ impl PackSource for Hidden<'_> {
 }
 
 fn run(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     form: Form,
     a: MatRef<'_>,
     b: MatRef<'_>,
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) -> Vec<f32> {
+    let isa = exec.isa;
     let (m, n) = (a.rows(), b.cols());
     let mut c = vec![77.0; m * ldc];
     let (pa, pb, hidden);
@@ -113,7 +114,7 @@ fn run(
         }
         _ => Rhs::Plain(b),
     };
-    gemm(pool, isa, lhs, rhs, &mut c, ldc, epilogue);
+    gemm(exec, lhs, rhs, &mut c, ldc, epilogue);
     for row in c.chunks(ldc.max(1)) {
         assert!(row[n..].iter().all(|&x| x == 77.0), "wrote between rows");
     }
@@ -160,7 +161,14 @@ fn products_of_all_shapes_layouts_and_forms() {
                         [Form::Plain, Form::PackA, Form::PackB, Form::PackBoth, Form::Virtual]
                     {
                         let ldc = n + 3;
-                        let c = run(&pools[0], isa, form, a, b, ldc, &Epilogue::default());
+                        let c = run(
+                            &Exec { pool: &pools[0], isa },
+                            form,
+                            a,
+                            b,
+                            ldc,
+                            &Epilogue::default(),
+                        );
                         for (i, &(sum, magnitude)) in want.iter().enumerate() {
                             let got = f64::from(c[i / n * ldc + i % n]);
                             assert!(
@@ -169,7 +177,8 @@ fn products_of_all_shapes_layouts_and_forms() {
                             );
                         }
                         for pool in &pools[1..] {
-                            let other = run(pool, isa, form, a, b, ldc, &Epilogue::default());
+                            let other =
+                                run(&Exec { pool, isa }, form, a, b, ldc, &Epilogue::default());
                             assert_eq!(c, other, "{m}x{n}x{k} {isa:?} {form:?} {pool:?}");
                         }
                     }
@@ -215,7 +224,7 @@ fn epilogues() {
                                 ..Epilogue::default()
                             };
                             for form in [Form::Plain, Form::PackBoth] {
-                                let c = run(&pool, isa, form, a, b, ldc, &epilogue);
+                                let c = run(&Exec { pool: &pool, isa }, form, a, b, ldc, &epilogue);
                                 for (at, &(sum, magnitude)) in want.iter().enumerate() {
                                     let (i, j) = (at / n, at % n);
                                     let mut x = f64::from(alpha) * sum;
@@ -262,7 +271,7 @@ fn nan_and_infinity_stay_where_they_belong() {
                 for activation in [Activation::None, Activation::Relu] {
                     for form in [Form::Plain, Form::PackBoth] {
                         let epilogue = Epilogue { activation, ..Epilogue::default() };
-                        let c = run(&pool, isa, form, a, b, n, &epilogue);
+                        let c = run(&Exec { pool: &pool, isa }, form, a, b, n, &epilogue);
                         for (at, &x) in c.iter().enumerate() {
                             let hit = at / n == row || at % n == col;
                             assert_eq!(!x.is_finite(), hit, "{m}x{n}x{k} {isa:?} at {at}: {x}");
@@ -288,11 +297,11 @@ fn packing_from_unaligned_bytes() {
     let pool = Pool::new(1);
     for &isa in Isa::available() {
         let (am, bm) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
-        let want = run(&pool, isa, Form::PackB, am, bm, n, &Epilogue::default());
+        let want = run(&Exec { pool: &pool, isa }, Form::PackB, am, bm, n, &Epilogue::default());
         let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n));
         let mut c = vec![0.0; m * n];
         let (lhs, rhs) = (Lhs::Plain(am), Rhs::Packed(&pb));
-        gemm(&pool, isa, lhs, rhs, &mut c, n, &Epilogue::default());
+        gemm(&Exec { pool: &pool, isa }, lhs, rhs, &mut c, n, &Epilogue::default());
         assert_eq!(c, want);
     }
 }
@@ -304,7 +313,7 @@ fn depths_must_agree() {
     let (a, b) = (MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 6];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
+    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default());
 }
 
 #[test]
@@ -314,7 +323,7 @@ fn the_output_must_fit() {
     let (a, b) = (MatRef::row_major(&x, 2, 2), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 5];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
+    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default());
 }
 /// As a transformer has them whose positions come before its examples.
 #[test]
@@ -347,7 +356,16 @@ fn interleaved_matrices_are_one_tall_one() {
                 let product = |rhs: BatchRhs<'_>| {
                     let mut c = vec![f32::NAN; count * m * n];
                     let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::default() };
-                    gemm_batch(&pool, isa, &[count], am, rhs, &mut c, n, m * n, &epilogue);
+                    gemm_batch(
+                        &Exec { pool: &pool, isa },
+                        &[count],
+                        am,
+                        rhs,
+                        &mut c,
+                        n,
+                        m * n,
+                        &epilogue,
+                    );
                     c
                 };
                 let mut want = vec![f32::NAN; count * m * n];
@@ -357,7 +375,7 @@ fn interleaved_matrices_are_one_tall_one() {
                     let epilogue =
                         Epilogue { residual: Some(&residual[i * m * n..]), ..Epilogue::default() };
                     let (lhs, rhs) = (Lhs::Plain(one), Rhs::Packed(&packed));
-                    gemm(Pool::serial(), isa, lhs, rhs, want, n, &epilogue);
+                    gemm(&Exec { pool: Pool::serial(), isa }, lhs, rhs, want, n, &epilogue);
                 }
                 let what = format!("{isa:?} {count} x {m} x {k}, step {col_stride}");
                 assert!(product(BatchRhs::Packed(&packed)) == want, "{what}");
@@ -402,7 +420,16 @@ fn batches_with_broadcasting() {
                         };
                         let mut c = vec![f32::NAN; d0 * d1 * m * n];
                         let rhs = BatchRhs::Plain(bm);
-                        gemm_batch(pool, isa, &[d0, d1], am, rhs, &mut c, n, m * n, &epilogue);
+                        gemm_batch(
+                            &Exec { pool, isa },
+                            &[d0, d1],
+                            am,
+                            rhs,
+                            &mut c,
+                            n,
+                            m * n,
+                            &epilogue,
+                        );
                         for i in 0..d0 * d1 {
                             let (i0, i1) = (i / d1, i % d1);
                             let x = MatRef::row_major(&a[i0 * sa[0] + i1 * sa[1]..], m, k);
@@ -425,7 +452,16 @@ fn batches_with_broadcasting() {
                             let b = PackedB::new(isa, MatRef::row_major(&b, k, n));
                             let mut c2 = vec![f32::NAN; d0 * d1 * m * n];
                             let rhs = BatchRhs::Packed(&b);
-                            gemm_batch(pool, isa, &[d0, d1], am, rhs, &mut c2, n, m * n, &epilogue);
+                            gemm_batch(
+                                &Exec { pool, isa },
+                                &[d0, d1],
+                                am,
+                                rhs,
+                                &mut c2,
+                                n,
+                                m * n,
+                                &epilogue,
+                            );
                             assert_eq!(c, c2);
                         }
                     }

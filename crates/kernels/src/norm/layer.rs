@@ -9,7 +9,7 @@ use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
 use crate::simd::{Body, Simd, dispatch};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
+use crate::{Exec, Isa};
 
 /// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual`
 /// of `width` elements.
@@ -22,8 +22,7 @@ use crate::{Isa, Pool};
 ///
 /// If lengths do not fit.
 pub fn layer_norm<T: RowNorm>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: [usize; 2],
     x: &[T],
     residual: Option<&[T]>,
@@ -36,7 +35,7 @@ pub fn layer_norm<T: RowNorm>(
     inverse_deviations: Option<&mut [f32]>,
 ) {
     let rows = Inputs { center: true, x, residual, scale, bias, epsilon };
-    normalize(pool, isa, dims, rows, y, sum, [means, inverse_deviations]);
+    normalize(exec, dims, rows, y, sum, [means, inverse_deviations]);
 }
 
 /// `y = s / sqrt(mean(s * s) + epsilon) * scale`, and all else as [`layer_norm`].
@@ -45,8 +44,7 @@ pub fn layer_norm<T: RowNorm>(
 ///
 /// If lengths do not fit.
 pub fn rms_norm<T: RowNorm>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     dims: [usize; 2],
     x: &[T],
     residual: Option<&[T]>,
@@ -56,7 +54,7 @@ pub fn rms_norm<T: RowNorm>(
     sum: Option<&mut [T]>,
 ) {
     let rows = Inputs { center: false, x, residual, scale, bias: None, epsilon };
-    normalize(pool, isa, dims, rows, y, sum, [None, None]);
+    normalize(exec, dims, rows, y, sum, [None, None]);
 }
 
 /// What is read, of all rows.
@@ -72,14 +70,14 @@ struct Inputs<'a, T> {
 }
 
 fn normalize<T: RowNorm>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     [count, width]: [usize; 2],
     inputs: Inputs<'_, T>,
     y: &mut [T],
     sum: Option<&mut [T]>,
     statistics: [Option<&mut [f32]>; 2],
 ) {
+    let &Exec { pool, isa } = exec;
     let len = count * width;
     assert_eq!(inputs.x.len(), len, "the input has other dims");
     assert_eq!(y.len(), len, "one output per input");

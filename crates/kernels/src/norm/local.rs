@@ -1,10 +1,10 @@
 //! Local response normalisation: each element is divided by a power of the sum of squares in
 //! neighbouring channels.
 
+use crate::Exec;
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
 /// `size` channels around an element's own (one more behind than in front when `size` is even), for
@@ -17,8 +17,7 @@ use crate::{Isa, Pool};
 ///
 /// If lengths do not fit the dims, or `size` is 0.
 pub fn local_response_norm<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     [batch, channels, inner]: [usize; 3],
     size: usize,
     alpha: f32,
@@ -27,6 +26,7 @@ pub fn local_response_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");

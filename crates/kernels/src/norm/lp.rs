@@ -1,10 +1,10 @@
 //! Division by the norm along an axis.
 
+use crate::Exec;
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Norm1, Squares, run};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub enum Norm {
 ///
 /// If lengths do not fit the dims.
 pub fn lp_norm<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     norm: Norm,
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     y: &mut [T],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {

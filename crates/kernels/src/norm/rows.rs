@@ -1,10 +1,10 @@
 //! Normalising rows by their own statistics: layer, instance and root-mean-square normalisation.
 
+use crate::Exec;
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// What a row is normalised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,7 @@ pub enum Affine<'a, R> {
 ///
 /// If lengths do not fit.
 pub fn normalize_rows<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     statistics: Statistics,
     len: usize,
     epsilon: f64,
@@ -49,6 +48,7 @@ pub fn normalize_rows<T: Number>(
     means: Option<&mut [T::Real]>,
     inverse_deviations: Option<&mut [T::Real]>,
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
     let count = if x.is_empty() { 0 } else { x.len() / len };

@@ -1,5 +1,6 @@
 //! Normalisations against their definitions in f64.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -30,9 +31,15 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
                 (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
             fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
             let mut y = vec![T::ONE; x.len()];
-            scale_shift(&Pool::new(2), isa, inner, &scale, &shift, &x, &mut y);
+            scale_shift(&Exec { pool: &Pool::new(2), isa }, inner, &scale, &shift, &x, &mut y);
             let mut in_place = x.clone();
-            scale_shift_in_place(&Pool::new(1), isa, inner, &scale, &shift, &mut in_place);
+            scale_shift_in_place(
+                &Exec { pool: &Pool::new(1), isa },
+                inner,
+                &scale,
+                &shift,
+                &mut in_place,
+            );
             assert_eq!(y, in_place);
             for (i, (x, y)) in x.iter().zip(&y).enumerate() {
                 let c = i / inner % channels;
@@ -67,8 +74,7 @@ fn check_local<T: Number>(tolerance: f64) {
                 let x: Vec<T> = values(batch * channels * inner);
                 let mut y = vec![T::ONE; x.len()];
                 local_response_norm(
-                    &Pool::new(2),
-                    isa,
+                    &Exec { pool: &Pool::new(2), isa },
                     [batch, channels, inner],
                     size,
                     0.5,
@@ -122,8 +128,7 @@ fn check_rows<T: Number>(tolerance: f64) {
                     let (mut means, mut inverses) =
                         (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
                     normalize_rows(
-                        &Pool::new(2),
-                        isa,
+                        &Exec { pool: &Pool::new(2), isa },
                         statistics,
                         len,
                         1e-3,
@@ -198,7 +203,7 @@ fn check_lp<T: Number>(eps: f64) {
             x.iter_mut().step_by(inner.max(1)).take(axis).for_each(|x| *x = T::ZERO);
             for norm in [Norm::L1, Norm::L2] {
                 let mut y = vec![T::ONE; x.len()];
-                lp_norm(&Pool::new(2), isa, norm, dims, &x, &mut y);
+                lp_norm(&Exec { pool: &Pool::new(2), isa }, norm, dims, &x, &mut y);
                 for (at, y) in y.iter().enumerate() {
                     let first = at / inner / axis * axis * inner + at % inner;
                     let others = (0..axis).map(|a| x[first + a * inner].to_f64());
@@ -229,8 +234,7 @@ fn a_large_offset_does_not_ruin_the_variance() {
     let x: Vec<f32> = (0..512).map(|i| 10_000.0 + (i % 2) as f32).collect();
     let mut y = vec![0.0; 512];
     normalize_rows(
-        &Pool::new(1),
-        Isa::detect(),
+        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
         Statistics::MeanVariance,
         512,
         0.0,
@@ -251,12 +255,20 @@ fn the_same_bits_for_any_number_of_threads() {
             let pool = Pool::new(threads);
             let mut y = vec![0.0; x.len()];
             let mut all = Vec::new();
-            local_response_norm(&pool, isa, [8, 64, 512], 5, 1e-4, 0.6, 1.0, &x, &mut y);
+            local_response_norm(
+                &Exec { pool: &pool, isa },
+                [8, 64, 512],
+                5,
+                1e-4,
+                0.6,
+                1.0,
+                &x,
+                &mut y,
+            );
             all.extend(y.iter().map(|y| y.to_bits()));
             let none = Affine::None;
             normalize_rows(
-                &pool,
-                isa,
+                &Exec { pool: &pool, isa },
                 Statistics::MeanVariance,
                 512,
                 1e-5,

@@ -1,5 +1,6 @@
 //! Pooling against loops over every output and every kernel position.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -132,7 +133,7 @@ fn check<T: Number>(tolerance: f64) {
         for &isa in Isa::available() {
             let pool = Pool::new(2);
             let mut y = vec![T::ONE; outputs];
-            max_pool(&pool, isa, planes, &window, &x, &mut y);
+            max_pool(&Exec { pool: &pool, isa }, planes, &window, &x, &mut y);
             for (y, (inside, _)) in y.iter().zip(&windows) {
                 let max =
                     inside.iter().fold(T::LOWEST, |max, &i| if x[i] > max { x[i] } else { max });
@@ -140,8 +141,7 @@ fn check<T: Number>(tolerance: f64) {
             }
             let mut indices = vec![7; outputs];
             max_pool_with_indices(
-                &pool,
-                isa,
+                &Exec { pool: &pool, isa },
                 planes,
                 &window,
                 Order::RowMajor,
@@ -157,7 +157,7 @@ fn check<T: Number>(tolerance: f64) {
                 continue;
             }
             for divisor in [Divisor::Inside, Divisor::WithPadding] {
-                average_pool(&pool, isa, planes, &window, divisor, &x, &mut y);
+                average_pool(&Exec { pool: &pool, isa }, planes, &window, divisor, &x, &mut y);
                 for (y, (inside, padded)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64()).sum();
                     let count = match divisor {
@@ -168,7 +168,7 @@ fn check<T: Number>(tolerance: f64) {
                 }
             }
             for p in [1, 2, 3] {
-                lp_pool(&pool, isa, planes, &window, p, &x, &mut y);
+                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut y);
                 for (y, (inside, _)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64().abs().powi(p as i32)).sum();
                     let norm = T::from_f64(sum.powf(1.0 / f64::from(p))).to_f64();
@@ -213,8 +213,7 @@ fn indices_count_planes_and_either_order() {
     for (order, expected) in [(Order::RowMajor, [2, 10]), (Order::ColumnMajor, [4, 9])] {
         let (mut y, mut indices) = ([0.0; 2], [0; 2]);
         max_pool_with_indices(
-            &Pool::new(1),
-            Isa::detect(),
+            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
             2,
             &window,
             order,
@@ -244,8 +243,8 @@ fn nan_wins_and_threads_do_not_show() {
         let bits = |threads| {
             let (mut max, mut mean) = (vec![0.0; 40 * 32 * 32], vec![0.0; 40 * 32 * 32]);
             let pool = Pool::new(threads);
-            max_pool(&pool, isa, 40, &window, &x, &mut max);
-            average_pool(&pool, isa, 40, &window, Divisor::Inside, &x, &mut mean);
+            max_pool(&Exec { pool: &pool, isa }, 40, &window, &x, &mut max);
+            average_pool(&Exec { pool: &pool, isa }, 40, &window, Divisor::Inside, &x, &mut mean);
             assert_eq!(max.iter().filter(|y| y.is_nan()).count(), 2);
             max.into_iter().chain(mean).map(f32::to_bits).collect::<Vec<_>>()
         };

@@ -1,10 +1,10 @@
 //! Positions of the greatest or least element along an axis.
 
 use super::fold::{Fold, Least, Maximum, run};
+use crate::Exec;
 use crate::elementwise::chunks::fill;
 use crate::number::{Arith, Number};
 use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
 
 /// Which end to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub enum Ties {
 ///
 /// If lengths do not fit the dims, or `axis` is 0 while there are outputs.
 pub fn arg_extreme<T: Number>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     which: Extreme,
     ties: Ties,
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     out: &mut [i64],
 ) {
+    let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(out.len(), outer * inner, "the output has other dims");
     assert!(axis > 0 || out.is_empty(), "no element to choose from");

@@ -1,5 +1,6 @@
 //! Reductions against plain loops over coordinates in f64.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -81,7 +82,7 @@ fn check<T: Number>(tolerance: f64) {
             let groups = groups(dims, axes, &wide);
             for op in ALL {
                 let mut out = vec![T::ONE; groups.len()];
-                reduce(&Pool::new(1), isa, op, dims, axes, &x, &mut out);
+                reduce(&Exec { pool: &Pool::new(1), isa }, op, dims, axes, &x, &mut out);
                 for (found, group) in out.iter().zip(&groups) {
                     let expected = T::from_f64(define(op, group)).to_f64();
                     let found = found.to_f64();
@@ -117,15 +118,29 @@ fn integers() {
     ] {
         let x: Vec<i32> = x.iter().map(|x| x - 1).collect();
         let mut out = [0; 3];
-        reduce(&Pool::new(1), Isa::detect(), op, &[3, 8], &[false, true], &x, &mut out);
+        reduce(
+            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            op,
+            &[3, 8],
+            &[false, true],
+            &x,
+            &mut out,
+        );
         assert_eq!(out.to_vec(), expected, "{op:?}");
     }
     let mut out = [0i8];
-    reduce(&Pool::new(1), Isa::detect(), Reduce::Sum, &[3], &[true], &[100, 100, 100], &mut out);
+    reduce(
+        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+        Reduce::Sum,
+        &[3],
+        &[true],
+        &[100, 100, 100],
+        &mut out,
+    );
     assert_eq!(out, [44]);
     for (op, expected) in [(Reduce::Max, i64::MIN), (Reduce::Min, i64::MAX), (Reduce::Mean, 0)] {
         let mut out = [1];
-        reduce(&Pool::new(1), Isa::detect(), op, &[0], &[true], &[], &mut out);
+        reduce(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, op, &[0], &[true], &[], &mut out);
         assert_eq!(out, [expected]);
     }
 }
@@ -143,10 +158,17 @@ fn nan_and_infinity() {
                 (Reduce::LogSumExp, [false, true]),
             ] {
                 let mut out = [0.0; 2];
-                reduce(&Pool::new(1), isa, op, &[2, 100], &axes, &x, &mut out);
+                reduce(&Exec { pool: &Pool::new(1), isa }, op, &[2, 100], &axes, &x, &mut out);
                 assert!(out[0].is_nan() && !out[1].is_nan(), "{op:?}");
                 let mut out = vec![0.0; 100];
-                reduce(&Pool::new(1), isa, op, &[2, 100], &[true, false], &x, &mut out);
+                reduce(
+                    &Exec { pool: &Pool::new(1), isa },
+                    op,
+                    &[2, 100],
+                    &[true, false],
+                    &x,
+                    &mut out,
+                );
                 assert!(out.iter().enumerate().all(|(i, y)| y.is_nan() == (i == at)), "{op:?}");
             }
         }
@@ -156,7 +178,14 @@ fn nan_and_infinity() {
             ([1000.0, 1000.0], 1000.0 + 2f32.ln()),
         ] {
             let mut out = [0.0];
-            reduce(&Pool::new(1), isa, Reduce::LogSumExp, &[2], &[true], &x, &mut out);
+            reduce(
+                &Exec { pool: &Pool::new(1), isa },
+                Reduce::LogSumExp,
+                &[2],
+                &[true],
+                &x,
+                &mut out,
+            );
             assert_eq!(out, [expected]);
         }
     }
@@ -169,7 +198,14 @@ fn long_sums_are_accurate() {
     for &isa in Isa::available() {
         for dims in [[3_000_000, 1], [1_000_000, 3]] {
             let mut out = vec![0.0; dims[1]];
-            reduce(&Pool::new(1), isa, Reduce::Sum, &dims, &[true, false], &x, &mut out);
+            reduce(
+                &Exec { pool: &Pool::new(1), isa },
+                Reduce::Sum,
+                &dims,
+                &[true, false],
+                &x,
+                &mut out,
+            );
             let sum: f64 = out.iter().map(|&x| f64::from(x)).sum();
             assert!((sum / exact - 1.0).abs() < 3e-7, "{sum} {exact}");
         }
@@ -191,7 +227,14 @@ fn the_same_bits_for_any_number_of_threads() {
                 let bits = |threads| {
                     let kept = dims.iter().zip(axes).filter(|(_, r)| !r).map(|(d, _)| *d);
                     let mut out = vec![0.0; kept.product()];
-                    reduce(&Pool::new(threads), isa, op, &dims, &axes, &x, &mut out);
+                    reduce(
+                        &Exec { pool: &Pool::new(threads), isa },
+                        op,
+                        &dims,
+                        &axes,
+                        &x,
+                        &mut out,
+                    );
                     out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);
@@ -221,8 +264,7 @@ fn positions_of_extremes() {
                 for ties in [Ties::First, Ties::Last] {
                     let mut out = [7];
                     arg_extreme(
-                        &Pool::new(1),
-                        isa,
+                        &Exec { pool: &Pool::new(1), isa },
                         extreme,
                         ties,
                         [1, row.len(), 1],
@@ -236,7 +278,14 @@ fn positions_of_extremes() {
                         [row, row].concat().iter().flat_map(|&x| vec![x; inner]).collect();
                     let mut out = vec![7; 2 * inner];
                     let dims = [2, row.len(), inner];
-                    arg_extreme(&Pool::new(3), isa, extreme, ties, dims, &x, &mut out);
+                    arg_extreme(
+                        &Exec { pool: &Pool::new(3), isa },
+                        extreme,
+                        ties,
+                        dims,
+                        &x,
+                        &mut out,
+                    );
                     assert!(
                         out.iter().all(|&i| i == expected[which]),
                         "{row:?} {extreme:?} {ties:?}"
@@ -248,8 +297,7 @@ fn positions_of_extremes() {
     }
     let mut out = [0; 2];
     arg_extreme(
-        &Pool::new(1),
-        Isa::detect(),
+        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
         Extreme::Min,
         Ties::First,
         [2, 2, 1],

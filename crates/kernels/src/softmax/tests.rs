@@ -1,5 +1,6 @@
 //! Against the definition in f64.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -37,9 +38,14 @@ fn check<T: Number>(tolerance: f64) {
                 (0..n).map(|i| T::from_f64(((i * 31 % 97) as f64 - 40.0) * 0.25)).collect();
             for op in ALL {
                 let mut y = vec![T::ONE; n];
-                softmax(&Pool::new(2), isa, op, [outer, axis, inner], &x, &mut y);
+                softmax(&Exec { pool: &Pool::new(2), isa }, op, [outer, axis, inner], &x, &mut y);
                 let mut in_place = x.clone();
-                softmax_in_place(&Pool::new(1), isa, op, [outer, axis, inner], &mut in_place);
+                softmax_in_place(
+                    &Exec { pool: &Pool::new(1), isa },
+                    op,
+                    [outer, axis, inner],
+                    &mut in_place,
+                );
                 assert_eq!(y, in_place);
                 for row in 0..outer * inner {
                     let at = |i| row / inner * axis * inner + i * inner + row % inner;
@@ -77,7 +83,13 @@ fn infinities_and_nan() {
             for copies in [1, 70] {
                 let x: Vec<f32> = x.iter().flat_map(|&x| vec![x; copies]).collect();
                 let mut y = vec![7.0; 3 * copies];
-                softmax(&Pool::new(1), isa, Softmax::Softmax, [1, 3, copies], &x, &mut y);
+                softmax(
+                    &Exec { pool: &Pool::new(1), isa },
+                    Softmax::Softmax,
+                    [1, 3, copies],
+                    &x,
+                    &mut y,
+                );
                 for (i, y) in y.iter().enumerate() {
                     let e = expected[i / copies];
                     assert!((y - e).abs() < 1e-6 || (y.is_nan() && e.is_nan()), "{x:?}: {y}");
@@ -95,7 +107,7 @@ fn the_same_bits_for_any_number_of_threads() {
             for op in ALL {
                 let bits = |threads| {
                     let mut y = vec![0.0; x.len()];
-                    softmax(&Pool::new(threads), isa, op, dims, &x, &mut y);
+                    softmax(&Exec { pool: &Pool::new(threads), isa }, op, dims, &x, &mut y);
                     y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);

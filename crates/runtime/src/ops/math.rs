@@ -97,7 +97,7 @@ fn dims_in_place<'a>(call: &Call<'a>) -> Result<&'a Dims, KernelError> {
 #[cfg(test)]
 mod tests {
     use sardonyx_kernels::elementwise::Binary;
-    use sardonyx_kernels::{Isa, Pool};
+    use sardonyx_kernels::{Exec, Isa, Pool};
     use sardonyx_tensor::{Element, Tensor, Value};
 
     use super::*;
@@ -123,8 +123,7 @@ mod tests {
             operands: operands.collect(),
             targets: [target].into_iter().collect(),
             over,
-            pool: &Pool::new(1),
-            isa: Isa::detect(),
+            exec: &Exec { pool: &Pool::new(1), isa: Isa::detect() },
             memory: None,
             account: &crate::account::Account::new(None, 0),
         };

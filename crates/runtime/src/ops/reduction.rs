@@ -141,10 +141,10 @@ impl<T> Reduction<T> {
 
 impl<T: Loops + Element> Kernel for Reduction<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let axes = self.axes.resolve(call)?;
         let out = call.output_slice::<T>(0, &axes.to)?;
-        T::reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, out);
+        T::reduce(exec, self.op, &axes.from, axes.reduced(), x, out);
         Ok(())
     }
 
@@ -161,15 +161,15 @@ struct TruthReduction {
 
 impl Kernel for TruthReduction {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, bytes(call, 0)?);
+        let (exec, x) = (call.exec, bytes(call, 0)?);
         let axes = self.axes.resolve(call)?;
         let mut found = call.scratch::<u8>(axes.to.iter().product())?;
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
-        u8::reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, &mut found);
+        u8::reduce(exec, self.op, &axes.from, axes.reduced(), x, &mut found);
         // Any byte but 0 is true; what is written is 1.
         let len = found.len();
-        logic(pool, isa, Logic::Or, &[len], &found, &[1], &found, &[1], out);
+        logic(exec, Logic::Or, &[len], &found, &[1], &found, &[1], out);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ struct Position<T> {
 
 impl<T: Loops + Element> Kernel for Position<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let sizes = around(&dims, self.axis)?;
         let axis = normalize_axis(self.axis, dims.len())?;
@@ -197,7 +197,7 @@ impl<T: Loops + Element> Kernel for Position<T> {
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} has no elements to choose from");
         }
-        T::arg_extreme(pool, isa, self.which, self.ties, sizes, x, out);
+        T::arg_extreme(exec, self.which, self.ties, sizes, x, out);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! One node, bound and run, for the tests of bindings.
 
-use sardonyx_kernels::{Isa, Pool};
+use sardonyx_kernels::{Exec, Isa, Pool};
 use sardonyx_model::Type;
 use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
 use sardonyx_tensor::{Element, Tensor, Value};
@@ -58,8 +58,7 @@ pub(crate) fn run(
         operands: operands.collect(),
         targets: (0..outputs).map(|_| Target::Owned(None)).collect(),
         over: None,
-        pool: Pool::global(),
-        isa: Isa::detect(),
+        exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
         memory: None,
         account: &account,
     };

@@ -232,7 +232,7 @@ fn max_pool(group: &mut Group<'_>, planes: usize, size: usize, kernel: usize, st
     let mut y = vec![0.0; planes * out * out];
     let work = in_caches(x.len() + y.len());
     group.time(&name, work, |_| {
-        f32::max_pool(&bench.pool, bench.isa, planes, &window, &x, &mut y);
+        f32::max_pool(&bench.exec(), planes, &window, &x, &mut y);
     });
 }
 
@@ -247,7 +247,7 @@ fn global_mean(group: &mut Group<'_>, planes: usize, len: usize) {
     let dims = [planes, len];
     group.time(&name, in_caches(x.len() + y.len()), |_| {
         let axes = [false, true];
-        f32::reduce(&bench.pool, bench.isa, Reduce::Mean, &dims, &axes, &x, &mut y);
+        f32::reduce(&bench.exec(), Reduce::Mean, &dims, &axes, &x, &mut y);
     });
 }
 

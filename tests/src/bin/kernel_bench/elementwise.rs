@@ -56,7 +56,7 @@ fn functions(group: &mut Group<'_>) {
     for (name, function) in FUNCTIONS {
         let (x, mut y) = (numbers(len), vec![0.0; len]);
         group.time(name, moved(2 * len), |_| {
-            unary(&bench.pool, bench.isa, *function, &x, &mut y);
+            unary(&bench.exec(), *function, &x, &mut y);
         });
     }
 }
@@ -68,7 +68,7 @@ fn rows(group: &mut Group<'_>) {
         let name = format!("softmax, {count} of {len}");
         group.time(&name, moved(2 * x.len()), |_| {
             let dims = [count, len, 1];
-            f32::softmax(&bench.pool, bench.isa, Softmax::Softmax, dims, &x, &mut y);
+            f32::softmax(&bench.exec(), Softmax::Softmax, dims, &x, &mut y);
         });
     }
     let (count, len) = (128, 768);
@@ -80,8 +80,7 @@ fn rows(group: &mut Group<'_>) {
     ] {
         group.time(&format!("{name}, {count} of {len}"), moved(2 * x.len()), |_| {
             f32::normalize_rows(
-                &bench.pool,
-                bench.isa,
+                &bench.exec(),
                 statistics,
                 len,
                 1e-5,
@@ -108,17 +107,7 @@ fn sums(group: &mut Group<'_>) {
         let mut out = vec![0.0; a.len()];
         let work = bench.moved_maybe_far(2 * a.len() + b.len());
         group.time(name, work, |_| {
-            binary(
-                &bench.pool,
-                bench.isa,
-                Binary::Add,
-                dims,
-                &a,
-                &a_strides,
-                &b,
-                &b_strides,
-                &mut out,
-            );
+            binary(&bench.exec(), Binary::Add, dims, &a, &a_strides, &b, &b_strides, &mut out);
         });
     }
 }
@@ -135,7 +124,7 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
         return;
     }
     let bench = group.bench;
-    let (pool, isa) = (&bench.pool, bench.isa);
+    let exec = &bench.exec();
     let (dims, whole, row) = ([rows, 1024], [1024, 1], [0, 1]);
     let count = rows * 1024;
     let (x, other, bias) = (numbers(count), numbers(count), numbers(1024));
@@ -149,17 +138,17 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
-        chain(pool, isa, &dims, &x, &whole, &links, &mut y);
+        chain(exec, &dims, &x, &whole, &links, &mut y);
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
     group.time(&names[1], work, |_| {
-        binary(pool, isa, Binary::Add, &dims, &x, &whole, &bias, &row, &mut y);
-        unary_in_place(pool, isa, Unary::HardSwish, &mut y);
+        binary(exec, Binary::Add, &dims, &x, &whole, &bias, &row, &mut y);
+        unary_in_place(exec, Unary::HardSwish, &mut y);
         let (op, side) = (Binary::Mul, Side::Left);
-        binary_in_place(pool, isa, op, side, &dims, &mut y, &other, &whole);
-        unary_in_place(pool, isa, Unary::Abs, &mut y);
-        clip_in_place(pool, isa, 0.0, 0.5, &mut y);
+        binary_in_place(exec, op, side, &dims, &mut y, &other, &whole);
+        unary_in_place(exec, Unary::Abs, &mut y);
+        clip_in_place(exec, 0.0, 0.5, &mut y);
     });
 }
 

@@ -12,7 +12,7 @@ mod products;
 
 use clap::Parser;
 use peaks::{Meter, Peaks};
-use sardonyx_kernels::{Isa, Pool};
+use sardonyx_kernels::{Exec, Isa, Pool};
 use serde_json::json;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -69,6 +69,11 @@ struct Bench {
 }
 
 impl Bench {
+    /// With what kernels compute.
+    fn exec(&self) -> Exec<'_> {
+        Exec { pool: &self.pool, isa: self.isa }
+    }
+
     /// How many buffers of this size must take turns so that each comes from memory.
     fn turns(&self, bytes: usize) -> usize {
         self.beyond_caches.div_ceil(bytes.max(1)).clamp(1, 64)

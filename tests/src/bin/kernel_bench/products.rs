@@ -57,7 +57,7 @@ fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let mut c = vec![0.0; m * n];
     let mut multiply = |b: Rhs<'_>| {
         let epilogue = Epilogue::default();
-        gemm(&bench.pool, bench.isa, a, b, &mut c, n, &epilogue);
+        gemm(&bench.exec(), a, b, &mut c, n, &epilogue);
     };
     let turns = bench.turns(n * k * size_of::<f32>());
     let weights: Vec<Vec<f32>> = (0..turns).map(|_| numbers(k * n)).collect();

@@ -1,6 +1,7 @@
 //! Look-ups and updates on tables small enough to check by eye, and one large enough for threads.
 
 use super::*;
+use crate::Pool;
 
 #[test]
 fn gathers_along_an_axis() {

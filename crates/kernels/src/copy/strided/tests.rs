@@ -1,6 +1,7 @@
 //! Strided reads against loops over coordinates.
 
 use super::*;
+use crate::Pool;
 
 /// Every output element by its coordinates.
 fn naive<T: Plain>(dims: &[usize], start: usize, strides: &[isize], x: &[T]) -> Vec<T> {

@@ -1,5 +1,6 @@
 //! Broadcast arithmetic against plain loops over coordinates.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -103,18 +104,34 @@ fn check<T: BinaryElement>() {
                 for threads in [1, 2, 3] {
                     let pool = Pool::new(threads);
                     let mut out = vec![T::ONE; n];
-                    binary(&pool, isa, op, dims, &a, &a_strides, &b, &b_strides, &mut out);
+                    binary(
+                        &Exec { pool: &pool, isa },
+                        op,
+                        dims,
+                        &a,
+                        &a_strides,
+                        &b,
+                        &b_strides,
+                        &mut out,
+                    );
                     assert_same(&out, &expected, op);
                     if a.len() == n && a_dims == dims {
                         let mut out = a.clone();
-                        binary_in_place(&pool, isa, op, Side::Left, dims, &mut out, &b, &b_strides);
+                        binary_in_place(
+                            &Exec { pool: &pool, isa },
+                            op,
+                            Side::Left,
+                            dims,
+                            &mut out,
+                            &b,
+                            &b_strides,
+                        );
                         assert_same(&out, &expected, op);
                     }
                     if b.len() == n && b_dims == dims {
                         let mut out = b.clone();
                         binary_in_place(
-                            &pool,
-                            isa,
+                            &Exec { pool: &pool, isa },
                             op,
                             Side::Right,
                             dims,
@@ -163,15 +180,23 @@ fn operands_with_other_strides() {
     let dims = [20, 30];
     for &isa in Isa::available() {
         let mut out = vec![0.0; 600];
-        binary(&Pool::new(1), isa, Binary::Sub, &dims, &a, &[1, 20], &b, &[60, 2], &mut out);
+        binary(
+            &Exec { pool: &Pool::new(1), isa },
+            Binary::Sub,
+            &dims,
+            &a,
+            &[1, 20],
+            &b,
+            &[60, 2],
+            &mut out,
+        );
         for (i, out) in out.iter().enumerate() {
             let expected = a[i % 30 * 20 + i / 30] - b[i * 2];
             assert!(*out == expected || (out.is_nan() && expected.is_nan()));
         }
         let mut left = a.clone();
         binary_in_place(
-            &Pool::new(1),
-            isa,
+            &Exec { pool: &Pool::new(1), isa },
             Binary::Sub,
             Side::Left,
             &dims,
@@ -199,8 +224,7 @@ fn constant_powers() {
         ] {
             let mut out = [0.0];
             binary(
-                &Pool::new(1),
-                isa,
+                &Exec { pool: &Pool::new(1), isa },
                 Binary::Pow,
                 &[1],
                 &[base],
@@ -217,5 +241,14 @@ fn constant_powers() {
 #[test]
 #[should_panic(expected = "too short")]
 fn an_operand_too_short_is_refused() {
-    binary(&Pool::new(1), Isa::Portable, Binary::Add, &[4], &[1, 2], &[1], &[1], &[0], &mut [0; 4]);
+    binary(
+        &Exec { pool: &Pool::new(1), isa: Isa::Portable },
+        Binary::Add,
+        &[4],
+        &[1, 2],
+        &[1],
+        &[1],
+        &[0],
+        &mut [0; 4],
+    );
 }

@@ -1,5 +1,6 @@
 //! Chains against the same operations called one by one.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -127,14 +128,16 @@ fn separately<T: UnaryElement + BinaryElement>(
     for link in links {
         let mut out = vec![T::ZERO; dims.iter().product()];
         match *link {
-            Link::Unary(op) => unary(&pool, isa, op, &state, &mut out),
-            Link::Clip { low, high } => clip(&pool, isa, low, high, &state, &mut out),
+            Link::Unary(op) => unary(&Exec { pool: &pool, isa }, op, &state, &mut out),
+            Link::Clip { low, high } => {
+                clip(&Exec { pool: &pool, isa }, low, high, &state, &mut out)
+            }
             Link::Binary { op, side, other, strides } => {
                 let (a, a_strides, b, b_strides) = match side {
                     Side::Left => (&state[..], state_strides, other, strides),
                     Side::Right => (other, strides, &state[..], state_strides),
                 };
-                binary(&pool, isa, op, dims, a, a_strides, b, b_strides, &mut out);
+                binary(&Exec { pool: &pool, isa }, op, dims, a, a_strides, b, b_strides, &mut out);
             }
         }
         (state, state_strides) = (out, &whole);
@@ -176,11 +179,11 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
             for threads in [1, 2, 3] {
                 let (pool, what) = (Pool::new(threads), format!("{isa:?} {dims:?} {links:?}"));
                 let mut out = vec![T::ONE; expected.len()];
-                chain(&pool, isa, dims, &x, &strides, &links, &mut out);
+                chain(&Exec { pool: &pool, isa }, dims, &x, &strides, &links, &mut out);
                 assert_same(&out, &expected, &what);
                 if x.len() == expected.len() {
                     let mut out = x.clone();
-                    chain_in_place(&pool, isa, dims, &links, &mut out);
+                    chain_in_place(&Exec { pool: &pool, isa }, dims, &links, &mut out);
                     assert_same(&out, &expected, &what);
                 }
             }
@@ -222,7 +225,7 @@ fn a_chain_by_hand() {
     ];
     for &isa in Isa::available() {
         let mut y = vec![0.0; x.len()];
-        chain(&Pool::new(2), isa, &[5000], &x, &[1], &links, &mut y);
+        chain(&Exec { pool: &Pool::new(2), isa }, &[5000], &x, &[1], &links, &mut y);
         for (x, y) in x.iter().zip(&y) {
             assert_eq!(*y, (2.0 * x + 1.0).clamp(0.0, 6.0) / -3.0, "{isa:?} {x}");
         }
@@ -234,12 +237,12 @@ fn a_chain_by_hand() {
 fn an_operand_too_short_is_refused() {
     let link = Link::Binary { op: Binary::Add, side: Side::Left, other: &[1, 2], strides: &[1] };
     let links = [Link::Unary(Unary::Neg), link];
-    chain_in_place(&Pool::new(1), Isa::Portable, &[4], &links, &mut [0; 4]);
+    chain_in_place(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, &[4], &links, &mut [0; 4]);
 }
 
 #[test]
 #[should_panic(expected = "a chain of 17 links")]
 fn too_many_links_are_refused() {
     let links = [Link::<i32>::Unary(Unary::Neg); MAX_LINKS + 1];
-    chain_in_place(&Pool::new(1), Isa::Portable, &[4], &links, &mut [0; 4]);
+    chain_in_place(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, &[4], &links, &mut [0; 4]);
 }

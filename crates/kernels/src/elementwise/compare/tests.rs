@@ -1,6 +1,7 @@
 //! Comparisons, logic, bits and selection on small tables, and broadcasting for all.
 
 use super::*;
+use crate::{Exec, Isa, Pool};
 
 const NAN: f32 = f32::NAN;
 
@@ -16,14 +17,32 @@ fn comparisons() {
             (Compare::GreaterOrEqual, [0, 1, 1, 0, 0, 1]),
         ] {
             let mut out = [7; 6];
-            compare(&Pool::new(1), isa, op, &[6], &a, &[1], &b, &[1], &mut out);
+            compare(&Exec { pool: &Pool::new(1), isa }, op, &[6], &a, &[1], &b, &[1], &mut out);
             assert_eq!(out, expected, "{op:?}");
             // Longer than a vector, constant on either side.
             let many: Vec<i64> = (0..100).collect();
             let mut right = [7; 100];
-            compare(&Pool::new(1), isa, op, &[100], &many, &[1], &[50], &[0], &mut right);
+            compare(
+                &Exec { pool: &Pool::new(1), isa },
+                op,
+                &[100],
+                &many,
+                &[1],
+                &[50],
+                &[0],
+                &mut right,
+            );
             let mut left = [7; 100];
-            compare(&Pool::new(1), isa, op, &[100], &[50], &[0], &many, &[1], &mut left);
+            compare(
+                &Exec { pool: &Pool::new(1), isa },
+                op,
+                &[100],
+                &[50],
+                &[0],
+                &many,
+                &[1],
+                &mut left,
+            );
             for (i, x) in many.iter().enumerate() {
                 let holds = |a: i64, b: i64| match op {
                     Compare::Equal => a == b,
@@ -45,7 +64,16 @@ fn booleans() {
         [(Logic::And, [0, 0, 0, 1]), (Logic::Or, [0, 1, 1, 1]), (Logic::Xor, [0, 1, 1, 0])]
     {
         let mut out = [7; 4];
-        logic(&Pool::new(1), Isa::detect(), op, &[2, 2], &a, &[2, 1], &b, &[2, 1], &mut out);
+        logic(
+            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            op,
+            &[2, 2],
+            &a,
+            &[2, 1],
+            &b,
+            &[2, 1],
+            &mut out,
+        );
         assert_eq!(out, expected, "{op:?}");
     }
     let mut out = [7; 4];
@@ -64,7 +92,16 @@ fn bits() {
         (Bitwise::ShiftRight, [0, -1, -1, 0]),
     ] {
         let mut out = [7; 4];
-        bitwise(&Pool::new(1), Isa::detect(), op, &[4], &a, &[1], &b, &[1], &mut out);
+        bitwise(
+            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            op,
+            &[4],
+            &a,
+            &[1],
+            &b,
+            &[1],
+            &mut out,
+        );
         assert_eq!(out, expected, "{op:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Every operation against its definition in f64, under every instruction set and thread count.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -89,7 +90,7 @@ fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
     for &isa in Isa::available() {
         for (op, exact) in operations() {
             let mut ys = vec![T::ONE; xs.len()];
-            unary(&pool, isa, op, &xs, &mut ys);
+            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys);
             for (x, y) in xs.iter().zip(&ys) {
                 let (x, y) = (x.to_f64(), y.to_f64());
                 let expected = T::from_f64(exact(x)).to_f64();
@@ -111,7 +112,7 @@ fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
                 assert!(same || open, "{isa:?} {op:?}({x}) = {y}, not {expected}");
             }
             let mut in_place = xs.clone();
-            unary_in_place(&pool, isa, op, &mut in_place);
+            unary_in_place(&Exec { pool: &pool, isa }, op, &mut in_place);
             for (a, b) in in_place.iter().zip(&ys) {
                 let (a, b) = (a.to_f64(), b.to_f64());
                 assert!(
@@ -145,11 +146,11 @@ fn integers() {
         (Unary::Sqrt, [0, 1, 0, 0]),
     ] {
         let mut y = [0; 4];
-        unary(&pool, Isa::Portable, op, &[-7, 3, i32::MIN, 0], &mut y);
+        unary(&Exec { pool: &pool, isa: Isa::Portable }, op, &[-7, 3, i32::MIN, 0], &mut y);
         assert_eq!(y, expected, "{op:?}");
     }
     let mut bytes = [0u8, 5, 255];
-    unary_in_place(&pool, Isa::Portable, Unary::Sign, &mut bytes);
+    unary_in_place(&Exec { pool: &pool, isa: Isa::Portable }, Unary::Sign, &mut bytes);
     assert_eq!(bytes, [0, 1, 1]);
 }
 
@@ -158,14 +159,20 @@ fn clips() {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
         let mut y = [0.0; 5];
-        clip(&pool, isa, -1.0, 2.0, &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY], &mut y);
+        clip(
+            &Exec { pool: &pool, isa },
+            -1.0,
+            2.0,
+            &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY],
+            &mut y,
+        );
         assert_eq!(y[..3], [-1.0, 0.5, 2.0]);
         assert!(y[3].is_nan() && y[4] == 2.0);
         let mut y = [3i8, -9, 100];
-        clip_in_place(&pool, isa, -4, 50, &mut y);
+        clip_in_place(&Exec { pool: &pool, isa }, -4, 50, &mut y);
         assert_eq!(y, [3, -4, 50]);
         let mut y = [f16::from_f32(3.0)];
-        clip_in_place(&pool, isa, f16::ZERO, f16::ONE, &mut y);
+        clip_in_place(&Exec { pool: &pool, isa }, f16::ZERO, f16::ONE, &mut y);
         assert_eq!(y, [f16::ONE]);
     }
 }
@@ -177,12 +184,12 @@ fn the_same_bits_for_any_number_of_threads() {
         for op in [Unary::Exp, Unary::Sin, Unary::Gelu, Unary::Relu, Unary::Log] {
             let bits = |threads| {
                 let mut y = vec![0.0; xs.len()];
-                unary(&Pool::new(threads), isa, op, &xs, &mut y);
+                unary(&Exec { pool: &Pool::new(threads), isa }, op, &xs, &mut y);
                 y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
             let one = bits(1);
             assert!(one == bits(2) && one == bits(3), "{isa:?} {op:?}");
         }
     }
-    unary::<f32>(&Pool::new(2), Isa::Portable, Unary::Exp, &[], &mut []);
+    unary::<f32>(&Exec { pool: &Pool::new(2), isa: Isa::Portable }, Unary::Exp, &[], &mut []);
 }

@@ -1,5 +1,6 @@
 //! Against the definition in f64, on every instruction set.
 
+use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
@@ -59,8 +60,7 @@ fn naive<T: Number>(
 }
 
 fn run_case<T: RowNorm>(
-    pool: &Pool,
-    isa: Isa,
+    exec: &Exec<'_>,
     case: Case,
     [count, width]: [usize; 2],
     epsilon: f64,
@@ -72,8 +72,7 @@ fn run_case<T: RowNorm>(
     let (residual, bias) = (case.residual.then_some(residual), case.bias.then_some(bias));
     if case.center {
         layer_norm(
-            pool,
-            isa,
+            exec,
             [count, width],
             x,
             residual,
@@ -88,8 +87,7 @@ fn run_case<T: RowNorm>(
         // What is not asked for changes nothing.
         let mut again = vec![T::ONE; len];
         layer_norm(
-            pool,
-            isa,
+            exec,
             [count, width],
             x,
             residual,
@@ -104,7 +102,7 @@ fn run_case<T: RowNorm>(
         let bits = |y: &[T]| y.iter().map(|y| y.to_f64().to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&y), bits(&again));
     } else {
-        rms_norm(pool, isa, [count, width], x, residual, scale, epsilon, &mut y, Some(&mut sum));
+        rms_norm(exec, [count, width], x, residual, scale, epsilon, &mut y, Some(&mut sum));
     }
     Found { y, sum, means, inverses }
 }
@@ -147,7 +145,8 @@ fn check<T: RowNorm>(eps: f64, factor: f64) {
                     values::<T>(width * case.parameters, 17),
                 );
                 let inputs = [&x[..], &residual, &scale, &bias];
-                let found = run_case(&pool, isa, case, [count, width], 1e-3, inputs);
+                let found =
+                    run_case(&Exec { pool: &pool, isa }, case, [count, width], 1e-3, inputs);
                 let (y, sum, means, inverses) = naive(case, width, 1e-3, inputs);
                 assert_eq!(found.sum, sum, "{isa:?} {case:?} [{count}, {width}]");
                 for (i, (found, expected)) in found.y.iter().zip(&y).enumerate() {
@@ -185,8 +184,7 @@ fn rows_against_their_definition() {
 fn nothing_has_no_mean() {
     let (mut means, mut inverses) = ([0.0; 2], [0.0; 2]);
     layer_norm::<f32>(
-        &Pool::new(1),
-        Isa::detect(),
+        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
         [2, 0],
         &[],
         None,
@@ -210,13 +208,11 @@ fn what_is_no_number_spoils_its_own_row_only() {
                 x[37 + at] = bad;
                 let scale = vec![1.0; 37];
                 let mut y = vec![0.0; x.len()];
-                let (none, isa_of) = (None, isa);
                 layer_norm(
-                    &Pool::new(1),
-                    isa_of,
+                    &Exec { pool: &Pool::new(1), isa },
                     [3, 37],
                     &x,
-                    none,
+                    None,
                     &scale,
                     None,
                     1e-5,
@@ -240,8 +236,7 @@ fn a_large_offset_leaves_the_variance() {
         let x: Vec<f32> = (0..512).map(|i| 10_000.0 + (i % 2) as f32).collect();
         let (scale, mut y) = (vec![1.0; 512], vec![0.0; 512]);
         layer_norm(
-            &Pool::new(1),
-            isa,
+            &Exec { pool: &Pool::new(1), isa },
             [1, 512],
             &x,
             None,
@@ -267,7 +262,8 @@ fn the_same_bits_for_any_number_of_threads() {
             let bits = |threads| {
                 let inputs = [&x[..], &residual, &scale, &bias];
                 let pool = Pool::new(threads);
-                let found = run_case(&pool, isa, case, [count, width], 1e-5, inputs);
+                let found =
+                    run_case(&Exec { pool: &pool, isa }, case, [count, width], 1e-5, inputs);
                 found.y.iter().map(|y| y.to_bits()).collect::<Vec<_>>()
             };
             assert!(bits(1) == bits(3), "{isa:?} {case:?}");

@@ -8,7 +8,7 @@ use crate::elementwise::{Binary, BinaryElement, Unary, UnaryElement, binary, una
 use crate::number::Arith;
 use crate::simd::{Level, Loop};
 use crate::vecmath::single;
-use crate::{Isa, Pool};
+use crate::{Exec, Isa, Pool};
 use std::f64::consts::FRAC_PI_2;
 
 type Exact = fn(f64) -> f64;
@@ -197,7 +197,7 @@ fn check_unary<T: Tested>(count: u64) {
         let bound = documented::<T>(name);
         let exact: Vec<f64> = xs.iter().map(|x| exact(x.to_f64())).collect();
         for &isa in Isa::available() {
-            unary(&pool, isa, op, &xs, &mut ys);
+            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys);
             let mut worst = Worst::default();
             for ((x, y), exact) in xs.iter().zip(&ys).zip(&exact) {
                 worst.take(bound, x.to_f64(), *y, *exact, || format!("{x:?}: {y:?}"));
@@ -239,7 +239,16 @@ fn check_power<T: Tested>() {
             // A constant exponent, for which there may be a short cut, and one by one.
             for (b, stride) in [(vec![b], 0), (vec![b; bases.len()], 1)] {
                 let dims = [bases.len()];
-                binary(&pool, isa, Binary::Pow, &dims, &bases, &[1], &b, &[stride], &mut ys);
+                binary(
+                    &Exec { pool: &pool, isa },
+                    Binary::Pow,
+                    &dims,
+                    &bases,
+                    &[1],
+                    &b,
+                    &[stride],
+                    &mut ys,
+                );
                 for ((a, y), exact) in bases.iter().zip(&ys).zip(&exact) {
                     let at = || format!("{a:?}, {:?}: {y:?}", b[0]);
                     worst.take(bound, a.to_f64(), *y, *exact, at);

@@ -137,31 +137,31 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         if let Some(over) = call.over {
             let (other, side) = if over == 0 { (1, Side::Left) } else { (0, Side::Right) };
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
             if call.tensor(other)?.dims() == &dims[..] {
                 if let Some((_, a)) = call.in_place::<T>()? {
-                    binary_in_place(pool, isa, self.op, side, &[b.len()], a, b, &[1]);
+                    binary_in_place(exec, self.op, side, &[b.len()], a, b, &[1]);
                 }
                 return Ok(());
             }
             let b_steps = steps(call.tensor(other)?.dims(), dims)?;
             if let Some((_, a)) = call.in_place::<T>()? {
-                binary_in_place(pool, isa, self.op, side, dims, a, b, &b_steps);
+                binary_in_place(exec, self.op, side, dims, a, b, &b_steps);
             }
             return Ok(());
         }
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         if call.tensor(0)?.dims() == call.tensor(1)?.dims() {
             let out = call.output_like::<T>()?;
-            binary(pool, isa, self.op, &[a.len()], a, &[1], b, &[1], out);
+            binary(exec, self.op, &[a.len()], a, &[1], b, &[1], out);
             return Ok(());
         }
         let pair = Pair::of(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        binary(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        binary(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl<T> MixedPower<T> {
 
 impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, op) = (call.pool, call.isa, Binary::Pow);
+        let (exec, op) = (call.exec, Binary::Pow);
         let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
         let exponent = call.tensor(1)?.to_tensor()?;
         let options = CastOptions::default();
@@ -194,7 +194,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         if cast(&same, exponent.data_type(), options)?.bit_eq(&exponent) {
             let exponent = same.as_slice::<T>()?;
             let out = call.output_slice::<T>(0, &pair.dims)?;
-            binary(pool, isa, op, &pair.dims, base, &pair.a, exponent, &pair.b, out);
+            binary(exec, op, &pair.dims, base, &pair.a, exponent, &pair.b, out);
             return Ok(());
         }
         let wide = call.tensor(0)?.len().saturating_add(exponent.len());
@@ -203,7 +203,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         let exponent = cast(&exponent, DataType::Double, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
         let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
-        binary(pool, isa, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power);
+        binary(exec, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power);
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
         cast_slices(
             DataType::Double,
@@ -229,10 +229,10 @@ struct Comparison<T> {
 
 impl<T: Loops + Element> Kernel for Comparison<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
-        T::compare(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out.bytes_mut());
+        T::compare(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out.bytes_mut());
         Ok(())
     }
 
@@ -249,7 +249,7 @@ struct Truth {
 
 impl Kernel for Truth {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
         let pair = Pair::of(call)?;
         let negated =
@@ -257,10 +257,10 @@ impl Kernel for Truth {
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         let out = out.bytes_mut();
         if let Some(mut positive) = negated {
-            logic(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, &mut positive);
-            not(pool, &positive, out);
+            logic(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, &mut positive);
+            not(exec.pool, &positive, out);
         } else {
-            logic(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+            logic(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
         }
         Ok(())
     }
@@ -287,10 +287,10 @@ struct Bits<T> {
 
 impl<T: Integer + Element> Kernel for Bits<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        bitwise(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        bitwise(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
         Ok(())
     }
 

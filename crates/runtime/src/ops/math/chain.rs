@@ -62,7 +62,7 @@ impl<T: Loops + Element> Kernel for Chain<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, over) = (call.pool, call.isa, call.over);
+        let (exec, over) = (call.exec, call.over);
         let dims = match over {
             Some(_) => dims_in_place(call)?.clone(),
             None => self.dims(call)?,
@@ -91,12 +91,12 @@ impl<T: Loops + Element> Kernel for Chain<T> {
             });
         }
         if let Some((_, x)) = call.in_place::<T>()? {
-            T::chain_in_place(pool, isa, &dims, &links, x);
+            T::chain_in_place(exec, &dims, &links, x);
             return Ok(());
         }
         let (x, x_strides) = (call.slice::<T>(0)?, steps(call.tensor(0)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        T::chain(pool, isa, &dims, x, &x_strides, &links, out);
+        T::chain(exec, &dims, x, &x_strides, &links, out);
         Ok(())
     }
 

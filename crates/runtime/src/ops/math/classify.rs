@@ -55,7 +55,7 @@ struct Of<T> {
 
 impl<T: Number + Element> Kernel for Of<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x) = (call.pool, call.slice::<T>(0)?);
+        let (pool, x) = (call.exec.pool, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let mut out = call.output(0, DataType::Bool, &dims)?;
         self.question.ask(pool, x, out.bytes_mut());
@@ -72,7 +72,7 @@ struct OfBytes(Question);
 
 impl Kernel for OfBytes {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x) = (call.pool, widen(call, call.tensor(0)?)?);
+        let (pool, x) = (call.exec.pool, widen(call, call.tensor(0)?)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let mut out = call.output(0, DataType::Bool, &dims)?;
         self.0.ask(pool, &x, out.bytes_mut());

@@ -28,14 +28,14 @@ impl<T: Loops + Element> Kernel for Clip<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (low, high) = (limit(call, 1, T::LOWEST)?, limit(call, 2, T::HIGHEST)?);
         if let Some((_, x)) = call.in_place::<T>()? {
-            T::clip_in_place(pool, isa, low, high, x);
+            T::clip_in_place(exec, low, high, x);
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
-        T::clip(pool, isa, low, high, x, call.output_slice::<T>(0, &dims)?);
+        T::clip(exec, low, high, x, call.output_slice::<T>(0, &dims)?);
         Ok(())
     }
 

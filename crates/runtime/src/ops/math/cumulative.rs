@@ -26,7 +26,7 @@ struct CumSum<T> {
 
 impl<T: CumulativeLoops + Element> Kernel for CumSum<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let axis = call.ints(1)?;
         let &[axis] = &axis[..] else {
@@ -34,7 +34,7 @@ impl<T: CumulativeLoops + Element> Kernel for CumSum<T> {
         };
         let sizes = around(&dims, axis)?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::cumulative_sum(pool, isa, self.which, sizes, x, y);
+        T::cumulative_sum(exec, self.which, sizes, x, y);
         Ok(())
     }
 

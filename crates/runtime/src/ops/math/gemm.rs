@@ -123,11 +123,11 @@ impl Gemm {
             }
         }
         debug_assert_eq!(right.size(), (depth, cols));
-        let (pool, isa) = (call.pool, self.isa);
+        let exec = call.exec;
         let left = Lhs::Plain(a.of(left));
-        call.reserve(gemm_scratch(pool, isa, &left, &right))?;
+        call.reserve(gemm_scratch(exec, &left, &right))?;
         let y = call.output_slice::<f32>(0, &[a.rows, cols])?;
-        gemm(pool, isa, left, right, y, cols, &epilogue);
+        gemm(exec, left, right, y, cols, &epilogue);
         Ok(())
     }
 
@@ -147,9 +147,9 @@ impl Gemm {
         } else {
             None
         };
-        let pool = call.pool;
+        let exec = call.exec;
         let y = call.output_slice::<T>(0, &[a.rows, b.cols])?;
-        gemm_generic(pool, self.isa, alpha, left, right, addend, y, b.cols);
+        gemm_generic(exec, alpha, left, right, addend, y, b.cols);
         Ok(())
     }
 
@@ -179,8 +179,8 @@ impl Gemm {
         };
         let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
         let left = Lhs::Plain(a.of(&left));
-        call.reserve(gemm_scratch(call.pool, self.isa, &left, &right))?;
-        gemm(call.pool, self.isa, left, right, &mut y, cols, &epilogue);
+        call.reserve(gemm_scratch(call.exec, &left, &right))?;
+        gemm(call.exec, left, right, &mut y, cols, &epilogue);
         narrow(call, 0, self.elem, &dims, y)
     }
 }

@@ -171,7 +171,7 @@ impl MatMul {
         shapes: &Shapes,
     ) -> Result<(), KernelError> {
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        let pool = call.pool;
+        let exec = call.exec;
         let y = call.output_slice::<T>(0, &shapes.output)?;
         let size = shapes.rows * shapes.cols;
         for (index, y) in y.chunks_mut(size.max(1)).enumerate().take(shapes.count()) {
@@ -181,7 +181,7 @@ impl MatMul {
                 MatRef::row_major(a, shapes.rows, shapes.depth),
                 MatRef::row_major(b, shapes.depth, shapes.cols),
             );
-            gemm_generic(pool, self.isa, T::ONE, a, b, None, y, shapes.cols);
+            gemm_generic(exec, T::ONE, a, b, None, y, shapes.cols);
         }
         Ok(())
     }
@@ -226,11 +226,11 @@ impl Kernel for MatMul {
                 };
                 let elems = shapes.output.iter().product();
                 let epilogue = self.tails.epilogue(call, elems, shapes.cols)?;
-                let (pool, isa, left) = (call.pool, self.isa, shapes.left(a));
-                call.reserve(gemm_batch_scratch(pool, isa, &shapes.batch, left, right))?;
+                let (exec, left) = (call.exec, shapes.left(a));
+                call.reserve(gemm_batch_scratch(exec, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;
-                gemm_batch(pool, isa, &shapes.batch, left, right, y, shapes.cols, size, &epilogue);
+                gemm_batch(exec, &shapes.batch, left, right, y, shapes.cols, size, &epilogue);
                 Ok(())
             }
             DataType::Double => self.run_plainly::<f64>(call, &shapes),
@@ -249,13 +249,12 @@ impl Kernel for MatMul {
                     }
                 };
                 let left = shapes.left(&a);
-                call.reserve(gemm_batch_scratch(call.pool, self.isa, &shapes.batch, left, right))?;
+                call.reserve(gemm_batch_scratch(call.exec, &shapes.batch, left, right))?;
                 let mut y = call.scratch::<f32>(shapes.output.iter().product())?;
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();
                 gemm_batch(
-                    call.pool,
-                    self.isa,
+                    call.exec,
                     &shapes.batch,
                     left,
                     right,

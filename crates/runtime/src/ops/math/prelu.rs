@@ -31,13 +31,13 @@ impl<T: BinaryElement + Element> Kernel for PRelu<T> {
         if call.over.is_some() {
             return Arithmetic::<T>::new(Binary::PRelu).run(call);
         }
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (x, slope) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         // The input does not stretch, unlike those of other operators on two tensors.
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        binary(pool, isa, Binary::PRelu, &dims, x, &x_steps, slope, &slope_steps, out);
+        binary(exec, Binary::PRelu, &dims, x, &x_steps, slope, &slope_steps, out);
         Ok(())
     }
 

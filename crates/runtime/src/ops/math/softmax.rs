@@ -41,17 +41,17 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         if call.over.is_some() {
             let sizes = around(dims_in_place(call)?, self.axis)?;
             if let Some((_, x)) = call.in_place::<T>()? {
-                T::softmax_in_place(pool, isa, self.op, sizes, x);
+                T::softmax_in_place(exec, self.op, sizes, x);
             }
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = around(&dims, self.axis)?;
-        T::softmax(pool, isa, self.op, sizes, x, call.output_slice::<T>(0, &dims)?);
+        T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?);
         Ok(())
     }
 

@@ -149,13 +149,13 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         if let Some((_, x)) = call.in_place::<T>()? {
-            unary_in_place(pool, isa, self.op, x);
+            unary_in_place(exec, self.op, x);
             return Ok(());
         }
         let x = call.slice::<T>(0)?;
-        unary(pool, isa, self.op, x, call.output_like::<T>()?);
+        unary(exec, self.op, x, call.output_like::<T>()?);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ struct Not;
 
 impl Kernel for Not {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x, dims) = (call.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
+        let (pool, x, dims) = (call.exec.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
         not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut());
         Ok(())
     }
@@ -186,14 +186,14 @@ struct BitwiseNot<T> {
 
 impl<T: Integer + Arith + Element> Kernel for BitwiseNot<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let (x_steps, repeated) = (steps(&dims, &dims)?, steps(&[], &dims)?);
         // Exactly one of a bit and a set bit: -1 has all bits set, and wraps to that where there is
         // no sign.
         let ones = [Arith::sub(T::ZERO, T::ONE)];
         let out = call.output_slice::<T>(0, &dims)?;
-        bitwise(pool, isa, Bitwise::Xor, &dims, x, &x_steps, &ones, &repeated, out);
+        bitwise(exec, Bitwise::Xor, &dims, x, &x_steps, &ones, &repeated, out);
         Ok(())
     }
 

@@ -56,7 +56,7 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, count) = (call.pool, call.isa, call.input_count());
+        let (exec, count) = (call.exec, call.input_count());
         let all = 0..count;
         let dims: Dims = match call.over {
             Some(_) => dims_in_place(call)?.clone(),
@@ -83,7 +83,7 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
                         inputs.clear();
                     }
                     [(a, a_steps), (b, b_steps), ..] => {
-                        binary(pool, isa, self.op, &dims, a, a_steps, b, b_steps, out);
+                        binary(exec, self.op, &dims, a, a_steps, b, b_steps, out);
                         inputs.drain(..2);
                     }
                 }
@@ -91,11 +91,11 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
             }
         };
         for (input, steps) in &inputs {
-            binary_in_place(pool, isa, self.op, Side::Left, &dims, out, input, steps);
+            binary_in_place(exec, self.op, Side::Left, &dims, out, input, steps);
         }
         if self.mean {
             let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
-            binary_in_place(pool, isa, Binary::Div, Side::Left, &dims, out, &[count], &repeated);
+            binary_in_place(exec, Binary::Div, Side::Left, &dims, out, &[count], &repeated);
         }
         Ok(())
     }

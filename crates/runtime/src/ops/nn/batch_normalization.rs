@@ -92,9 +92,9 @@ impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
                 scale.len()
             );
         }
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::scale_shift(pool, isa, inner, scale, shift, x, y);
+        T::scale_shift(exec, inner, scale, shift, x, y);
         Ok(())
     }
 }

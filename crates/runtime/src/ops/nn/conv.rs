@@ -308,7 +308,7 @@ impl Kernel for Conv {
         let residual = self.tails.residual;
         let residual = residual.map(|at| call.slice::<f32>(at)).transpose()?;
         let x = call.slice::<f32>(0)?;
-        let pool = call.pool;
+        let pool = call.exec.pool;
         let scratch = packed.scratch(pool, input[0], &input[2..]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
         let y = call.output_slice::<f32>(0, &dims)?;

@@ -36,9 +36,9 @@ impl<T: Element + Loops> Kernel for GlobalPool<T> {
         let dims: Dims = (input.iter().zip(&axes))
             .map(|(size, reduced)| if *reduced { 1 } else { *size })
             .collect();
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::reduce(pool, isa, self.what, &input, &axes, x, y);
+        T::reduce(exec, self.what, &input, &axes, x, y);
         Ok(())
     }
 }

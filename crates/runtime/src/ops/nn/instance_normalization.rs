@@ -35,7 +35,7 @@ impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
             Ok(values)
         };
         let (scale, shift) = (real(1)?, real(2)?);
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner: usize = spatial.iter().product();
         let y = call.output_slice::<T>(0, &dims)?;
         if inner == 0 || *channels == 0 {
@@ -43,7 +43,7 @@ impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
         }
         let affine = Affine::Rows(&scale, &shift);
         let statistics = Statistics::MeanVariance;
-        T::normalize_rows(pool, isa, statistics, inner, self.epsilon, affine, x, y, None, None);
+        T::normalize_rows(exec, statistics, inner, self.epsilon, affine, x, y, None, None);
         Ok(())
     }
 }

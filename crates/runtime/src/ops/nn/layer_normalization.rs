@@ -9,7 +9,7 @@ use sardonyx_kernels::elementwise::{
 use sardonyx_kernels::norm::{Affine, Norm, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::reduce::Reduce;
-use sardonyx_kernels::{FloatLoops, Isa, Loops, Pool, copy};
+use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
@@ -181,7 +181,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
         let has_bias = call.has_input(2) && self.sum.is_none_or(|sum| sum.input != 2);
         let bias = if has_bias { Some(over_rows::<T>(call, 2, &dims, axis)?) } else { None };
@@ -191,8 +191,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
             (statistic(self.has_statistic(call, 1))?, statistic(self.has_statistic(call, 2))?);
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::layer_norm(
-            pool,
-            isa,
+            exec,
             rows,
             x,
             residual,
@@ -237,11 +236,11 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
         let residual = residual::<T>(self.sum, call)?;
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
-        T::rms_norm(pool, isa, rows, x, residual, &scale, self.epsilon, y, sum);
+        T::rms_norm(exec, rows, x, residual, &scale, self.epsilon, y, sum);
         Ok(())
     }
 
@@ -269,13 +268,13 @@ impl Kernel for MixedRootMeanSquare {
         let dims: Dims = call.tensor(0)?.dims().into();
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let (x, scale) = (call.tensor(0)?, call.tensor(1)?);
         call.reserve(x.len().saturating_add(scale.len()).saturating_mul(size_of::<f64>()))?;
         let (x, scale) = (wide(x)?, wide(scale)?);
         let scale = stretched(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
-        f64::rms_norm(pool, isa, rows, &x, None, &scale, self.epsilon, &mut y, None);
+        f64::rms_norm(exec, rows, &x, None, &scale, self.epsilon, &mut y, None);
         let mut output = call.output(0, self.scale, &dims)?;
         Ok(cast_slices(
             DataType::Double,
@@ -315,15 +314,14 @@ impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
             Ok(values.iter().map(|value| value.to_real()).collect())
         };
         let (scale, shift) = (real(1)?, real(2)?);
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner = product(spatial);
         let y = call.output_slice::<T>(0, &dims)?;
         if y.is_empty() {
             return Ok(());
         }
         T::normalize_rows(
-            pool,
-            isa,
+            exec,
             Statistics::MeanVariance,
             channels / self.groups * inner,
             self.epsilon,
@@ -349,11 +347,11 @@ struct LpNormalization<T> {
 
 impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
         let sizes = around(&dims, self.axis)?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::lp_norm(pool, isa, self.norm, sizes, x, y);
+        T::lp_norm(exec, self.norm, sizes, x, y);
         Ok(())
     }
 
@@ -369,8 +367,7 @@ struct MeanVariance {
 impl MeanVariance {
     fn normalize<T: Element + Loops + BinaryElement>(
         &self,
-        pool: &Pool,
-        isa: Isa,
+        exec: &Exec<'_>,
         account: &Account,
         dims: &[usize],
         x: &[T],
@@ -396,15 +393,15 @@ impl MeanVariance {
         let marked = &marked[..dims.len()];
         account.charge(product(&reduced).saturating_mul(size_of::<T>()))?;
         let mut statistic = vec![T::ZERO; product(&reduced)];
-        T::reduce(pool, isa, Reduce::Mean, dims, marked, x, &mut statistic);
-        binary(pool, isa, Binary::Sub, dims, x, &own, &statistic, &repeated, y);
+        T::reduce(exec, Reduce::Mean, dims, marked, x, &mut statistic);
+        binary(exec, Binary::Sub, dims, x, &own, &statistic, &repeated, y);
         // Around the mean, not the difference of two large sums.
-        T::reduce(pool, isa, Reduce::SumSquare, dims, marked, y, &mut statistic);
+        T::reduce(exec, Reduce::SumSquare, dims, marked, y, &mut statistic);
         let count = (y.len() / statistic.len()) as f64;
         for value in &mut statistic {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
         }
-        binary_in_place(pool, isa, Binary::Div, Side::Left, dims, y, &statistic, &repeated);
+        binary_in_place(exec, Binary::Div, Side::Left, dims, y, &statistic, &repeated);
         Ok(())
     }
 }
@@ -416,11 +413,11 @@ struct WideMeanVariance<T> {
 
 impl<T: Element + Loops + BinaryElement> Kernel for WideMeanVariance<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
         let account = call.account;
         let y = call.output_slice::<T>(0, &dims)?;
-        self.of.normalize(pool, isa, account, &dims, x, y)
+        self.of.normalize(exec, account, &dims, x, y)
     }
 }
 
@@ -432,7 +429,7 @@ impl Kernel for NarrowMeanVariance {
         let (elem, dims) = (call.tensor(0)?.data_type(), Dims::from(call.tensor(0)?.dims()));
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
-        self.0.normalize(call.pool, call.isa, call.account, &dims, &x, &mut y)?;
+        self.0.normalize(call.exec, call.account, &dims, &x, &mut y)?;
         narrow(call, 0, elem, &dims, y)
     }
 }
@@ -479,7 +476,7 @@ fn stretched<'a, T: Element + Number>(
         return Ok(Cow::Borrowed(values));
     }
     let mut all = call.scratch::<T>(product(target))?;
-    copy::expand(call.pool, own, target, values, &mut all);
+    copy::expand(call.exec.pool, own, target, values, &mut all);
     Ok(Cow::Owned(all))
 }
 

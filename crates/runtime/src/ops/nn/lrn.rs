@@ -41,10 +41,10 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
             fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
         let sizes = [*batch, *channels, spatial.iter().product()];
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
         let (size, alpha, beta, bias) = (self.size, self.alpha, self.beta, self.bias);
-        T::local_response_norm(pool, isa, sizes, size, alpha, beta, bias, x, y);
+        T::local_response_norm(exec, sizes, size, alpha, beta, bias, x, y);
         Ok(())
     }
 }

@@ -96,9 +96,9 @@ impl<'a> Geometry<'a> {
 impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &g.output)?;
-        T::average_pool(pool, isa, g.planes(), &g.window(), self.divisor, x, y);
+        T::average_pool(exec, g.planes(), &g.window(), self.divisor, x, y);
         Ok(())
     }
 }
@@ -106,25 +106,16 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
 impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         if !call.has_output(1) {
             let y = call.output_slice::<T>(0, &g.output)?;
-            T::max_pool(pool, isa, g.planes(), &g.window(), x, y);
+            T::max_pool(exec, g.planes(), &g.window(), x, y);
             return Ok(());
         }
         // Positions are found together with values, but the two outputs are borrowed one at a time.
         let mut y = call.scratch::<T>(g.output.iter().product())?;
         let indices = call.output_slice::<i64>(1, &g.output)?;
-        T::max_pool_with_indices(
-            pool,
-            isa,
-            g.planes(),
-            &g.window(),
-            self.order,
-            x,
-            &mut y,
-            indices,
-        );
+        T::max_pool_with_indices(exec, g.planes(), &g.window(), self.order, x, &mut y, indices);
         if call.has_output(0) {
             call.output_slice::<T>(0, &g.output)?.copy_from_slice(&y);
         }

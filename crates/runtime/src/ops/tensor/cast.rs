@@ -57,7 +57,7 @@ impl Kernel for Cast {
             let converted = cast(&input.to_tensor()?, self.to, self.options)?;
             return call.set_output(0, Value::Tensor(converted));
         }
-        let pool = call.pool;
+        let pool = call.exec.pool;
         let source = dense(&input)?;
         let mut output = call.output(0, self.to, input.dims())?;
         Ok(self.convert(pool, &source, output.bytes_mut(), input.len())?)

@@ -64,7 +64,7 @@ fn join_through_strides(
     if dims.len() > MAX_RANK {
         fail!("rank {} is above {MAX_RANK}, the largest that is implemented", dims.len());
     }
-    let pool = call.pool;
+    let pool = call.exec.pool;
     let data_type = inputs[0].data_type();
     let mut output = call.output(0, data_type, dims)?;
     let steps: SmallVec<[usize; 6]> =

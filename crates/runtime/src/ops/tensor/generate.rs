@@ -59,7 +59,7 @@ struct Range<T> {
 
 impl<T: Ranged + Element> Kernel for Range<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let [start, limit, delta] = [0, 1, 2].map(|index| one::<T>(call, index));
         let (start, limit, delta) = (start?, limit?, delta?);
         // As many as inference finds.
@@ -69,7 +69,7 @@ impl<T: Ranged + Element> Kernel for Range<T> {
         }
         let count = count.max(0.0) as usize;
         let out = call.output_slice::<T>(0, &[count])?;
-        elementwise::range(pool, isa, start, delta, out);
+        elementwise::range(exec, start, delta, out);
         Ok(())
     }
 

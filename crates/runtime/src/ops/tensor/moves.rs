@@ -68,7 +68,7 @@ pub(super) fn copy_view(
     view: &TensorView<'_>,
     dims: &[usize],
 ) -> Result<(), KernelError> {
-    let pool = call.pool;
+    let pool = call.exec.pool;
     let ViewData::Bytes(data) = view.data() else {
         // Strings have no bytes to copy.
         let copy = view.to_tensor()?.reshape(dims)?;
@@ -116,7 +116,7 @@ fn wide<const WIDTH: usize>(
 where
     [u8; WIDTH]: Plain,
 {
-    let pool = call.pool;
+    let pool = call.exec.pool;
     let bytes = sources.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
     let slices: Vec<&[[u8; WIDTH]]> = bytes.iter().map(|bytes| bytes.as_chunks().0).collect();
     let mut output = call.output(index, sources[0].data_type(), dims)?;
@@ -137,7 +137,7 @@ fn codes(
     data_type: DataType,
     bits: usize,
 ) -> Result<(), KernelError> {
-    let pool = call.pool;
+    let pool = call.exec.pool;
     let unpacked = |view: &TensorView<'_>| -> Result<Vec<u8>, KernelError> {
         let mut codes = call.scratch::<u8>(view.len())?;
         packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
@@ -174,7 +174,7 @@ fn strings(
     let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
     let mut out = call.scratch::<[u8; 8]>(shape::elems(dims)?)?;
     if !out.is_empty() {
-        movement.run(call.pool, &slices, &mut out)?;
+        movement.run(call.exec.pool, &slices, &mut out)?;
     }
     let moved: StringArray =
         out.iter().map(|number| all[u64::from_ne_bytes(*number) as usize]).collect();
@@ -195,7 +195,7 @@ pub(super) fn dense<'a>(view: &TensorView<'a>) -> Result<Cow<'a, [u8]>, KernelEr
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_kernels::Isa;
+    use sardonyx_kernels::{Exec, Isa};
     use smallvec::smallvec;
 
     use super::*;
@@ -223,8 +223,7 @@ mod tests {
             operands: smallvec![Operand::Absent],
             targets: smallvec![Target::Owned(None)],
             over: None,
-            pool: Pool::global(),
-            isa: Isa::detect(),
+            exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
             memory: None,
             account: &Account::new(None, 0),
         };

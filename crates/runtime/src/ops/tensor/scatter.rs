@@ -251,7 +251,7 @@ impl<T: Number + Element> Kernel for Reduce<T> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_kernels::Isa;
+    use sardonyx_kernels::{Exec, Isa};
     use sardonyx_ops::AttrValue::{self, Int};
     use sardonyx_tensor::{StringArray, Tensor};
     use smallvec::smallvec;
@@ -385,8 +385,7 @@ mod tests {
                     bytes: bytemuck::cast_slice_mut(&mut memory),
                 }],
                 over: Some(0),
-                pool: Pool::global(),
-                isa: Isa::detect(),
+                exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
                 memory: None,
                 account: &crate::account::Account::new(None, 0),
             };

@@ -72,7 +72,7 @@ struct TopK<T> {
 
 impl<T: Loops + Element> Kernel for TopK<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x) = (call.pool, call.slice::<T>(0)?);
+        let (pool, x) = (call.exec.pool, call.slice::<T>(0)?);
         let mut dims = Dims::from(call.tensor(0)?.dims());
         let axis = normalize_axis(self.axis, dims.len())?;
         let sizes = around(&dims, self.axis)?;

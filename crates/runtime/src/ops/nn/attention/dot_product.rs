@@ -6,11 +6,11 @@
 
 use std::borrow::Cow;
 
+use sardonyx_kernels::Exec;
 use sardonyx_kernels::attention::{
     Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
 };
 use sardonyx_kernels::number::Math;
-use sardonyx_kernels::{Isa, Pool};
 use sardonyx_passes::BLIND_IS_NAN;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
 use smallvec::{SmallVec, smallvec};
@@ -223,7 +223,7 @@ enum Hidden<'a, T: Clone> {
 }
 
 /// Computes one attention into memory with these strides.
-type Compute<T> = fn(&Pool, Isa, &Job<'_, T>, &mut [T], [usize; 4]);
+type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, &mut [T], [usize; 4]);
 
 impl Attention {
     fn run_as<T: Operands>(
@@ -266,7 +266,7 @@ impl Attention {
         };
         let jobs = self.of_lengths(call, job)?;
         let (dims, strides) = self.output(sizes, call.tensor(0)?.rank());
-        let (pool, isa) = (call.pool, call.isa);
+        let exec = call.exec;
         let mut scores = Vec::new();
         let row = sizes.heads * sizes.queries * sizes.keys;
         if call.has_output(SCORES) {
@@ -281,7 +281,7 @@ impl Attention {
                     let wanted = (self.stage, &mut scores[index * row..], sizes.keys);
                     attention_plain(job, y, strides, Some(wanted));
                 } else {
-                    compute(pool, isa, job, y, strides);
+                    compute(exec, job, y, strides);
                 }
             }
         };
@@ -534,9 +534,8 @@ impl Kernel for Attention {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         match self.elem {
-            DataType::Double => self.run_as::<f64>(call, |_, _, job, y, strides| {
-                attention_plain(job, y, strides, None)
-            }),
+            DataType::Double => self
+                .run_as::<f64>(call, |_, job, y, strides| attention_plain(job, y, strides, None)),
             _ => self.run_as::<f32>(call, attention),
         }
     }

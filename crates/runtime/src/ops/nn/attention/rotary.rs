@@ -94,10 +94,10 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
             fail!("the caches have {columns} columns for {} pairs", turned / 2);
         }
         let which = Rotary { interleaved: self.interleaved, pairs: turned / 2, columns };
-        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let (cos, sin) = (call.slice::<T>(1)?, call.slice::<T>(2)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::rotary(pool, isa, which, layout, x, cos, sin, positions, y);
+        T::rotary(exec, which, layout, x, cos, sin, positions, y);
         Ok(())
     }
 
