@@ -89,6 +89,12 @@ pub enum CheckPart {
     Graph,
     /// The functions, without regard to the model around them.
     Functions,
+    /// All stored tensors, wherever they stand, each by itself; also where nothing reaches them. Of
+    /// a sparse tensor, the two that it consists of.
+    Tensors,
+    /// Names that several values of a graph, or several functions, have; also where nothing reaches
+    /// them.
+    Definitions,
 }
 
 /// Checks a model.
@@ -101,6 +107,11 @@ pub fn check(model: &Model, options: &CheckOptions) -> Report {
 /// Checks a part of a model by itself.
 pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Report {
     let mut checker = Checker::new(model, options);
+    match part {
+        CheckPart::Tensors => checker.tensors_alone(),
+        CheckPart::Definitions => checker.definitions_alone(),
+        _ => {}
+    }
     let Some(main) = model.main else {
         return checker.found.report();
     };
@@ -120,6 +131,8 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
         CheckPart::Attributes => checker.attributes_alone(main),
         CheckPart::Graph => checker.tree(main, Root::Main),
         CheckPart::Functions => checker.functions(),
+        // They need no main graph.
+        CheckPart::Tensors | CheckPart::Definitions => {}
     }
     checker.found.report()
 }

@@ -1,9 +1,11 @@
 //! Is a file safe to open? Looks at a model without running it, without believing it, and without
 //! opening anything but the model and, within its folder, its data files.
 //!
-//! One pass over the bytes along the table of fields ([`wire`]), then over tensors, data files,
-//! nodes, functions and graphs. Weights are not read. What a hostile file can cost is bounded: the
-//! depth and number of messages before anything is built from them, and the findings of each kind.
+//! One pass over the bytes along the table of fields ([`wire`]), then over data files, nodes,
+//! functions and graphs. What the checker finds as well, such as tensors that contradict themselves
+//! and names that are defined twice, is asked of it, and called here what it means for a reader.
+//! Weights are not read. What a hostile file can cost is bounded: the depth and number of messages
+//! before anything is built from them, and the findings of each kind.
 
 mod calls;
 mod codes;
@@ -21,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
+use sardonyx_passes::check::{CODES, Levels};
+use sardonyx_passes::{CheckOptions, CheckPart, check_part};
 use sardonyx_tensor::Buffer;
 
 use crate::error::Error;
@@ -147,6 +151,18 @@ impl ScanOptions {
     }
 }
 
+impl ScanOptions {
+    /// How the checker looks for what is dangerous.
+    fn for_checker(&self) -> CheckOptions {
+        let mut levels = Levels::default();
+        for code in CODES.iter().filter(|code| codes::of_checker(code).is_none()) {
+            // All names are those of codes.
+            let _ = levels.allow(code.name);
+        }
+        CheckOptions { levels, per_code: self.per_code, ..CheckOptions::default() }
+    }
+}
+
 /// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a
 /// finding, not an error.
 ///
@@ -238,6 +254,9 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         }
     };
     gather_facts(&model, &mut facts);
+    for part in [CheckPart::Tensors, CheckPart::Definitions] {
+        found.add_checked(&model, &check_part(&model, part, &options.for_checker()));
+    }
     check_tensors(&model, &source.data, options, &mut facts, &mut found);
     nodes::check(&model, options, &mut facts, &mut found);
     calls::check(&model, options, &mut found);

@@ -337,6 +337,35 @@ fn tensors_that_contradict_themselves() {
     check(&rows);
 }
 
+/// The checker is asked about all of them, with a main graph or without.
+#[test]
+fn tensors_are_found_wherever_they_stand() {
+    let value = tensor("", FLOAT, &[-1], &[]);
+    let constant = node("Constant", &[], &["c"], &[attribute("value", 4, len(5, value))]);
+    let branch = attribute("then_branch", 5, len(6, constant.clone()));
+    let default = [len(1, "value"), len(5, tensor("", FLOAT, &[-1], &[])), int(20, 4)].concat();
+    let body = |fields: &[u8]| len(25, [len(1, "F"), fields.to_vec(), len(10, "own")].concat());
+    let rows: [(Vec<u8>, &str); 5] = [
+        (with_tensor(FLOAT, &[-1], &[]), "graph.initializer[0] 'w'"),
+        (model(std::slice::from_ref(&constant)), "graph.node[0] (Constant) 'value'"),
+        (
+            model(&[node("If", &["c"], &[], &[branch])]),
+            "graph.node[0] 'then_branch'.node[0] (Constant) 'value'",
+        ),
+        (body(&len(7, &constant[2..])), "functions[0] 'F'.node[0] (Constant) 'value'"),
+        (body(&len(11, default)), "functions[0] 'F'.attribute_proto[0]"),
+    ];
+    for (bytes, place) in rows {
+        let report = scanned(&bytes);
+        assert_eq!(codes(&report), ["negative-dim"], "{place}: {:#?}", report.findings);
+        assert_eq!(report.findings[0].place, place);
+    }
+    // Findings that are not listed are counted.
+    let many = model(&vec![len(5, tensor("w", FLOAT, &[-1], &[])); 50]);
+    let report = scan_bytes(many, &ScanOptions::new().findings_per_code(3)).unwrap();
+    assert_eq!((report.errors, report.warnings, report.findings.len()), (50, 49, 8));
+}
+
 #[test]
 fn long_lists_are_estimated_and_not_read() {
     // Two million numbers of one byte each, for which anything between 200 thousand and two million

@@ -87,6 +87,31 @@ impl Checker<'_> {
         formals.get(&name).copied()
     }
 
+    /// Names that several values of a graph, or several functions, have.
+    pub(super) fn definitions_alone(&mut self) {
+        let model = self.model;
+        for (id, _) in model.graphs() {
+            self.definitions(id);
+        }
+        let mut ids = HashSet::new();
+        for index in 0..model.functions.len() {
+            self.function_name(index, &mut ids);
+        }
+    }
+
+    /// Whether another function so far has the same name.
+    fn function_name(&mut self, index: usize, ids: &mut HashSet<Id>) {
+        let function = &self.model.functions[index];
+        // Before version 10 of the format there are no overloads.
+        let overload = function.overload.filter(|_| self.ir_version >= 10);
+        let overload = overload.filter(|overload| Some(*overload) != self.empty);
+        if !ids.insert((self.domain(function.domain), function.name, overload)) {
+            self.add(&codes::DUPLICATE_FUNCTION, Spot::function(index), |_| {
+                "there is another function of that domain, name and overload".into()
+            });
+        }
+    }
+
     pub(super) fn functions(&mut self) {
         let model = self.model;
         let count = model.functions.len();
@@ -111,14 +136,7 @@ impl Checker<'_> {
                     "it names no domain, not even the empty one".into()
                 });
             }
-            // Before version 10 of the format there are no overloads.
-            let overload = function.overload.filter(|_| self.ir_version >= 10);
-            let overload = overload.filter(|overload| Some(*overload) != self.empty);
-            if !ids.insert((self.domain(function.domain), function.name, overload)) {
-                self.add(&codes::DUPLICATE_FUNCTION, spot, |_| {
-                    "there is another function of that domain, name and overload".into()
-                });
-            }
+            self.function_name(index, &mut ids);
             self.function_attributes(index);
             self.imports_of(&function.opset_import, spot);
             self.keys(&function.metadata_props, spot, "metadata_props");

@@ -1,7 +1,7 @@
 //! Rules about stored tensors. Their values are read only where a rule is about them: codes of
 //! 6-bit floats, texts.
 
-use sardonyx_model::{Entry, GraphId, TensorProto};
+use sardonyx_model::{Attribute, AttributeValue, Entry, GraphId, SparseTensorProto, TensorProto};
 use sardonyx_proto::{DataLocation, DataType, TensorField, TypedField, shown};
 
 use super::{Checker, codes, count};
@@ -16,6 +16,53 @@ impl Checker<'_> {
     pub(super) fn initializers_alone(&mut self, graph: GraphId) {
         for (index, found) in self.model.graph(graph).initializers.iter().enumerate() {
             self.tensor(&found.tensor, Spot::graph(graph).item("initializer", index));
+        }
+    }
+
+    /// All stored tensors, in the order of the file.
+    pub(super) fn tensors_alone(&mut self) {
+        let model = self.model;
+        for (id, graph) in model.graphs() {
+            self.initializers_alone(id);
+            for (index, sparse) in graph.sparse_initializers.iter().enumerate() {
+                let spot = Spot::graph(id).item("sparse_initializer", index);
+                self.parts_of_sparse(&sparse.tensor, spot);
+            }
+            for node in &graph.nodes {
+                for (index, attribute) in model.attributes(*node).iter().enumerate() {
+                    let spot = Spot::node(*node).item("attribute", index);
+                    self.tensors_in(model.attribute(*attribute), spot);
+                }
+            }
+        }
+        for (function, found) in model.functions.iter().enumerate() {
+            for (index, attribute) in found.attribute_protos.iter().enumerate() {
+                self.tensors_in(attribute, Spot::function(function).item("attribute_proto", index));
+            }
+        }
+    }
+
+    fn tensors_in(&mut self, attribute: &Attribute, spot: Spot) {
+        for value in &attribute.values {
+            match value {
+                AttributeValue::Tensor(tensor) => self.tensor(tensor, spot),
+                AttributeValue::Tensors(list) => {
+                    list.iter().for_each(|tensor| self.tensor(tensor, spot));
+                }
+                AttributeValue::SparseTensor(sparse) => self.parts_of_sparse(sparse, spot),
+                AttributeValue::SparseTensors(list) => {
+                    list.iter().for_each(|sparse| self.parts_of_sparse(sparse, spot));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What a sparse tensor consists of. Indices are not read.
+    fn parts_of_sparse(&mut self, sparse: &SparseTensorProto, spot: Spot) {
+        self.dims(&sparse.dims, spot);
+        for part in [&sparse.values, &sparse.indices].into_iter().flatten() {
+            self.tensor(part, spot);
         }
     }
 
@@ -176,7 +223,8 @@ impl Checker<'_> {
     /// Rules about the values themselves.
     fn values(&mut self, tensor: &TensorProto, data_type: DataType, elements: u64, spot: Spot) {
         let model = self.model;
-        if data_type.bits() == Some(6) {
+        let wants_bits = self.wants(&codes::PADDING_BITS) || self.wants(&codes::SIX_BIT_RANGE);
+        if data_type.bits() == Some(6) && wants_bits {
             if let Some(raw) = tensor.raw_data {
                 // Four elements lie in three bytes; the byte after all that are whole.
                 let bits_behind = elements % 4 * 6;

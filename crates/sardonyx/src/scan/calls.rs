@@ -29,7 +29,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     if model.functions.is_empty() {
         return;
     }
-    let by_name = by_name(model, found);
+    let by_name = by_name(model);
     let calls = Calls::of(model, &by_name);
     let in_circles = calls.in_circles();
     for function in &in_circles {
@@ -57,7 +57,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
 }
 
 /// Functions by name, the first of each.
-fn by_name<'m>(model: &'m Model, found: &mut Findings) -> HashMap<Name<'m>, usize> {
+fn by_name(model: &Model) -> HashMap<Name<'_>, usize> {
     let mut by_name = HashMap::new();
     for (index, function) in model.functions.iter().enumerate() {
         let overload = model.maybe_text(function.overload).unwrap_or_default();
@@ -66,13 +66,7 @@ fn by_name<'m>(model: &'m Model, found: &mut Findings) -> HashMap<Name<'m>, usiz
             model.maybe_text(function.name).unwrap_or_default(),
             overload,
         );
-        let first = *by_name.entry(name).or_insert(index);
-        if first != index {
-            found.add(&codes::DUPLICATE_FUNCTION, || {
-                let message = format!("functions[{first}] has the same name, domain and overload");
-                (of_function(model, index), message)
-            });
-        }
+        by_name.entry(name).or_insert(index);
     }
     by_name
 }

@@ -3,6 +3,12 @@
 //!
 //! Codes are promised to stay; messages are not.
 
+/// The checker's.
+mod check {
+    pub(super) use sardonyx_passes::Code;
+    pub(super) use sardonyx_passes::check::codes::*;
+}
+
 use super::report::ScanSeverity;
 
 /// A kind of finding.
@@ -118,6 +124,36 @@ codes! {
     DUPLICATE_DEFINITION Warning "duplicate-definition" "NAME-02" "readers disagree about which one is meant";
     DUPLICATE_FUNCTION Warning "duplicate-function" "FUNC-02" "readers disagree about which one is meant";
     CYCLE Error "cycle" "GRAPH-03" "a reader that follows the nodes never ends";
+}
+
+/// What the checker finds that makes a file dangerous to open, as what that is called here.
+static OF_CHECKER: &[(&check::Code, &Code)] = &[
+    (&check::NO_ELEMENT_TYPE, &UNKNOWN_TYPE),
+    (&check::NEGATIVE_DIM, &NEGATIVE_DIM),
+    (&check::SIZE_OVERFLOW, &SIZE_OVERFLOW),
+    (&check::SEGMENT, &SEGMENT),
+    (&check::NO_DATA, &NO_DATA),
+    (&check::DATA_TOO_SHORT, &TOO_SHORT),
+    (&check::PACKED_ENTRIES_MISSING, &TOO_SHORT),
+    (&check::SURPLUS, &SURPLUS),
+    (&check::DATA_OF_NOTHING, &SURPLUS),
+    (&check::TWO_PAYLOADS, &TWO_PAYLOADS),
+    (&check::WRONG_LIST, &WRONG_LIST),
+    (&check::STRINGS_IN_RAW, &STRINGS_IN_RAW),
+    (&check::EXTERNAL_AND_INLINE, &EXTERNAL_AND_INLINE),
+    (&check::EXTERNAL_STRINGS, &EXTERNAL_STRINGS),
+    (&check::LENGTH_MISMATCH, &LENGTH_MISMATCH),
+    (&check::UNKNOWN_EXTERNAL_KEY, &UNKNOWN_KEY),
+    (&check::DUPLICATE_INPUT, &DUPLICATE_DEFINITION),
+    (&check::DUPLICATE_INITIALIZER, &DUPLICATE_DEFINITION),
+    (&check::DUPLICATE_DEFINITION, &DUPLICATE_DEFINITION),
+    (&check::DUPLICATE_FUNCTION, &DUPLICATE_FUNCTION),
+];
+
+/// What a finding of the checker is called here, if it makes a file dangerous to open.
+pub(super) fn of_checker(code: &check::Code) -> Option<&'static Code> {
+    let row = OF_CHECKER.iter().find(|(known, _)| known.name == code.name);
+    row.map(|(_, code)| *code)
 }
 
 #[cfg(test)]

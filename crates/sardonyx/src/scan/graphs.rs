@@ -1,62 +1,18 @@
-//! Graphs that contradict themselves in ways that readers take differently or never get out of:
-//! names that are defined twice, nodes that wait for each other.
+//! Graphs that readers never get out of: nodes that wait for each other. The checker looks within a
+//! graph, and among a bounded number of nodes. Here every circle is found, through branches too.
 
 use std::collections::{HashMap, HashSet};
 
-use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Symbol};
+use sardonyx_model::{GraphId, Id, Model, NodeId};
 
 use super::calls::trim;
 use super::codes;
-use super::places::{of_graph, of_node, shown_symbol};
+use super::places::of_node;
 use super::report::Findings;
-
-/// Checks all graphs.
-pub(super) fn check(model: &Model, found: &mut Findings) {
-    for (id, graph) in model.graphs() {
-        check_definitions(model, id, graph, found);
-    }
-    check_cycles(model, found);
-}
-
-/// Inputs, initializers and outputs of nodes must have different names, except that an initializer
-/// may be the default of an input.
-fn check_definitions(model: &Model, id: GraphId, graph: &Graph, found: &mut Findings) {
-    let mut report = |name: Symbol, what: &str| {
-        found.add(&codes::DUPLICATE_DEFINITION, || {
-            let name = shown_symbol(model, Some(name));
-            (of_graph(model, id), format!("{what} '{name}' is defined twice"))
-        });
-    };
-    let named = |symbol: &Symbol| !model.text(*symbol).is_empty();
-    let mut inputs: HashSet<Symbol> = HashSet::new();
-    for name in graph.inputs.iter().filter_map(|input| input.name).filter(named) {
-        if !inputs.insert(name) {
-            report(name, "the input");
-        }
-    }
-    let dense = graph.initializers.iter().map(|found| found.tensor.name);
-    let sparse = graph.sparse_initializers.iter();
-    let sparse = sparse.map(|found| found.tensor.values.as_ref()?.name);
-    let mut initializers: HashSet<Symbol> = HashSet::new();
-    for name in dense.chain(sparse).flatten().filter(named) {
-        if !initializers.insert(name) {
-            report(name, "the initializer");
-        }
-    }
-    let mut outputs: HashSet<Symbol> = HashSet::new();
-    for node in &graph.nodes {
-        for value in model.outputs(*node).iter().flatten() {
-            let name = model.value(*value).name;
-            if inputs.contains(&name) || initializers.contains(&name) || !outputs.insert(name) {
-                report(name, "the value");
-            }
-        }
-    }
-}
 
 /// Nodes that wait for each other, in all graphs at once: a node waits for what the graphs in it
 /// read, too.
-fn check_cycles(model: &Model, found: &mut Findings) {
+pub(super) fn check(model: &Model, found: &mut Findings) {
     let nodes: Vec<NodeId> =
         model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect();
     let count = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);

@@ -4,6 +4,7 @@
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
 };
+use sardonyx_passes::{Place, SpotPart};
 use sardonyx_proto::{path, shown};
 
 /// Interned text that may be absent, likewise.
@@ -73,6 +74,36 @@ pub(super) fn of_node(model: &Model, id: NodeId) -> String {
 fn position(model: &Model, node: NodeId) -> usize {
     let nodes = &model.graph(model.node(node).graph).nodes;
     nodes.iter().position(|id| *id == node).unwrap_or(0)
+}
+
+/// Where the checker found something.
+pub(super) fn of_spot(model: &Model, place: &Place) -> String {
+    let spot = place.spot;
+    let holder = match (spot.part, spot.field, spot.index) {
+        (SpotPart::Graph(graph), "initializer", Some(index)) => {
+            let found = model.graph(graph).initializers.get(index as usize);
+            let name = found.and_then(|found| model.maybe_text(found.tensor.name));
+            let name = name.map_or(String::new(), |name| format!(" '{}'", shown(name)));
+            return Holder::Initializer(graph, index).place(model) + &name;
+        }
+        (SpotPart::Graph(graph), "sparse_initializer", Some(index)) => Holder::Sparse(graph, index),
+        (SpotPart::Graph(graph), ..) => return of_graph(model, graph),
+        (SpotPart::Node(node), "attribute", Some(index)) => {
+            match model.attributes(node).get(index as usize) {
+                Some(attribute) => Holder::Attribute(node, *attribute),
+                None => return of_node(model, node),
+            }
+        }
+        (SpotPart::Node(node), ..) => return of_node(model, node),
+        (SpotPart::Function(function), "attribute_proto", Some(index)) => {
+            Holder::Default(function as u32, index)
+        }
+        (SpotPart::Function(function), ..) => return of_function(model, function),
+        (SpotPart::Model | SpotPart::Document | SpotPart::Training(_), ..) => {
+            return place.path.clone();
+        }
+    };
+    holder.place(model)
 }
 
 /// A stored tensor and what holds it.

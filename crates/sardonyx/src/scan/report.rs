@@ -4,9 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
+use sardonyx_model::Model;
+use sardonyx_passes::Report;
 pub use sardonyx_passes::Severity as ScanSeverity;
 
-use super::codes::Code;
+use super::codes::{self, Code};
+use super::places::of_spot;
 use crate::inspect::OperatorSet;
 
 /// What a scan found out about a file.
@@ -153,6 +156,22 @@ impl Findings {
         if total.count <= self.per_code as u64 {
             let (place, message) = words();
             self.kept.push(finding(code, place, message));
+        }
+    }
+
+    /// Adds what the checker found and what counts here.
+    pub(super) fn add_checked(&mut self, model: &Model, report: &Report) {
+        for finding in &report.findings {
+            if let Some(code) = codes::of_checker(finding.code) {
+                let words = || (of_spot(model, &finding.place), finding.fact.clone());
+                self.add(code, words);
+            }
+        }
+        for (name, more) in &report.more {
+            let code = sardonyx_passes::check::code(name).and_then(codes::of_checker);
+            if let Some(total) = code.and_then(|code| self.totals.get_mut(code.name)) {
+                total.count += more;
+            }
         }
     }
 
