@@ -63,44 +63,39 @@ impl<'a> Adapt<'a> {
         self.made
     }
 
-    /// Inputs, absent ones counted.
-    pub fn input_count(&self) -> usize {
-        self.model().inputs(self.node()).len()
-    }
-
     /// Outputs, absent ones counted.
-    pub fn output_count(&self) -> usize {
+    pub(crate) fn output_count(&self) -> usize {
         self.model().outputs(self.node()).len()
     }
 
     /// Whether the node has that output, with a name.
-    pub fn has_output(&self, index: usize) -> bool {
+    pub(crate) fn has_output(&self, index: usize) -> bool {
         self.model().outputs(self.node()).get(index).is_some_and(Option::is_some)
     }
 
     /// Whether somebody reads that output.
-    pub fn is_used(&self, index: usize) -> bool {
+    pub(crate) fn is_used(&self, index: usize) -> bool {
         let value = self.model().outputs(self.node()).get(index).copied().flatten();
         value.is_some_and(|value| self.model().is_read(value))
     }
 
     /// What the node reads at a position; `None` for an input left out.
-    pub fn input(&self, index: usize) -> Option<ValueId> {
+    pub(crate) fn input(&self, index: usize) -> Option<ValueId> {
         self.model().inputs(self.node()).nth(index).flatten()
     }
 
     /// The type of an input, as inferred.
-    pub fn input_type(&self, index: usize) -> Option<&'a Type> {
+    pub(crate) fn input_type(&self, index: usize) -> Option<&'a Type> {
         self.types.ty(self.input(index)?)
     }
 
     /// The rank of an input, as inferred.
-    pub fn rank(&self, index: usize) -> Option<usize> {
+    pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         self.input_type(index)?.shape().map(|shape| shape.len())
     }
 
     /// The value of an input that is a constant of the graph, or the tensor of a `Constant` node.
-    pub fn constant(&self, index: usize) -> Option<Tensor> {
+    pub(crate) fn constant(&self, index: usize) -> Option<Tensor> {
         let (model, value) = (self.model(), self.input(index)?);
         let tensor = match model.value(value).producer {
             Producer::Node(node, _) => {
@@ -118,47 +113,47 @@ impl<'a> Adapt<'a> {
     }
 
     /// Whether the node has an attribute of that name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.model().attribute_of(self.node(), name).is_some()
     }
 
     /// Takes an attribute away.
-    pub fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         let node = self.node();
         self.build.model_mut().remove_attribute(node, name);
     }
 
     /// Sets an attribute.
-    pub fn set<'v>(&mut self, name: &str, value: impl Into<AttrValue<'v>>) {
+    pub(crate) fn set<'v>(&mut self, name: &str, value: impl Into<AttrValue<'v>>) {
         let node = self.node();
         self.build.model_mut().set_attribute(node, name, value);
     }
 
     /// Replaces an input; the list grows by absent inputs as needed.
-    pub fn set_input(&mut self, index: usize, value: Option<ValueId>) {
+    pub(crate) fn set_input(&mut self, index: usize, value: Option<ValueId>) {
         let node = self.node();
         self.build.model_mut().set_input(node, index, value);
     }
 
     /// Replaces all inputs.
-    pub fn set_inputs(&mut self, inputs: &[Option<ValueId>]) {
+    pub(crate) fn set_inputs(&mut self, inputs: &[Option<ValueId>]) {
         let node = self.node();
         self.build.model_mut().set_inputs(node, inputs);
     }
 
     /// Leaves an output out. The caller has made sure that nobody needs it.
-    pub fn drop_output(&mut self, index: usize) {
+    pub(crate) fn drop_output(&mut self, index: usize) {
         let node = self.node();
         self.build.model_mut().drop_output(node, index);
     }
 
     /// Adds a constant to the graph.
-    pub fn add_constant(&mut self, tensor: Tensor) -> ValueId {
+    pub(crate) fn add_constant(&mut self, tensor: Tensor) -> ValueId {
         self.build.constant("constant", &tensor)
     }
 
     /// Adds a vector of `int64` to the graph.
-    pub fn add_ints(&mut self, values: &[i64]) -> ValueId {
+    pub(crate) fn add_ints(&mut self, values: &[i64]) -> ValueId {
         let tensor = Tensor::from_slice([values.len()], values)
             .expect("a vector has as many elements as its dimension");
         self.add_constant(tensor)
@@ -166,7 +161,7 @@ impl<'a> Adapt<'a> {
 
     /// Makes a node of the default domain, in the form of the new version, before this one. Returns
     /// its output.
-    pub fn before(
+    pub(crate) fn before(
         &mut self,
         op: &'static str,
         inputs: &[Option<ValueId>],
@@ -180,7 +175,7 @@ impl<'a> Adapt<'a> {
     /// Makes a node of the default domain, in the form of the new version, after this one. It reads
     /// the output at `output` and `more_inputs`; whatever read that output reads the new node's
     /// instead, and it takes its name over.
-    pub fn after(
+    pub(crate) fn after(
         &mut self,
         output: usize,
         op: &'static str,
@@ -192,7 +187,7 @@ impl<'a> Adapt<'a> {
     }
 
     /// What an adapter returns when it cannot keep the meaning.
-    pub fn refuse(&self, why: impl fmt::Display) -> Refusal {
+    pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
         Refusal(format!("{}: {why}", self.model().display(self.model().node(self.node()).op_type)))
     }
 }

@@ -43,9 +43,9 @@ pub struct Version {
     /// The opset version that brought it.
     pub since: u32,
     /// What is different, or everything if `whole`.
-    pub facts: &'static [Fact],
+    pub(crate) facts: &'static [Fact],
     /// Whether the facts stand alone.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 /// How to get from one version to another.
@@ -61,7 +61,7 @@ pub struct Adapter {
 
 impl OpDef {
     /// An operator of the default domain, without versions yet.
-    pub const fn new(name: &'static str) -> OpDef {
+    pub(crate) const fn new(name: &'static str) -> OpDef {
         OpDef {
             name,
             domain: "",
@@ -79,46 +79,46 @@ impl OpDef {
     }
 
     /// The same in another domain.
-    pub const fn domain(self, domain: &'static str) -> OpDef {
+    pub(crate) const fn domain(self, domain: &'static str) -> OpDef {
         OpDef { domain, ..self }
     }
 
     /// What it does, in a sentence or a few.
-    pub const fn about(self, about: &'static str) -> OpDef {
+    pub(crate) const fn about(self, about: &'static str) -> OpDef {
         OpDef { about, ..self }
     }
 
     /// The next version, as the difference to the one before (the first one in full).
-    pub const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
+    pub(crate) const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let whole = self.versions.len == 0;
         OpDef { versions: self.versions.push(Version { since, facts, whole }), ..self }
     }
 
     /// The next version, written in full because its form changed.
-    pub const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
+    pub(crate) const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
         OpDef { versions: self.versions.push(Version { since, facts, whole: true }), ..self }
     }
 
     /// Inference for all versions.
-    pub const fn infer(self, infer: InferFn) -> OpDef {
+    pub(crate) const fn infer(self, infer: InferFn) -> OpDef {
         self.infer_since(1, infer)
     }
 
     /// Inference from a version on, where older ones need another.
-    pub const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
+    pub(crate) const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
         OpDef { inference: self.inference.push((since, infer)), ..self }
     }
 
     /// How to turn a node of opset version `from` into one of `to`, where that takes more than
     /// believing the schemas: without an adapter a newer version is taken to mean the same.
-    pub const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
+    pub(crate) const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
         assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
         OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
     }
 
     /// The nodes of the operator's function, in ONNX text, for each of these opset versions and
     /// those that follow until there is another one or an operator in it changes.
-    pub const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
+    pub(crate) const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
         let mut index = 0;
         while index < since.len() {
             self.bodies = self.bodies.push((since[index], Body::Text(nodes)));
@@ -128,7 +128,7 @@ impl OpDef {
     }
 
     /// What gives the nodes of the operator's function for a call, from an opset version on.
-    pub const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
+    pub(crate) const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
         OpDef { bodies: self.bodies.push((since, Body::Built(build))), ..self }
     }
 
@@ -289,7 +289,6 @@ impl OpDef {
                         put(&mut schema.types, TypeVar { name, allowed }, |t| t.name == name)
                     }
                     Fact::WithoutInput(name) => schema.inputs.retain(|p| p.name != name),
-                    Fact::WithoutOutput(name) => schema.outputs.retain(|p| p.name != name),
                     Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
                     Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
                     Fact::Deprecated => schema.deprecated = true,

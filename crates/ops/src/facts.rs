@@ -9,11 +9,11 @@ use crate::schema::{
 };
 use crate::typeset::TypeSet;
 
-pub use crate::typeset::sets::*;
+pub(crate) use crate::typeset::sets::*;
 
 /// One fact about a version of an operator.
 #[derive(Debug, Clone, Copy)]
-pub enum Fact {
+pub(crate) enum Fact {
     /// An input.
     Input(Param),
     /// An output.
@@ -24,8 +24,6 @@ pub enum Fact {
     Types(&'static str, TypeSet),
     /// The input is gone.
     WithoutInput(&'static str),
-    /// The output is gone.
-    WithoutOutput(&'static str),
     /// The attribute is gone.
     WithoutAttribute(&'static str),
     /// The type variable is gone.
@@ -43,22 +41,22 @@ const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
 }
 
 /// An input that must be there. `ty` is a type variable or a type such as `tensor(int64)`.
-pub const fn input(name: &'static str, ty: &'static str) -> Fact {
+pub(crate) const fn input(name: &'static str, ty: &'static str) -> Fact {
     Fact::Input(param(name, ty, Arity::Single))
 }
 
 /// One or more inputs of one type.
-pub const fn inputs(name: &'static str, ty: &'static str) -> Fact {
+pub(crate) const fn inputs(name: &'static str, ty: &'static str) -> Fact {
     Fact::Input(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
 
 /// An output that is always produced.
-pub const fn output(name: &'static str, ty: &'static str) -> Fact {
+pub(crate) const fn output(name: &'static str, ty: &'static str) -> Fact {
     Fact::Output(param(name, ty, Arity::Single))
 }
 
 /// One or more outputs of one type.
-pub const fn outputs(name: &'static str, ty: &'static str) -> Fact {
+pub(crate) const fn outputs(name: &'static str, ty: &'static str) -> Fact {
     Fact::Output(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
 
@@ -69,7 +67,7 @@ const fn attribute(name: &'static str, ty: AttrType) -> Fact {
 macro_rules! attributes {
     ($($function:ident $variant:ident $what:literal;)*) => { $(
         #[doc = concat!("An attribute that holds ", $what, ". May be absent and has no default, unless said otherwise.")]
-        pub const fn $function(name: &'static str) -> Fact {
+        pub(crate) const fn $function(name: &'static str) -> Fact {
             attribute(name, AttrType::$variant)
         }
     )* };
@@ -86,57 +84,51 @@ attributes! {
     floats Floats "floats";
     ints Ints "integers";
     strings Strings "strings";
-    graphs Graphs "graphs";
 }
 
 /// What a type variable may stand for.
-pub const fn types(name: &'static str, allowed: TypeSet) -> Fact {
+pub(crate) const fn types(name: &'static str, allowed: TypeSet) -> Fact {
     Fact::Types(name, allowed)
 }
 
 /// The input is gone.
-pub const fn without_input(name: &'static str) -> Fact {
+pub(crate) const fn without_input(name: &'static str) -> Fact {
     Fact::WithoutInput(name)
 }
 
-/// The output is gone.
-pub const fn without_output(name: &'static str) -> Fact {
-    Fact::WithoutOutput(name)
-}
-
 /// The attribute is gone.
-pub const fn without_attribute(name: &'static str) -> Fact {
+pub(crate) const fn without_attribute(name: &'static str) -> Fact {
     Fact::WithoutAttribute(name)
 }
 
 /// The type variable is gone.
-pub const fn without_types(name: &'static str) -> Fact {
+pub(crate) const fn without_types(name: &'static str) -> Fact {
     Fact::WithoutTypes(name)
 }
 
 /// A sentence about this version and those after it: what it does differently though nothing is
 /// declared otherwise.
-pub const fn note(text: &'static str) -> Fact {
+pub(crate) const fn note(text: &'static str) -> Fact {
     Fact::Note(text)
 }
 
 /// Models should not use this version; a later one may be fine again.
-pub const fn deprecated() -> Fact {
+pub(crate) const fn deprecated() -> Fact {
     Fact::Deprecated
 }
 
 /// Equal inputs give equal outputs although an attribute is a graph.
-pub const fn deterministic() -> Fact {
+pub(crate) const fn deterministic() -> Fact {
     Fact::Determinism(Determinism::Deterministic)
 }
 
 /// Equal inputs need not give equal outputs.
-pub const fn non_deterministic() -> Fact {
+pub(crate) const fn non_deterministic() -> Fact {
     Fact::Determinism(Determinism::NonDeterministic)
 }
 
 /// The standard does not say whether equal inputs give equal outputs.
-pub const fn unknown_determinism() -> Fact {
+pub(crate) const fn unknown_determinism() -> Fact {
     Fact::Determinism(Determinism::Unknown)
 }
 
@@ -163,27 +155,22 @@ impl Fact {
     }
 
     /// The parameter may be absent.
-    pub const fn optional(self) -> Fact {
+    pub(crate) const fn optional(self) -> Fact {
         self.map_param(Some(Arity::Optional), None)
     }
 
-    /// A variadic parameter occurs at least so often.
-    pub const fn at_least(self, min: u32) -> Fact {
-        self.map_param(Some(Arity::Variadic { min, homogeneous: true }), None)
-    }
-
     /// A variadic parameter whose values may have different types, at least so many.
-    pub const fn mixed(self, min: u32) -> Fact {
+    pub(crate) const fn mixed(self, min: u32) -> Fact {
         self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
     }
 
     /// A derivative with respect to the parameter exists.
-    pub const fn differentiable(self) -> Fact {
+    pub(crate) const fn differentiable(self) -> Fact {
         self.map_param(None, Some(Differentiability::Differentiable))
     }
 
     /// No derivative with respect to the parameter exists.
-    pub const fn non_differentiable(self) -> Fact {
+    pub(crate) const fn non_differentiable(self) -> Fact {
         self.map_param(None, Some(Differentiability::NonDifferentiable))
     }
 
@@ -197,37 +184,32 @@ impl Fact {
     }
 
     /// Every node must have the attribute.
-    pub const fn required(self) -> Fact {
+    pub(crate) const fn required(self) -> Fact {
         self.map_attribute(true, None)
     }
 
     /// The integer that an absent attribute means.
-    pub const fn or(self, default: i64) -> Fact {
+    pub(crate) const fn or(self, default: i64) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Int(default)))
     }
 
     /// The float that an absent attribute means.
-    pub const fn or_float(self, default: f32) -> Fact {
+    pub(crate) const fn or_float(self, default: f32) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Float(default)))
     }
 
     /// The string that an absent attribute means.
-    pub const fn or_string(self, default: &'static str) -> Fact {
+    pub(crate) const fn or_string(self, default: &'static str) -> Fact {
         self.map_attribute(false, Some(AttrDefault::String(default)))
     }
 
     /// The integers that an absent attribute means.
-    pub const fn or_ints(self, default: &'static [i64]) -> Fact {
+    pub(crate) const fn or_ints(self, default: &'static [i64]) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Ints(default)))
     }
 
-    /// The floats that an absent attribute means.
-    pub const fn or_floats(self, default: &'static [f32]) -> Fact {
-        self.map_attribute(false, Some(AttrDefault::Floats(default)))
-    }
-
     /// The strings that an absent attribute means.
-    pub const fn or_strings(self, default: &'static [&'static str]) -> Fact {
+    pub(crate) const fn or_strings(self, default: &'static [&'static str]) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Strings(default)))
     }
 }

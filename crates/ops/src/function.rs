@@ -9,13 +9,14 @@
 mod expand;
 mod words;
 
-pub use expand::{Call, Expand, GraphText};
+pub(crate) use expand::Expand;
+pub use expand::{Call, GraphText};
 pub(crate) use words::*;
 
 use crate::def::OpDef;
 
 /// Gives the nodes of a function for a call, or nothing where the standard has no function for it.
-pub type BodyFn = fn(&Expand<'_>) -> Option<String>;
+pub(crate) type BodyFn = fn(&Expand<'_>) -> Option<String>;
 
 /// Nodes in ONNX text, or what gives them.
 #[derive(Debug, Clone, Copy)]

@@ -220,12 +220,12 @@ impl<'a> Infer<'a> {
     }
 
     /// The integers of an input that is a known scalar or vector.
-    pub fn known_ints(&self, index: usize) -> Option<Vec<Dim>> {
+    pub(crate) fn known_ints(&self, index: usize) -> Option<Vec<Dim>> {
         self.known(index)?.ints()
     }
 
     /// The integers of an input that is a constant scalar or vector.
-    pub fn constant_ints(&self, index: usize) -> Option<Vec<i64>> {
+    pub(crate) fn constant_ints(&self, index: usize) -> Option<Vec<i64>> {
         self.known_ints(index)?.iter().map(Dim::known).collect()
     }
 
@@ -267,12 +267,17 @@ impl<'a> Infer<'a> {
     }
 
     /// Says that an output is a tensor, as far as element type and shape are known.
-    pub fn set_tensor(&mut self, index: usize, elem: Option<DataType>, shape: Option<Shape>) {
+    pub(crate) fn set_tensor(
+        &mut self,
+        index: usize,
+        elem: Option<DataType>,
+        shape: Option<Shape>,
+    ) {
         self.set(index, Type::Tensor(TensorType { elem, shape }));
     }
 
     /// Says the value of an output.
-    pub fn set_known(&mut self, index: usize, known: Known) {
+    pub(crate) fn set_known(&mut self, index: usize, known: Known) {
         if index < self.output_count() {
             let outputs = &mut self.said.known;
             if outputs.len() <= index {
@@ -298,7 +303,7 @@ impl<'a> Infer<'a> {
     }
 
     /// Says that a graph is not run, so that what is wrong in it does not matter.
-    pub fn is_not_run(&self, attribute: &str) {
+    pub(crate) fn is_not_run(&self, attribute: &str) {
         if let (Some(subgraphs), Some(crate::AttrValue::Graph(graph))) =
             (self.subgraphs, self.attribute(attribute))
         {
@@ -309,25 +314,25 @@ impl<'a> Infer<'a> {
     /// Whether to say all that is certain: which branch is taken, what a loop never changes, a rank
     /// although the sizes are not known. Otherwise a rule says no more than that of the reference
     /// implementation, where people rely on what that one leaves open.
-    pub fn is_thorough(&self) -> bool {
+    pub(crate) fn is_thorough(&self) -> bool {
         self.thorough
     }
 
     /// Says why something of an output stays unknown, where that is not simply because something of
     /// an input is: what in the data decides it, as in `the number of elements that are not zero`.
-    pub fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
+    pub(crate) fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
         self.said.reasons.push((output, reason.into()));
     }
 
     /// Says that two sizes must be equal, or the node fails when it runs.
-    pub fn equate(&self, a: &Dim, b: &Dim) {
+    pub(crate) fn equate(&self, a: &Dim, b: &Dim) {
         if a != b && !a.is_unknown() && !b.is_unknown() {
             self.equal.borrow_mut().push((a.clone(), b.clone()));
         }
     }
 
     /// The quotient of two sizes that the node demands to divide, or it fails when it runs.
-    pub fn quotient(&self, whole: &Dim, part: &Dim) -> Dim {
+    pub(crate) fn quotient(&self, whole: &Dim, part: &Dim) -> Dim {
         whole.exact_div(part).unwrap_or_else(|| {
             self.equate(&whole.rem(part), &Dim::Known(0));
             whole.floor_div(part)
@@ -335,12 +340,12 @@ impl<'a> Infer<'a> {
     }
 
     /// Fails, naming the operator.
-    pub fn fail<T>(&self, what: impl fmt::Display) -> Result<T, InferError> {
+    pub(crate) fn fail<T>(&self, what: impl fmt::Display) -> Result<T, InferError> {
         Err(InferError(format!("{}: {what}", self.schema.name)))
     }
 
     /// Fails unless the input, if its rank is known, has that rank.
-    pub fn demand_rank(&self, index: usize, rank: usize) -> Result<(), InferError> {
+    pub(crate) fn demand_rank(&self, index: usize, rank: usize) -> Result<(), InferError> {
         match self.rank(index) {
             Some(found) if found != rank => {
                 self.fail(format_args!("input {index} must have rank {rank}, not {found}"))
@@ -360,7 +365,12 @@ impl<'a> Infer<'a> {
     }
 
     /// The one size that two dimensions must share, or a failure that says what does not fit.
-    pub fn same_dim(&self, a: &Dim, b: &Dim, what: impl fmt::Display) -> Result<Dim, InferError> {
+    pub(crate) fn same_dim(
+        &self,
+        a: &Dim,
+        b: &Dim,
+        what: impl fmt::Display,
+    ) -> Result<Dim, InferError> {
         match (a, b) {
             (Dim::Known(x), Dim::Known(y)) if x != y => {
                 self.fail(format_args!("{what} differ ({x} and {y})"))

@@ -1,10 +1,10 @@
 //! What every operator is, in every version.
 //!
 //! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first
-//! version in full and the later ones as differences ([`facts`]), its type and shape inference
+//! version in full and the later ones as differences (`facts`), its type and shape inference
 //! beside it ([`Infer`]), the adapters that turn a node of an older version into the newer form
-//! ([`Adapt`]), and what it does as a function of other operators ([`Expand`]). The list of all
-//! definitions is [`registry::OPERATORS`]; everything that wants to know operators reads it through
+//! ([`Adapt`]), and what it does as a function of other operators (`Expand`). The list of all
+//! definitions is `registry::OPERATORS`; everything that wants to know operators reads it through
 //! [`Registry`].
 //!
 //! ```
@@ -16,6 +16,9 @@
 //! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
 //! ```
 //!
+//! What is public is in two groups: what there is to know about operators, and what jobs and the
+//! engine ask the definitions with. How a definition is written is this crate's own affair.
+//!
 //! This crate is facts. Walking a graph, deciding what to do about an error, running anything: that
 //! is for `passes` and `runtime`.
 
@@ -25,7 +28,7 @@ mod boundary;
 pub mod cost;
 mod def;
 mod denotation;
-pub mod facts;
+mod facts;
 mod function;
 mod function_text;
 mod infer;
@@ -34,7 +37,7 @@ mod known;
 mod meanings;
 pub mod operators;
 mod registry;
-pub mod rules;
+mod rules;
 mod schema;
 mod typeset;
 mod user;
@@ -54,17 +57,23 @@ mod tensor;
 mod text;
 mod training;
 
-pub use adapt::{Adapt, Refusal, ValueTypes};
-pub use attributes::{AttrValue, AttributeView, Attributes};
-pub use boundary::Boundary;
-pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
-pub use denotation::Format;
-pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
-pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
-pub use known::{Dims, Known, MAX_KNOWN};
-pub use registry::{DOMAIN_VERSIONS, OpRef, Registry, compare_domains};
+// What there is to know about operators, which the crate `sardonyx` hands on.
+pub use def::{OpDef, Version};
+pub use function::FunctionVersion;
+pub use registry::{DOMAIN_VERSIONS, Registry, compare_domains};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };
 pub use typeset::{TypeSet, UnknownType, read_type, spell};
 pub use user::RegistryError;
+
+// What jobs and the engine ask definitions with.
+pub use adapt::{Adapt, Refusal, ValueTypes};
+pub use attributes::{AttrValue, AttributeView, Attributes};
+pub use boundary::Boundary;
+pub use def::{Adapter, AdapterFn, InferFn};
+pub use denotation::Format;
+pub use function::{Call, GraphText};
+pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
+pub use known::{Dims, Known, MAX_KNOWN};
+pub use registry::OpRef;

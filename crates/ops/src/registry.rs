@@ -286,11 +286,6 @@ impl OpRef {
         let schema = expanded(position, def.version_at(opset)?)?;
         Some(OpRef { def, schema, opset })
     }
-
-    /// The same operator at another opset version, if it exists there.
-    pub fn at_opset(self, opset: u32) -> Option<OpRef> {
-        OpRef::at(position(self.def.domain, self.def.name)?, opset)
-    }
 }
 
 /// What was changed in the list of the standard.

@@ -6,7 +6,7 @@ use sardonyx_tensor::DataType;
 use crate::infer::{Infer, InferError};
 
 /// The first output has the type of the first input.
-pub fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
+pub(crate) fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(ty) = cx.input(0) {
         cx.set(0, ty.clone());
     }
@@ -14,7 +14,7 @@ pub fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 /// The element type that an attribute of the node names by its number.
-pub fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, InferError> {
+pub(crate) fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, InferError> {
     let Some(number) = cx.int(name) else {
         return Ok(None);
     };
@@ -25,7 +25,11 @@ pub fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, In
 }
 
 /// Fails unless an input, if its rank is known, has at least that rank.
-pub fn demand_rank_from(cx: &Infer<'_>, index: usize, least: usize) -> Result<(), InferError> {
+pub(crate) fn demand_rank_from(
+    cx: &Infer<'_>,
+    index: usize,
+    least: usize,
+) -> Result<(), InferError> {
     match cx.rank(index) {
         Some(rank) if rank < least => {
             cx.fail(format_args!("input {index} must have rank {least} or more, not {rank}"))
@@ -35,7 +39,7 @@ pub fn demand_rank_from(cx: &Infer<'_>, index: usize, least: usize) -> Result<()
 }
 
 /// The shape that inputs must have, with what each of them tells of it.
-pub fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, InferError> {
+pub(crate) fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, InferError> {
     let mut shared: Option<(usize, Shape)> = None;
     for index in inputs {
         let Some(shape) = cx.shape(*index) else {
@@ -56,7 +60,7 @@ pub fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, Inf
 
 /// The size that some axes share, each named by an input and its place in there. An input of
 /// unknown rank says nothing.
-pub fn shared_dim(
+pub(crate) fn shared_dim(
     cx: &Infer<'_>,
     what: &str,
     places: &[(usize, usize)],
@@ -72,7 +76,11 @@ pub fn shared_dim(
 }
 
 /// Axes counted from the front, of which none may be named twice.
-pub fn distinct_axes(cx: &Infer<'_>, axes: &[i64], rank: usize) -> Result<Vec<usize>, InferError> {
+pub(crate) fn distinct_axes(
+    cx: &Infer<'_>,
+    axes: &[i64],
+    rank: usize,
+) -> Result<Vec<usize>, InferError> {
     let mut found = Vec::new();
     for axis in axes {
         let axis = cx.axis(*axis, rank)?;
@@ -85,7 +93,12 @@ pub fn distinct_axes(cx: &Infer<'_>, axes: &[i64], rank: usize) -> Result<Vec<us
 }
 
 /// What came of sizes, unless all of them were numbers and it needs more than 64 bits.
-pub fn computed(cx: &Infer<'_>, what: &str, result: Dim, of: &[&Dim]) -> Result<Dim, InferError> {
+pub(crate) fn computed(
+    cx: &Infer<'_>,
+    what: &str,
+    result: Dim,
+    of: &[&Dim],
+) -> Result<Dim, InferError> {
     if result.is_unknown() && of.iter().all(|dim| dim.known().is_some()) {
         return cx.fail(format_args!("an overflow of 64 bits in {what}"));
     }
@@ -93,14 +106,14 @@ pub fn computed(cx: &Infer<'_>, what: &str, result: Dim, of: &[&Dim]) -> Result<
 }
 
 /// What is certain of the shape of a tensor that is one of two.
-pub fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
+pub(crate) fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
     let common = |(a, b): (&Dim, &Dim)| if a.surely_equals(b) { a.clone() } else { Dim::Unknown };
     (a.len() == b.len()).then(|| a.iter().zip(b).map(common).collect())
 }
 
 /// Unidirectional broadcasting: the shape over which another one, aligned at the right, must
 /// stretch. A size that the shape lacks the other one may tell.
-pub fn stretched_over(
+pub(crate) fn stretched_over(
     cx: &Infer<'_>,
     shape: &Shape,
     other: &Shape,
@@ -126,7 +139,7 @@ pub fn stretched_over(
 }
 
 /// All inputs broadcast together; the output has the element type of the first.
-pub fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
+pub(crate) fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = cx.elem(0);
     let shape = broadcast_inputs(cx)?;
     cx.set_tensor(0, elem, shape);
@@ -134,20 +147,20 @@ pub fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 /// All inputs broadcast together; the output is `bool`.
-pub fn broadcast_to_bool(cx: &mut Infer<'_>) -> Result<(), InferError> {
+pub(crate) fn broadcast_to_bool(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = broadcast_inputs(cx)?;
     cx.set_tensor(0, Some(DataType::Bool), shape);
     Ok(())
 }
 
 /// The shape to which all inputs broadcast, if all ranks are known.
-pub fn broadcast_inputs(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+pub(crate) fn broadcast_inputs(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let shapes: Option<Vec<&Shape>> = (0..cx.input_count()).map(|index| cx.shape(index)).collect();
     shapes.map(|shapes| broadcast_shapes(cx, &shapes)).transpose()
 }
 
 /// Multidirectional broadcasting: aligned at the right, sizes equal or 1.
-pub fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, InferError> {
+pub(crate) fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, InferError> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut result = Shape::new();
     for axis in 0..rank {

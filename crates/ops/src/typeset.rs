@@ -70,17 +70,12 @@ impl TypeSet {
     }
 
     /// Sequences of the tensors of this set, and nothing else.
-    pub const fn as_sequences(self) -> TypeSet {
+    pub(crate) const fn as_sequences(self) -> TypeSet {
         TypeSet { sequence: self.tensor, ..TypeSet::NONE }
     }
 
-    /// Sparse tensors of the element types of this set, and nothing else.
-    pub const fn as_sparse(self) -> TypeSet {
-        TypeSet { sparse: self.tensor, ..TypeSet::NONE }
-    }
-
     /// Optionals of the tensors and sequences of this set, and nothing else.
-    pub const fn as_optionals(self) -> TypeSet {
+    pub(crate) const fn as_optionals(self) -> TypeSet {
         TypeSet { optional: self.tensor, optional_sequence: self.sequence, ..TypeSet::NONE }
     }
 
@@ -288,41 +283,43 @@ pub(crate) mod sets {
     use sardonyx_tensor::DataType::*;
 
     /// `float16`, `float`, `double`.
-    pub const FLOATS: TypeSet = TypeSet::tensors(&[Float16, Float, Double]);
+    pub(crate) const FLOATS: TypeSet = TypeSet::tensors(&[Float16, Float, Double]);
     /// The floats with `bfloat16`.
-    pub const FLOATS_IR4: TypeSet = FLOATS.and(TypeSet::tensors(&[Bfloat16]));
+    pub(crate) const FLOATS_IR4: TypeSet = FLOATS.and(TypeSet::tensors(&[Bfloat16]));
     /// Signed integers of 8 to 64 bits.
-    pub const SIGNED: TypeSet = TypeSet::tensors(&[Int8, Int16, Int32, Int64]);
+    pub(crate) const SIGNED: TypeSet = TypeSet::tensors(&[Int8, Int16, Int32, Int64]);
     /// Unsigned integers of 8 to 64 bits.
-    pub const UNSIGNED: TypeSet = TypeSet::tensors(&[Uint8, Uint16, Uint32, Uint64]);
+    pub(crate) const UNSIGNED: TypeSet = TypeSet::tensors(&[Uint8, Uint16, Uint32, Uint64]);
     /// Integers of 8 to 64 bits.
-    pub const INTEGERS: TypeSet = SIGNED.and(UNSIGNED);
+    pub(crate) const INTEGERS: TypeSet = SIGNED.and(UNSIGNED);
     /// Integers and floats.
-    pub const NUMERIC: TypeSet = INTEGERS.and(FLOATS);
+    pub(crate) const NUMERIC: TypeSet = INTEGERS.and(FLOATS);
     /// Integers and floats with `bfloat16`.
-    pub const NUMERIC_IR4: TypeSet = INTEGERS.and(FLOATS_IR4);
+    pub(crate) const NUMERIC_IR4: TypeSet = INTEGERS.and(FLOATS_IR4);
     /// 32- and 64-bit integers and the floats: what arithmetic once was limited to.
-    pub const HIGH_PRECISION: TypeSet =
+    pub(crate) const HIGH_PRECISION: TypeSet =
         FLOATS.and(TypeSet::tensors(&[Int32, Int64, Uint32, Uint64]));
     /// The same with `bfloat16`.
-    pub const HIGH_PRECISION_IR4: TypeSet = HIGH_PRECISION.and(TypeSet::tensors(&[Bfloat16]));
+    pub(crate) const HIGH_PRECISION_IR4: TypeSet =
+        HIGH_PRECISION.and(TypeSet::tensors(&[Bfloat16]));
     /// Every element type of the first IR versions.
-    pub const ALL: TypeSet = NUMERIC.and(TypeSet::tensors(&[String, Bool, Complex64, Complex128]));
+    pub(crate) const ALL: TypeSet =
+        NUMERIC.and(TypeSet::tensors(&[String, Bool, Complex64, Complex128]));
     /// With `bfloat16`.
-    pub const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
+    pub(crate) const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
     /// With the first four 8-bit floats.
-    pub const ALL_IR9: TypeSet =
+    pub(crate) const ALL_IR9: TypeSet =
         ALL_IR4.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
     /// With 4-bit integers.
-    pub const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
+    pub(crate) const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
     /// With the 4-bit float.
-    pub const ALL_IR11: TypeSet = ALL_IR10.and(TypeSet::tensors(&[Float4e2m1]));
+    pub(crate) const ALL_IR11: TypeSet = ALL_IR10.and(TypeSet::tensors(&[Float4e2m1]));
     /// With the power-of-two scale.
-    pub const ALL_IR12: TypeSet = ALL_IR11.and(TypeSet::tensors(&[Float8e8m0]));
+    pub(crate) const ALL_IR12: TypeSet = ALL_IR11.and(TypeSet::tensors(&[Float8e8m0]));
     /// With 2-bit integers.
-    pub const ALL_IR13: TypeSet = ALL_IR12.and(TypeSet::tensors(&[Uint2, Int2]));
+    pub(crate) const ALL_IR13: TypeSet = ALL_IR12.and(TypeSet::tensors(&[Uint2, Int2]));
     /// With 6-bit floats.
-    pub const ALL_IR14: TypeSet = ALL_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
+    pub(crate) const ALL_IR14: TypeSet = ALL_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod mapping;
 pub mod message;
 mod model;
 mod open;
+pub mod ops;
 mod outputs;
 mod positions;
 mod save;
@@ -88,8 +89,6 @@ pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
 pub use whole::WholeFile;
 
-/// The operators of the standard, in all of their versions.
-pub use sardonyx_ops as ops;
 pub use sardonyx_proto::{Encoded, suggest};
 
 pub use sardonyx_formats::{npz, safetensors};

@@ -181,7 +181,7 @@ impl ScanOptions {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if the file cannot be read.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
 pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport, Error> {
     let source = options.open.source(path.as_ref())?;
     Ok(examine(source, options))
@@ -191,7 +191,7 @@ pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport,
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if that folder cannot be used.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if that folder cannot be used.
 pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<ScanReport, Error> {
     let source = options.open.source_of_bytes(bytes.into())?;
     Ok(examine(source, options))
@@ -201,7 +201,8 @@ pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<Sca
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if reading fails, or there are more bytes than [`ScanOptions::max_bytes`].
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or there are more bytes than
+/// [`ScanOptions::max_bytes`].
 pub fn scan_reader(reader: impl Read, options: &ScanOptions) -> Result<ScanReport, Error> {
     let source = options.open.source_of_reader(reader)?;
     Ok(examine(source, options))

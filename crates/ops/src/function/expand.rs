@@ -48,7 +48,7 @@ pub struct GraphText {
 
 /// A call as the functions of this crate see it.
 #[derive(Debug)]
-pub struct Expand<'a> {
+pub(crate) struct Expand<'a> {
     opset: u32,
     schema: &'a Schema,
     attributes: AttributeView<'a>,
@@ -61,72 +61,72 @@ impl<'a> Expand<'a> {
     }
 
     /// The opset version that the function is to be written for.
-    pub fn opset(&self) -> u32 {
+    pub(crate) fn opset(&self) -> u32 {
         self.opset
     }
 
     /// The version of the operator.
-    pub fn since(&self) -> u32 {
+    pub(crate) fn since(&self) -> u32 {
         self.schema.since
     }
 
     /// Whether the node has an attribute itself.
-    pub fn has(&self, attribute: &str) -> bool {
+    pub(crate) fn has(&self, attribute: &str) -> bool {
         self.attributes.get(attribute).is_some()
     }
 
     /// An integer attribute, or its default.
-    pub fn int(&self, attribute: &str) -> Option<i64> {
+    pub(crate) fn int(&self, attribute: &str) -> Option<i64> {
         self.attributes.int(attribute)
     }
 
     /// A float attribute, or its default.
-    pub fn float(&self, attribute: &str) -> Option<f32> {
+    pub(crate) fn float(&self, attribute: &str) -> Option<f32> {
         self.attributes.float(attribute)
     }
 
     /// A string attribute, or its default.
-    pub fn string(&self, attribute: &str) -> Option<String> {
+    pub(crate) fn string(&self, attribute: &str) -> Option<String> {
         self.attributes.string(attribute)
     }
 
     /// The graph of an attribute, in which every name begins with `prefix`.
-    pub fn graph(&self, attribute: &str, prefix: &str) -> Option<GraphText> {
+    pub(crate) fn graph(&self, attribute: &str, prefix: &str) -> Option<GraphText> {
         (self.call.graphs)(attribute, prefix)
     }
 
     /// Whether an input is there.
-    pub fn has_input(&self, index: usize) -> bool {
+    pub(crate) fn has_input(&self, index: usize) -> bool {
         self.call.inputs.get(index) == Some(&true)
     }
 
     /// Whether an output is there.
-    pub fn has_output(&self, index: usize) -> bool {
+    pub(crate) fn has_output(&self, index: usize) -> bool {
         self.call.outputs.get(index) == Some(&true)
     }
 
     /// The type of an input, if known.
-    pub fn input_type(&self, index: usize) -> Option<&'a Type> {
+    pub(crate) fn input_type(&self, index: usize) -> Option<&'a Type> {
         self.call.types.get(index)?.as_ref()
     }
 
     /// The type of an input that is known to be a tensor.
-    pub fn tensor(&self, index: usize) -> Option<&'a TensorType> {
+    pub(crate) fn tensor(&self, index: usize) -> Option<&'a TensorType> {
         self.input_type(index)?.as_tensor()
     }
 
     /// The number of the element type of an input, as attributes name it.
-    pub fn elem(&self, index: usize) -> Option<i64> {
+    pub(crate) fn elem(&self, index: usize) -> Option<i64> {
         Some(self.tensor(index)?.elem?.number().into())
     }
 
     /// Number of axes of an input.
-    pub fn rank(&self, index: usize) -> Option<usize> {
+    pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         Some(self.tensor(index)?.shape.as_ref()?.len())
     }
 
     /// The size of an axis of an input.
-    pub fn dim(&self, index: usize, axis: usize) -> Option<i64> {
+    pub(crate) fn dim(&self, index: usize, axis: usize) -> Option<i64> {
         self.tensor(index)?.shape.as_ref()?.get(axis)?.known()
     }
 }
