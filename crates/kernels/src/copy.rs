@@ -16,7 +16,7 @@ pub use gather::{
     scatter_elements, scatter_nd,
 };
 pub use join::concat;
-pub use pad::{Pad, pad};
+pub use pad::{Pad, Padding, pad};
 pub use strided::{copy_between, copy_strided, expand, fill};
 pub use triangle::{one_hot, triangle};
 

@@ -21,7 +21,7 @@ mod unary;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
 pub(crate) use broadcast::Walk;
-pub use broadcast::{MAX_RANK, broadcast_strides};
+pub use broadcast::{MAX_RANK, Strided, broadcast_strides};
 pub use chain::{Link, MAX_LINKS, chain, chain_in_place};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,

@@ -36,7 +36,7 @@ pub(crate) mod pack;
 mod sizes;
 mod tables;
 
-pub use batch::{BatchMat, BatchRhs, gemm_batch, gemm_batch_scratch};
+pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_scratch};
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, Storage};

@@ -9,10 +9,10 @@ mod local;
 mod lp;
 mod rows;
 
-pub use layer::{RowNorm, layer_norm, rms_norm};
-pub use local::local_response_norm;
+pub use layer::{RowInputs, RowNorm, RowOutputs, layer_norm, rms_norm};
+pub use local::{LocalResponse, local_response_norm};
 pub use lp::{Norm, lp_norm};
-pub use rows::{Affine, Statistics, normalize_rows};
+pub use rows::{Affine, ByRow, Statistics, normalize_rows};
 
 use crate::Exec;
 use crate::elementwise::chunks::rows as in_rows;

@@ -8,12 +8,12 @@
 use half::{bf16, f16};
 
 use crate::cumulative::Cumulative;
-use crate::elementwise::{Compare, Link};
-use crate::norm::{Affine, Norm, Statistics};
+use crate::elementwise::{Compare, Link, Strided};
+use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::Number;
 use crate::pooling::{Divisor, Order, Window};
 use crate::reduce::{Extreme, Reduce, Ties};
-use crate::rotary::Rotary;
+use crate::rotary::{Angles, Rotary};
 use crate::softmax::Softmax;
 use crate::{Exec, Pool};
 
@@ -67,13 +67,13 @@ per_type! {
             positions: &mut [i64],
         );
         elementwise::compare = fn compare(
-            exec: &Exec<'_>, op: Compare, dims: &[usize], a: &[Self], a_strides: &[usize], b: &[Self],
-            b_strides: &[usize], out: &mut [u8],
+            exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
+            out: &mut [u8],
         );
         elementwise::clip = fn clip(exec: &Exec<'_>, low: Self, high: Self, x: &[Self], y: &mut [Self]);
         elementwise::clip_in_place = fn clip_in_place(exec: &Exec<'_>, low: Self, high: Self, x: &mut [Self]);
         elementwise::chain = fn chain(
-            exec: &Exec<'_>, dims: &[usize], x: &[Self], x_strides: &[usize], links: &[Link<'_, Self>],
+            exec: &Exec<'_>, dims: &[usize], x: Strided<'_, Self>, links: &[Link<'_, Self>],
             out: &mut [Self],
         );
         elementwise::chain_in_place = fn chain_in_place(
@@ -93,7 +93,7 @@ per_type! {
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
         );
         norm::local_response_norm = fn local_response_norm(
-            exec: &Exec<'_>, dims: [usize; 3], size: usize, alpha: f32, beta: f32, bias: f32, x: &[Self],
+            exec: &Exec<'_>, dims: [usize; 3], response: LocalResponse, x: &[Self],
             y: &mut [Self],
         );
         norm::scale_shift = fn scale_shift(
@@ -101,25 +101,21 @@ per_type! {
             y: &mut [Self],
         );
         norm::normalize_rows = fn normalize_rows(
-            exec: &Exec<'_>, statistics: Statistics, len: usize, epsilon: f64, affine: Affine<'_, Self::Real>,
-            x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
+            exec: &Exec<'_>, how: ByRow<'_, Self::Real>, x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
             inverse_deviations: Option<&mut [Self::Real]>,
         );
         norm::lp_norm = fn lp_norm(
             exec: &Exec<'_>, norm: Norm, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
         norm::layer_norm = fn layer_norm(
-            exec: &Exec<'_>, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
-            bias: Option<&[Self]>, epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>, means: Option<&mut [f32]>,
-            inverse_deviations: Option<&mut [f32]>,
+            exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, bias: Option<&[Self]>,
+            outputs: RowOutputs<'_, Self>,
         );
         rotary::rotary = fn rotary(
-            exec: &Exec<'_>, which: Rotary, dims: [usize; 4], x: &[Self], cos: &[Self], sin: &[Self],
-            positions: Option<&[i64]>, y: &mut [Self],
+            exec: &Exec<'_>, which: Rotary, dims: [usize; 4], x: &[Self], angles: Angles<'_, Self>, y: &mut [Self],
         );
         norm::rms_norm = fn rms_norm(
-            exec: &Exec<'_>, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
-            epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>,
+            exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
         );
     }
 

@@ -85,7 +85,8 @@ pub fn max_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    pooled(exec, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
+    let finish = |max, _| T::narrow(max);
+    pooled(exec, planes, window, x, y, Pooling { fold: Maximum, finish, divisor: None });
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
@@ -103,7 +104,7 @@ pub fn average_pool<T: Number>(
     y: &mut [T],
 ) {
     let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
-    pooled(exec, planes, window, x, y, Sum, finish, Some(divisor));
+    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor: Some(divisor) });
 }
 
 /// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the
@@ -121,14 +122,17 @@ pub fn lp_pool<T: Number>(
     y: &mut [T],
 ) {
     match p {
-        1 => pooled(exec, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
+        1 => {
+            let finish = |sum: T::Wide, _| T::narrow(sum);
+            pooled(exec, planes, window, x, y, Pooling { fold: Norm(1), finish, divisor: None });
+        }
         2 => {
             let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
-            pooled(exec, planes, window, x, y, Norm(2), finish, None);
+            pooled(exec, planes, window, x, y, Pooling { fold: Norm(2), finish, divisor: None });
         }
         _ => {
             let finish = move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
-            pooled(exec, planes, window, x, y, Norm(p), finish, None);
+            pooled(exec, planes, window, x, y, Pooling { fold: Norm(p), finish, divisor: None });
         }
     }
 }
@@ -156,17 +160,24 @@ impl Fold for Norm {
     }
 }
 
+/// What becomes of a window.
+struct Pooling<F, G> {
+    fold: F,
+    /// The output from what folding gives and what to divide by.
+    finish: G,
+    divisor: Option<Divisor>,
+}
+
 fn pooled<T: Number, F: Fold>(
     exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     x: &[T],
     y: &mut [T],
-    fold: F,
-    finish: impl Fn(T::Wide, usize) -> T + Copy + Sync,
-    divisor: Option<Divisor>,
+    what: Pooling<F, impl Fn(T::Wide, usize) -> T + Copy + Sync>,
 ) {
     let &Exec { pool, isa } = exec;
+    let Pooling { fold, finish, divisor } = what;
     window.check(planes, x.len(), y.len());
     let level = Level::new(isa);
     let width = window.width();

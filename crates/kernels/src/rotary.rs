@@ -20,6 +20,16 @@ pub struct Rotary {
     pub columns: usize,
 }
 
+/// By how much pairs turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Angles<'a, T> {
+    /// The caches, which have the same dims.
+    pub cos: &'a [T],
+    pub sin: &'a [T],
+    /// Rows of the caches.
+    pub positions: Option<&'a [i64]>,
+}
+
 /// Turns the pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims
 /// `[outer, heads, inner, features]`.
 ///
@@ -36,12 +46,11 @@ pub fn rotary<T: Number>(
     which: Rotary,
     [outer, heads, inner, features]: [usize; 4],
     x: &[T],
-    cos: &[T],
-    sin: &[T],
-    positions: Option<&[i64]>,
+    angles: Angles<'_, T>,
     y: &mut [T],
 ) {
     let &Exec { pool, isa } = exec;
+    let Angles { cos, sin, positions } = angles;
     let Rotary { pairs, columns, .. } = which;
     assert_eq!(x.len(), outer * heads * inner * features, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
@@ -173,9 +182,7 @@ mod tests {
                             which,
                             dims,
                             &x,
-                            &cos,
-                            &sin,
-                            positions,
+                            Angles { cos: &cos, sin: &sin, positions },
                             &mut y,
                         );
                         for (i, y) in y.iter().enumerate() {
@@ -232,7 +239,14 @@ mod tests {
             let mut y = vec![0.0; 40];
             let which = Rotary { interleaved: false, pairs: 16, columns: 16 };
             let pool = Pool::new(1);
-            rotary(&Exec { pool: &pool, isa }, which, [1, 1, 1, 40], &x, &cos, &sin, None, &mut y);
+            rotary(
+                &Exec { pool: &pool, isa },
+                which,
+                [1, 1, 1, 40],
+                &x,
+                Angles { cos: &cos, sin: &sin, positions: None },
+                &mut y,
+            );
             let odd: Vec<usize> = (0..40).filter(|i| !y[*i].is_finite()).collect();
             assert_eq!(odd, [3, 19, 39]);
         }

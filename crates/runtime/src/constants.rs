@@ -331,7 +331,9 @@ impl Constants {
             let stored = stored.min(all_stored);
             let folds = match sizes_of(inference, &outputs) {
                 Some(made) => {
-                    self.fold_sized(&looking, &*kernel, *node, &inputs, made, fill, stored)
+                    let inputs = &inputs[..];
+                    let candidate = Candidate { node: *node, inputs, made, fill, stored };
+                    self.fold_sized(&looking, &*kernel, candidate)
                 }
                 // Its size is known when memory is taken, and that is early enough.
                 None => {
@@ -373,17 +375,13 @@ impl Constants {
     }
 
     /// Decides about a node whose outputs have known sizes.
-    #[allow(clippy::too_many_arguments)]
     fn fold_sized(
         &mut self,
         binder: &Binder<'_>,
         kernel: &dyn Kernel,
-        node: NodeId,
-        inputs: &[ValueId],
-        made: Sizes,
-        fill: Option<Tensor>,
-        stored: usize,
+        candidate: Candidate<'_>,
     ) -> Folds {
+        let Candidate { node, inputs, made, fill, stored } = candidate;
         let account = binder.weights.account;
         let Some(bytes) = made.iter().try_fold(0usize, |sum, (_, ty)| sum.checked_add(ty.bytes))
         else {
@@ -753,6 +751,17 @@ impl Constants {
             .cloned()
             .map(Known::Tensor)
     }
+}
+
+/// A node whose outputs have known sizes.
+struct Candidate<'a> {
+    node: NodeId,
+    inputs: &'a [ValueId],
+    made: Sizes,
+    /// The value that all elements of the output have, if that is known.
+    fill: Option<Tensor>,
+    /// Bytes of the file from which it is made.
+    stored: usize,
 }
 
 /// Whether a node is computed ahead of time.

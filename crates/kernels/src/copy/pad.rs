@@ -38,23 +38,25 @@ impl Pad {
     }
 }
 
-/// `y` is `x`, whose dims are `dims`, with `before[d]` elements more in front and `after[d]` more
-/// behind along each dim. Negative pads crop. `value` is for [`Pad::Constant`], and for dims
-/// without any element to take in the other modes.
+/// What [`pad`] adds. Negative pads crop.
+#[derive(Clone, Copy, Debug)]
+pub struct Padding<'a, T> {
+    pub mode: Pad,
+    /// Elements before the data, for each dim.
+    pub before: &'a [isize],
+    /// Elements after the data, for each dim.
+    pub after: &'a [isize],
+    /// For [`Pad::Constant`], and for dims without any element to take in the other modes.
+    pub value: T,
+}
+
+/// `y` is `x`, whose dims are `dims`, with padding.
 ///
 /// # Panics
 ///
 /// If lists differ in length, or lengths do not fit (a dim cropped below zero does not).
-pub fn pad<T: Plain>(
-    pool: &Pool,
-    mode: Pad,
-    dims: &[usize],
-    before: &[isize],
-    after: &[isize],
-    value: T,
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn pad<T: Plain>(pool: &Pool, padding: Padding<'_, T>, dims: &[usize], x: &[T], y: &mut [T]) {
+    let Padding { mode, before, after, value } = padding;
     let rank = dims.len();
     assert!(before.len() == rank && after.len() == rank, "two pads per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
@@ -124,13 +126,31 @@ mod tests {
             (Pad::Constant, 4, -4, &[9, 9, 9]),
         ] {
             let mut y = vec![0; expected.len()];
-            pad(&pool, mode, &[3], &[before], &[after], 9, &[1, 2, 3], &mut y);
+            pad(
+                &pool,
+                Padding { mode, before: &[before], after: &[after], value: 9 },
+                &[3],
+                &[1, 2, 3],
+                &mut y,
+            );
             assert_eq!(y, expected, "{mode:?} {before} {after}");
         }
         let mut y = [0; 3];
-        pad(&pool, Pad::Reflect, &[1], &[1], &[1], 9, &[4], &mut y);
+        pad(
+            &pool,
+            Padding { mode: Pad::Reflect, before: &[1], after: &[1], value: 9 },
+            &[1],
+            &[4],
+            &mut y,
+        );
         assert_eq!(y, [4; 3]);
-        pad(&pool, Pad::Edge, &[0], &[1], &[2], 9, &[], &mut y);
+        pad(
+            &pool,
+            Padding { mode: Pad::Edge, before: &[1], after: &[2], value: 9 },
+            &[0],
+            &[],
+            &mut y,
+        );
         assert_eq!(y, [9; 3]);
     }
 
@@ -160,7 +180,13 @@ mod tests {
                         })
                         .collect();
                     let mut y = vec![0; expected.len()];
-                    pad(&pool, mode, &dims, &before, &after, 7777, &x, &mut y);
+                    pad(
+                        &pool,
+                        Padding { mode, before: &before, after: &after, value: 7777 },
+                        &dims,
+                        &x,
+                        &mut y,
+                    );
                     assert_eq!(y, expected, "{mode:?}");
                 }
             }

@@ -1,6 +1,6 @@
 //! Arithmetic on two operands with broadcasting.
 
-use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::Exec;
 use crate::number::{Arith, Math, Number};
@@ -49,9 +49,7 @@ pub enum Side {
 
 /// `out = op(a, b)` over output dims `dims`.
 ///
-/// `a_strides` and `b_strides` say how many elements apart neighbours along each dim are, 0 where
-/// an operand is broadcast (see [`broadcast_strides`](super::broadcast_strides)). `out` is
-/// contiguous.
+/// `out` is contiguous.
 ///
 /// # Panics
 ///
@@ -61,19 +59,17 @@ pub fn binary<T: BinaryElement>(
     exec: &Exec<'_>,
     op: Binary,
     dims: &[usize],
-    a: &[T],
-    a_strides: &[usize],
-    b: &[T],
-    b_strides: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
     out: &mut [T],
 ) {
     let &Exec { pool, isa } = exec;
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
-    let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
+    let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, out, op.work(), |start, out| {
-        part(level, op, way, start, a, b, out);
+        part(level, op, way, start, a.data, b.data, out);
     });
 }
 
@@ -108,16 +104,15 @@ pub fn binary_in_place<T: BinaryElement>(
     side: Side,
     dims: &[usize],
     a: &mut [T],
-    b: &[T],
-    b_strides: &[usize],
+    b: Strided<'_, T>,
 ) {
     let &Exec { pool, isa } = exec;
     assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
-    let way = Way::new(dims, [b_strides], [b.len()], &mut walk);
+    let way = Way::new(dims, [b.strides], [b.data.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, a, op.work(), |start, a| {
-        part_in_place(level, op, side, way, start, a, b);
+        part_in_place(level, op, side, way, start, a, b.data);
     });
 }
 

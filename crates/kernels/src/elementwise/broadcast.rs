@@ -8,6 +8,25 @@
 /// of the tensors.
 pub const MAX_RANK: usize = 32;
 
+/// An operand that is broadcast to the dims of an output: along each of them, neighbours are so
+/// many elements of `data` apart, 0 where the operand has one for all (see [`broadcast_strides`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Strided<'a, T> {
+    pub data: &'a [T],
+    pub strides: &'a [usize],
+}
+
+impl<'a, T> Strided<'a, T> {
+    pub fn new(data: &'a [T], strides: &'a [usize]) -> Self {
+        Strided { data, strides }
+    }
+
+    /// Neighbours along the only dim.
+    pub fn flat(data: &'a [T]) -> Self {
+        Strided { data, strides: &[1] }
+    }
+}
+
 /// The element strides of a contiguous operand with dims `dims` when it is broadcast to `out_dims`
 /// (dims aligned at the end, 1 stretched), written to `strides`. `None` if it does not broadcast.
 ///

@@ -5,7 +5,7 @@
 //! own: results are the bits of separate calls.
 
 use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
-use super::broadcast::{Walk, Way};
+use super::broadcast::{Strided, Walk, Way};
 use super::chunks::fill;
 use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
 use crate::simd::Level;
@@ -61,8 +61,7 @@ impl<T> Link<'_, T> {
 pub fn chain<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     dims: &[usize],
-    x: &[T],
-    x_strides: &[usize],
+    x: Strided<'_, T>,
     links: &[Link<'_, T>],
     out: &mut [T],
 ) {
@@ -72,7 +71,7 @@ pub fn chain<T: UnaryElement + BinaryElement>(
     assert_eq!(out.len(), len, "the output has other dims");
     let (first, rest) = links.split_first().expect("a chain has links");
     let mut walk = None;
-    let first = First::new(dims, x, x_strides, first, &mut walk);
+    let first = First::new(dims, x.data, x.strides, first, &mut walk);
     let mut walks = NO_WALKS;
     let ways = ways(dims, rest, &mut walks);
     by_tiles(pool, links, out, |start, tile| {

@@ -1,7 +1,7 @@
 //! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two
 //! operands.
 
-use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith as _, Number};
 use crate::simd::{Level, Loop};
@@ -47,15 +47,13 @@ pub fn compare<T: Number>(
     exec: &Exec<'_>,
     op: Compare,
     dims: &[usize],
-    a: &[T],
-    a_strides: &[usize],
-    b: &[T],
-    b_strides: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
     out: &mut [u8],
 ) {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
-    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| {
+    rows(pool, dims, a, b, out, |a, b, out| {
         macro_rules! run {
             ($holds:ident) => {
                 T::run(level, Row::<_, _, $holds> { a, b, out, op: $holds })
@@ -81,15 +79,13 @@ pub fn logic(
     exec: &Exec<'_>,
     op: Logic,
     dims: &[usize],
-    a: &[u8],
-    a_strides: &[usize],
-    b: &[u8],
-    b_strides: &[usize],
+    a: Strided<'_, u8>,
+    b: Strided<'_, u8>,
     out: &mut [u8],
 ) {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
-    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
+    rows(pool, dims, a, b, out, |a, b, out| match op {
         Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
         Logic::Or => level.run_avx2(Row { a, b, out, op: OrBool }),
         Logic::Xor => level.run_avx2(Row { a, b, out, op: XorBool }),
@@ -105,15 +101,13 @@ pub fn bitwise<T: Integer>(
     exec: &Exec<'_>,
     op: Bitwise,
     dims: &[usize],
-    a: &[T],
-    a_strides: &[usize],
-    b: &[T],
-    b_strides: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
     out: &mut [T],
 ) {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
-    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
+    rows(pool, dims, a, b, out, |a, b, out| match op {
         Bitwise::And => T::run(level, Row { a, b, out, op: AndBits }),
         Bitwise::Or => T::run(level, Row { a, b, out, op: OrBits }),
         Bitwise::Xor => T::run(level, Row { a, b, out, op: XorBits }),
@@ -176,19 +170,16 @@ fn test_each<T: Copy + Sync>(
 pub fn select<T: Copy + Default + Send + Sync>(
     pool: &Pool,
     dims: &[usize],
-    condition: &[u8],
-    condition_strides: &[usize],
-    a: &[T],
-    a_strides: &[usize],
-    b: &[T],
-    b_strides: &[usize],
+    condition: Strided<'_, u8>,
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
     out: &mut [T],
 ) {
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
-    let strides = [condition_strides, a_strides, b_strides];
-    let lens = [condition.len(), a.len(), b.len()];
-    let way = Way::new(dims, strides, lens, &mut walk);
+    let strides = [condition.strides, a.strides, b.strides];
+    let (condition, a, b) = (condition.data, a.data, b.data);
+    let way = Way::new(dims, strides, [condition.len(), a.len(), b.len()], &mut walk);
     let [step_c, step_a, step_b] = way.steps();
     fill(pool, out, 2, |start, out| {
         let mut flags = [0; BLOCK];
@@ -241,16 +232,15 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: impl Fn(usize) -> T, b: impl 
 fn rows<T: Copy + Default + Sync, O: Send>(
     pool: &Pool,
     dims: &[usize],
-    a: &[T],
-    a_strides: &[usize],
-    b: &[T],
-    b_strides: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
     out: &mut [O],
     row: impl Fn(Operand<'_, T>, Operand<'_, T>, &mut [O]) + Sync,
 ) {
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
-    let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
+    let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
+    let (a, b) = (a.data, b.data);
     let steps = way.steps();
     fill(pool, out, 1, |start, out| {
         way.rows(start, start + out.len(), |[at_a, at_b], at, n| {

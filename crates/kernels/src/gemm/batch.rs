@@ -242,27 +242,34 @@ pub fn gemm_batch_scratch(
     each.max(gemm_scratch(exec, &Lhs::Virtual(&tall), &right))
 }
 
-/// One product per element of `dims`: product number i (last dimension fastest) goes to
-/// `c[i * c_stride..]`, rows `ldc` apart. The epilogue applies to each product alike; its residual
-/// and its factor have the layout of `c`.
+/// Where the products of a batch go: number i (last dimension fastest) to `data[i * stride..]`, its
+/// rows `ldc` apart.
+#[derive(Debug)]
+pub struct BatchOut<'a> {
+    pub data: &'a mut [f32],
+    pub ldc: usize,
+    pub stride: usize,
+}
+
+/// One product per element of `dims`. The epilogue applies to each product alike; its residual and
+/// its factor have the layout of the output.
 ///
 /// When one right operand serves all left operands, these become one tall one, wherever they lie.
 ///
 /// # Panics
 ///
 /// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or
-/// if products overlap in `c`.
+/// if products overlap.
 pub fn gemm_batch(
     exec: &Exec<'_>,
     dims: &[usize],
     a: BatchMat<'_>,
     b: BatchRhs<'_>,
-    c: &mut [f32],
-    ldc: usize,
-    c_stride: usize,
+    out: BatchOut<'_>,
     epilogue: &Epilogue<'_>,
 ) {
     let pool = exec.pool;
+    let BatchOut { data: c, ldc, stride: c_stride } = out;
     let count =
         dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).expect("a batch that fits memory");
     let (k, n) = match &b {

@@ -356,7 +356,8 @@ impl Product<'_> {
                 for row_panel in block.rows.clone() {
                     // SAFETY: the caller's promise.
                     unsafe {
-                        product.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead);
+                        let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
+                        product.tiles_of(a, row_panel, b, &block, &mut ahead);
                     }
                 }
             }
@@ -397,10 +398,8 @@ impl Product<'_> {
     unsafe fn tiles_of(
         &self,
         a: Panels,
-        b: Panels,
-        b_panel: *const f32,
         row_panel: usize,
-        col_panel: usize,
+        b: WidePanel,
         block: &Block,
         ahead: &mut Ahead,
     ) {
@@ -408,7 +407,7 @@ impl Product<'_> {
         let tiles = self.tiles();
         let unit = usize::from(a.ws == 1);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
-        let (row0, col0) = (row_panel * w, col_panel * w);
+        let (row0, col0) = (row_panel * w, b.index * w);
         let rows = w.min(self.m - row0);
         let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
         let a_panel = a.at(row_panel, block.k0);
@@ -424,7 +423,7 @@ impl Product<'_> {
                 a: a_panel.wrapping_add(r * a.ws),
                 a_rs: a.ws,
                 a_ks: a.ks,
-                b: b_panel,
+                b: b.ptr,
                 b_vs: b.ks / 2,
                 b_ks: b.ks,
                 ahead: ahead.advance(),
@@ -464,7 +463,10 @@ impl Product<'_> {
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
                 // SAFETY: the caller's promise.
-                unsafe { self.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead) };
+                unsafe {
+                    let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
+                    self.tiles_of(a, row_panel, b, &block, &mut ahead);
+                }
             }
         }
     }
@@ -591,6 +593,17 @@ impl Ahead {
         }
         at
     }
+}
+
+/// One panel of the wide operand.
+#[derive(Clone, Copy)]
+struct WidePanel {
+    /// The first step in question.
+    ptr: *const f32,
+    /// From one step to the next.
+    ks: usize,
+    /// Which one it is, counted from the first column of C.
+    index: usize,
 }
 
 /// Ranges of panels and steps that [`Product::block`] multiplies.

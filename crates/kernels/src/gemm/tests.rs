@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::gemm::BatchOut;
 use crate::{Exec, Isa, Pool};
 
 /// A small generator: repeatable values in [-1, 1).
@@ -361,9 +362,7 @@ fn interleaved_matrices_are_one_tall_one() {
                         &[count],
                         am,
                         rhs,
-                        &mut c,
-                        n,
-                        m * n,
+                        BatchOut { data: &mut c, ldc: n, stride: m * n },
                         &epilogue,
                     );
                     c
@@ -425,9 +424,7 @@ fn batches_with_broadcasting() {
                             &[d0, d1],
                             am,
                             rhs,
-                            &mut c,
-                            n,
-                            m * n,
+                            BatchOut { data: &mut c, ldc: n, stride: m * n },
                             &epilogue,
                         );
                         for i in 0..d0 * d1 {
@@ -457,9 +454,7 @@ fn batches_with_broadcasting() {
                                 &[d0, d1],
                                 am,
                                 rhs,
-                                &mut c2,
-                                n,
-                                m * n,
+                                BatchOut { data: &mut c2, ldc: n, stride: m * n },
                                 &epilogue,
                             );
                             assert_eq!(c, c2);

@@ -11,12 +11,31 @@ use crate::simd::{Body, Simd, dispatch};
 use crate::simd::{Level, Loop};
 use crate::{Exec, Isa};
 
+/// What [`layer_norm`] and [`rms_norm`] read.
+#[derive(Clone, Copy, Debug)]
+pub struct RowInputs<'a, T> {
+    pub x: &'a [T],
+    /// What is added to `x` first.
+    pub residual: Option<&'a [T]>,
+    /// One row, or several that the rows take in turn.
+    pub scale: &'a [T],
+    pub epsilon: f64,
+}
+
+/// What [`layer_norm`] writes.
+#[derive(Debug)]
+pub struct RowOutputs<'a, T> {
+    pub y: &'a mut [T],
+    /// Gets `x + residual`, rounded as a sum of two tensors is.
+    pub sum: Option<&'a mut [T]>,
+    /// Gets one value per row.
+    pub means: Option<&'a mut [f32]>,
+    /// Gets one value per row.
+    pub inverse_deviations: Option<&'a mut [f32]>,
+}
+
 /// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual`
-/// of `width` elements.
-///
-/// `sum`, if asked for, gets `s`, rounded as a sum of two tensors is; `means` and
-/// `inverse_deviations` get one value per row. `scale` and `bias` have one row, or several that the
-/// rows take in turn.
+/// of `width` elements. `bias` has as many rows as `scale`, or others, taken in turn as well.
 ///
 /// # Panics
 ///
@@ -24,18 +43,11 @@ use crate::{Exec, Isa};
 pub fn layer_norm<T: RowNorm>(
     exec: &Exec<'_>,
     dims: [usize; 2],
-    x: &[T],
-    residual: Option<&[T]>,
-    scale: &[T],
+    inputs: RowInputs<'_, T>,
     bias: Option<&[T]>,
-    epsilon: f64,
-    y: &mut [T],
-    sum: Option<&mut [T]>,
-    means: Option<&mut [f32]>,
-    inverse_deviations: Option<&mut [f32]>,
+    outputs: RowOutputs<'_, T>,
 ) {
-    let rows = Inputs { center: true, x, residual, scale, bias, epsilon };
-    normalize(exec, dims, rows, y, sum, [means, inverse_deviations]);
+    normalize(exec, dims, Inputs::new(inputs, true, bias), outputs);
 }
 
 /// `y = s / sqrt(mean(s * s) + epsilon) * scale`, and all else as [`layer_norm`].
@@ -46,15 +58,12 @@ pub fn layer_norm<T: RowNorm>(
 pub fn rms_norm<T: RowNorm>(
     exec: &Exec<'_>,
     dims: [usize; 2],
-    x: &[T],
-    residual: Option<&[T]>,
-    scale: &[T],
-    epsilon: f64,
+    inputs: RowInputs<'_, T>,
     y: &mut [T],
     sum: Option<&mut [T]>,
 ) {
-    let rows = Inputs { center: false, x, residual, scale, bias: None, epsilon };
-    normalize(exec, dims, rows, y, sum, [None, None]);
+    let outputs = RowOutputs { y, sum, means: None, inverse_deviations: None };
+    normalize(exec, dims, Inputs::new(inputs, false, None), outputs);
 }
 
 /// What is read, of all rows.
@@ -69,15 +78,22 @@ struct Inputs<'a, T> {
     epsilon: f64,
 }
 
+impl<'a, T> Inputs<'a, T> {
+    fn new(rows: RowInputs<'a, T>, center: bool, bias: Option<&'a [T]>) -> Self {
+        let RowInputs { x, residual, scale, epsilon } = rows;
+        Inputs { center, x, residual, scale, bias, epsilon }
+    }
+}
+
 fn normalize<T: RowNorm>(
     exec: &Exec<'_>,
     [count, width]: [usize; 2],
     inputs: Inputs<'_, T>,
-    y: &mut [T],
-    sum: Option<&mut [T]>,
-    statistics: [Option<&mut [f32]>; 2],
+    outputs: RowOutputs<'_, T>,
 ) {
     let &Exec { pool, isa } = exec;
+    let RowOutputs { y, sum, means, inverse_deviations } = outputs;
+    let statistics = [means, inverse_deviations];
     let len = count * width;
     assert_eq!(inputs.x.len(), len, "the input has other dims");
     assert_eq!(y.len(), len, "one output per input");

@@ -6,6 +6,16 @@ use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
 
+/// The parameters of [`local_response_norm`].
+#[derive(Clone, Copy, Debug)]
+pub struct LocalResponse {
+    /// Channels in a window.
+    pub size: usize,
+    pub alpha: f32,
+    pub beta: f32,
+    pub bias: f32,
+}
+
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
 /// `size` channels around an element's own (one more behind than in front when `size` is even), for
 /// `x` with dims `[batch, channels, inner]`.
@@ -19,14 +29,12 @@ use crate::simd::{Level, Loop};
 pub fn local_response_norm<T: Number>(
     exec: &Exec<'_>,
     [batch, channels, inner]: [usize; 3],
-    size: usize,
-    alpha: f32,
-    beta: f32,
-    bias: f32,
+    response: LocalResponse,
     x: &[T],
     y: &mut [T],
 ) {
     let &Exec { pool, isa } = exec;
+    let LocalResponse { size, alpha, beta, bias } = response;
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");

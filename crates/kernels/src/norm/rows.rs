@@ -29,7 +29,17 @@ pub enum Affine<'a, R> {
     Groups(usize, &'a [R], &'a [R]),
 }
 
-/// Normalises each row of `len` elements.
+/// How rows are normalised.
+#[derive(Clone, Copy, Debug)]
+pub struct ByRow<'a, R> {
+    pub statistics: Statistics,
+    /// Elements of a row.
+    pub len: usize,
+    pub epsilon: f64,
+    pub affine: Affine<'a, R>,
+}
+
+/// Normalises each row.
 ///
 /// `means` and `inverse_deviations`, when asked for, get one value per row (the mean is 0 for
 /// [`Statistics::RootMeanSquare`]).
@@ -39,16 +49,14 @@ pub enum Affine<'a, R> {
 /// If lengths do not fit.
 pub fn normalize_rows<T: Number>(
     exec: &Exec<'_>,
-    statistics: Statistics,
-    len: usize,
-    epsilon: f64,
-    affine: Affine<'_, T::Real>,
+    how: ByRow<'_, T::Real>,
     x: &[T],
     y: &mut [T],
     means: Option<&mut [T::Real]>,
     inverse_deviations: Option<&mut [T::Real]>,
 ) {
     let &Exec { pool, isa } = exec;
+    let ByRow { statistics, len, epsilon, affine } = how;
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
     let count = if x.is_empty() { 0 } else { x.len() / len };

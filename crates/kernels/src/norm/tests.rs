@@ -76,10 +76,7 @@ fn check_local<T: Number>(tolerance: f64) {
                 local_response_norm(
                     &Exec { pool: &Pool::new(2), isa },
                     [batch, channels, inner],
-                    size,
-                    0.5,
-                    beta,
-                    1.5,
+                    LocalResponse { size, alpha: 0.5, beta, bias: 1.5 },
                     &x,
                     &mut y,
                 );
@@ -129,10 +126,7 @@ fn check_rows<T: Number>(tolerance: f64) {
                         (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
                     normalize_rows(
                         &Exec { pool: &Pool::new(2), isa },
-                        statistics,
-                        len,
-                        1e-3,
-                        affine,
+                        ByRow { statistics, len, epsilon: 1e-3, affine },
                         &x,
                         &mut y,
                         Some(&mut means),
@@ -235,10 +229,12 @@ fn a_large_offset_does_not_ruin_the_variance() {
     let mut y = vec![0.0; 512];
     normalize_rows(
         &Exec { pool: &Pool::new(1), isa: Isa::detect() },
-        Statistics::MeanVariance,
-        512,
-        0.0,
-        Affine::None,
+        ByRow {
+            statistics: Statistics::MeanVariance,
+            len: 512,
+            epsilon: 0.0,
+            affine: Affine::None,
+        },
         &x,
         &mut y,
         None,
@@ -258,10 +254,7 @@ fn the_same_bits_for_any_number_of_threads() {
             local_response_norm(
                 &Exec { pool: &pool, isa },
                 [8, 64, 512],
-                5,
-                1e-4,
-                0.6,
-                1.0,
+                LocalResponse { size: 5, alpha: 1e-4, beta: 0.6, bias: 1.0 },
                 &x,
                 &mut y,
             );
@@ -269,10 +262,12 @@ fn the_same_bits_for_any_number_of_threads() {
             let none = Affine::None;
             normalize_rows(
                 &Exec { pool: &pool, isa },
-                Statistics::MeanVariance,
-                512,
-                1e-5,
-                none,
+                ByRow {
+                    statistics: Statistics::MeanVariance,
+                    len: 512,
+                    epsilon: 1e-5,
+                    affine: none,
+                },
                 &x,
                 &mut y,
                 None,

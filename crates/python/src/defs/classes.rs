@@ -62,6 +62,7 @@ impl OpSchema {
         name, domain, since_version, doc=String::new(), *, inputs=Vec::new(), outputs=Vec::new(),
         type_constraints=Vec::new(), attributes=Vec::new(), node_determinism=None,
     ))]
+    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
         name: String,
         domain: String,
@@ -274,6 +275,7 @@ impl OpSchema {
         node_bytes, value_types, input_data=BTreeMap::new(), input_sparse_data=BTreeMap::new(),
         opset_imports=BTreeMap::new(), ir_version=None,
     ))]
+    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn _infer_node_outputs<'py>(
         &self,
         py: Python<'py>,

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
-use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
+use sardonyx_kernels::elementwise::{Logic, MAX_RANK, Strided, logic};
 use sardonyx_kernels::reduce::{Extreme, Reduce, Ties};
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
 use smallvec::SmallVec;
@@ -169,7 +169,7 @@ impl Kernel for TruthReduction {
         u8::reduce(exec, self.op, &axes.from, axes.reduced(), x, &mut found);
         // Any byte but 0 is true; what is written is 1.
         let len = found.len();
-        logic(exec, Logic::Or, &[len], &found, &[1], &found, &[1], out);
+        logic(exec, Logic::Or, &[len], Strided::flat(&found), Strided::flat(&found), out);
         Ok(())
     }
 

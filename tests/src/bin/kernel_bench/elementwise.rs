@@ -4,10 +4,10 @@ use super::{Bench, Group, Work, numbers};
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::copy::copy_strided;
 use sardonyx_kernels::elementwise::{
-    Binary, Link, Side, Unary, binary, binary_in_place, broadcast_strides, chain, clip_in_place,
-    unary, unary_in_place,
+    Binary, Link, Side, Strided, Unary, binary, binary_in_place, broadcast_strides, chain,
+    clip_in_place, unary, unary_in_place,
 };
-use sardonyx_kernels::norm::{Affine, Statistics};
+use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_kernels::softmax::Softmax;
 
 const FUNCTIONS: &[(&str, Unary)] = &[
@@ -81,10 +81,12 @@ fn rows(group: &mut Group<'_>) {
         group.time(&format!("{name}, {count} of {len}"), moved(2 * x.len()), |_| {
             f32::normalize_rows(
                 &bench.exec(),
-                statistics,
-                len,
-                1e-5,
-                Affine::Elements(&scale, Some(&shift)),
+                ByRow {
+                    statistics,
+                    len,
+                    epsilon: 1e-5,
+                    affine: Affine::Elements(&scale, Some(&shift)),
+                },
                 &x,
                 &mut y,
                 None,
@@ -107,7 +109,14 @@ fn sums(group: &mut Group<'_>) {
         let mut out = vec![0.0; a.len()];
         let work = bench.moved_maybe_far(2 * a.len() + b.len());
         group.time(name, work, |_| {
-            binary(&bench.exec(), Binary::Add, dims, &a, &a_strides, &b, &b_strides, &mut out);
+            binary(
+                &bench.exec(),
+                Binary::Add,
+                dims,
+                Strided::new(&a, &a_strides),
+                Strided::new(&b, &b_strides),
+                &mut out,
+            );
         });
     }
 }
@@ -138,15 +147,22 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
-        chain(exec, &dims, &x, &whole, &links, &mut y);
+        chain(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
     group.time(&names[1], work, |_| {
-        binary(exec, Binary::Add, &dims, &x, &whole, &bias, &row, &mut y);
+        binary(
+            exec,
+            Binary::Add,
+            &dims,
+            Strided::new(&x, &whole),
+            Strided::new(&bias, &row),
+            &mut y,
+        );
         unary_in_place(exec, Unary::HardSwish, &mut y);
         let (op, side) = (Binary::Mul, Side::Left);
-        binary_in_place(exec, op, side, &dims, &mut y, &other, &whole);
+        binary_in_place(exec, op, side, &dims, &mut y, Strided::new(&other, &whole));
         unary_in_place(exec, Unary::Abs, &mut y);
         clip_in_place(exec, 0.0, 0.5, &mut y);
     });

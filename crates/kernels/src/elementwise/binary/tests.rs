@@ -108,10 +108,8 @@ fn check<T: BinaryElement>() {
                         &Exec { pool: &pool, isa },
                         op,
                         dims,
-                        &a,
-                        &a_strides,
-                        &b,
-                        &b_strides,
+                        Strided::new(&a, &a_strides),
+                        Strided::new(&b, &b_strides),
                         &mut out,
                     );
                     assert_same(&out, &expected, op);
@@ -123,8 +121,7 @@ fn check<T: BinaryElement>() {
                             Side::Left,
                             dims,
                             &mut out,
-                            &b,
-                            &b_strides,
+                            Strided::new(&b, &b_strides),
                         );
                         assert_same(&out, &expected, op);
                     }
@@ -136,8 +133,7 @@ fn check<T: BinaryElement>() {
                             Side::Right,
                             dims,
                             &mut out,
-                            &a,
-                            &a_strides,
+                            Strided::new(&a, &a_strides),
                         );
                         assert_same(&out, &expected, op);
                     }
@@ -184,10 +180,8 @@ fn operands_with_other_strides() {
             &Exec { pool: &Pool::new(1), isa },
             Binary::Sub,
             &dims,
-            &a,
-            &[1, 20],
-            &b,
-            &[60, 2],
+            Strided::new(&a, &[1, 20]),
+            Strided::new(&b, &[60, 2]),
             &mut out,
         );
         for (i, out) in out.iter().enumerate() {
@@ -201,8 +195,7 @@ fn operands_with_other_strides() {
             Side::Left,
             &dims,
             &mut left,
-            &b,
-            &[60, 2],
+            Strided::new(&b, &[60, 2]),
         );
         for (i, out) in left.iter().enumerate() {
             let expected = a[i] - b[i * 2];
@@ -227,10 +220,8 @@ fn constant_powers() {
                 &Exec { pool: &Pool::new(1), isa },
                 Binary::Pow,
                 &[1],
-                &[base],
-                &[1],
-                &[exponent],
-                &[0],
+                Strided::flat(&[base]),
+                Strided::new(&[exponent], &[0]),
                 &mut out,
             );
             assert_eq!(out[0], expected, "{base}^{exponent}");
@@ -245,10 +236,8 @@ fn an_operand_too_short_is_refused() {
         &Exec { pool: &Pool::new(1), isa: Isa::Portable },
         Binary::Add,
         &[4],
-        &[1, 2],
-        &[1],
-        &[1],
-        &[0],
+        Strided::flat(&[1, 2]),
+        Strided::new(&[1], &[0]),
         &mut [0; 4],
     );
 }

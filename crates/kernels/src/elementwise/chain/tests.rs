@@ -137,7 +137,14 @@ fn separately<T: UnaryElement + BinaryElement>(
                     Side::Left => (&state[..], state_strides, other, strides),
                     Side::Right => (other, strides, &state[..], state_strides),
                 };
-                binary(&Exec { pool: &pool, isa }, op, dims, a, a_strides, b, b_strides, &mut out);
+                binary(
+                    &Exec { pool: &pool, isa },
+                    op,
+                    dims,
+                    Strided::new(a, a_strides),
+                    Strided::new(b, b_strides),
+                    &mut out,
+                );
             }
         }
         (state, state_strides) = (out, &whole);
@@ -179,7 +186,13 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
             for threads in [1, 2, 3] {
                 let (pool, what) = (Pool::new(threads), format!("{isa:?} {dims:?} {links:?}"));
                 let mut out = vec![T::ONE; expected.len()];
-                chain(&Exec { pool: &pool, isa }, dims, &x, &strides, &links, &mut out);
+                chain(
+                    &Exec { pool: &pool, isa },
+                    dims,
+                    Strided::new(&x, &strides),
+                    &links,
+                    &mut out,
+                );
                 assert_same(&out, &expected, &what);
                 if x.len() == expected.len() {
                     let mut out = x.clone();
@@ -225,7 +238,7 @@ fn a_chain_by_hand() {
     ];
     for &isa in Isa::available() {
         let mut y = vec![0.0; x.len()];
-        chain(&Exec { pool: &Pool::new(2), isa }, &[5000], &x, &[1], &links, &mut y);
+        chain(&Exec { pool: &Pool::new(2), isa }, &[5000], Strided::flat(&x), &links, &mut y);
         for (x, y) in x.iter().zip(&y) {
             assert_eq!(*y, (2.0 * x + 1.0).clamp(0.0, 6.0) / -3.0, "{isa:?} {x}");
         }

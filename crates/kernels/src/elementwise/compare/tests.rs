@@ -17,7 +17,14 @@ fn comparisons() {
             (Compare::GreaterOrEqual, [0, 1, 1, 0, 0, 1]),
         ] {
             let mut out = [7; 6];
-            compare(&Exec { pool: &Pool::new(1), isa }, op, &[6], &a, &[1], &b, &[1], &mut out);
+            compare(
+                &Exec { pool: &Pool::new(1), isa },
+                op,
+                &[6],
+                Strided::flat(&a),
+                Strided::flat(&b),
+                &mut out,
+            );
             assert_eq!(out, expected, "{op:?}");
             // Longer than a vector, constant on either side.
             let many: Vec<i64> = (0..100).collect();
@@ -26,10 +33,8 @@ fn comparisons() {
                 &Exec { pool: &Pool::new(1), isa },
                 op,
                 &[100],
-                &many,
-                &[1],
-                &[50],
-                &[0],
+                Strided::flat(&many),
+                Strided::new(&[50], &[0]),
                 &mut right,
             );
             let mut left = [7; 100];
@@ -37,10 +42,8 @@ fn comparisons() {
                 &Exec { pool: &Pool::new(1), isa },
                 op,
                 &[100],
-                &[50],
-                &[0],
-                &many,
-                &[1],
+                Strided::new(&[50], &[0]),
+                Strided::flat(&many),
                 &mut left,
             );
             for (i, x) in many.iter().enumerate() {
@@ -68,10 +71,8 @@ fn booleans() {
             &Exec { pool: &Pool::new(1), isa: Isa::detect() },
             op,
             &[2, 2],
-            &a,
-            &[2, 1],
-            &b,
-            &[2, 1],
+            Strided::new(&a, &[2, 1]),
+            Strided::new(&b, &[2, 1]),
             &mut out,
         );
         assert_eq!(out, expected, "{op:?}");
@@ -96,10 +97,8 @@ fn bits() {
             &Exec { pool: &Pool::new(1), isa: Isa::detect() },
             op,
             &[4],
-            &a,
-            &[1],
-            &b,
-            &[1],
+            Strided::flat(&a),
+            Strided::flat(&b),
             &mut out,
         );
         assert_eq!(out, expected, "{op:?}");
@@ -139,7 +138,14 @@ fn selection_broadcasts_all_three() {
             for sb in strides {
                 for threads in [1, 3] {
                     let mut out = vec![0; n];
-                    select(&Pool::new(threads), &dims, &condition, &c, &a, &sa, &b, &sb, &mut out);
+                    select(
+                        &Pool::new(threads),
+                        &dims,
+                        Strided::new(&condition, &c),
+                        Strided::new(&a, &sa),
+                        Strided::new(&b, &sb),
+                        &mut out,
+                    );
                     for (i, out) in out.iter().enumerate() {
                         let at = |s: [usize; 2]| i / columns * s[0] + i % columns * s[1];
                         let expected = if condition[at(c)] != 0 { a[at(sa)] } else { b[at(sb)] };

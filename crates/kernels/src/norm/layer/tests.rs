@@ -74,35 +74,34 @@ fn run_case<T: RowNorm>(
         layer_norm(
             exec,
             [count, width],
-            x,
-            residual,
-            scale,
+            RowInputs { x, residual, scale, epsilon },
             bias,
-            epsilon,
-            &mut y,
-            Some(&mut sum),
-            Some(&mut means),
-            Some(&mut inverses),
+            RowOutputs {
+                y: &mut y,
+                sum: Some(&mut sum),
+                means: Some(&mut means),
+                inverse_deviations: Some(&mut inverses),
+            },
         );
         // What is not asked for changes nothing.
         let mut again = vec![T::ONE; len];
         layer_norm(
             exec,
             [count, width],
-            x,
-            residual,
-            scale,
+            RowInputs { x, residual, scale, epsilon },
             bias,
-            epsilon,
-            &mut again,
-            None,
-            None,
-            None,
+            RowOutputs { y: &mut again, sum: None, means: None, inverse_deviations: None },
         );
         let bits = |y: &[T]| y.iter().map(|y| y.to_f64().to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&y), bits(&again));
     } else {
-        rms_norm(exec, [count, width], x, residual, scale, epsilon, &mut y, Some(&mut sum));
+        rms_norm(
+            exec,
+            [count, width],
+            RowInputs { x, residual, scale, epsilon },
+            &mut y,
+            Some(&mut sum),
+        );
     }
     Found { y, sum, means, inverses }
 }
@@ -186,15 +185,14 @@ fn nothing_has_no_mean() {
     layer_norm::<f32>(
         &Exec { pool: &Pool::new(1), isa: Isa::detect() },
         [2, 0],
-        &[],
+        RowInputs { x: &[], residual: None, scale: &[], epsilon: 1e-5 },
         None,
-        &[],
-        None,
-        1e-5,
-        &mut [],
-        None,
-        Some(&mut means),
-        Some(&mut inverses),
+        RowOutputs {
+            y: &mut [],
+            sum: None,
+            means: Some(&mut means),
+            inverse_deviations: Some(&mut inverses),
+        },
     );
     assert!(means.iter().chain(&inverses).all(|value| value.is_nan()));
 }
@@ -211,15 +209,9 @@ fn what_is_no_number_spoils_its_own_row_only() {
                 layer_norm(
                     &Exec { pool: &Pool::new(1), isa },
                     [3, 37],
-                    &x,
+                    RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 },
                     None,
-                    &scale,
-                    None,
-                    1e-5,
-                    &mut y,
-                    None,
-                    None,
-                    None,
+                    RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },
                 );
                 for (row, y) in y.chunks(37).enumerate() {
                     let nans = y.iter().filter(|y| y.is_nan()).count();
@@ -238,15 +230,9 @@ fn a_large_offset_leaves_the_variance() {
         layer_norm(
             &Exec { pool: &Pool::new(1), isa },
             [1, 512],
-            &x,
+            RowInputs { x: &x, residual: None, scale: &scale, epsilon: 0.0 },
             None,
-            &scale,
-            None,
-            0.0,
-            &mut y,
-            None,
-            None,
-            None,
+            RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },
         );
         assert!(y.iter().all(|y| (y.abs() - 1.0).abs() <= 2.0 * f32::EPSILON), "{isa:?}");
     }

@@ -4,7 +4,7 @@
 //! The bounds are those of the table in the documentation of `vecmath`: this reads them from there.
 
 use super::oracle::{self, CELU, ELU, HARD_SIGMOID, LEAKY, SELU, SHRINK, SWISH};
-use crate::elementwise::{Binary, BinaryElement, Unary, UnaryElement, binary, unary};
+use crate::elementwise::{Binary, BinaryElement, Strided, Unary, UnaryElement, binary, unary};
 use crate::number::Arith;
 use crate::simd::{Level, Loop};
 use crate::vecmath::single;
@@ -243,10 +243,8 @@ fn check_power<T: Tested>() {
                     &Exec { pool: &pool, isa },
                     Binary::Pow,
                     &dims,
-                    &bases,
-                    &[1],
-                    &b,
-                    &[stride],
+                    Strided::flat(&bases),
+                    Strided::new(&b, &[stride]),
                     &mut ys,
                 );
                 for ((a, y), exact) in bases.iter().zip(&ys).zip(&exact) {

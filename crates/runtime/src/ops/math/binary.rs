@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{
-    Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, binary, binary_in_place,
-    bitwise, logic, not,
+    Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, Strided, binary,
+    binary_in_place, bitwise, logic, not,
 };
 use sardonyx_tensor::shape::NdLoop;
 use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slices};
@@ -143,25 +143,25 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
             if call.tensor(other)?.dims() == &dims[..] {
                 if let Some((_, a)) = call.in_place::<T>()? {
-                    binary_in_place(exec, self.op, side, &[b.len()], a, b, &[1]);
+                    binary_in_place(exec, self.op, side, &[b.len()], a, Strided::flat(b));
                 }
                 return Ok(());
             }
             let b_steps = steps(call.tensor(other)?.dims(), dims)?;
             if let Some((_, a)) = call.in_place::<T>()? {
-                binary_in_place(exec, self.op, side, dims, a, b, &b_steps);
+                binary_in_place(exec, self.op, side, dims, a, Strided::new(b, &b_steps));
             }
             return Ok(());
         }
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         if call.tensor(0)?.dims() == call.tensor(1)?.dims() {
             let out = call.output_like::<T>()?;
-            binary(exec, self.op, &[a.len()], a, &[1], b, &[1], out);
+            binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out);
             return Ok(());
         }
         let pair = Pair::of(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        binary(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        binary(exec, self.op, &pair.dims, Strided::new(a, &pair.a), Strided::new(b, &pair.b), out);
         Ok(())
     }
 
@@ -194,7 +194,14 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         if cast(&same, exponent.data_type(), options)?.bit_eq(&exponent) {
             let exponent = same.as_slice::<T>()?;
             let out = call.output_slice::<T>(0, &pair.dims)?;
-            binary(exec, op, &pair.dims, base, &pair.a, exponent, &pair.b, out);
+            binary(
+                exec,
+                op,
+                &pair.dims,
+                Strided::new(base, &pair.a),
+                Strided::new(exponent, &pair.b),
+                out,
+            );
             return Ok(());
         }
         let wide = call.tensor(0)?.len().saturating_add(exponent.len());
@@ -203,7 +210,14 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         let exponent = cast(&exponent, DataType::Double, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
         let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
-        binary(exec, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power);
+        binary(
+            exec,
+            op,
+            &pair.dims,
+            Strided::new(a, &pair.a),
+            Strided::new(b, &pair.b),
+            &mut power,
+        );
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
         cast_slices(
             DataType::Double,
@@ -232,7 +246,14 @@ impl<T: Loops + Element> Kernel for Comparison<T> {
         let exec = call.exec;
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
-        T::compare(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out.bytes_mut());
+        T::compare(
+            exec,
+            self.op,
+            &pair.dims,
+            Strided::new(a, &pair.a),
+            Strided::new(b, &pair.b),
+            out.bytes_mut(),
+        );
         Ok(())
     }
 
@@ -257,10 +278,24 @@ impl Kernel for Truth {
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         let out = out.bytes_mut();
         if let Some(mut positive) = negated {
-            logic(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, &mut positive);
+            logic(
+                exec,
+                self.op,
+                &pair.dims,
+                Strided::new(a, &pair.a),
+                Strided::new(b, &pair.b),
+                &mut positive,
+            );
             not(exec.pool, &positive, out);
         } else {
-            logic(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+            logic(
+                exec,
+                self.op,
+                &pair.dims,
+                Strided::new(a, &pair.a),
+                Strided::new(b, &pair.b),
+                out,
+            );
         }
         Ok(())
     }
@@ -290,7 +325,7 @@ impl<T: Integer + Element> Kernel for Bits<T> {
         let exec = call.exec;
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        bitwise(exec, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        bitwise(exec, self.op, &pair.dims, Strided::new(a, &pair.a), Strided::new(b, &pair.b), out);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Several operators on elements as one step: see [`chains`](crate::chains).
 
 use sardonyx_kernels::Loops;
-use sardonyx_kernels::elementwise::{self, Binary, MAX_LINKS, Side, Unary};
+use sardonyx_kernels::elementwise::{self, Binary, MAX_LINKS, Side, Strided, Unary};
 use sardonyx_tensor::shape::broadcast_dims;
 use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
@@ -96,7 +96,7 @@ impl<T: Loops + Element> Kernel for Chain<T> {
         }
         let (x, x_strides) = (call.slice::<T>(0)?, steps(call.tensor(0)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        T::chain(exec, &dims, x, &x_strides, &links, out);
+        T::chain(exec, &dims, Strided::new(x, &x_strides), &links, out);
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch, gemm_generic,
+    BatchMat, BatchOut, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
+    gemm_generic,
 };
 use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
@@ -230,7 +231,14 @@ impl Kernel for MatMul {
                 call.reserve(gemm_batch_scratch(exec, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;
-                gemm_batch(exec, &shapes.batch, left, right, y, shapes.cols, size, &epilogue);
+                gemm_batch(
+                    exec,
+                    &shapes.batch,
+                    left,
+                    right,
+                    BatchOut { data: y, ldc: shapes.cols, stride: size },
+                    &epilogue,
+                );
                 Ok(())
             }
             DataType::Double => self.run_plainly::<f64>(call, &shapes),
@@ -258,9 +266,7 @@ impl Kernel for MatMul {
                     &shapes.batch,
                     left,
                     right,
-                    &mut y,
-                    shapes.cols,
-                    size,
+                    BatchOut { data: &mut y, ldc: shapes.cols, stride: size },
                     &epilogue,
                 );
                 narrow(call, 0, self.elem, &shapes.output, y)

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{Binary, BinaryElement, binary};
+use sardonyx_kernels::elementwise::{Binary, BinaryElement, Strided, binary};
 use sardonyx_tensor::{Dims, Element};
 
 use super::binary::Arithmetic;
@@ -37,7 +37,14 @@ impl<T: BinaryElement + Element> Kernel for PRelu<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        binary(exec, Binary::PRelu, &dims, x, &x_steps, slope, &slope_steps, out);
+        binary(
+            exec,
+            Binary::PRelu,
+            &dims,
+            Strided::new(x, &x_steps),
+            Strided::new(slope, &slope_steps),
+            out,
+        );
         Ok(())
     }
 

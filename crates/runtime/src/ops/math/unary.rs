@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::elementwise::{
-    Bitwise, Integer, Unary, UnaryElement, bitwise, not, unary, unary_in_place,
+    Bitwise, Integer, Strided, Unary, UnaryElement, bitwise, not, unary, unary_in_place,
 };
 use sardonyx_kernels::number::Arith;
 use sardonyx_tensor::{DataType, Dims, Element};
@@ -193,7 +193,14 @@ impl<T: Integer + Arith + Element> Kernel for BitwiseNot<T> {
         // no sign.
         let ones = [Arith::sub(T::ZERO, T::ONE)];
         let out = call.output_slice::<T>(0, &dims)?;
-        bitwise(exec, Bitwise::Xor, &dims, x, &x_steps, &ones, &repeated, out);
+        bitwise(
+            exec,
+            Bitwise::Xor,
+            &dims,
+            Strided::new(x, &x_steps),
+            Strided::new(&ones, &repeated),
+            out,
+        );
         Ok(())
     }
 

@@ -3,7 +3,9 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{Binary, BinaryElement, Side, binary, binary_in_place};
+use sardonyx_kernels::elementwise::{
+    Binary, BinaryElement, Side, Strided, binary, binary_in_place,
+};
 use sardonyx_tensor::shape::broadcast_dims;
 use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
@@ -83,7 +85,14 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
                         inputs.clear();
                     }
                     [(a, a_steps), (b, b_steps), ..] => {
-                        binary(exec, self.op, &dims, a, a_steps, b, b_steps, out);
+                        binary(
+                            exec,
+                            self.op,
+                            &dims,
+                            Strided::new(a, a_steps),
+                            Strided::new(b, b_steps),
+                            out,
+                        );
                         inputs.drain(..2);
                     }
                 }
@@ -91,11 +100,18 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
             }
         };
         for (input, steps) in &inputs {
-            binary_in_place(exec, self.op, Side::Left, &dims, out, input, steps);
+            binary_in_place(exec, self.op, Side::Left, &dims, out, Strided::new(input, steps));
         }
         if self.mean {
             let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
-            binary_in_place(exec, Binary::Div, Side::Left, &dims, out, &[count], &repeated);
+            binary_in_place(
+                exec,
+                Binary::Div,
+                Side::Left,
+                &dims,
+                out,
+                Strided::new(&[count], &repeated),
+            );
         }
         Ok(())
     }

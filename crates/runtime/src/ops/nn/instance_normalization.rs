@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::norm::{Affine, Statistics};
+use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_tensor::{Dims, Element};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -43,7 +43,14 @@ impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
         }
         let affine = Affine::Rows(&scale, &shift);
         let statistics = Statistics::MeanVariance;
-        T::normalize_rows(exec, statistics, inner, self.epsilon, affine, x, y, None, None);
+        T::normalize_rows(
+            exec,
+            ByRow { statistics, len: inner, epsilon: self.epsilon, affine },
+            x,
+            y,
+            None,
+            None,
+        );
         Ok(())
     }
 }

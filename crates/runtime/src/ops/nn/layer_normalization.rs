@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use sardonyx_kernels::elementwise::{
-    Binary, BinaryElement, MAX_RANK, Side, binary, binary_in_place,
+    Binary, BinaryElement, MAX_RANK, Side, Strided, binary, binary_in_place,
 };
-use sardonyx_kernels::norm::{Affine, Norm, Statistics};
+use sardonyx_kernels::norm::{Affine, ByRow, Norm, RowInputs, RowOutputs, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
@@ -193,15 +193,14 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         T::layer_norm(
             exec,
             rows,
-            x,
-            residual,
-            &scale,
+            RowInputs { x, residual, scale: &scale, epsilon: self.epsilon },
             bias.as_deref(),
-            self.epsilon,
-            y,
-            sum,
-            means.as_deref_mut(),
-            inverses.as_deref_mut(),
+            RowOutputs {
+                y,
+                sum,
+                means: means.as_deref_mut(),
+                inverse_deviations: inverses.as_deref_mut(),
+            },
         );
         let mut reduced = dims;
         reduced[axis..].fill(1);
@@ -240,7 +239,13 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
         let residual = residual::<T>(self.sum, call)?;
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
-        T::rms_norm(exec, rows, x, residual, &scale, self.epsilon, y, sum);
+        T::rms_norm(
+            exec,
+            rows,
+            RowInputs { x, residual, scale: &scale, epsilon: self.epsilon },
+            y,
+            sum,
+        );
         Ok(())
     }
 
@@ -274,7 +279,13 @@ impl Kernel for MixedRootMeanSquare {
         let (x, scale) = (wide(x)?, wide(scale)?);
         let scale = stretched(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
-        f64::rms_norm(exec, rows, &x, None, &scale, self.epsilon, &mut y, None);
+        f64::rms_norm(
+            exec,
+            rows,
+            RowInputs { x: &x, residual: None, scale: &scale, epsilon: self.epsilon },
+            &mut y,
+            None,
+        );
         let mut output = call.output(0, self.scale, &dims)?;
         Ok(cast_slices(
             DataType::Double,
@@ -322,10 +333,12 @@ impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
         }
         T::normalize_rows(
             exec,
-            Statistics::MeanVariance,
-            channels / self.groups * inner,
-            self.epsilon,
-            Affine::Groups(inner, &scale, &shift),
+            ByRow {
+                statistics: Statistics::MeanVariance,
+                len: channels / self.groups * inner,
+                epsilon: self.epsilon,
+                affine: Affine::Groups(inner, &scale, &shift),
+            },
             x,
             y,
             None,
@@ -394,14 +407,28 @@ impl MeanVariance {
         account.charge(product(&reduced).saturating_mul(size_of::<T>()))?;
         let mut statistic = vec![T::ZERO; product(&reduced)];
         T::reduce(exec, Reduce::Mean, dims, marked, x, &mut statistic);
-        binary(exec, Binary::Sub, dims, x, &own, &statistic, &repeated, y);
+        binary(
+            exec,
+            Binary::Sub,
+            dims,
+            Strided::new(x, &own),
+            Strided::new(&statistic, &repeated),
+            y,
+        );
         // Around the mean, not the difference of two large sums.
         T::reduce(exec, Reduce::SumSquare, dims, marked, y, &mut statistic);
         let count = (y.len() / statistic.len()) as f64;
         for value in &mut statistic {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
         }
-        binary_in_place(exec, Binary::Div, Side::Left, dims, y, &statistic, &repeated);
+        binary_in_place(
+            exec,
+            Binary::Div,
+            Side::Left,
+            dims,
+            y,
+            Strided::new(&statistic, &repeated),
+        );
         Ok(())
     }
 }

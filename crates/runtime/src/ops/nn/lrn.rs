@@ -1,5 +1,6 @@
 //! LRN: local response normalisation across channels.
 
+use sardonyx_kernels::norm::LocalResponse;
 use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
@@ -44,7 +45,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
         let (size, alpha, beta, bias) = (self.size, self.alpha, self.beta, self.bias);
-        T::local_response_norm(exec, sizes, size, alpha, beta, bias, x, y);
+        T::local_response_norm(exec, sizes, LocalResponse { size, alpha, beta, bias }, x, y);
         Ok(())
     }
 }

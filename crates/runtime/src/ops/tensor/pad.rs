@@ -1,7 +1,7 @@
 //! Pad: elements added around a tensor, or taken away where a number is negative.
 
 use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::copy::{self, Padding, Plain};
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
 
@@ -101,7 +101,13 @@ impl Movement for Frame {
     ) -> Result<(), KernelError> {
         let value = sources.get(1).map_or(T::default(), |value| value[0]);
         let (before, after) = (&self.before, &self.after);
-        copy::pad(pool, self.mode, &self.dims, before, after, value, sources[0], out);
+        copy::pad(
+            pool,
+            Padding { mode: self.mode, before, after, value },
+            &self.dims,
+            sources[0],
+            out,
+        );
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::Plain;
-use sardonyx_kernels::elementwise::{broadcast_strides, select};
+use sardonyx_kernels::elementwise::{Strided, broadcast_strides, select};
 use sardonyx_tensor::{DataType, Dims, shape::broadcast_dims};
 use smallvec::smallvec;
 
@@ -61,7 +61,14 @@ impl Movement for Choice<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let [condition, x, y] = &self.strides;
-        select(pool, &self.dims, &self.condition, condition, sources[0], x, sources[1], y, out);
+        select(
+            pool,
+            &self.dims,
+            Strided::new(&self.condition, condition),
+            Strided::new(sources[0], x),
+            Strided::new(sources[1], y),
+            out,
+        );
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::rotary::Rotary;
+use sardonyx_kernels::rotary::{Angles, Rotary};
 use sardonyx_tensor::{Dims, Element};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -97,7 +97,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let (cos, sin) = (call.slice::<T>(1)?, call.slice::<T>(2)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::rotary(exec, which, layout, x, cos, sin, positions, y);
+        T::rotary(exec, which, layout, x, Angles { cos, sin, positions }, y);
         Ok(())
     }
 
