@@ -19,10 +19,12 @@ use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, Value, shape};
 use smallvec::SmallVec;
 
 use crate::account::{Account, Refused};
-use crate::compile::Binder;
 use crate::error::{CompileError, RunError};
-use crate::kernel::{BindError, Call, Elements, Kernel, Operand, Target, Weight};
+use crate::kernel::{BindError, Call, Elements, Operand, Target, Weight};
+use crate::lower::Lowering;
 use crate::plan::sized;
+use crate::program::Op;
+use crate::select::Selected;
 
 /// A sparse constant that stands for more elements than this, and for more than [`DENSE_RATIO`]
 /// times those it stores, is a few bytes made to take all memory. Kernels want the whole tensor.
@@ -50,8 +52,6 @@ pub(crate) struct Constants {
     tensors: HashMap<ValueId, Tensor>,
     /// Those that can be made.
     later: HashMap<ValueId, Later>,
-    /// Values that are transposes of constants and only wanted packed: what they are transposes of.
-    turned: HashMap<ValueId, ValueId>,
     /// How many bytes of the file a value is made of.
     stored: HashMap<ValueId, usize>,
     /// Bytes that values may still have: those that are no more than [`GROWTH`] times as large as
@@ -84,13 +84,13 @@ enum How {
 
 /// What making constants needs.
 pub(crate) struct Maker<'a> {
-    pub(crate) binder: &'a Binder<'a>,
+    pub(crate) lowering: &'a Lowering<'a>,
     pub(crate) pool: &'a Pool,
 }
 
 impl Maker<'_> {
     fn account(&self) -> &Account {
-        self.binder.weights.account
+        self.lowering.weights.account
     }
 }
 
@@ -203,11 +203,6 @@ impl Constants {
         }
     }
 
-    /// Bytes of the constant that a value is, or is the transpose of.
-    pub(crate) fn bytes_of_source(&self, value: ValueId) -> usize {
-        self.bytes_of(self.turned.get(&value).copied().unwrap_or(value))
-    }
-
     /// Whether a constant is one that is made when it is wanted.
     pub(crate) fn is_made(&self, value: ValueId) -> bool {
         self.later.contains_key(&value)
@@ -215,45 +210,34 @@ impl Constants {
 
     /// What kernels may pack in place of a value.
     pub(crate) fn weight(&self, value: ValueId) -> Option<Weight<'_>> {
-        let (source, turned) = match self.turned.get(&value) {
-            Some(source) => (*source, true),
-            None => (value, false),
-        };
-        let (data_type, dims) = self.outline(source)?;
-        let later = self.later.get(&source);
-        let elements = match (later.map(|later| &later.how), self.get(source)) {
+        let (data_type, dims) = self.outline(value)?;
+        let later = self.later.get(&value);
+        let elements = match (later.map(|later| &later.how), self.get(value)) {
             (Some(How::Fill(one)), _) => Elements::Fill(one),
             (_, Some(tensor)) => Elements::All(tensor),
             (_, None) => Elements::Unmade,
         };
-        Some(Weight {
-            data_type,
-            dims,
-            elements,
-            turned,
-            // Small values take little in any form.
-            stored: later.is_none(),
-        })
-    }
-
-    /// Whether a value is one that kernels pack from what it is made of; the node that computes it
-    /// runs if one does not.
-    pub(crate) fn is_stand_in(&self, value: ValueId) -> bool {
-        self.turned.contains_key(&value) || self.is_fill(value)
+        // Small values take little in any form.
+        Some(Weight { data_type, dims, elements, stored: later.is_none() })
     }
 
     /// Whether a value is one element repeated, and not small.
-    pub(crate) fn is_fill(&self, value: ValueId) -> bool {
-        let later = self.later.get(&value);
-        later.is_some_and(|later| matches!(later.how, How::Fill(_)))
+    fn is_fill(&self, value: ValueId) -> bool {
+        self.one_of_fill(value).is_some()
+    }
+
+    /// The one element that is in all places of a value that is not small.
+    pub(crate) fn one_of_fill(&self, value: ValueId) -> Option<&Tensor> {
+        match &self.later.get(&value)?.how {
+            How::Fill(one) => Some(one),
+            How::Run(_) | How::Sparse(_) => None,
+        }
     }
 
     /// The one element that a value consists of, as a tensor of one element.
     fn one_element(&self, value: ValueId) -> Option<&Tensor> {
-        match self.later.get(&value).map(|later| &later.how) {
-            Some(How::Fill(one)) => Some(one),
-            _ => self.get(value).filter(|tensor| tensor.len() == 1),
-        }
+        let small = || self.get(value).filter(|tensor| tensor.len() == 1);
+        self.one_of_fill(value).or_else(small)
     }
 
     /// Decides which nodes that depend on constants only are computed ahead of time, and computes
@@ -263,13 +247,13 @@ impl Constants {
         &mut self,
         resolved: &Resolved,
         inference: &Inference,
-        binder: &Binder<'_>,
+        lowering: &Lowering<'_>,
         pool: &Pool,
         all: bool,
     ) -> Result<Vec<NodeId>, CompileError> {
         let model = resolved.model();
-        let looking = binder.weights.looking();
-        let looking = Binder { weights: &looking, ..*binder };
+        let looking = lowering.weights.looking();
+        let looking = Lowering { weights: &looking, ..*lowering };
         let mut remaining = Vec::new();
         let mut all_stored = self.stored.values().sum::<usize>();
         self.grown_left = all_stored.saturating_mul(GROWTH_OF_ALL);
@@ -303,9 +287,7 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
-            if self.is_wanted_packed(resolved, *node) {
-                let output = outputs.first().copied().flatten();
-                self.turned.extend(output.zip(inputs.first().copied()));
+            if self.is_left_to_products(resolved, *node) {
                 remaining.push(*node);
                 continue;
             }
@@ -315,15 +297,15 @@ impl Constants {
                 continue;
             }
             // What cannot be bound is reported later, with everything else that cannot.
-            let kernel = match looking.bind(*node, self) {
-                Ok(kernel) if all => kernel,
+            let alone = match Alone::of(&looking, *node, self) {
+                Ok(alone) if all => alone,
                 Ok(_) | Err(BindError::Unsupported(_) | BindError::Invalid(_)) => {
                     remaining.push(*node);
                     continue;
                 }
             };
             let first = inputs.first().and_then(|value| self.one_element(*value));
-            let fill = kernel.fill(first).cloned();
+            let fill = alone.op.fill(first).cloned();
             inputs.sort_unstable();
             inputs.dedup();
             let stored = inputs.iter().filter_map(|value| self.stored.get(value));
@@ -333,7 +315,7 @@ impl Constants {
                 Some(made) => {
                     let inputs = &inputs[..];
                     let candidate = Candidate { node: *node, inputs, made, fill, stored };
-                    self.fold_sized(&looking, &*kernel, candidate)
+                    self.fold_sized(&looking, &alone, candidate)
                 }
                 // Its size is known when memory is taken, and that is early enough.
                 None => {
@@ -348,7 +330,7 @@ impl Constants {
                 Folds::Not => remaining.push(*node),
                 Folds::Later => {}
                 Folds::Now => {
-                    let maker = Maker { binder, pool };
+                    let maker = Maker { lowering, pool };
                     let account = maker.account();
                     let grown = self.grown_left.min(stored.saturating_mul(GROWTH));
                     let room = grown.max(self.others_left).min(account.left());
@@ -377,12 +359,12 @@ impl Constants {
     /// Decides about a node whose outputs have known sizes.
     fn fold_sized(
         &mut self,
-        binder: &Binder<'_>,
-        kernel: &dyn Kernel,
+        lowering: &Lowering<'_>,
+        alone: &Alone,
         candidate: Candidate<'_>,
     ) -> Folds {
         let Candidate { node, inputs, made, fill, stored } = candidate;
-        let account = binder.weights.account;
+        let account = lowering.weights.account;
         let Some(bytes) = made.iter().try_fold(0usize, |sum, (_, ty)| sum.checked_add(ty.bytes))
         else {
             return Folds::Not;
@@ -411,9 +393,9 @@ impl Constants {
         }
         let waits = |(position, value): (usize, &ValueId)| {
             let is_large = self.bytes_of(*value) > LARGE_INPUT;
-            self.get(*value).is_none() || is_large && !kernel.reads_unaligned(position)
+            self.get(*value).is_none() || is_large && !alone.reads_unaligned(position)
         };
-        let model = binder.resolved.model();
+        let model = lowering.resolved.model();
         let mut given = model.inputs(node).enumerate();
         let waits = given.any(|(at, value)| value.is_some_and(|value| waits((at, &value))));
         if bytes <= SMALL && !waits {
@@ -452,19 +434,20 @@ impl Constants {
         true
     }
 
-    /// Counts by how many nodes each constant is wanted that is not there yet: by those that run,
-    /// and by those that are computed for these, which count among the `readers` of their inputs.
-    pub(crate) fn count_wanted<'n>(
+    /// Counts by how many steps and nodes each constant is wanted that is not there yet: by steps
+    /// that read some `values`, and by nodes that are computed for these, which count among the
+    /// `readers` of their inputs.
+    pub(crate) fn count_wanted<'v>(
         &mut self,
         resolved: &Resolved,
-        nodes: impl Iterator<Item = &'n NodeId>,
+        values: impl Iterator<Item = &'v SmallVec<[ValueId; 6]>>,
         readers: &mut [u32],
     ) {
         let model = resolved.model();
         let mut seen: HashSet<NodeId> = HashSet::new();
-        let mut pending: Vec<NodeId> = nodes.copied().collect();
-        while let Some(node) = pending.pop() {
-            for value in self.sources(model.inputs(node).flatten()) {
+        let mut pending: Vec<SmallVec<[ValueId; 6]>> = values.cloned().collect();
+        while let Some(values) = pending.pop() {
+            for value in each_once(&values) {
                 let Some(later) = self.later.get_mut(&value) else {
                     continue;
                 };
@@ -472,28 +455,23 @@ impl Constants {
                 if let How::Run(maker) = later.how
                     && seen.insert(maker)
                 {
-                    pending.push(maker);
-                    for value in model.inputs(maker).flatten() {
+                    let inputs: SmallVec<[ValueId; 6]> = model.inputs(maker).flatten().collect();
+                    for value in &inputs {
                         readers[value.index()] += 1;
                     }
+                    pending.push(inputs);
                 }
             }
         }
     }
 
-    /// The constants that values are, or are transposes of, each once.
-    fn sources(&self, values: impl Iterator<Item = ValueId>) -> SmallVec<[ValueId; 6]> {
-        let source = |value: ValueId| self.turned.get(&value).copied().unwrap_or(value);
-        let mut sources: SmallVec<[ValueId; 6]> = values.map(source).collect();
-        sources.sort_unstable();
-        sources.dedup();
-        sources
-    }
-
-    /// Makes the constants that a node may take in, but for fills.
-    pub(crate) fn make_for(&mut self, node: NodeId, maker: &Maker<'_>) -> Result<(), CompileError> {
-        let model = maker.binder.resolved.model();
-        for value in self.sources(model.inputs(node).flatten()) {
+    /// Makes the constants that a step may pack, but for fills.
+    pub(crate) fn make_for(
+        &mut self,
+        values: &[ValueId],
+        maker: &Maker<'_>,
+    ) -> Result<(), CompileError> {
+        for value in each_once(values) {
             if !self.is_fill(value) {
                 self.make(value, maker)?;
             }
@@ -501,16 +479,15 @@ impl Constants {
         Ok(())
     }
 
-    /// Says that a node has what it wanted. Constants that nothing else wants go, but for those
-    /// that are `kept`.
+    /// Says that a step has what it wanted of some values. Constants that nothing else wants go,
+    /// but for those that are `kept`.
     pub(crate) fn done_with(
         &mut self,
-        node: NodeId,
+        values: &[ValueId],
         maker: &Maker<'_>,
         kept: impl Fn(ValueId) -> bool,
     ) {
-        let model = maker.binder.resolved.model();
-        for value in self.sources(model.inputs(node).flatten()) {
+        for value in each_once(values) {
             if let Some(later) = self.later.get_mut(&value) {
                 later.wanted = later.wanted.saturating_sub(1);
                 if later.wanted == 0 && !kept(value) {
@@ -532,7 +509,7 @@ impl Constants {
 
     /// Makes a constant, and on the way those that it is computed from.
     pub(crate) fn make(&mut self, value: ValueId, maker: &Maker<'_>) -> Result<(), CompileError> {
-        let resolved = maker.binder.resolved;
+        let resolved = maker.lowering.resolved;
         let model = resolved.model();
         let mut pending = vec![value];
         // Not by recursion: there may be a long way from what is stored.
@@ -578,7 +555,8 @@ impl Constants {
                 let what = format!("{place}: computing it ahead of time: it made no tensor");
                 return Err(CompileError::Resources(what));
             }
-            self.done_with(node, maker, |_| false);
+            let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
+            self.done_with(&inputs, maker, |_| false);
             let unwanted = outputs.iter().flatten().filter(|made| **made != value);
             for made in unwanted {
                 if self.later.get(made).is_some_and(|later| later.wanted == 0) {
@@ -612,7 +590,7 @@ impl Constants {
         let Some(later) = self.later.get_mut(&value).filter(|later| !later.charged) else {
             return Ok(());
         };
-        let resolved = maker.binder.resolved;
+        let resolved = maker.lowering.resolved;
         let charged = maker.account().charge(later.bytes);
         charged.map_err(|refused| match resolved.model().value(value).producer {
             Producer::Node(node, _) => refusal(resolved, node, Some(refused)),
@@ -646,9 +624,9 @@ impl Constants {
         }
     }
 
-    /// Whether a node is the transpose of a large constant matrix that only products want, which
-    /// pack it anyway.
-    fn is_wanted_packed(&self, resolved: &Resolved, node: NodeId) -> bool {
+    /// Whether a node is the transpose of a large constant matrix that only products want: a
+    /// rewrite lets them pack the matrix itself.
+    fn is_left_to_products(&self, resolved: &Resolved, node: NodeId) -> bool {
         let model = resolved.model();
         let is = |node: NodeId, operator: &OpDef| {
             resolved.op(node).is_some_and(|op| op.def.is(operator))
@@ -689,8 +667,8 @@ impl Constants {
                     .to_string(),
             )
         };
-        let kernel = match maker.binder.bind(node, self) {
-            Ok(kernel) => kernel,
+        let alone = match Alone::of(maker.lowering, node, self) {
+            Ok(alone) => alone,
             Err(BindError::Unsupported(why) | BindError::Invalid(why)) => return Err(failed(why)),
         };
         let inputs: Vec<Option<Tensor>> = model
@@ -700,7 +678,7 @@ impl Constants {
                 let tensor = value.and_then(|value| self.get(value));
                 tensor
                     .map(|tensor| {
-                        if kernel.reads_unaligned(position) {
+                        if alone.reads_unaligned(position) {
                             Ok(tensor.clone())
                         } else {
                             tensor.aligned()
@@ -710,15 +688,16 @@ impl Constants {
             })
             .collect::<Result<_, _>>()
             .map_err(|error| failed(error.to_string()))?;
-        let operands = inputs.iter().map(|tensor| match tensor {
-            Some(tensor) => Operand::Tensor(tensor.view()),
-            None => Operand::Absent,
+        let operands = alone.op.operands();
+        let operands = operands.iter().map(|slot| {
+            let tensor = slot.and_then(|slot| inputs[slot.index()].as_ref());
+            tensor.map_or(Operand::Absent, |tensor| Operand::Tensor(tensor.view()))
         });
         let targets = model.outputs(node).iter().map(|output| match output {
             Some(_) => Target::Owned(None),
             None => Target::Absent,
         });
-        let exec = Exec { pool: maker.pool, isa: maker.binder.isa };
+        let exec = Exec { pool: maker.pool, isa: maker.lowering.isa };
         let mut call = Call {
             operands: operands.collect(),
             targets: targets.collect(),
@@ -727,7 +706,7 @@ impl Constants {
             memory: None,
             account,
         };
-        match kernel.run(&mut call) {
+        match alone.selected.kernel.run(&mut call) {
             Ok(()) => {}
             Err(_) if account.refused().is_some() => return Ok(None),
             Err(error) => return Err(failed(error.0)),
@@ -762,6 +741,45 @@ struct Candidate<'a> {
     fill: Option<Tensor>,
     /// Bytes of the file from which it is made.
     stored: usize,
+}
+
+/// Values in order, none of them twice.
+fn each_once(values: &[ValueId]) -> SmallVec<[ValueId; 6]> {
+    let mut values = SmallVec::from_slice(values);
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// A node outside of a program: its operation, whose slots are the positions of its inputs, and the
+/// kernel.
+struct Alone {
+    op: Op,
+    selected: Selected,
+}
+
+impl Alone {
+    fn of(
+        lowering: &Lowering<'_>,
+        node: NodeId,
+        constants: &Constants,
+    ) -> Result<Alone, BindError> {
+        let inputs = lowering.alone(node);
+        let op = lowering.operation(node, inputs.clone(), constants)?;
+        let operands = op.operands();
+        let read = operands.iter().map(|slot| inputs[(*slot)?.index()]).collect();
+        let selected = lowering.kernel_of(node, &op, read, constants)?;
+        Ok(Alone { op, selected })
+    }
+
+    /// Whether the elements of an input are moved as bytes.
+    fn reads_unaligned(&self, input: usize) -> bool {
+        let unaligned = self.selected.kernel.memory().unaligned;
+        let operands = self.op.operands().into_iter().enumerate();
+        let mut readers =
+            operands.filter(|(_, slot)| slot.is_some_and(|slot| slot.index() == input));
+        readers.any(|(position, _)| unaligned.contains(position))
+    }
 }
 
 /// Whether a node is computed ahead of time.

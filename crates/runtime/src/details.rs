@@ -7,10 +7,11 @@ use sardonyx_passes::{InferOptions, Inference, infer, node_multiply_adds};
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
-use crate::compile::{Program, Slot, Step};
 use crate::error::{InputError, RunError};
+use crate::executable::{Executable, Step};
 use crate::layout::{Layout, ViewSite};
 use crate::plan::{Plan, integers, plan, settled};
+use crate::program::Slot;
 use crate::session::Session;
 
 /// What a run does for inputs of given types.
@@ -84,23 +85,27 @@ impl Session {
     ///
     /// Types with which the model contradicts itself.
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
-        let program = &self.program;
-        let plan = plan(program, inputs)?;
-        let constant = |value| settled(program, value);
+        let executable = &self.executable;
+        let plan = plan(executable, inputs)?;
+        let constant = |value| settled(executable, value);
         let options = InferOptions {
             inputs,
-            symbols: &program.dims,
+            symbols: &executable.dims,
             known: Some(&constant),
             ..InferOptions::default()
         };
-        let inference = infer(&program.resolved, options).map_err(|findings| {
+        let inference = infer(&executable.resolved, options).map_err(|findings| {
             let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
             RunError::Input(InputError::new(lines.join("\n  ")))
         })?;
-        let look = Look { program, plan: &plan, inference: &inference };
-        let steps: Vec<StepDetails> =
-            program.steps.iter().enumerate().map(|(index, step)| look.step(index, step)).collect();
-        let outputs = program.steps.iter().flat_map(|step| &step.outputs);
+        let look = Look { executable, plan: &plan, inference: &inference };
+        let steps: Vec<StepDetails> = executable
+            .steps
+            .iter()
+            .enumerate()
+            .map(|(index, step)| look.step(index, step))
+            .collect();
+        let outputs = executable.steps.iter().flat_map(|step| &step.outputs);
         let planned = outputs.flatten().filter(|slot| look.is_between(**slot));
         let unshared_bytes =
             planned.filter_map(|slot| bytes_of(&look.type_of(*slot)?)).fold(0, u64::saturating_add);
@@ -109,34 +114,27 @@ impl Session {
 }
 
 struct Look<'a> {
-    program: &'a Program,
+    executable: &'a Executable,
     plan: &'a Plan,
     inference: &'a Inference,
 }
 
 impl Look<'_> {
     fn step(&self, index: usize, step: &Step) -> StepDetails {
-        let model = self.program.resolved.model();
         let mut inputs = Vec::new();
-        let nodes = model.inputs(step.work.node);
-        // Behind the inputs of the node stand those of the nodes that it does on the way.
-        let values: SmallVec<[_; 6]> = nodes.collect();
-        let places: SmallVec<[Option<usize>; 6]> = (0..step.inputs.len().max(values.len()))
-            .map(|position| {
-                let operand = match step.inputs.get(position).copied().flatten() {
-                    Some(slot) => self.operand(slot),
-                    None => {
-                        // Taken in by the kernel, if it is there.
-                        let value = values.get(position).copied().flatten()?;
-                        step.kernel.taken_in().contains(&position).then_some(())?;
-                        OperandDetails {
-                            ty: self.inference.ty(value).cloned(),
-                            constant: true,
-                            strided: false,
-                        }
+        let places: SmallVec<[Option<usize>; 6]> = step
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(position, slot)| {
+                let packed = step.packed.iter().find(|(packed, _)| *packed == position);
+                inputs.push(match (slot, packed) {
+                    (Some(slot), _) => self.operand(*slot),
+                    (None, Some((_, slot))) => {
+                        OperandDetails { ty: self.type_of(*slot), constant: true, strided: false }
                     }
-                };
-                inputs.push(operand);
+                    (None, None) => return None,
+                });
                 Some(inputs.len() - 1)
             })
             .collect();
@@ -148,7 +146,7 @@ impl Look<'_> {
         };
         let (mut read_bytes, written_bytes) = (sum(&inputs), sum(&outputs));
         let table = places.first().copied().flatten();
-        let operator = self.program.resolved.op(step.work.node);
+        let operator = self.executable.resolved.op(step.origins[0]);
         if operator.is_some_and(|op| op.def.is_part_of_first())
             && let Some(table) = table
             && let (Some(read), Some(written)) = (&mut read_bytes, written_bytes)
@@ -162,9 +160,9 @@ impl Look<'_> {
             strided: !is_view && inputs.iter().any(|input| input.strided),
             copies: !is_view && self.could_be_view(step),
             multiply_adds: node_multiply_adds(
-                &self.program.resolved,
+                &self.executable.resolved,
                 self.inference,
-                step.work.node,
+                step.origins[0],
             ),
             read_bytes,
             written_bytes,
@@ -176,7 +174,7 @@ impl Look<'_> {
     fn operand(&self, slot: Slot) -> OperandDetails {
         OperandDetails {
             ty: self.type_of(slot),
-            constant: self.program.slots[slot.index()].is_constant(),
+            constant: self.executable.slots[slot.index()].is_constant(),
             strided: self.plan.layout(slot).is_some(),
         }
     }
@@ -185,7 +183,7 @@ impl Look<'_> {
         match &self.plan.types[slot.index()] {
             Some((elem, dims)) => Some(Type::tensor(*elem, dims.iter().copied())),
             None => {
-                let value = self.program.slots[slot.index()].value;
+                let value = self.executable.slots[slot.index()].value;
                 self.inference.ty(value).cloned()
             }
         }
@@ -193,9 +191,9 @@ impl Look<'_> {
 
     /// Whether a slot is neither input nor output of the model, nor a constant.
     fn is_between(&self, slot: Slot) -> bool {
-        let program = self.program;
-        let outside = program.outputs.contains(&slot) || program.inputs.contains(&Some(slot));
-        !outside && !program.slots[slot.index()].is_constant()
+        let executable = self.executable;
+        let outside = executable.outputs.contains(&slot) || executable.inputs.contains(&Some(slot));
+        !outside && !executable.slots[slot.index()].is_constant()
     }
 
     /// Whether every output consists of elements of the first input, as if that were dense.
@@ -207,7 +205,7 @@ impl Look<'_> {
         let layout = Layout::dense(from);
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &self.program.slots[slot.index()];
+            let slot = &self.executable.slots[slot.index()];
             let known = || self.inference.known(slot.value).and_then(Known::to_tensor);
             integers(&slot.constant.clone().or_else(known)?)
         };
@@ -220,7 +218,7 @@ impl Look<'_> {
             };
             let site =
                 ViewSite { output, from, layout: &layout, to, ints: &ints, has_input: &has_input };
-            step.kernel.view(&site).is_some()
+            step.movement.as_ref().is_some_and(|movement| movement.view(&site).is_some())
         };
         step.outputs.iter().any(Option::is_some) && outputs.all(is_view)
     }

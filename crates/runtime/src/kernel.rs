@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
-use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Storage};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
@@ -16,76 +15,18 @@ use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
 use crate::account::{Account, Refused};
-use crate::layout::{Layout, ViewSite};
 use crate::precision::Precision;
+use crate::program::{self, Operands, Slot, Stage};
 use crate::weights::{Form, Packed, Packer, Unpacked};
 
-/// A node, ready to run.
+/// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
     /// Computes the outputs.
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError>;
 
-    /// Inputs whose memory the first output may take over, if nobody reads them later. Such a
-    /// kernel asks [`Call::in_place`] first.
-    fn in_place(&self) -> &[usize] {
-        &[]
-    }
-
-    /// Where an output lies within the first input, if it consists of elements of it. Such a kernel
-    /// runs only where they must be copied, and then reads them through strides.
-    fn view(&self, _site: &ViewSite<'_>) -> Option<Layout> {
-        None
-    }
-
-    /// Whether an input may be given with strides. All others are dense.
-    fn reads_strides(&self, _input: usize) -> bool {
-        false
-    }
-
-    /// Constant inputs that binding has taken in, such as packed weights: they need not exist at
-    /// run time.
-    fn taken_in(&self) -> &[usize] {
-        &[]
-    }
-
-    /// Takes over what happens to the first output next; `false` if it cannot. A tensor that the
-    /// tail reads becomes the input at `position`, behind all others.
-    fn absorb(&mut self, _tail: &Tail, _position: usize) -> bool {
-        false
-    }
-
-    /// Takes over the sum that the first input is; `false` if it cannot. The first input becomes
-    /// one operand, the other one stands at `input`, behind all inputs; the sum is wanted at
-    /// `output`, behind all outputs, or nowhere.
-    fn take_sum(&mut self, _input: usize, _output: usize) -> bool {
-        false
-    }
-
-    /// Whether an input may lie at any address: its elements are moved as bytes.
-    fn reads_unaligned(&self, _input: usize) -> bool {
-        false
-    }
-
-    /// What this kernel does with each element, if whoever computes an input or reads the output
-    /// may do it as well.
-    fn pointwise(&self) -> Option<Pointwise> {
-        None
-    }
-
-    /// The order that this kernel brings the axes of its first input into, if that is all it does.
-    fn turns(&self) -> Option<&Dims> {
-        None
-    }
-
-    /// Whether the output is all of the first input, in the same order, under other dimensions.
-    fn only_reshapes(&self) -> bool {
-        false
-    }
-
-    /// The value that all elements of the output have, as a tensor of one element, if that is
-    /// known; `first` is such a value of the first input.
-    fn fill<'t>(&'t self, _first: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        None
+    /// Where its operands may lie, and where its results.
+    fn memory(&self) -> MemoryRules {
+        MemoryRules::default()
     }
 
     /// Which loops will run, for profiles and `explain`.
@@ -94,67 +35,73 @@ pub(crate) trait Kernel: Send + Sync {
     }
 }
 
-/// What a step does with each element of its inputs, which have the type of the output.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Pointwise {
-    /// A function of input 0.
-    Unary(Unary),
-    /// Of inputs 0 and 1, with broadcasting, where there are exactly two.
-    Binary(Binary),
-    /// Clamps input 0 between limits that are inputs 1 and 2.
-    Clip,
+/// What a kernel allows of the memory that it works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemoryRules {
+    /// Inputs whose memory the first output may take over, if nothing reads them later. Such a
+    /// kernel asks [`Call::in_place`] first.
+    pub(crate) in_place: &'static [usize],
+    /// Inputs that may be given with strides. All others are dense.
+    pub(crate) strided: Inputs,
+    /// Inputs that may lie at any address: their elements are moved as bytes.
+    pub(crate) unaligned: Inputs,
 }
 
-/// What may follow a matrix product or a convolution and be done while its result is written.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Tail {
-    /// Multiplies with a number.
-    Scale(f32),
-    /// Adds a vector along the last axis, which becomes one more input.
-    Bias,
-    /// Adds a tensor of the output's shape, which becomes one more input.
-    Residual,
-    /// A function of each element.
-    Activation(Activation),
-    /// Multiplies with a tensor of the output's shape, which becomes one more input.
-    Factor,
-    /// Changes the order of the axes.
-    Turn(Dims),
+/// A set of inputs of a kernel, by position.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Inputs(u64);
+
+impl Inputs {
+    pub(crate) const ALL: Inputs = Inputs(u64::MAX);
+
+    /// Those at some positions, which are below 63.
+    pub(crate) const fn at(positions: &[usize]) -> Inputs {
+        let (mut set, mut index) = (0, 0);
+        while index < positions.len() {
+            set |= 1 << positions[index];
+            index += 1;
+        }
+        Inputs(set)
+    }
+
+    /// Whether a position is among them. The last bit is that of all from there on.
+    pub(crate) fn contains(self, position: usize) -> bool {
+        self.0 >> position.min(63) & 1 == 1
+    }
 }
 
-/// The tails that a kernel has taken over, in the order in which they happen. Inputs are given by
-/// position.
+/// Where a kernel finds what a product does at its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Tails {
+pub(crate) struct Ending {
     pub(crate) scale: f32,
+    /// Positions of operands.
     pub(crate) bias: Option<usize>,
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
     pub(crate) factor: Option<usize>,
 }
 
-impl Default for Tails {
-    fn default() -> Self {
-        Tails { scale: 1.0, bias: None, residual: None, activation: Activation::None, factor: None }
-    }
-}
-
-impl Tails {
-    /// Takes a tail over, unless it comes too late for the order or there is one of its kind
-    /// already.
-    pub(crate) fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
-        let linear = self.activation == Activation::None && self.factor.is_none();
-        match tail {
-            Tail::Scale(by) if linear && self.bias.is_none() && self.residual.is_none() => {
-                self.scale *= by;
+impl Ending {
+    /// The stages of an epilogue whose operands begin at a position.
+    pub(crate) fn new(epilogue: &program::Epilogue, mut position: usize) -> Ending {
+        let mut ending = Ending {
+            scale: 1.0,
+            bias: None,
+            residual: None,
+            activation: Activation::None,
+            factor: None,
+        };
+        for stage in &epilogue.0 {
+            match stage {
+                Stage::Scale(by) => ending.scale *= by,
+                Stage::Bias(_) => ending.bias = Some(position),
+                Stage::Add(_) => ending.residual = Some(position),
+                Stage::Mul(_) => ending.factor = Some(position),
+                Stage::Activation(activation) => ending.activation = *activation,
             }
-            Tail::Bias if linear && self.bias.is_none() => self.bias = Some(position),
-            Tail::Residual if linear && self.residual.is_none() => self.residual = Some(position),
-            Tail::Activation(activation) if linear => self.activation = *activation,
-            Tail::Factor if self.factor.is_none() => self.factor = Some(position),
-            _ => return false,
+            position += usize::from(stage.operand().is_some());
         }
-        true
+        ending
     }
 
     /// What a matrix product does at its end, of which all results together have so many elements
@@ -242,13 +189,10 @@ impl From<TensorError> for BindError {
     }
 }
 
-/// How a node becomes a kernel.
-pub(crate) type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
-
-/// A node of the compiled graph, as its binding sees it.
+/// A step of a program, or a node that becomes one, with what is known of its operands.
 pub(crate) struct Site<'a> {
     pub(crate) attributes: AttributeView<'a>,
-    /// Per input: its type and, if it is one, the constant. `None` for an input left out.
+    /// Per operand: its type and, if it is one, the constant. `None` for an operand left out.
     pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
     /// Per output: its type as inferred; `None` for an output left out.
     pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
@@ -259,8 +203,9 @@ pub(crate) struct Site<'a> {
     pub(crate) weights: &'a Packer<'a>,
 }
 
-/// An input of a node that is bound.
+/// An operand of a step.
 pub(crate) struct SiteInput<'a> {
+    pub(crate) slot: Slot,
     pub(crate) ty: Option<Type>,
     /// The constant, if it is one and there.
     pub(crate) constant: Option<&'a Tensor>,
@@ -274,8 +219,6 @@ pub(crate) struct Weight<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) elements: Elements<'a>,
-    /// Whether the input is the transpose of this matrix.
-    pub(crate) turned: bool,
     /// Whether the file stores it as it is.
     pub(crate) stored: bool,
 }
@@ -325,6 +268,18 @@ impl<'a> Site<'a> {
         self.outputs.get(index).is_some_and(Option::is_some)
     }
 
+    /// The value at an input that must be there.
+    pub(crate) fn slot(&self, index: usize) -> Result<Slot, BindError> {
+        let input = self.inputs.get(index).and_then(Option::as_ref);
+        let input = input.map(|input| input.slot);
+        input.ok_or_else(|| BindError::Invalid(format!("input {index} is left out")))
+    }
+
+    /// All operands, by position.
+    pub(crate) fn operands(&self) -> Operands {
+        self.inputs.iter().map(|input| input.as_ref().map(|input| input.slot)).collect()
+    }
+
     /// The constant at an input.
     pub(crate) fn constant(&self, index: usize) -> Option<&'a Tensor> {
         self.inputs.get(index)?.as_ref()?.constant
@@ -340,12 +295,11 @@ impl<'a> Site<'a> {
     pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
         let isa = self.isa;
         let b = self.weight(index)?;
-        let turned = b.turned != transposed;
         let storage = storage(b.data_type)?;
         let [rows, cols] = *b.dims else { return None };
         let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
-        let form = Form::Right { isa, precision, turned };
-        let (depth, width) = if turned { (cols, rows) } else { (rows, cols) };
+        let form = Form::Right { isa, precision, transposed };
+        let (depth, width) = if transposed { (cols, rows) } else { (rows, cols) };
         let bytes = PackedB::bytes_of(isa, storage, depth, width)?;
         let pack = |constant: Unpacked<'_>| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
@@ -353,7 +307,7 @@ impl<'a> Site<'a> {
                 constant.next(bytes_of(rows.start)..bytes_of(rows.end));
             };
             let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
-            let matrix = match (constant.fill(), turned) {
+            let matrix = match (constant.fill(), transposed) {
                 (Some(fill), _) => LeMatrix::filled(fill, storage, depth, width),
                 (None, false) => matrix(constant.at_once()),
                 (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),

@@ -11,25 +11,27 @@
 //! `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
-mod chains;
 mod compile;
 mod constants;
 mod details;
 mod dims;
 mod error;
+mod executable;
 mod expanded;
 mod inputs;
 mod kernel;
 mod layout;
+mod lower;
 mod ops;
 mod plan;
 mod precision;
+mod program;
 mod report;
+mod rewrite;
 mod run;
 mod schedule;
+mod select;
 mod session;
-mod skips;
-mod tails;
 mod unsupported;
 mod weights;
 

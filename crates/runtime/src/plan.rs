@@ -15,9 +15,10 @@ use sardonyx_ops::Known;
 use sardonyx_passes::{InferOptions, Inference, infer};
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims, Tensor};
 
-use crate::compile::{Program, Slot};
 use crate::error::{InputError, RunError};
+use crate::executable::Executable;
 use crate::layout::{Layout, ViewSite, is_whole};
+use crate::program::Slot;
 
 /// Where the values of a run lie.
 #[derive(Debug)]
@@ -75,25 +76,25 @@ impl Plan {
 }
 
 /// Plans for inputs of the given types, by position among the graph's inputs.
-pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
-    let constant = |value: ValueId| settled(program, value);
+pub(crate) fn plan(executable: &Executable, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
+    let constant = |value: ValueId| settled(executable, value);
     let options = InferOptions {
         inputs,
-        symbols: &program.dims,
+        symbols: &executable.dims,
         known: Some(&constant),
         ..InferOptions::default()
     };
-    let inference = infer(&program.resolved, options).map_err(|findings| {
+    let inference = infer(&executable.resolved, options).map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         RunError::Input(InputError::new(format!(
             "with inputs of these shapes the model contradicts itself\n  {}",
             lines.join("\n  ")
         )))
     })?;
-    let count = program.slots.len();
+    let count = executable.slots.len();
     let mut plan = Plan {
         places: vec![Place::Own; count],
-        types: program
+        types: executable
             .slots
             .iter()
             .map(|slot| match (&slot.constant, &slot.outline) {
@@ -102,27 +103,27 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
                 (None, None) => sized(inference.ty(slot.value)?),
             })
             .collect(),
-        over: vec![None; program.steps.len()],
-        skip: vec![false; program.steps.len()],
-        last_use: vec![Vec::new(); program.steps.len()],
+        over: vec![None; executable.steps.len()],
+        skip: vec![false; executable.steps.len()],
+        last_use: vec![Vec::new(); executable.steps.len()],
         arena_bytes: 0,
     };
-    for (place, slot) in plan.places.iter_mut().zip(&program.slots) {
+    for (place, slot) in plan.places.iter_mut().zip(&executable.slots) {
         if slot.is_constant() {
             *place = Place::Constant;
         }
     }
     // What must stay where it is: model inputs and outputs own their memory.
     let mut owns = vec![false; count];
-    for slot in program.inputs.iter().flatten().chain(&program.outputs) {
+    for slot in executable.inputs.iter().flatten().chain(&executable.outputs) {
         owns[slot.index()] = true;
     }
-    place_views(program, &owns, &inference, &mut plan);
-    let last_read = last_reads(program, &plan);
-    place_in_arena(program, &owns, &last_read, &mut plan);
+    place_views(executable, &owns, &inference, &mut plan);
+    let last_read = last_reads(executable, &plan);
+    place_in_arena(executable, &owns, &last_read, &mut plan);
     for (slot, last) in last_read.iter().enumerate() {
         if let (Some(step), Place::Own) = (last, &plan.places[slot])
-            && !program.outputs.iter().any(|output| output.index() == slot)
+            && !executable.outputs.iter().any(|output| output.index() == slot)
         {
             plan.last_use[*step].push(Slot(slot as u32));
         }
@@ -132,8 +133,8 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
 
 /// What is known of a value for all sizes of the inputs. What was known only as a formula of these
 /// is found anew.
-pub(crate) fn settled(program: &Program, value: ValueId) -> Option<Known> {
-    let known = program.inference.known(value)?;
+pub(crate) fn settled(executable: &Executable, value: ValueId) -> Option<Known> {
+    let known = executable.inference.known(value)?;
     let is_settled = match known {
         Known::Tensor(_) => true,
         Known::Ints { values, .. } => values.iter().all(|value| value.known().is_some()),
@@ -153,10 +154,10 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
 }
 
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
-fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &mut Plan) {
-    let follows = readers_that_follow_strides(program);
-    for (index, step) in program.steps.iter().enumerate() {
-        let Some(Some(input)) = step.inputs.first() else {
+fn place_views(executable: &Executable, owns: &[bool], inference: &Inference, plan: &mut Plan) {
+    let follows = readers_that_follow_strides(executable);
+    for (index, step) in executable.steps.iter().enumerate() {
+        let (Some(_), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
             continue;
         };
         let Some((data_type, from)) = plan.types[input.index()].clone() else {
@@ -173,7 +174,7 @@ fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &m
         };
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &program.slots[slot.index()];
+            let slot = &executable.slots[slot.index()];
             let known = || inference.known(slot.value).and_then(Known::to_tensor);
             integers(&slot.constant.clone().or_else(known)?)
         };
@@ -183,14 +184,17 @@ fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &m
             let Some(slot) = slot else { continue };
             let viewed = match &plan.types[slot.index()] {
                 Some((output_type, to)) if *output_type == data_type && !owns[slot.index()] => step
-                    .kernel
-                    .view(&ViewSite {
-                        output,
-                        from: &from,
-                        layout: &layout,
-                        to,
-                        ints: &ints,
-                        has_input: &has_input,
+                    .movement
+                    .as_ref()
+                    .and_then(|movement| {
+                        movement.view(&ViewSite {
+                            output,
+                            from: &from,
+                            layout: &layout,
+                            to,
+                            ints: &ints,
+                            has_input: &has_input,
+                        })
                     })
                     .filter(|layout| layout.is_dense(to) || follows[slot.index()])
                     // Who follows strides does so forwards.
@@ -213,12 +217,12 @@ fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &m
 }
 
 /// By slot: whether every step that reads it may be given strides.
-fn readers_that_follow_strides(program: &Program) -> Vec<bool> {
-    let mut follows = vec![true; program.slots.len()];
-    for step in &program.steps {
+fn readers_that_follow_strides(executable: &Executable) -> Vec<bool> {
+    let mut follows = vec![true; executable.slots.len()];
+    for step in &executable.steps {
         for (position, slot) in step.inputs.iter().enumerate() {
             if let Some(slot) = slot {
-                follows[slot.index()] &= step.kernel.reads_strides(position);
+                follows[slot.index()] &= step.rules.strided.contains(position);
             }
         }
     }
@@ -235,9 +239,9 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 }
 
 /// By slot: the last step that reads it, directly or through a view.
-fn last_reads(program: &Program, plan: &Plan) -> Vec<Option<usize>> {
-    let mut last = vec![None; program.slots.len()];
-    for (index, step) in program.steps.iter().enumerate() {
+fn last_reads(executable: &Executable, plan: &Plan) -> Vec<Option<usize>> {
+    let mut last = vec![None; executable.slots.len()];
+    for (index, step) in executable.steps.iter().enumerate() {
         // What is made and never read lives for one step.
         for slot in step.outputs.iter().chain(&step.inputs).flatten() {
             last[plan.root(*slot).index()] = Some(index);
@@ -246,10 +250,15 @@ fn last_reads(program: &Program, plan: &Plan) -> Vec<Option<usize>> {
     last
 }
 
-fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>], plan: &mut Plan) {
+fn place_in_arena(
+    executable: &Executable,
+    owns: &[bool],
+    last_read: &[Option<usize>],
+    plan: &mut Plan,
+) {
     let mut free = FreeList::default();
-    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); program.steps.len()];
-    for (index, step) in program.steps.iter().enumerate() {
+    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); executable.steps.len()];
+    for (index, step) in executable.steps.iter().enumerate() {
         if !plan.skip[index] {
             for (position, output) in step.outputs.iter().enumerate() {
                 let Some(output) = output.filter(|slot| {
@@ -262,7 +271,7 @@ fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>],
                 };
                 let last = last_read[output.index()].unwrap_or(index);
                 let over = if position == 0 {
-                    take_over(program, plan, last_read, index, output)
+                    take_over(executable, plan, last_read, index, output)
                 } else {
                     None
                 };
@@ -289,14 +298,14 @@ fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>],
 /// The input of a step whose memory its first output may have: it dies here, is read once, and has
 /// the same size.
 fn take_over(
-    program: &Program,
+    executable: &Executable,
     plan: &Plan,
     last_read: &[Option<usize>],
     index: usize,
     output: Slot,
 ) -> Option<(usize, Range<usize>)> {
-    let step = &program.steps[index];
-    step.kernel.in_place().iter().find_map(|position| {
+    let step = &executable.steps[index];
+    step.rules.in_place.iter().find_map(|position| {
         let input = step.inputs.get(*position).copied().flatten()?;
         let root = plan.root(input);
         let Place::Arena(range) = &plan.places[root.index()] else {

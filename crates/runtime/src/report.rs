@@ -27,7 +27,7 @@ pub struct CompileReport {
     pub folded_bytes: usize,
     /// Nodes that went because nothing reads what they make.
     pub unread: usize,
-    /// Constants that kernels took in, mostly packed weights: once for each kernel.
+    /// Constants that kernels have packed, mostly weights: once for each kernel.
     pub packed: usize,
     /// Bytes of these before they were packed.
     pub packed_bytes: usize,
@@ -40,7 +40,7 @@ pub struct CompileReport {
     pub made_bytes: usize,
     /// How long each part took, in order: `resolve` (names, types at the file's versions,
     /// functions), `upgrade`, `read` (constants), `share` (types of the newest forms, equal nodes),
-    /// `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
+    /// `fold`, `fuse`, `lower`, `rewrite`, `select` (kernels, packing).
     pub took: Vec<(&'static str, Duration)>,
 }
 

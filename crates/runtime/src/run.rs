@@ -135,7 +135,7 @@ impl Session {
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
-        let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+        let account = Account::new(self.memory_limit, self.report.made_bytes);
         let given = self.sort_inputs(inputs, &account)?;
         self.with_memory(|memory| {
             let planned = self.planned_for(memory, &given, &account)?;
@@ -163,7 +163,7 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
-        let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+        let account = Account::new(self.memory_limit, self.report.made_bytes);
         let given: Given<'v> = self.sort_inputs(given, &account)?;
         let mut wanted = self.sort_outputs(outputs)?;
         self.with_memory(|memory| {
@@ -254,7 +254,7 @@ impl Session {
     /// Names the first step whose outputs do not fit the account in the place that they have in the
     /// arena.
     fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
-        for step in &self.program.steps {
+        for step in &self.executable.steps {
             for slot in step.outputs.iter().flatten() {
                 if let Place::Arena(range) = &plan.places[slot.index()]
                     && let before = account.more(range.start)
@@ -262,7 +262,7 @@ impl Session {
                 {
                     return RunError::Resources(format!(
                         "{}: {refused}",
-                        self.program.label(&step.work)
+                        self.executable.label(&step.origins)
                     ));
                 }
             }
@@ -313,8 +313,8 @@ impl Session {
                 Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
             })
             .collect();
-        let plan = plan(&self.program, &types)?;
-        Ok(Planned { schedule: Schedule::new(&self.program, &plan), plan })
+        let plan = plan(&self.executable, &types)?;
+        Ok(Planned { schedule: Schedule::new(&self.executable, &plan), plan })
     }
 
     /// The values that a run starts with.
@@ -345,7 +345,7 @@ impl Session {
         held: &mut [Held<'a>],
         wanted: &mut Wanted<'a>,
     ) -> Result<(), RunError> {
-        let outputs = planned.schedule.outputs.iter().zip(&self.program.outputs);
+        let outputs = planned.schedule.outputs.iter().zip(&self.executable.outputs);
         for ((source, slot), wanted) in outputs.zip(wanted) {
             let Some((name, memory)) = wanted else {
                 continue;
@@ -388,8 +388,8 @@ impl Session {
         for scheduled in &schedule.steps {
             let start = began.map(|began| began.elapsed());
             self.run_step(planned, arena, held, account, scheduled).map_err(|what| {
-                let work = &self.program.steps[scheduled.step].work;
-                RunError::Node { place: self.program.label(work), what }
+                let nodes = &self.executable.steps[scheduled.step].origins;
+                RunError::Node { place: self.executable.label(nodes), what }
             })?;
             if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {
                 watch(StepEvent { step: scheduled.step, start, took: began.elapsed() - start });
@@ -413,7 +413,7 @@ impl Session {
     ) -> Result<(), String> {
         let taken = account.taken();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
-        let step = &self.program.steps[scheduled.step];
+        let step = &self.executable.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
         let (read, mut written) = arena
             .borrow(schedule.reads(scheduled), schedule.writes(scheduled))
@@ -432,7 +432,7 @@ impl Session {
                 }
             }
         }
-        let exec = Exec { pool: self.pool.get(), isa: self.program.isa };
+        let exec = Exec { pool: self.pool.get(), isa: self.executable.isa };
         let mut call = Call {
             operands: SmallVec::new(),
             targets: SmallVec::new(),
@@ -512,7 +512,7 @@ impl Session {
             Source::InPlace => return Ok(Operand::InPlace),
             Source::Arena(slot) => (slot, bytes.ok_or_else(absent)?),
             Source::Constant { root, slot } => {
-                let constant = self.program.slots[root.index()].constant.as_ref();
+                let constant = self.executable.slots[root.index()].constant.as_ref();
                 let constant = constant.ok_or_else(absent)?;
                 if root == slot {
                     return Ok(Operand::Tensor(constant.view()));
@@ -567,7 +567,7 @@ impl Session {
                     },
                 },
                 Source::Constant { root, .. } => {
-                    self.program.slots[root.index()].constant.clone().map(Value::Tensor)
+                    self.executable.slots[root.index()].constant.clone().map(Value::Tensor)
                 }
                 Source::Absent | Source::InPlace | Source::Arena(_) => None,
             };

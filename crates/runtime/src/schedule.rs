@@ -6,8 +6,9 @@
 
 use std::ops::Range;
 
-use crate::compile::{Program, Slot};
+use crate::executable::Executable;
 use crate::plan::{Place, Plan};
+use crate::program::Slot;
 
 /// What a run does.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ pub(crate) struct Schedule {
 /// A step that runs.
 #[derive(Debug)]
 pub(crate) struct Scheduled {
-    /// Its number in the program.
+    /// Its number in the executable.
     pub(crate) step: usize,
     /// The input whose memory the first output takes over.
     pub(crate) over: Option<usize>,
@@ -67,16 +68,16 @@ pub(crate) enum Goal {
 }
 
 impl Schedule {
-    /// The steps of `program` in the places of `plan`.
-    pub(crate) fn new(program: &Program, plan: &Plan) -> Schedule {
-        let mut held: Vec<Option<u32>> = vec![None; program.slots.len()];
+    /// The steps of `executable` in the places of `plan`.
+    pub(crate) fn new(executable: &Executable, plan: &Plan) -> Schedule {
+        let mut held: Vec<Option<u32>> = vec![None; executable.slots.len()];
         let mut schedule = Schedule::default();
-        schedule.inputs = program
+        schedule.inputs = executable
             .inputs
             .iter()
             .map(|slot| slot.map(|slot| schedule.hold(&mut held, slot)))
             .collect();
-        for (index, step) in program.steps.iter().enumerate() {
+        for (index, step) in executable.steps.iter().enumerate() {
             if plan.skip[index] {
                 continue;
             }
@@ -118,7 +119,7 @@ impl Schedule {
             });
         }
         schedule.outputs =
-            program.outputs.iter().map(|slot| schedule.source(&mut held, plan, *slot)).collect();
+            executable.outputs.iter().map(|slot| schedule.source(&mut held, plan, *slot)).collect();
         schedule
     }
 

@@ -10,16 +10,21 @@ use sardonyx_model::{ExternalData, Model, ValueInfo};
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
-use crate::compile::{Options, Program, compile};
+use crate::compile::{Compiled, Options, compile};
 use crate::dims;
 use crate::error::{CompileError, InputError};
+use crate::executable::Executable;
 use crate::inputs::{Door, Port, find};
 use crate::report::CompileReport;
+use crate::rewrite::Joined;
 use crate::run::{Key, Memories, Planned};
 
 /// A model ready to run, from any number of threads at once.
 pub struct Session {
-    pub(crate) program: Program,
+    pub(crate) executable: Executable,
+    pub(crate) report: CompileReport,
+    fusions: Vec<Fusion>,
+    joined: Vec<Joined>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     /// By input: the model's own value, for when none is given.
@@ -97,9 +102,10 @@ impl Session {
                 SharedPool::Private(Pool::new(threads.max(1)))
             }
         };
-        let program = compile(model, external, options, pool.get())?;
-        let model = program.resolved.model();
-        let graph = model.graph(program.resolved.main());
+        let compiled = compile(model, external, options, pool.get())?;
+        let Compiled { executable, report, fusions, joined } = compiled;
+        let model = executable.resolved.model();
+        let graph = model.graph(executable.resolved.main());
         let default = |info: &ValueInfo| {
             let mut initializers = graph.initializers.iter();
             let own = initializers.find(|initializer| initializer.value == info.value)?;
@@ -117,7 +123,7 @@ impl Session {
             .zip(&defaults)
             .map(|(info, default)| {
                 let ty = info.ty.as_ref().and_then(|ty| model.type_of(ty));
-                let ty = ty.map(|ty| dims::fix(ty, &program.dims));
+                let ty = ty.map(|ty| dims::fix(ty, &executable.dims));
                 Port::new(model.display(info.name).into_owned(), ty, default.is_none())
             })
             .collect();
@@ -125,12 +131,15 @@ impl Session {
             .outputs
             .iter()
             .map(|info| {
-                let ty = info.value.and_then(|value| program.inference.ty(value)).cloned();
+                let ty = info.value.and_then(|value| executable.inference.ty(value)).cloned();
                 Port::new(model.display(info.name).into_owned(), ty, true)
             })
             .collect();
         Ok(Session {
-            program,
+            executable,
+            report,
+            fusions,
+            joined,
             inputs,
             outputs,
             defaults,
@@ -165,7 +174,7 @@ impl Session {
 
     /// The check of what runs are given.
     pub(crate) fn door(&self) -> Door<'_> {
-        Door { ports: &self.inputs, fixed: &self.program.dims }
+        Door { ports: &self.inputs, fixed: &self.executable.dims }
     }
 
     /// What a run gives back, in the order of the model.
@@ -180,38 +189,41 @@ impl Session {
 
     /// The steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
-        let steps = self.program.steps.iter();
-        let model = self.program.resolved.model();
+        let executable = &self.executable;
+        let steps = executable.steps.iter();
         steps
-            .map(|step| StepInfo {
-                place: self.program.label(&step.work),
-                node: name_of_node(model, step.work.node),
-                op: step.op,
-                with: step.work.with.clone(),
-                kernel: step.kernel.describe(),
+            .map(|step| {
+                let (node, others) = (step.origins[0], &step.origins[1..]);
+                StepInfo {
+                    place: executable.label(&step.origins),
+                    node: name_of_node(executable.resolved.model(), node),
+                    op: executable.operator(node),
+                    with: others.iter().map(|node| executable.operator(*node)).collect(),
+                    kernel: step.kernel.describe(),
+                }
             })
             .collect()
     }
 
     /// The instruction set that kernels use, in lower case: `portable`, `avx2`, …
     pub fn instruction_set(&self) -> String {
-        self.program.isa.name().to_string()
+        self.executable.isa.name().to_string()
     }
 
     /// What compiling did.
     pub fn report(&self) -> &CompileReport {
-        &self.program.report
+        &self.report
     }
 
     /// What was recognised as a larger operator, and what nearly was.
     pub fn fusions(&self) -> &[Fusion] {
-        &self.program.fusions
+        &self.fusions
     }
 
     /// Which nodes are done in the step of another: the other, then the node.
     pub fn absorbed(&self) -> Vec<(String, String)> {
-        let label = |work| self.program.label(work);
-        self.program.absorbed.iter().map(|(by, work)| (label(by), label(work))).collect()
+        let label = |nodes| self.executable.label(nodes);
+        self.joined.iter().map(|joined| (label(&joined.by), label(&joined.nodes))).collect()
     }
 }
 
@@ -220,7 +232,7 @@ impl fmt::Debug for Session {
         f.debug_struct("Session")
             .field("inputs", &self.inputs)
             .field("outputs", &self.outputs)
-            .field("steps", &self.program.steps.len())
+            .field("steps", &self.executable.steps.len())
             .finish_non_exhaustive()
     }
 }

@@ -43,8 +43,8 @@ struct Key {
 /// What is made of a constant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// The right operand of products; `turned` if the constant is its transpose.
-    Right { isa: Isa, precision: Precision, turned: bool },
+    /// The right operand of products; `transposed` if the constant is its transpose.
+    Right { isa: Isa, precision: Precision, transposed: bool },
     /// The weights of a convolution.
     Convolution { isa: Isa, params: ConvParams },
 }
@@ -255,7 +255,7 @@ mod tests {
         let buffer = Buffer::from(vec![0u8; 8]);
         let weights = SharedWeights::default();
         let form =
-            || Form::Right { isa: Isa::Portable, precision: Precision::Exact, turned: false };
+            || Form::Right { isa: Isa::Portable, precision: Precision::Exact, transposed: false };
         let pack = |data_type: DataType| {
             let constant = Tensor::from_buffer(data_type, [2, 2], buffer.clone()).unwrap();
             let account = Account::new(None, 0);
@@ -264,7 +264,6 @@ mod tests {
                 data_type,
                 dims: constant.dims(),
                 elements: Elements::All(&constant),
-                turned: false,
                 stored: true,
             };
             let pack = |_: Unpacked<'_>| Ok::<_, Infallible>(data_type);

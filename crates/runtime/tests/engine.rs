@@ -323,7 +323,7 @@ fn compiling_is_counted_and_steps_are_described() {
     let report = session.report();
     assert_eq!(report.nodes, network().nodes.len());
     assert!(report.packed > 0 && report.packed_bytes > 0);
-    assert!(report.took.iter().any(|(part, _)| *part == "bind"));
+    assert!(report.took.iter().any(|(part, _)| *part == "select"));
     let input = Type::tensor(DataType::Float, [2i64, 3, 10, 10]);
     let details = session.details(&[Some(input)]).expect("a fitting type");
     let steps = session.steps();

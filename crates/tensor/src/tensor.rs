@@ -441,6 +441,24 @@ impl From<StringArray> for Tensor {
     }
 }
 
+impl Tensor {
+    /// An element as text, in row-major order: a number, or the beginning of a string in quotes.
+    ///
+    /// # Panics
+    ///
+    /// With an index beyond the last element.
+    pub fn element_text(&self, index: usize) -> String {
+        match &self.storage {
+            Storage::Bytes(buffer) => text::element(self.data_type, buffer.as_slice(), index),
+            Storage::Strings(strings) => {
+                let bytes = strings.get(index);
+                let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
+                format!("{shown:?}{}", if bytes.len() > 40 { "..." } else { "" })
+            }
+        }
+    }
+}
+
 /// Type, dims and the first elements, in the notation of ONNX text where it has one:
 /// `float[2,3] {1.0, 2.0, ...}`.
 impl fmt::Display for Tensor {
@@ -454,16 +472,7 @@ impl fmt::Display for Tensor {
         f.write_str("] {")?;
         for i in 0..self.elems.min(SHOWN) {
             f.write_str(if i == 0 { "" } else { ", " })?;
-            match &self.storage {
-                Storage::Bytes(buffer) => {
-                    f.write_str(&text::element(self.data_type, buffer.as_slice(), i))?
-                }
-                Storage::Strings(strings) => {
-                    let bytes = strings.get(i);
-                    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
-                    write!(f, "{shown:?}{}", if bytes.len() > 40 { "..." } else { "" })?;
-                }
-            }
+            f.write_str(&self.element_text(i))?;
         }
         f.write_str(if self.elems > SHOWN { ", ...}" } else { "}" })
     }

@@ -19,7 +19,7 @@ fn folded(text: &str) -> Vec<String> {
     let Expanded { resolved, inference, .. } = expanded;
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let mut constants = Constants::read(&resolved, &NoExternalData, &account).expect("constants");
-    let binder = Binder {
+    let lowering = Lowering {
         resolved: &resolved,
         inference: &inference,
         isa: Isa::detect(),
@@ -27,7 +27,8 @@ fn folded(text: &str) -> Vec<String> {
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
     };
-    let left = constants.fold(&resolved, &inference, &binder, Pool::global(), true).expect("folds");
+    let left =
+        constants.fold(&resolved, &inference, &lowering, Pool::global(), true).expect("folds");
     let graph = |graph: &sardonyx_model::GraphId| {
         let model = resolved.model();
         let nodes = resolved.order_of(*graph).iter().filter(|node| !left.contains(node));

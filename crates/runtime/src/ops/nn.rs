@@ -9,4 +9,4 @@ pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod lrn;
 pub(crate) mod pool;
-mod window;
+pub(crate) mod window;

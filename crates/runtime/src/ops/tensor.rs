@@ -1,5 +1,6 @@
 //! Moving data: shapes, copies, types.
 
+pub(crate) mod movement;
 mod moves;
 
 pub(crate) mod cast;

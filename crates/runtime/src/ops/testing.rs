@@ -5,10 +5,11 @@ use sardonyx_model::Type;
 use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
 use sardonyx_tensor::{Element, Tensor, Value};
 
-use super::binding;
+use super::{binding, select};
 use crate::SharedWeights;
 use crate::account::Account;
 use crate::kernel::{BindError, Call, Operand, Site, SiteInput, Target};
+use crate::program::Slot;
 use crate::weights::Packer;
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
@@ -36,8 +37,15 @@ pub(crate) fn run(
         attributes: AttributeView::new(schema, &given),
         inputs: inputs
             .iter()
-            .map(|input| {
-                input.map(|tensor| SiteInput { ty: Some(ty(tensor)), constant: None, weight: None })
+            .enumerate()
+            .map(|(index, input)| {
+                let input = input.map(|tensor| (Slot(index as u32), tensor));
+                input.map(|(slot, tensor)| SiteInput {
+                    slot,
+                    ty: Some(ty(tensor)),
+                    constant: None,
+                    weight: None,
+                })
             })
             .collect(),
         outputs: (0..outputs).map(|_| Some(None)).collect(),
@@ -46,11 +54,13 @@ pub(crate) fn run(
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
     };
-    let bind = binding("", op).expect("a binding");
-    let kernel = bind(&site).map_err(|error| match error {
+    let binding = binding("", op).expect("a binding");
+    let operation = binding.lower(&site);
+    let selected = operation.and_then(|op| Ok((select(&op, binding, &site)?, op.operands())));
+    let (selected, slots) = selected.map_err(|error| match error {
         BindError::Unsupported(why) | BindError::Invalid(why) => why,
     })?;
-    let operands = inputs.iter().map(|input| match input {
+    let operands = slots.iter().map(|slot| match slot.and_then(|slot| inputs[slot.index()]) {
         Some(tensor) => Operand::Tensor(tensor.view()),
         None => Operand::Absent,
     });
@@ -62,7 +72,7 @@ pub(crate) fn run(
         memory: None,
         account: &account,
     };
-    kernel.run(&mut call).map_err(|error| error.to_string())?;
+    selected.kernel.run(&mut call).map_err(|error| error.to_string())?;
     let outputs = call.targets.into_iter().map(|target| match target {
         Target::Owned(Some(Value::Tensor(tensor))) => Ok(tensor),
         _ => Err("an output is missing".to_string()),

@@ -10,14 +10,16 @@ use sardonyx_kernels::elementwise::{
 use sardonyx_tensor::shape::NdLoop;
 use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slices};
 
+use super::pointwise::{self, NUMERIC};
 use super::{Pair, dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::program::Op;
 
-/// A binding per row: `bind_add: arithmetic, Binary::Add;` becomes
+/// A binding per row: `bind_and: logical, Logic::And;` becomes
 ///
 /// ```text
-/// pub(crate) fn bind_add(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-///     arithmetic(site, Binary::Add)
+/// pub(crate) fn bind_and(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+///     logical(site, Logic::And)
 /// }
 /// ```
 ///
@@ -31,10 +33,6 @@ macro_rules! rows {
 }
 
 rows! {
-    bind_add: arithmetic, Binary::Add;
-    bind_sub: arithmetic, Binary::Sub;
-    bind_mul: arithmetic, Binary::Mul;
-    bind_div: arithmetic, Binary::Div;
     bind_greater: ordered, Compare::Greater;
     bind_greater_or_equal: ordered, Compare::GreaterOrEqual;
     bind_less: ordered, Compare::Less;
@@ -47,8 +45,24 @@ rows! {
     bind_bitwise_xor: bits, Bitwise::Xor;
 }
 
-fn arithmetic(site: &Site<'_>, op: Binary) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, numeric, T => Arithmetic::<T>::new(op))
+/// `Add`
+pub(crate) fn lower_add(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::binary(site, NUMERIC, Binary::Add)
+}
+
+/// `Sub`
+pub(crate) fn lower_sub(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::binary(site, NUMERIC, Binary::Sub)
+}
+
+/// `Mul`
+pub(crate) fn lower_mul(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::binary(site, NUMERIC, Binary::Mul)
+}
+
+/// `Div`
+pub(crate) fn lower_div(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::binary(site, NUMERIC, Binary::Div)
 }
 
 fn ordered(site: &Site<'_>, op: Compare) -> Result<Box<dyn Kernel>, BindError> {
@@ -67,14 +81,33 @@ fn bits(site: &Site<'_>, op: Bitwise) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 /// `Mod`
-pub(crate) fn bind_mod(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower_mod(site: &Site<'_>) -> Result<Op, BindError> {
     let like_c = site.need_int("fmod")? != 0;
-    arithmetic(site, if like_c { Binary::Fmod } else { Binary::Mod })
+    pointwise::binary(site, NUMERIC, if like_c { Binary::Fmod } else { Binary::Mod })
 }
 
-/// `Pow`
+/// Types of bases.
+const BASES: &[DataType] = &[
+    DataType::Float,
+    DataType::Double,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Int32,
+    DataType::Int64,
+];
+
+/// `Pow`: a function of elements of one type, unless the exponents have another.
+pub(crate) fn lower_pow(site: &Site<'_>) -> Result<Op, BindError> {
+    if site.elem(0)? == site.elem(1)? {
+        pointwise::binary(site, BASES, Binary::Pow)
+    } else {
+        Ok(Op::opaque(site))
+    }
+}
+
+/// `Pow` whose exponents have another type.
 pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let (base, exponent) = (site.elem(0)?, site.elem(1)?);
+    let exponent = site.elem(1)?;
     let implemented = match exponent.bits() {
         Some(8) => exponent.is_integer(),
         Some(16 | 32 | 64) => exponent.is_integer() || exponent.is_float(),
@@ -83,13 +116,8 @@ pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     if !implemented {
         return site.unsupported_type(exponent);
     }
-    if base == exponent {
-        return for_element!(
-            site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => Arithmetic::<T>::new(Binary::Pow)
-        );
-    }
     for_element!(
-        site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => MixedPower::<T>::new()
+        site, site.elem(0)?, [f32, f64, half::f16, half::bf16, i32, i64], T => MixedPower::<T>::new()
     )
 }
 
@@ -128,12 +156,8 @@ impl<T> Arithmetic<T> {
 }
 
 impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0, 1]
-    }
-
-    fn pointwise(&self) -> Option<Pointwise> {
-        Some(Pointwise::Binary(self.op))
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0, 1], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -1,4 +1,4 @@
-//! Several operators on elements as one step: see [`chains`](crate::chains).
+//! Several operators on elements as one step: see [`pointwise`](crate::rewrite::pointwise).
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{self, Binary, MAX_LINKS, Side, Strided, Unary};
@@ -7,7 +7,7 @@ use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
 
 use super::{dims_in_place, steps};
-use crate::kernel::{Call, Kernel, KernelError};
+use crate::kernel::{Call, Kernel, KernelError, MemoryRules};
 
 /// An operator on what the one before it gives; the first reads input 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,11 +54,12 @@ impl<T> Chain<T> {
 impl<T: Loops + Element> Kernel for Chain<T> {
     /// Only what the first link reads: the others read theirs when a part of the output is written
     /// already.
-    fn in_place(&self) -> &[usize] {
-        match self.links.first() {
+    fn memory(&self) -> MemoryRules {
+        let in_place: &[usize] = match self.links.first() {
             Some(Link::Binary { .. }) => &[0, 1],
             _ => &[0],
-        }
+        };
+        MemoryRules { in_place, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -1,35 +1,55 @@
 //! Clip: what is below the first limit becomes that limit, what is above the second becomes that
 //! one.
 
-use std::marker::PhantomData;
-
 use sardonyx_kernels::Loops;
 use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site, fail};
+use super::pointwise::{self, NUMERIC};
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::program::{Link, Op};
 
-/// See the module.
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, numeric, T => Clip::<T> { elements: PhantomData })
+/// `Clip`: limits that are constant are a part of the operation.
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let limit = |index: usize| match site.has_input(index) {
+        false => Some(None),
+        true => site.constant(index).filter(|limit| limit.len() == 1).cloned().map(Some),
+    };
+    match (limit(1), limit(2)) {
+        (Some(low), Some(high)) => {
+            pointwise::one(site, NUMERIC, Link::Clip { low, high }, &[site.slot(0)?])
+        }
+        _ => Ok(Op::opaque(site)),
+    }
 }
 
-struct Clip<T> {
-    elements: PhantomData<T>,
+/// `Clip` whose limits the run says.
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, numeric, T => Clip::<T> { limits: None })
+}
+
+pub(super) struct Clip<T> {
+    /// `None` if they are inputs 1 and 2.
+    limits: Option<[T; 2]>,
+}
+
+impl<T: Element> Clip<T> {
+    pub(super) fn between(low: T, high: T) -> Self {
+        Clip { limits: Some([low, high]) }
+    }
 }
 
 impl<T: Loops + Element> Kernel for Clip<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0]
-    }
-
-    fn pointwise(&self) -> Option<Pointwise> {
-        Some(Pointwise::Clip)
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
-        let (low, high) = (limit(call, 1, T::LOWEST)?, limit(call, 2, T::HIGHEST)?);
+        let [low, high] = match self.limits {
+            Some(limits) => limits,
+            None => [limit(call, 1, T::LOWEST)?, limit(call, 2, T::HIGHEST)?],
+        };
         if let Some((_, x)) = call.in_place::<T>()? {
             T::clip_in_place(exec, low, high, x);
             return Ok(());

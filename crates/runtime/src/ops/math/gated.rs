@@ -2,12 +2,14 @@
 
 use sardonyx_kernels::elementwise::Unary;
 
-use super::unary::{floats, number};
-use crate::kernel::{BindError, Kernel, Site};
+use super::pointwise::{self, FLOATS};
+use super::unary::number;
+use crate::kernel::{BindError, Site};
+use crate::program::Op;
 
 /// `Swish`
-pub(crate) fn bind_swish(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::Swish { alpha: number(site, "alpha")? })
+pub(crate) fn lower_swish(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(site, FLOATS, Unary::Swish { alpha: number(site, "alpha")? })
 }
 
 #[cfg(test)]

@@ -7,10 +7,13 @@ use sardonyx_kernels::gemm::{
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
+use super::matmul::product_type;
 use crate::kernel::{
-    BindError, Call, Kernel, KernelError, Right, Site, Tail, Tails, describe_right, fail,
+    BindError, Call, Ending, Kernel, KernelError, Right, Site, describe_right, fail,
 };
 use crate::ops::narrow::{narrow, widen};
+use crate::program::{self, Addend, Op, Product, ProductForm};
+use crate::select::Selected;
 
 struct Gemm {
     elem: DataType,
@@ -19,37 +22,48 @@ struct Gemm {
     trans_a: bool,
     trans_b: bool,
     packed: Option<Right>,
-    taken_in: Vec<usize>,
     has_c: bool,
-    tails: Tails,
+    ending: Ending,
     isa: Isa,
 }
 
 /// `Gemm`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
-    let elem = site.elem(0)?;
-    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
-        return site.unsupported_type(elem);
-    }
-    let trans_b = site.need_int("transB")? != 0;
-    let mut taken_in = Vec::new();
-    let packed = site.pack_right(1, trans_b);
-    if packed.is_some() {
-        taken_in.push(1);
-    }
-    Ok(Box::new(Gemm {
-        elem,
-        alpha: site.float("alpha").unwrap_or(1.0),
-        beta: site.float("beta").unwrap_or(1.0),
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let beta = site.float("beta").unwrap_or(1.0);
+    let addend = match site.has_input(2) {
+        true => Some(Addend { c: site.slot(2)?, beta }),
+        false => None,
+    };
+    Ok(Op::Product(Product {
+        form: ProductForm::Gemm,
+        elem: product_type(site)?,
+        a: site.slot(0)?,
+        b: site.slot(1)?,
         trans_a: site.need_int("transA")? != 0,
-        trans_b,
-        packed,
-        taken_in,
-        has_c: site.has_input(2),
-        tails: Tails::default(),
-        isa: site.isa,
+        trans_b: site.need_int("transB")? != 0,
+        alpha: site.float("alpha").unwrap_or(1.0),
+        addend,
+        epilogue: program::Epilogue::default(),
     }))
+}
+
+/// The kernel of a product of the form [`ProductForm::Gemm`].
+pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
+    let packed = site.pack_right(1, product.trans_b);
+    let is_packed = packed.is_some();
+    let has_c = product.addend.is_some();
+    let kernel = Gemm {
+        elem: product.elem,
+        alpha: product.alpha,
+        beta: product.addend.map_or(1.0, |addend| addend.beta),
+        trans_a: product.trans_a,
+        trans_b: product.trans_b,
+        packed,
+        has_c,
+        ending: Ending::new(&product.epilogue, 2 + usize::from(has_c)),
+        isa: site.isa,
+    };
+    Selected::new(kernel).packing(is_packed.then_some(1))
 }
 
 /// A matrix that may have to be read transposed: its rows and columns as they are then.
@@ -108,7 +122,7 @@ impl Gemm {
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
             }
         };
-        let mut epilogue = self.tails.epilogue(call, a.rows * cols, cols)?;
+        let mut epilogue = self.ending.epilogue(call, a.rows * cols, cols)?;
         epilogue.alpha *= self.alpha;
         if self.has_c {
             let view = call.tensor(2)?;
@@ -186,16 +200,6 @@ impl Gemm {
 }
 
 impl Kernel for Gemm {
-    fn taken_in(&self) -> &[usize] {
-        &self.taken_in
-    }
-
-    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
-        // C takes the place of a bias, and nothing scales it afterwards.
-        let fits = !matches!(tail, Tail::Scale(_) | Tail::Bias) || !self.has_c;
-        self.elem == DataType::Float && fits && self.tails.absorb(tail, position)
-    }
-
     fn describe(&self) -> String {
         let form = describe_right(self.packed.as_ref());
         format!("{form}, {:?}", self.isa)

@@ -11,26 +11,59 @@ use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
 use crate::kernel::{
-    BindError, Call, Kernel, KernelError, Right, Site, Tail, Tails, describe_right, fail,
+    BindError, Call, Ending, Inputs, Kernel, KernelError, MemoryRules, Right, Site, describe_right,
+    fail,
 };
 use crate::ops::narrow::{narrow, widen};
+use crate::program::{self, Op, Product, ProductForm};
+use crate::select::Selected;
 
 struct MatMul {
     elem: DataType,
+    /// Whether the right operand is read as its transpose, where it is not packed.
+    trans_b: bool,
     packed: Option<Right>,
-    tails: Tails,
+    ending: Ending,
     isa: Isa,
 }
 
 /// `MatMul`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::Product(Product {
+        form: ProductForm::MatMul,
+        elem: product_type(site)?,
+        a: site.slot(0)?,
+        b: site.slot(1)?,
+        trans_a: false,
+        trans_b: false,
+        alpha: 1.0,
+        addend: None,
+        epilogue: program::Epilogue::default(),
+    }))
+}
+
+/// The type of products.
+pub(super) fn product_type(site: &Site<'_>) -> Result<DataType, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
     if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
         return site.unsupported_type(elem);
     }
-    let packed = site.pack_right(1, false);
-    Ok(Box::new(MatMul { elem, packed, tails: Tails::default(), isa: site.isa }))
+    Ok(elem)
+}
+
+/// The kernel of a product of the form [`ProductForm::MatMul`].
+pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
+    let packed = site.pack_right(1, product.trans_b);
+    let is_packed = packed.is_some();
+    let kernel = MatMul {
+        elem: product.elem,
+        trans_b: product.trans_b,
+        packed,
+        ending: Ending::new(&product.epilogue, 2),
+        isa: site.isa,
+    };
+    Selected::new(kernel).packing(is_packed.then_some(1))
 }
 
 /// The products that two shapes stand for.
@@ -189,16 +222,10 @@ impl MatMul {
 }
 
 impl Kernel for MatMul {
-    fn taken_in(&self) -> &[usize] {
-        if self.packed.is_some() { &[1] } else { &[] }
-    }
-
-    fn reads_strides(&self, input: usize) -> bool {
-        self.elem == DataType::Float && input < 2
-    }
-
-    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
-        self.elem == DataType::Float && self.tails.absorb(tail, position)
+    fn memory(&self) -> MemoryRules {
+        let is_strided = self.elem == DataType::Float;
+        let strided = if is_strided { Inputs::at(&[0, 1]) } else { Inputs::default() };
+        MemoryRules { strided, ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {
@@ -213,6 +240,10 @@ impl Kernel for MatMul {
         };
         let left = call.tensor(0)?;
         let shapes = match (self.elem, &self.packed) {
+            (DataType::Float, None) if self.trans_b => {
+                let right = call.tensor(1)?.transpose(&[1, 0])?;
+                Shapes::new(&Form::of(left), &Form::of(&right))?
+            }
             (DataType::Float, None) => Shapes::new(&Form::of(left), &Form::of(call.tensor(1)?))?,
             (DataType::Float, Some(_)) => Shapes::new(&Form::of(left), &Form::dense(&b_dims))?,
             // The other types are read, or widened, densely.
@@ -226,7 +257,7 @@ impl Kernel for MatMul {
                     None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
                 let elems = shapes.output.iter().product();
-                let epilogue = self.tails.epilogue(call, elems, shapes.cols)?;
+                let epilogue = self.ending.epilogue(call, elems, shapes.cols)?;
                 let (exec, left) = (call.exec, shapes.left(a));
                 call.reserve(gemm_batch_scratch(exec, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;

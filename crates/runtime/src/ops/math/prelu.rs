@@ -6,25 +6,29 @@ use sardonyx_kernels::elementwise::{Binary, BinaryElement, Strided, binary};
 use sardonyx_tensor::{Dims, Element};
 
 use super::binary::Arithmetic;
-use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
+use super::pointwise::{self, HIGH_PRECISION};
+use super::steps;
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::program::Op;
 
 /// See the module.
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, high_precision, T => PRelu::<T> { elements: PhantomData })
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::binary(site, HIGH_PRECISION, Binary::PRelu)
 }
 
-struct PRelu<T> {
+pub(super) struct PRelu<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: BinaryElement + Element> Kernel for PRelu<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0]
+impl<T> PRelu<T> {
+    pub(super) fn new() -> Self {
+        PRelu { elements: PhantomData }
     }
+}
 
-    fn pointwise(&self) -> Option<Pointwise> {
-        Some(Pointwise::Binary(Binary::PRelu))
+impl<T: BinaryElement + Element> Kernel for PRelu<T> {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -7,7 +7,7 @@ use sardonyx_kernels::softmax::Softmax;
 use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
 
 use super::{dims_in_place, for_element};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
 
 /// `Hardmax`
 pub(crate) fn bind_hardmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -36,8 +36,8 @@ struct AlongAxis<T> {
 }
 
 impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0]
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

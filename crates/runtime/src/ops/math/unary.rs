@@ -10,68 +10,58 @@ use sardonyx_kernels::number::Arith;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::binary::bytes;
+use super::pointwise::{self, FLOATS, NUMERIC, SIGNED};
 use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::program::Op;
 
-/// A binding per row: `bind_neg: signed, Unary::Neg;` becomes
+/// A function per row: `lower_neg: SIGNED, Unary::Neg;` becomes
 ///
 /// ```text
-/// pub(crate) fn bind_neg(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-///     signed(site, Unary::Neg)
+/// pub(crate) fn lower_neg(site: &Site<'_>) -> Result<Op, BindError> {
+///     unary(site, SIGNED, Unary::Neg)
 /// }
 /// ```
 ///
-/// The list of bindings holds plain functions, and these differ by a value only.
+/// The list of bindings holds plain functions, and these differ by values only.
 macro_rules! rows {
-    ($($name:ident: $bind:ident, $op:expr;)*) => { $(
-        pub(crate) fn $name(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-            $bind(site, $op)
+    ($($name:ident: $types:expr, $op:expr;)*) => { $(
+        pub(crate) fn $name(site: &Site<'_>) -> Result<Op, BindError> {
+            pointwise::unary(site, $types, $op)
         }
     )* };
 }
 
 rows! {
-    bind_abs: numeric, Unary::Abs;
-    bind_acos: floats, Unary::Acos;
-    bind_acosh: floats, Unary::Acosh;
-    bind_asin: floats, Unary::Asin;
-    bind_asinh: floats, Unary::Asinh;
-    bind_atan: floats, Unary::Atan;
-    bind_atanh: floats, Unary::Atanh;
-    bind_ceil: floats, Unary::Ceil;
-    bind_cos: floats, Unary::Cos;
-    bind_cosh: floats, Unary::Cosh;
-    bind_erf: floats, Unary::Erf;
-    bind_exp: floats, Unary::Exp;
-    bind_floor: floats, Unary::Floor;
-    bind_hard_swish: floats, Unary::HardSwish;
-    bind_log: floats, Unary::Log;
-    bind_mish: floats, Unary::Mish;
-    bind_neg: signed, Unary::Neg;
-    bind_reciprocal: floats, Unary::Reciprocal;
-    bind_relu: signed, Unary::Relu;
-    bind_round: floats, Unary::Round;
-    bind_sigmoid: floats, Unary::Sigmoid;
-    bind_sign: numeric, Unary::Sign;
-    bind_sin: floats, Unary::Sin;
-    bind_sinh: floats, Unary::Sinh;
-    bind_softplus: floats, Unary::Softplus;
-    bind_softsign: floats, Unary::Softsign;
-    bind_sqrt: floats, Unary::Sqrt;
-    bind_tan: floats, Unary::Tan;
-    bind_tanh: floats, Unary::Tanh;
-}
-
-pub(super) fn floats(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, floats, T => Map::<T> { op, elements: PhantomData })
-}
-
-fn signed(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, signed, T => Map::<T> { op, elements: PhantomData })
-}
-
-fn numeric(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, numeric, T => Map::<T> { op, elements: PhantomData })
+    lower_abs: NUMERIC, Unary::Abs;
+    lower_acos: FLOATS, Unary::Acos;
+    lower_acosh: FLOATS, Unary::Acosh;
+    lower_asin: FLOATS, Unary::Asin;
+    lower_asinh: FLOATS, Unary::Asinh;
+    lower_atan: FLOATS, Unary::Atan;
+    lower_atanh: FLOATS, Unary::Atanh;
+    lower_ceil: FLOATS, Unary::Ceil;
+    lower_cos: FLOATS, Unary::Cos;
+    lower_cosh: FLOATS, Unary::Cosh;
+    lower_erf: FLOATS, Unary::Erf;
+    lower_exp: FLOATS, Unary::Exp;
+    lower_floor: FLOATS, Unary::Floor;
+    lower_hard_swish: FLOATS, Unary::HardSwish;
+    lower_log: FLOATS, Unary::Log;
+    lower_mish: FLOATS, Unary::Mish;
+    lower_neg: SIGNED, Unary::Neg;
+    lower_reciprocal: FLOATS, Unary::Reciprocal;
+    lower_relu: SIGNED, Unary::Relu;
+    lower_round: FLOATS, Unary::Round;
+    lower_sigmoid: FLOATS, Unary::Sigmoid;
+    lower_sign: NUMERIC, Unary::Sign;
+    lower_sin: FLOATS, Unary::Sin;
+    lower_sinh: FLOATS, Unary::Sinh;
+    lower_softplus: FLOATS, Unary::Softplus;
+    lower_softsign: FLOATS, Unary::Softsign;
+    lower_sqrt: FLOATS, Unary::Sqrt;
+    lower_tan: FLOATS, Unary::Tan;
+    lower_tanh: FLOATS, Unary::Tanh;
 }
 
 /// A float attribute that must be there; all of the activations have defaults.
@@ -80,20 +70,20 @@ pub(super) fn number(site: &Site<'_>, name: &str) -> Result<f32, BindError> {
 }
 
 /// `Celu`
-pub(crate) fn bind_celu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::Celu { alpha: number(site, "alpha")? })
+pub(crate) fn lower_celu(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(site, FLOATS, Unary::Celu { alpha: number(site, "alpha")? })
 }
 
 /// `Elu`
-pub(crate) fn bind_elu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::Elu { alpha: number(site, "alpha")? })
+pub(crate) fn lower_elu(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(site, FLOATS, Unary::Elu { alpha: number(site, "alpha")? })
 }
 
 /// `Gelu`
-pub(crate) fn bind_gelu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower_gelu(site: &Site<'_>) -> Result<Op, BindError> {
     match site.string("approximate").as_deref() {
-        None | Some("none") => floats(site, Unary::Gelu),
-        Some("tanh") => floats(site, Unary::GeluTanh),
+        None | Some("none") => pointwise::unary(site, FLOATS, Unary::Gelu),
+        Some("tanh") => pointwise::unary(site, FLOATS, Unary::GeluTanh),
         Some(other) => Err(BindError::Invalid(format!(
             "attribute 'approximate' is '{other}', not none or tanh"
         ))),
@@ -101,23 +91,31 @@ pub(crate) fn bind_gelu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 /// `HardSigmoid`
-pub(crate) fn bind_hard_sigmoid(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::HardSigmoid { alpha: number(site, "alpha")?, beta: number(site, "beta")? })
+pub(crate) fn lower_hard_sigmoid(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(
+        site,
+        FLOATS,
+        Unary::HardSigmoid { alpha: number(site, "alpha")?, beta: number(site, "beta")? },
+    )
 }
 
 /// `LeakyRelu`
-pub(crate) fn bind_leaky_relu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::LeakyRelu { alpha: number(site, "alpha")? })
+pub(crate) fn lower_leaky_relu(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(site, FLOATS, Unary::LeakyRelu { alpha: number(site, "alpha")? })
 }
 
 /// `Selu`
-pub(crate) fn bind_selu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::Selu { alpha: number(site, "alpha")?, gamma: number(site, "gamma")? })
+pub(crate) fn lower_selu(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(
+        site,
+        FLOATS,
+        Unary::Selu { alpha: number(site, "alpha")?, gamma: number(site, "gamma")? },
+    )
 }
 
 /// `ThresholdedRelu`
-pub(crate) fn bind_thresholded_relu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(site, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })
+pub(crate) fn lower_thresholded_relu(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(site, FLOATS, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })
 }
 
 /// `Not`
@@ -134,18 +132,20 @@ pub(crate) fn bind_bitwise_not(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindE
 }
 
 /// A function of each element.
-struct Map<T> {
+pub(super) struct Map<T> {
     op: Unary,
     elements: PhantomData<T>,
 }
 
-impl<T: UnaryElement + Element> Kernel for Map<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0]
+impl<T> Map<T> {
+    pub(super) fn new(op: Unary) -> Self {
+        Map { op, elements: PhantomData }
     }
+}
 
-    fn pointwise(&self) -> Option<Pointwise> {
-        Some(Pointwise::Unary(self.op))
+impl<T: UnaryElement + Element> Kernel for Map<T> {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

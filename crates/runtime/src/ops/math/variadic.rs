@@ -7,23 +7,40 @@ use sardonyx_kernels::elementwise::{
     Binary, BinaryElement, Side, Strided, binary, binary_in_place,
 };
 use sardonyx_tensor::shape::broadcast_dims;
-use sardonyx_tensor::{Dims, Element};
+use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
 
+use super::pointwise::{self, FLOATS, NUMERIC};
 use super::{dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::program::Op;
 
-/// `Max`
+/// `Max`: of two tensors as other operators on two.
+pub(crate) fn lower_max(site: &Site<'_>) -> Result<Op, BindError> {
+    two_or_opaque(site, NUMERIC, Binary::Max)
+}
+
+/// `Max` of one tensor, or of more than two.
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Max))
 }
 
-/// `Min`
+/// `Min`: of two tensors as other operators on two.
+pub(crate) fn lower_min(site: &Site<'_>) -> Result<Op, BindError> {
+    two_or_opaque(site, NUMERIC, Binary::Min)
+}
+
+/// `Min` of one tensor, or of more than two.
 pub(crate) fn bind_min(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Min))
 }
 
-/// `Sum`
+/// `Sum`: of two tensors as other operators on two.
+pub(crate) fn lower_sum(site: &Site<'_>) -> Result<Op, BindError> {
+    two_or_opaque(site, FLOATS, Binary::Add)
+}
+
+/// `Sum` of one tensor, or of more than two.
 pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Variadic::<T>::new(Binary::Add))
 }
@@ -31,6 +48,13 @@ pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 /// `Mean`
 pub(crate) fn bind_mean(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Variadic::<T> { mean: true, ..Variadic::new(Binary::Add) })
+}
+
+fn two_or_opaque(site: &Site<'_>, types: &[DataType], op: Binary) -> Result<Op, BindError> {
+    match site.inputs.len() {
+        2 => pointwise::binary(site, types, op),
+        _ => Ok(Op::opaque(site)),
+    }
 }
 
 pub(super) struct Variadic<T> {
@@ -49,12 +73,8 @@ impl<T> Variadic<T> {
 impl<T: BinaryElement + Element> Kernel for Variadic<T> {
     /// Only the first two, which may change places: sums of floats depend on the order, and that
     /// must not depend on where values lie.
-    fn in_place(&self) -> &[usize] {
-        &[0, 1]
-    }
-
-    fn pointwise(&self) -> Option<Pointwise> {
-        (!self.mean).then_some(Pointwise::Binary(self.op))
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0, 1], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

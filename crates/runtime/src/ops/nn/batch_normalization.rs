@@ -12,20 +12,23 @@ use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_sli
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::ops::math::for_element;
+use crate::select::Selected;
 
 /// `BatchNormalization`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     if site.int("training_mode") == Some(1) {
         return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
     }
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
     let constants: Option<Vec<Vec<f64>>> =
         (1..5).map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok())).collect();
-    for_element!(site, site.elem(0)?, floats, T => BatchNormalization::<T> {
+    let packed = if constants.is_some() { 1..5 } else { 0..0 };
+    let kernel: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => BatchNormalization::<T> {
         epsilon,
         folded: constants.map(|constants| fold::<T>(&constants, epsilon)).transpose()?,
         elements: PhantomData,
-    })
+    });
+    Ok(Selected::from(kernel?).packing(packed))
 }
 
 struct BatchNormalization<T: Number> {
@@ -65,10 +68,6 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
 }
 
 impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
-    fn taken_in(&self) -> &[usize] {
-        if self.folded.is_some() { &[1, 2, 3, 4] } else { &[] }
-    }
-
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         // A vector is a batch of one channel.

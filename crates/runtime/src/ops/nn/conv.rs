@@ -8,8 +8,10 @@ use sardonyx_kernels::conv::{ConvEpilogue, ConvError, ConvParams, PackedConv, co
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, Weight, fail};
+use crate::kernel::{BindError, Call, Ending, Kernel, KernelError, Site, fail};
 use crate::ops::narrow::{narrow, widen};
+use crate::program::{self, Epilogue, Op};
+use crate::select::Selected;
 use crate::weights::{Form, Packed};
 
 struct Conv {
@@ -22,8 +24,7 @@ struct Conv {
     /// The bias, if it is constant.
     bias: Option<Vec<f32>>,
     has_bias: bool,
-    taken_in: Vec<usize>,
-    tails: Tails,
+    ending: Ending,
     isa: Isa,
 }
 
@@ -37,7 +38,7 @@ enum Weights {
 }
 
 /// `Conv`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let elem = site.elem(0)?;
     if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
     {
@@ -46,14 +47,6 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let group = site.need_int("group")?;
     let group =
         usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
-    let fast = elem == DataType::Float;
-    let mut taken_in = Vec::new();
-    let mut bias = None;
-    let has_bias = site.has_input(2);
-    if let Some(constant) = site.constant(2).filter(|_| fast) {
-        bias = Some(constant.to_vec::<f32>()?);
-        taken_in.push(2);
-    }
     let known_dims: Option<Vec<usize>> =
         match site.ints("kernel_shape") {
             Some(sizes) => {
@@ -81,29 +74,58 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             None
         }
     };
-    let packs = window.as_ref().filter(|window| fast && window.kernel.len() <= 3);
-    let weights = match packs {
-        Some(window) => take_in(site, window, group)?,
-        None => Weights::Given,
-    };
-    if !matches!(weights, Weights::Given) {
-        taken_in.push(1);
-    }
-    Ok(Box::new(Conv {
+    let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
+    Ok(Op::Conv(program::Conv {
         elem,
-        window,
-        group,
-        weights,
+        x: site.slot(0)?,
+        weights: site.slot(1)?,
         bias,
-        has_bias,
-        taken_in,
-        tails: Tails::default(),
-        isa: site.isa,
+        group,
+        window,
+        epilogue: Epilogue::default(),
     }))
 }
 
+impl program::Conv {
+    /// Whether loops run that can do more with a result before it is written.
+    pub(crate) fn takes_stages(&self) -> bool {
+        let packs = |window: &Window| window.kernel.len() <= PACKED_AXES;
+        self.elem == DataType::Float && self.window.as_ref().is_some_and(packs)
+    }
+}
+
+/// Spatial axes that loops on packed weights have at most.
+const PACKED_AXES: usize = 3;
+
+/// The kernel of a convolution.
+pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
+    let fast = conv.elem == DataType::Float;
+    let bias = match site.constant(2).filter(|_| fast && conv.bias.is_some()) {
+        Some(constant) => Some(constant.to_vec::<f32>()?),
+        None => None,
+    };
+    let packs = conv.window.as_ref().filter(|_| conv.takes_stages());
+    let weights = match packs {
+        Some(window) => pack(site, window, conv.group)?,
+        None => Weights::Given,
+    };
+    let packed_weights = (!matches!(weights, Weights::Given)).then_some(1);
+    let packed_bias = bias.is_some().then_some(2);
+    let kernel = Conv {
+        elem: conv.elem,
+        window: conv.window.clone(),
+        group: conv.group,
+        weights,
+        bias,
+        has_bias: conv.bias.is_some(),
+        ending: Ending::new(&conv.epilogue, 2 + usize::from(conv.bias.is_some())),
+        isa: site.isa,
+    };
+    Ok(Selected::new(kernel).packing(packed_weights.into_iter().chain(packed_bias)))
+}
+
 /// Weights in the form in which they are used, if they are constant.
-fn take_in(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, BindError> {
+fn pack(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, BindError> {
     let isa = site.isa;
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
     match (site.weight(1), window.fixed_pads()) {
@@ -123,7 +145,7 @@ fn take_in(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, Bi
                 None => Weights::Given,
             })
         }
-        (Some(Weight { turned: false, .. }), None) => match site.constant(1) {
+        (Some(_), None) => match site.constant(1) {
             Some(constant) => Ok(Weights::Constant {
                 elements: constant.to_vec()?,
                 dims: constant.dims().into(),
@@ -231,22 +253,6 @@ impl Conv {
 }
 
 impl Kernel for Conv {
-    fn taken_in(&self) -> &[usize] {
-        &self.taken_in
-    }
-
-    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
-        let packed = |window: &Window| window.kernel.len() <= 3;
-        self.elem == DataType::Float
-            && self.window.as_ref().is_some_and(packed)
-            && match tail {
-                Tail::Residual => true,
-                Tail::Activation(activation) => !activation.is_function(),
-                _ => false,
-            }
-            && self.tails.absorb(tail, position)
-    }
-
     fn describe(&self) -> String {
         match &self.weights {
             Weights::Packed { params, .. } => {
@@ -281,7 +287,7 @@ impl Kernel for Conv {
             [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
         match self.elem {
             DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
-            DataType::Float if window.kernel.len() > 3 => {
+            DataType::Float if window.kernel.len() > PACKED_AXES => {
                 return self.run_plainly::<f32>(call, window, &placed, &dims);
             }
             DataType::Float => {}
@@ -305,14 +311,14 @@ impl Kernel for Conv {
             }
             None => None,
         };
-        let residual = self.tails.residual;
+        let residual = self.ending.residual;
         let residual = residual.map(|at| call.slice::<f32>(at)).transpose()?;
         let x = call.slice::<f32>(0)?;
         let pool = call.exec.pool;
         let scratch = packed.scratch(pool, input[0], &input[2..]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
         let y = call.output_slice::<f32>(0, &dims)?;
-        let epilogue = ConvEpilogue { bias, residual, activation: self.tails.activation };
+        let epilogue = ConvEpilogue { bias, residual, activation: self.ending.activation };
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
             .map_err(|error| KernelError(error.to_string()))

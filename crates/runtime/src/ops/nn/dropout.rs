@@ -4,24 +4,34 @@ use sardonyx_tensor::{Bool8, Dims, Tensor};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::ops::MoveKind;
 use crate::ops::narrow::widen;
+use crate::program::Op;
 
 /// `Dropout`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     // A node that surely trains is refused now; one that is told so when it runs, then.
     let training = site.constant(2).map(Tensor::bytes);
     let drops = site.constant(1).is_none_or(|ratio| ratio.bytes().iter().any(|byte| *byte != 0));
     if drops && training.is_some_and(|flag| flag != [0]) {
         return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
     }
-    Ok(Box::new(Dropout { has_mask: site.has_output(1) }))
+    let dropout = Dropout { has_mask: site.has_output(1) };
+    Ok(Op::moves(MoveKind::Dropout(dropout), site))
 }
 
-struct Dropout {
+/// The input, and a mask that keeps everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dropout {
     has_mask: bool,
 }
 
 impl Dropout {
+    pub(in crate::ops) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
+        // A mask has to be written, so the node has to run.
+        (!self.has_mask).then(|| site.layout.clone())
+    }
+
     /// Whether the ratio is given, and zero: both zeros, in any float type.
     fn drops_nothing(&self, call: &Call<'_>) -> Result<bool, KernelError> {
         Ok(match call.maybe_tensor(1)? {
@@ -32,11 +42,6 @@ impl Dropout {
 }
 
 impl Kernel for Dropout {
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        // A mask has to be written, so the node has to run.
-        (!self.has_mask).then(|| site.layout.clone())
-    }
-
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let training = match call.maybe_tensor(2)? {
             Some(flag) => flag.contiguous_bytes() != Some(&[0]),

@@ -18,41 +18,73 @@ use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
+use crate::program::{self, NormKind, Op};
 
 /// `LayerNormalization`
-pub(crate) fn bind_layer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower_layer(site: &Site<'_>) -> Result<Op, BindError> {
     let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
     // Sums are kept in double precision whatever it says; what is left of it is the type of the
     // statistics.
     let stash = stash_type(site)?;
-    for_element!(site, site.elem(0)?, floats, T => LayerNormalization::<T> {
-        axis,
-        epsilon,
-        stash,
-        sum: None,
-        elements: PhantomData,
-    })
+    norm(site, NormKind::Layer { axis, epsilon, stash })
 }
 
-/// `RMSNormalization`
+/// `RMSNormalization`: input and scale may be of two types.
+pub(crate) fn lower_root_mean_square(site: &Site<'_>) -> Result<Op, BindError> {
+    if site.elem(0)? != site.elem(1)? {
+        return Ok(Op::opaque(site));
+    }
+    norm(site, NormKind::RootMeanSquare { axis: site.need_int("axis")?, epsilon: epsilon(site) })
+}
+
+fn norm(site: &Site<'_>, kind: NormKind) -> Result<Op, BindError> {
+    let elem = site.elem(0)?;
+    if !elem_is_float(elem) {
+        return site.unsupported_type(elem);
+    }
+    let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
+    let (x, scale) = (site.slot(0)?, site.slot(1)?);
+    Ok(Op::Norm(program::Norm { kind, elem, x, scale, bias, residual: None }))
+}
+
+/// The kernel of a normalization of rows.
+pub(crate) fn select(site: &Site<'_>, norm: &program::Norm) -> Result<Box<dyn Kernel>, BindError> {
+    let input = 2 + usize::from(norm.bias.is_some());
+    let sum = norm.residual.map(|residual| Sum { input, output: residual.sum });
+    match norm.kind {
+        NormKind::Layer { axis, epsilon, stash } => {
+            let has_bias = norm.bias.is_some();
+            for_element!(site, norm.elem, floats, T => LayerNormalization::<T> {
+                axis,
+                epsilon,
+                stash,
+                has_bias,
+                sum,
+                elements: PhantomData,
+            })
+        }
+        NormKind::RootMeanSquare { axis, epsilon } => {
+            for_element!(site, norm.elem, floats, T => RootMeanSquare::<T> {
+                axis,
+                epsilon,
+                sum,
+                elements: PhantomData,
+            })
+        }
+    }
+}
+
+/// `RMSNormalization` of an input whose type is not that of the scale.
 pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
     let (elem, scale) = (site.elem(0)?, site.elem(1)?);
-    if elem != scale {
-        // Any pair of floats.
-        for elem in [elem, scale] {
-            if !elem_is_float(elem) {
-                return site.unsupported_type(elem);
-            }
+    // Any pair of floats.
+    for elem in [elem, scale] {
+        if !elem_is_float(elem) {
+            return site.unsupported_type(elem);
         }
-        return Ok(Box::new(MixedRootMeanSquare { axis, epsilon, scale }));
     }
-    for_element!(site, elem, floats, T => RootMeanSquare::<T> {
-        axis,
-        epsilon,
-        sum: None,
-        elements: PhantomData,
-    })
+    Ok(Box::new(MixedRootMeanSquare { axis, epsilon, scale }))
 }
 
 /// `GroupNormalization`
@@ -165,6 +197,7 @@ struct LayerNormalization<T> {
     axis: i64,
     epsilon: f64,
     stash: DataType,
+    has_bias: bool,
     sum: Option<Sum>,
     elements: PhantomData<fn() -> T>,
 }
@@ -183,8 +216,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
-        let has_bias = call.has_input(2) && self.sum.is_none_or(|sum| sum.input != 2);
-        let bias = if has_bias { Some(over_rows::<T>(call, 2, &dims, axis)?) } else { None };
+        let bias = if self.has_bias { Some(over_rows::<T>(call, 2, &dims, axis)?) } else { None };
         let residual = residual::<T>(self.sum, call)?;
         let statistic = |wanted: bool| wanted.then(|| call.scratch::<f32>(rows[0])).transpose();
         let (mut means, mut inverses) =
@@ -210,11 +242,6 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
             }
         }
         Ok(())
-    }
-
-    fn take_sum(&mut self, input: usize, output: usize) -> bool {
-        self.sum = Some(Sum { input, output });
-        true
     }
 
     fn describe(&self) -> String {
@@ -247,11 +274,6 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
             sum,
         );
         Ok(())
-    }
-
-    fn take_sum(&mut self, input: usize, output: usize) -> bool {
-        self.sum = Some(Sum { input, output });
-        true
     }
 
     fn describe(&self) -> String {

@@ -5,9 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use sardonyx_kernels::Pool;
 use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast, cast_slices};
 
+use super::movement::MoveKind;
 use super::moves::dense;
+use super::reshape::Reshape;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
-use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
 struct Cast {
     from: DataType,
@@ -15,7 +17,18 @@ struct Cast {
     options: CastOptions,
 }
 
-/// `Cast`
+/// `Cast`: to the same type nothing happens.
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let from = site.elem(0)?;
+    let is_same = site.int("to") == Some(i64::from(from.number()));
+    Ok(if is_same && !from.is_complex() {
+        Op::moves(MoveKind::Reshape(Reshape::SAME), site)
+    } else {
+        Op::opaque(site)
+    })
+}
+
+/// `Cast` to another type.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let from = site.elem(0)?;
     let number = site.need_int("to")?;
@@ -40,10 +53,6 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Cast {
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        (self.from == self.to).then(|| site.layout.clone())
-    }
-
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input = call.tensor(0)?.clone();
         if input.data_type() != self.from {

@@ -6,7 +6,7 @@ use sardonyx_tensor::{Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
 use super::moves::{MAX_RANK, Movement, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 
 struct Concat {
     axis: i64,
@@ -45,8 +45,8 @@ impl Kernel for Concat {
         join_through_strides(call, &dims, axis, &inputs)
     }
 
-    fn reads_strides(&self, _: usize) -> bool {
-        true
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::ALL, ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {

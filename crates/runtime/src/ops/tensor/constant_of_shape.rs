@@ -7,11 +7,13 @@ use sardonyx_tensor::{Dims, Tensor};
 
 use super::moves::{Movement, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::program::{self, Op};
 
-struct ConstantOfShape(Tensor);
+/// The kernel of [`program::Fill`].
+pub(crate) struct ConstantOfShape(pub(crate) Tensor);
 
 /// `ConstantOfShape`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let value = match site.attributes.get("value") {
         Some(AttrValue::Tensor(value)) => value,
         Some(_) => {
@@ -25,14 +27,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             value.len()
         )));
     }
-    Ok(Box::new(ConstantOfShape(value)))
+    Ok(Op::Fill(program::Fill { one: value, shape: site.slot(0)? }))
 }
 
 impl Kernel for ConstantOfShape {
-    fn fill<'t>(&'t self, _: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        Some(&self.0)
-    }
-
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = call.ints(0)?;
         let Ok(dims) = dims.iter().map(|size| usize::try_from(*size)).collect::<Result<Dims, _>>()

@@ -1,29 +1,31 @@
 //! Expand: a tensor repeated to a shape.
 
-use sardonyx_tensor::{Dims, Tensor, shape::broadcast_dims};
+use sardonyx_tensor::{Dims, shape::broadcast_dims};
 
+use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
-struct Expand;
+/// A tensor repeated to a shape.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expand;
 
 /// `Expand`
-pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Expand))
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Expand(Expand), site))
+}
+
+impl Expand {
+    pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
+        site.layout.repeated(site.from, site.to)
+    }
 }
 
 impl Kernel for Expand {
-    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        first
-    }
-
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        site.layout.repeated(site.from, site.to)
-    }
-
-    fn reads_strides(&self, input: usize) -> bool {
-        input == 0
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

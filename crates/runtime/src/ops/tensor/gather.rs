@@ -4,24 +4,29 @@ use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
 
+use super::movement::MoveKind;
 use super::moves::{Movement, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
-struct Gather {
+/// Slices along one axis, picked by number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gather {
     axis: i64,
     /// Constants may lie at any address of a file, which a view of one must not.
     from_constant: bool,
 }
 
 /// `Gather`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Gather { axis: site.need_int("axis")?, from_constant: site.weight(0).is_some() }))
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let gather = Gather { axis: site.need_int("axis")?, from_constant: site.weight(0).is_some() };
+    Ok(Op::moves(MoveKind::Gather(gather), site))
 }
 
-impl Kernel for Gather {
+impl Gather {
     /// One index that is known picks a slice.
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+    pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         if self.from_constant {
             return None;
         }
@@ -36,9 +41,12 @@ impl Kernel for Gather {
         dims[axis] = 1;
         picked.reshaped(&dims, site.to)
     }
+}
 
-    fn reads_unaligned(&self, input: usize) -> bool {
-        input == 0 && self.from_constant
+impl Kernel for Gather {
+    fn memory(&self) -> MemoryRules {
+        let unaligned = if self.from_constant { Inputs::at(&[0]) } else { Inputs::default() };
+        MemoryRules { unaligned, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

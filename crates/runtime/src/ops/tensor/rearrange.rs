@@ -3,24 +3,24 @@
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::MAX_RANK;
-use sardonyx_tensor::{Dims, Tensor};
+use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
+use super::movement::MoveKind;
 use super::moves::{Movement, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::program::Op;
 
 /// `Tile`
-pub(crate) fn bind_tile(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Tile))
+pub(crate) fn lower_tile(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Tile(Tile), site))
 }
 
-struct Tile;
+/// A tensor repeated along its axes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tile;
 
 impl Kernel for Tile {
-    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        first
-    }
-
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let repeats = call.ints(1)?;

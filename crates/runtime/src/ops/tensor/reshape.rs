@@ -3,13 +3,16 @@
 //! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an
 //! output of the model, or when the shape is known only now.
 
-use sardonyx_tensor::{Dims, Tensor, shape, shape::normalize_axis};
+use sardonyx_tensor::{Dims, shape, shape::normalize_axis};
 
+use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
 /// How the dimensions of the output follow from those of the input.
+#[derive(Debug, Clone, Copy)]
 enum Rule {
     /// Reshape: the second input says.
     Reshape { allow_zero: bool },
@@ -23,48 +26,41 @@ enum Rule {
     Same,
 }
 
-struct View(Rule);
+/// The same elements in the same order under other dimensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reshape(Rule);
 
 /// `Reshape`
-pub(crate) fn bind_reshape(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })))
+pub(crate) fn lower_reshape(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(
+        MoveKind::Reshape(Reshape(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })),
+        site,
+    ))
 }
 
 /// `Flatten`
-pub(crate) fn bind_flatten(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Flatten { axis: site.need_int("axis")? })))
+pub(crate) fn lower_flatten(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Flatten { axis: site.need_int("axis")? })), site))
 }
 
 /// `Squeeze`
-pub(crate) fn bind_squeeze(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Squeeze)))
+pub(crate) fn lower_squeeze(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Squeeze)), site))
 }
 
 /// `Unsqueeze`
-pub(crate) fn bind_unsqueeze(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Unsqueeze)))
+pub(crate) fn lower_unsqueeze(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Unsqueeze)), site))
 }
 
 /// `Identity`
-pub(crate) fn bind_identity(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Same)))
+pub(crate) fn lower_identity(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Same)), site))
 }
 
-impl Kernel for View {
-    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        first
-    }
-
-    fn only_reshapes(&self) -> bool {
-        true
-    }
-
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        site.layout.reshaped(site.from, site.to)
-    }
-
-    fn reads_strides(&self, input: usize) -> bool {
-        input == 0
+impl Kernel for Reshape {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -85,7 +81,14 @@ impl Kernel for View {
     }
 }
 
-impl View {
+impl Reshape {
+    /// What passes a value on as it is.
+    pub(super) const SAME: Reshape = Reshape(Rule::Same);
+
+    pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
+        site.layout.reshaped(site.from, site.to)
+    }
+
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
         let from = call.tensor(0)?.dims();
         Ok(match &self.0 {

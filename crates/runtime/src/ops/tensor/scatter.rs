@@ -9,7 +9,9 @@ use sardonyx_tensor::{Dims, Element, TensorView, shape::normalize_axis};
 
 use super::gather_elements::{Indices, check_elements};
 use super::moves::{Movement, dense, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Operand, Site, Target, fail};
+use crate::kernel::{
+    BindError, Call, Kernel, KernelError, MemoryRules, Operand, Site, Target, fail,
+};
 use crate::ops::math::for_element;
 
 /// `ScatterElements`
@@ -154,8 +156,9 @@ struct Scatter {
 }
 
 impl Kernel for Scatter {
-    fn in_place(&self) -> &[usize] {
-        if self.in_place { &[0] } else { &[] }
+    fn memory(&self) -> MemoryRules {
+        let in_place: &[usize] = if self.in_place { &[0] } else { &[] };
+        MemoryRules { in_place, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -222,8 +225,8 @@ struct Reduce<T> {
 }
 
 impl<T: Number + Element> Kernel for Reduce<T> {
-    fn in_place(&self) -> &[usize] {
-        &[0]
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -3,20 +3,24 @@
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
 
+use super::movement::MoveKind;
 use super::moves::copy_view;
 use super::reshape::axes;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
-struct Slice;
+/// A window of a tensor, or every so many elements of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice;
 
 /// `Slice`
-pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Slice))
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Slice(Slice), site))
 }
 
-impl Kernel for Slice {
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+impl Slice {
+    pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
         let given = |index: usize| {
             if (site.has_input)(index) { (site.ints)(index).map(Some) } else { Some(None) }
         };
@@ -24,9 +28,11 @@ impl Kernel for Slice {
         let window = window(site.from, &starts, &ends, axes.as_deref(), steps.as_deref()).ok()?;
         window.layout(site.layout)
     }
+}
 
-    fn reads_strides(&self, input: usize) -> bool {
-        input == 0
+impl Kernel for Slice {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

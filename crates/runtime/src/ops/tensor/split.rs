@@ -3,18 +3,22 @@
 use sardonyx_tensor::shape::normalize_axis;
 use smallvec::SmallVec;
 
+use super::movement::MoveKind;
 use super::slice::Window;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
-struct Split {
+/// A tensor cut into pieces along one axis.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Split {
     axis: i64,
     /// Outputs, those that nobody reads counted.
     count: usize,
 }
 
 /// `Split`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let count = site.outputs.len();
     if let Some(given) =
         site.int("num_outputs").filter(|given| usize::try_from(*given) != Ok(count))
@@ -23,18 +27,21 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             "num_outputs is {given}, but the node has {count} outputs"
         )));
     }
-    Ok(Box::new(Split { axis: site.need_int("axis")?, count }))
+    let split = Split { axis: site.need_int("axis")?, count };
+    Ok(Op::moves(MoveKind::Split(split), site))
 }
 
-impl Kernel for Split {
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+impl Split {
+    pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         let given = if (site.has_input)(1) { Some((site.ints)(1)?) } else { None };
         let window = self.window(site.from, given.as_deref(), site.output).ok()?;
         window.layout(site.layout)
     }
+}
 
-    fn reads_strides(&self, input: usize) -> bool {
-        input == 0
+impl Kernel for Split {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -1,18 +1,22 @@
 //! Transpose: another order of the axes. Nothing moves where the readers follow strides.
 
-use sardonyx_tensor::{Dims, Tensor};
+use sardonyx_tensor::Dims;
 
+use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::{Layout, ViewSite};
+use crate::program::Op;
 
-struct Transpose {
+/// Another order of the axes.
+#[derive(Debug, Clone)]
+pub(crate) struct Transpose {
     /// `None` reverses the axes.
     order: Option<Dims>,
 }
 
 /// `Transpose`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let order = match site.ints("perm") {
         Some(perm) => match perm.iter().map(|axis| usize::try_from(*axis)).collect() {
             Ok(order) => Some(order),
@@ -22,10 +26,20 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         },
         None => None,
     };
-    Ok(Box::new(Transpose { order }))
+    Ok(Op::moves(MoveKind::Transpose(Transpose { order }), site))
 }
 
 impl Transpose {
+    /// The order of the axes, if it is written down.
+    pub(crate) fn given_order(&self) -> Option<&Dims> {
+        self.order.as_ref()
+    }
+
+    pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        let order = self.order(site.from.len()).ok()?;
+        Some(site.layout.transposed(&order))
+    }
+
     fn order(&self, rank: usize) -> Result<Dims, KernelError> {
         let order = match &self.order {
             Some(order) => order.clone(),
@@ -39,21 +53,8 @@ impl Transpose {
 }
 
 impl Kernel for Transpose {
-    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
-        first
-    }
-
-    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        let order = self.order(site.from.len()).ok()?;
-        Some(site.layout.transposed(&order))
-    }
-
-    fn reads_strides(&self, input: usize) -> bool {
-        input == 0
-    }
-
-    fn turns(&self) -> Option<&Dims> {
-        self.order.as_ref()
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -15,9 +15,10 @@ use sardonyx_passes::BLIND_IS_NAN;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
 use crate::layout::Layout;
 use crate::ops::narrow::widen;
+use crate::program::{self, Op};
 
 const MASK: usize = 3;
 const PAST_KEY: usize = 4;
@@ -44,7 +45,15 @@ struct Attention {
 }
 
 /// `Attention`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::Attention(program::Attention { operands: site.operands(), permute: None }))
+}
+
+/// The kernel, which writes its output in the order of axes that `attention` says.
+pub(crate) fn select(
+    site: &Site<'_>,
+    attention: &program::Attention,
+) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16};
     let elem = site.elem(0)?;
     for index in 0..3 {
@@ -84,7 +93,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         limits: [limit("left_window_size")?, limit("right_window_size")?],
         stage,
         blind_is_zero: site.int(BLIND_IS_NAN) != Some(1),
-        order: None,
+        order: attention.permute.clone(),
     }))
 }
 
@@ -508,19 +517,8 @@ fn give<T: Operands>(
 }
 
 impl Kernel for Attention {
-    fn reads_strides(&self, input: usize) -> bool {
-        input < 3 || input == MASK
-    }
-
-    fn absorb(&mut self, tail: &Tail, _: usize) -> bool {
-        match tail {
-            // Features stay last, and there must be an axis for heads.
-            Tail::Turn(order) if self.order.is_none() && order.len() == 4 && order[3] == 3 => {
-                self.order = Some(order.clone());
-                true
-            }
-            _ => false,
-        }
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0, 1, 2, MASK]), ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {

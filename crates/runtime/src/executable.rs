@@ -1,0 +1,73 @@
+//! What a run walks over, before memory is planned for particular dimensions.
+
+use sardonyx_kernels::Isa;
+use sardonyx_model::{NodeId, ValueId};
+use sardonyx_passes::{Inference, Resolved};
+use sardonyx_tensor::{DataType, Dims, Tensor};
+use smallvec::SmallVec;
+
+use crate::kernel::{Kernel, MemoryRules};
+use crate::ops::MoveKind;
+use crate::program::Slot;
+
+/// A compiled model.
+pub(crate) struct Executable {
+    pub(crate) resolved: Resolved,
+    pub(crate) inference: Inference,
+    /// Values that exist while running, by slot.
+    pub(crate) slots: Vec<SlotInfo>,
+    pub(crate) steps: Vec<Step>,
+    /// Slot of each graph input; `None` if nothing reads it.
+    pub(crate) inputs: Vec<Option<Slot>>,
+    /// Slot of each graph output.
+    pub(crate) outputs: Vec<Slot>,
+    pub(crate) isa: Isa,
+    /// Sizes that are fixed for all runs.
+    pub(crate) dims: Vec<(String, i64)>,
+}
+
+/// A value that may exist while running.
+pub(crate) struct SlotInfo {
+    pub(crate) value: ValueId,
+    pub(crate) constant: Option<Tensor>,
+    /// Type and dimensions of a constant that is not there, because the session is only looked at.
+    pub(crate) outline: Option<(DataType, Dims)>,
+}
+
+impl SlotInfo {
+    /// Whether it is known before anything runs.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.constant.is_some() || self.outline.is_some()
+    }
+}
+
+/// One kernel with what it reads and writes.
+pub(crate) struct Step {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) rules: MemoryRules,
+    /// How the outputs lie in the first input, if strides may say it.
+    pub(crate) movement: Option<MoveKind>,
+    /// By position; `None` for an operand that is left out or packed.
+    pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
+    /// Operands that the kernel has packed, with their positions.
+    pub(crate) packed: SmallVec<[(usize, Slot); 2]>,
+    pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
+    /// The nodes that it does: the one that it was made from, then those that joined it.
+    pub(crate) origins: SmallVec<[NodeId; 1]>,
+}
+
+impl Executable {
+    /// Nodes that are done together, for people.
+    pub(crate) fn label(&self, nodes: &[NodeId]) -> String {
+        let Some((first, others)) = nodes.split_first() else {
+            return String::new();
+        };
+        let with = others.iter().map(|node| format!(" with {}", self.operator(*node)));
+        std::iter::once(self.resolved.place_of(*first)).chain(with).collect()
+    }
+
+    /// The name of a node's operator.
+    pub(crate) fn operator(&self, node: NodeId) -> &'static str {
+        self.resolved.schema(node).map_or("", |schema| schema.name)
+    }
+}

@@ -1,0 +1,135 @@
+//! Functions of elements that are all of one type: how operators become [`Pointwise`], and which
+//! kernel runs it.
+
+use sardonyx_kernels::elementwise::{Binary, Side, Unary};
+use sardonyx_kernels::number::Number;
+use sardonyx_tensor::{DataType, Element, Tensor};
+use smallvec::SmallVec;
+
+use super::binary::Arithmetic;
+use super::chain::{self, Chain};
+use super::clip::Clip;
+use super::for_element;
+use super::prelu::PRelu;
+use super::unary::Map;
+use crate::kernel::{BindError, Kernel, Site};
+use crate::program::{Link, Op, Pointwise, Slot};
+
+/// `tensor(float16)`, `tensor(float)`, `tensor(double)`, `tensor(bfloat16)`.
+pub(super) const FLOATS: &[DataType] =
+    &[DataType::Float, DataType::Double, DataType::Float16, DataType::Bfloat16];
+
+/// Floats and signed integers.
+pub(super) const SIGNED: &[DataType] = &[
+    DataType::Float,
+    DataType::Double,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+];
+
+/// Floats, and integers of 32 bits and more.
+pub(super) const HIGH_PRECISION: &[DataType] = &[
+    DataType::Float,
+    DataType::Double,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::Uint32,
+    DataType::Uint64,
+];
+
+/// Floats and integers.
+pub(super) const NUMERIC: &[DataType] = &[
+    DataType::Float,
+    DataType::Double,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::Uint8,
+    DataType::Uint16,
+    DataType::Uint32,
+    DataType::Uint64,
+];
+
+/// A function of each element of the first input.
+pub(super) fn unary(site: &Site<'_>, types: &[DataType], op: Unary) -> Result<Op, BindError> {
+    one(site, types, Link::Unary(op), &[site.slot(0)?])
+}
+
+/// A function of each pair of elements of two inputs, which broadcast.
+pub(super) fn binary(site: &Site<'_>, types: &[DataType], op: Binary) -> Result<Op, BindError> {
+    let link = Link::Binary { op, side: Side::Left, other: 1 };
+    one(site, types, link, &[site.slot(0)?, site.slot(1)?])
+}
+
+/// One link on inputs that have one of some types.
+pub(super) fn one(
+    site: &Site<'_>,
+    types: &[DataType],
+    link: Link,
+    operands: &[Slot],
+) -> Result<Op, BindError> {
+    let elem = site.elem(0)?;
+    if !types.contains(&elem) {
+        return site.unsupported_type(elem);
+    }
+    let operands = SmallVec::from_slice(operands);
+    Ok(Op::Pointwise(Pointwise { elem, links: vec![link], operands }))
+}
+
+/// The kernel: one of its own for a single link, which is a little faster, and a chain for several.
+pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn Kernel>, BindError> {
+    let elem = pointwise.elem;
+    match &pointwise.links[..] {
+        [Link::Unary(op)] => for_element!(site, elem, numeric, T => Map::<T>::new(*op)),
+        [Link::Clip { low, high }] => {
+            for_element!(site, elem, numeric, T => {
+                let [low, high] = limits::<T>(low.as_ref(), high.as_ref())?;
+                Clip::<T>::between(low, high)
+            })
+        }
+        [Link::Binary { op: Binary::PRelu, .. }] => {
+            for_element!(site, elem, high_precision, T => PRelu::<T>::new())
+        }
+        [Link::Binary { op, .. }] => {
+            for_element!(site, elem, numeric, T => Arithmetic::<T>::new(*op))
+        }
+        links => for_element!(site, elem, numeric, T => {
+            let links = links.iter().map(typed::<T>).collect::<Result<_, _>>()?;
+            Chain::<T>::new(links)
+        }),
+    }
+}
+
+fn typed<T: Number + Element>(link: &Link) -> Result<chain::Link<T>, BindError> {
+    Ok(match link {
+        Link::Unary(op) => chain::Link::Unary(*op),
+        Link::Clip { low, high } => {
+            let [low, high] = limits::<T>(low.as_ref(), high.as_ref())?;
+            chain::Link::Clip { low, high }
+        }
+        Link::Binary { op, side, other } => {
+            chain::Link::Binary { op: *op, side: *side, other: *other }
+        }
+    })
+}
+
+/// The limits of a `Clip`; those left out are the lowest and the highest number.
+pub(crate) fn limits<T: Number + Element>(
+    low: Option<&Tensor>,
+    high: Option<&Tensor>,
+) -> Result<[T; 2], BindError> {
+    let limit = |limit: Option<&Tensor>, absent: T| match limit {
+        Some(limit) => limit.item::<T>(),
+        None => Ok(absent),
+    };
+    Ok([limit(low, T::LOWEST)?, limit(high, T::HIGHEST)?])
+}

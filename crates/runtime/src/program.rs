@@ -1,0 +1,352 @@
+//! A model as data, between its graph and the kernels that run it.
+//!
+//! [`lower`](crate::lower) makes a program from resolved nodes, [rewrites](crate::rewrite) change
+//! it, and [`select`](crate::select) chooses a kernel for each step. A program knows no instruction
+//! set and holds no large constant, so rewrites are decisions only, and each may be undone by
+//! leaving it out.
+//!
+//! What a step reads are operands with names in its [`Op`]. [`Op::operands`] lists them in the
+//! order in which the kernel finds them.
+
+mod print;
+mod verify;
+
+use sardonyx_kernels::elementwise::{Binary, Side, Unary};
+use sardonyx_kernels::gemm::Activation;
+use sardonyx_model::{NodeId, Shape, Type, ValueId};
+use sardonyx_tensor::{DataType, Dims, Tensor};
+use smallvec::SmallVec;
+
+use crate::ops::{MoveKind, Window};
+
+/// Values, and the steps that compute them in an order in which each is computed before it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    /// By slot.
+    pub(crate) values: Vec<Value>,
+    pub(crate) steps: Vec<Step>,
+    /// By input of the graph; `None` if nothing reads it.
+    pub(crate) inputs: Vec<Option<Slot>>,
+    /// By output of the graph.
+    pub(crate) outputs: Vec<Slot>,
+}
+
+/// A value of a program, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+impl Slot {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known of a value.
+#[derive(Debug)]
+pub(crate) struct Value {
+    /// The value of the resolved graph.
+    pub(crate) value: ValueId,
+    /// Its type as inferred; dimensions may be expressions.
+    pub(crate) ty: Option<Type>,
+    pub(crate) constant: Option<Constant>,
+}
+
+/// A value that is known before anything runs.
+#[derive(Debug, Clone)]
+pub(crate) enum Constant {
+    /// One of at most [`SMALL`] elements.
+    Small(Tensor),
+    /// One element in all places, given as a tensor of one element. A step may compute it all the
+    /// same: `select` decides whether it runs.
+    Fill(Tensor),
+    /// Any other. Rewrites do not look at its elements.
+    Large,
+}
+
+/// Elements of constants that rewrites may look at.
+pub(crate) const SMALL: usize = 64;
+
+/// One thing that a run does.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) op: Op,
+    /// `None` for one that nothing reads.
+    pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
+    /// The nodes that it does: the one that it was made from, then those that joined it.
+    pub(crate) origins: SmallVec<[NodeId; 1]>,
+}
+
+/// What a step does. A rewrite that looks into an operator gives it a variant.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Product(Product),
+    Conv(Conv),
+    Attention(Attention),
+    Pointwise(Pointwise),
+    Norm(Norm),
+    Move(Move),
+    Fill(Fill),
+    Opaque(Opaque),
+}
+
+/// A matrix product: `MatMul` or `Gemm`.
+#[derive(Debug)]
+pub(crate) struct Product {
+    pub(crate) form: ProductForm,
+    pub(crate) elem: DataType,
+    pub(crate) a: Slot,
+    pub(crate) b: Slot,
+    pub(crate) trans_a: bool,
+    pub(crate) trans_b: bool,
+    /// What the product is multiplied with.
+    pub(crate) alpha: f32,
+    /// What `Gemm` adds.
+    pub(crate) addend: Option<Addend>,
+    pub(crate) epilogue: Epilogue,
+}
+
+/// Which shapes a product has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProductForm {
+    /// NumPy's rules: vectors are rows and columns, leading dimensions broadcast.
+    MatMul,
+    /// Two matrices.
+    Gemm,
+}
+
+/// A tensor that broadcasts to the product, and its factor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addend {
+    pub(crate) c: Slot,
+    pub(crate) beta: f32,
+}
+
+/// A convolution.
+#[derive(Debug)]
+pub(crate) struct Conv {
+    pub(crate) elem: DataType,
+    pub(crate) x: Slot,
+    pub(crate) weights: Slot,
+    pub(crate) bias: Option<Slot>,
+    pub(crate) group: usize,
+    /// `None` if only the weights at run time tell the size of the kernel.
+    pub(crate) window: Option<Window>,
+    pub(crate) epilogue: Epilogue,
+}
+
+/// Scaled dot-product attention. Its attributes are those of the node.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    pub(crate) operands: Operands,
+    /// The order in which the axes of the output are written: of batch, head, row and feature.
+    pub(crate) permute: Option<Dims>,
+}
+
+/// A function of the elements at the same place of all operands, which broadcast.
+#[derive(Debug)]
+pub(crate) struct Pointwise {
+    /// The type of all operands and of the result.
+    pub(crate) elem: DataType,
+    /// Each works on what the one before gives; the first works on operand 0.
+    pub(crate) links: Vec<Link>,
+    pub(crate) operands: SmallVec<[Slot; 4]>,
+}
+
+/// A part of a [`Pointwise`].
+#[derive(Debug, Clone)]
+pub(crate) enum Link {
+    Unary(Unary),
+    /// Limits that are left out limit nothing.
+    Clip {
+        low: Option<Tensor>,
+        high: Option<Tensor>,
+    },
+    Binary {
+        op: Binary,
+        /// Which side the value so far is.
+        side: Side,
+        /// The operand that is the other side.
+        other: usize,
+    },
+}
+
+/// A normalization of rows that may add another tensor up first.
+#[derive(Debug)]
+pub(crate) struct Norm {
+    pub(crate) kind: NormKind,
+    pub(crate) elem: DataType,
+    pub(crate) x: Slot,
+    pub(crate) scale: Slot,
+    pub(crate) bias: Option<Slot>,
+    pub(crate) residual: Option<Residual>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum NormKind {
+    /// `LayerNormalization`; the statistics are given in the type `stash`.
+    Layer { axis: i64, epsilon: f64, stash: DataType },
+    /// `RMSNormalization`.
+    RootMeanSquare { axis: i64, epsilon: f64 },
+}
+
+/// What is added to the first operand before it is normalized.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Residual {
+    pub(crate) with: Slot,
+    /// The output that is the sum, if anything reads that.
+    pub(crate) sum: usize,
+}
+
+/// Elements of the first operand in another place, order or shape.
+#[derive(Debug)]
+pub(crate) struct Move {
+    pub(crate) kind: MoveKind,
+    /// The first is moved; what the others are depends on the kind.
+    pub(crate) operands: Operands,
+}
+
+/// One element in all places of a shape that an operand says.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    pub(crate) one: Tensor,
+    pub(crate) shape: Slot,
+}
+
+/// An operator that no rewrite looks into: the node has its attributes.
+#[derive(Debug)]
+pub(crate) struct Opaque {
+    pub(crate) operands: Operands,
+}
+
+/// What a step reads; `None` for an operand that is left out.
+pub(crate) type Operands = SmallVec<[Option<Slot>; 6]>;
+
+/// What happens to a result before it is written, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Epilogue(pub(crate) SmallVec<[Stage; 2]>);
+
+/// A part of an [`Epilogue`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stage {
+    /// Multiplies with a number.
+    Scale(f32),
+    /// Adds a vector along the last axis.
+    Bias(Slot),
+    /// Adds a tensor of the same shape.
+    Add(Slot),
+    /// Applies a function to each element.
+    Activation(Activation),
+    /// Multiplies with a tensor of the same shape.
+    Mul(Slot),
+}
+
+impl Stage {
+    /// What it reads besides the result.
+    pub(crate) fn operand(&self) -> Option<Slot> {
+        match self {
+            Stage::Bias(slot) | Stage::Add(slot) | Stage::Mul(slot) => Some(*slot),
+            Stage::Scale(_) | Stage::Activation(_) => None,
+        }
+    }
+}
+
+impl Epilogue {
+    /// Adds a stage, unless it comes too late for the order in which products do them, or there is
+    /// one of its kind already. Whether it was added.
+    pub(crate) fn push(&mut self, stage: Stage) -> bool {
+        let has = |wanted: fn(&Stage) -> bool| self.0.iter().any(wanted);
+        let gated = has(|stage| matches!(stage, Stage::Mul(_)));
+        let linear = !gated && !has(|stage| matches!(stage, Stage::Activation(_)));
+        let biased = has(|stage| matches!(stage, Stage::Bias(_)));
+        let added = has(|stage| matches!(stage, Stage::Add(_)));
+        let fits = match stage {
+            Stage::Scale(_) => linear && !biased && !added,
+            Stage::Bias(_) => linear && !biased,
+            Stage::Add(_) => linear && !added,
+            Stage::Activation(_) => linear,
+            Stage::Mul(_) => !gated,
+        };
+        if fits {
+            self.0.push(stage);
+        }
+        fits
+    }
+}
+
+impl Op {
+    /// What it reads, in the order in which the kernel finds it.
+    pub(crate) fn operands(&self) -> Operands {
+        let mut operands = Operands::new();
+        let mut stages = &Epilogue::default();
+        match self {
+            Op::Product(product) => {
+                operands.extend([Some(product.a), Some(product.b)]);
+                operands.extend(product.addend.map(|addend| Some(addend.c)));
+                stages = &product.epilogue;
+            }
+            Op::Conv(conv) => {
+                operands.extend([Some(conv.x), Some(conv.weights)]);
+                operands.extend(conv.bias.map(Some));
+                stages = &conv.epilogue;
+            }
+            Op::Pointwise(pointwise) => {
+                operands.extend(pointwise.operands.iter().copied().map(Some))
+            }
+            Op::Norm(norm) => {
+                operands.extend([Some(norm.x), Some(norm.scale)]);
+                operands.extend(norm.bias.map(Some));
+                operands.extend(norm.residual.map(|residual| Some(residual.with)));
+            }
+            Op::Fill(fill) => operands.push(Some(fill.shape)),
+            Op::Attention(Attention { operands: own, .. })
+            | Op::Move(Move { operands: own, .. })
+            | Op::Opaque(Opaque { operands: own }) => operands.extend_from_slice(own),
+        }
+        operands.extend(stages.0.iter().filter_map(Stage::operand).map(Some));
+        operands
+    }
+
+    /// The one element that all places of the result have, if that is known; `first` is such an
+    /// element of the first operand.
+    pub(crate) fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        match self {
+            Op::Move(Move { kind, .. }) if kind.keeps_fills() => first,
+            Op::Fill(Fill { one, .. }) => Some(one),
+            _ => None,
+        }
+    }
+}
+
+impl Program {
+    pub(crate) fn value(&self, slot: Slot) -> &Value {
+        &self.values[slot.index()]
+    }
+
+    /// The shape of a tensor, as far as inferred.
+    pub(crate) fn shape(&self, slot: Slot) -> Option<&Shape> {
+        self.value(slot).ty.as_ref()?.shape()
+    }
+
+    /// The element type of a tensor, if inferred.
+    pub(crate) fn elem(&self, slot: Slot) -> Option<DataType> {
+        self.value(slot).ty.as_ref()?.elem()
+    }
+
+    /// The value itself, if it is a constant of few elements.
+    pub(crate) fn small(&self, slot: Slot) -> Option<&Tensor> {
+        match &self.value(slot).constant {
+            Some(Constant::Small(tensor)) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// Whether a value is known before anything runs.
+    pub(crate) fn is_constant(&self, slot: Slot) -> bool {
+        self.value(slot).constant.is_some()
+    }
+}
+
+/// Whether two shapes are the same for all sizes of the inputs.
+pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
+}

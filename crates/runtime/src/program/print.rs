@@ -1,0 +1,222 @@
+//! Programs as text: a line for each input, constant, step and output.
+//!
+//! ```text
+//! in    %0: float[N, 8] 'x'
+//! const %1: float[8, 8] 'w'
+//! %4: float[N, 8] = product %0, %1 |> bias %2 |> gelu    // MatMul 'fc', Add 'fc_bias', Gelu
+//! out   %4 'y'
+//! ```
+
+use std::fmt::{self, Display, Write};
+
+use sardonyx_model::Model;
+use sardonyx_passes::{Resolved, name_of_node};
+use sardonyx_tensor::Tensor;
+
+use super::{Constant, Link, NormKind, Op, Operands, ProductForm, Program, Slot, Stage, Step};
+
+/// `%7`
+impl Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+impl Program {
+    /// The program as text. What nothing reads is left out.
+    pub(crate) fn text(&self, resolved: &Resolved) -> String {
+        let model = resolved.model();
+        let mut text = String::new();
+        let name = |slot: Slot| model.display(Some(model.value(self.value(slot).value).name));
+        let mut is_read = vec![false; self.values.len()];
+        let read = self.steps.iter().flat_map(|step| step.op.operands()).flatten();
+        for slot in read.chain(self.outputs.iter().copied()) {
+            is_read[slot.index()] = true;
+        }
+        for slot in self.inputs.iter().flatten() {
+            let _ = writeln!(text, "in    {}{} '{}'", slot, self.typed(*slot), name(*slot));
+        }
+        for slot in (0..self.values.len()).map(|index| Slot(index as u32)) {
+            let Some(constant) =
+                self.value(slot).constant.as_ref().filter(|_| is_read[slot.index()])
+            else {
+                continue;
+            };
+            let _ = write!(text, "const {}{}", slot, self.typed(slot));
+            match constant {
+                Constant::Small(tensor) => {
+                    let _ = write!(text, " = {}", Few(tensor));
+                }
+                Constant::Fill(one) => {
+                    let _ = write!(text, " = {} everywhere", Few(one));
+                }
+                Constant::Large => {}
+            }
+            let _ = writeln!(text, " '{}'", name(slot));
+        }
+        for step in &self.steps {
+            self.step(&mut text, step, model, resolved);
+        }
+        for slot in &self.outputs {
+            let _ = writeln!(text, "out   {slot} '{}'", name(*slot));
+        }
+        text
+    }
+
+    fn step(&self, text: &mut String, step: &Step, model: &Model, resolved: &Resolved) {
+        for (index, output) in step.outputs.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            let _ = match output {
+                Some(slot) => write!(text, "{comma}{slot}{}", self.typed(*slot)),
+                None => write!(text, "{comma}_"),
+            };
+        }
+        let operator = |node| resolved.schema(node).map_or("?", |schema| schema.name);
+        let origins = step.origins.first().copied();
+        let _ = write!(text, " = {}    //", Printed(&step.op, origins.map_or("?", operator)));
+        for (index, node) in step.origins.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(text, "{comma} {} '{}'", operator(*node), name_of_node(model, *node));
+        }
+        text.push('\n');
+    }
+
+    /// `: float[N, 8]`, or nothing.
+    fn typed(&self, slot: Slot) -> String {
+        self.value(slot).ty.as_ref().map(|ty| format!(": {ty}")).unwrap_or_default()
+    }
+}
+
+/// An operation, and the operator of the node that it was made from.
+struct Printed<'a>(&'a Op, &'a str);
+
+impl Display for Printed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Printed(op, operator) = self;
+        match op {
+            Op::Product(product) => {
+                let transposed = |is: bool| if is { "ᵀ" } else { "" };
+                let (a, b) = (transposed(product.trans_a), transposed(product.trans_b));
+                let form = match product.form {
+                    ProductForm::MatMul => "product",
+                    ProductForm::Gemm => "gemm",
+                };
+                write!(f, "{form} {}{a}, {}{b}", product.a, product.b)?;
+                if product.alpha != 1.0 {
+                    write!(f, " * {}", product.alpha)?;
+                }
+                if let Some(addend) = product.addend {
+                    write!(f, " + {} * {}", addend.beta, addend.c)?;
+                }
+                stages(f, &product.epilogue.0)
+            }
+            Op::Conv(conv) => {
+                write!(f, "conv {}, {}", conv.x, conv.weights)?;
+                if let Some(bias) = conv.bias {
+                    write!(f, " + {bias}")?;
+                }
+                if conv.group != 1 {
+                    write!(f, ", group {}", conv.group)?;
+                }
+                stages(f, &conv.epilogue.0)
+            }
+            Op::Attention(attention) => {
+                write!(f, "attention {}", List(&attention.operands))?;
+                match &attention.permute {
+                    Some(order) => write!(f, " |> permute {:?}", &order[..]),
+                    None => Ok(()),
+                }
+            }
+            Op::Pointwise(pointwise) => {
+                let first = pointwise.operands.first().copied().unwrap_or(Slot(u32::MAX));
+                write!(f, "pointwise {first}")?;
+                for link in &pointwise.links {
+                    f.write_str(" |> ")?;
+                    self::link(f, link, &pointwise.operands)?;
+                }
+                Ok(())
+            }
+            Op::Norm(norm) => {
+                let (name, axis) = match norm.kind {
+                    NormKind::Layer { axis, .. } => ("layer", axis),
+                    NormKind::RootMeanSquare { axis, .. } => ("root-mean-square", axis),
+                };
+                write!(f, "norm {name} {}", norm.x)?;
+                if let Some(residual) = norm.residual {
+                    write!(f, " + {}", residual.with)?;
+                }
+                write!(f, " axis {axis} * {}", norm.scale)?;
+                match norm.bias {
+                    Some(bias) => write!(f, " + {bias}"),
+                    None => Ok(()),
+                }
+            }
+            Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
+            Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
+            Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
+        }
+    }
+}
+
+fn stages(f: &mut fmt::Formatter<'_>, stages: &[Stage]) -> fmt::Result {
+    for stage in stages {
+        match stage {
+            Stage::Scale(by) => write!(f, " |> scale {by}")?,
+            Stage::Bias(slot) => write!(f, " |> bias {slot}")?,
+            Stage::Add(slot) => write!(f, " |> add {slot}")?,
+            Stage::Mul(slot) => write!(f, " |> mul {slot}")?,
+            Stage::Activation(activation) => write!(f, " |> {activation:?}")?,
+        }
+    }
+    Ok(())
+}
+
+fn link(f: &mut fmt::Formatter<'_>, link: &Link, operands: &[Slot]) -> fmt::Result {
+    match link {
+        Link::Unary(op) => write!(f, "{op:?}"),
+        Link::Clip { low, high } => {
+            let limit = |limit: &Option<Tensor>| match limit {
+                Some(limit) => Few(limit).to_string(),
+                None => "none".to_string(),
+            };
+            write!(f, "Clip {} to {}", limit(low), limit(high))
+        }
+        Link::Binary { op, side, other } => {
+            let other = operands.get(*other).copied().unwrap_or(Slot(u32::MAX));
+            write!(f, "{op:?} {side:?} of {other}")
+        }
+    }
+}
+
+/// Operands with commas; `_` for one that is left out.
+struct List<'a>(&'a Operands);
+
+impl Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, operand) in self.0.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            match operand {
+                Some(slot) => write!(f, "{comma}{slot}")?,
+                None => write!(f, "{comma}_")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a tensor of few.
+struct Few<'a>(&'a Tensor);
+
+impl Display for Few<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        let tensor = self.0;
+        let shown: Vec<String> =
+            (0..tensor.len().min(SHOWN)).map(|i| tensor.element_text(i)).collect();
+        let more = if tensor.len() > SHOWN { ", …" } else { "" };
+        match tensor.rank() {
+            0 => f.write_str(&shown.concat()),
+            _ => write!(f, "[{}{more}]", shown.join(", ")),
+        }
+    }
+}
