@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use sardonyx::{Fusion, Port, RunDetails, Session, StepDetails, StepInfo, Type, check as findings};
 use serde_json::{Map, Value, json};
 
@@ -36,14 +37,30 @@ pub(crate) struct Args {
     /// List the steps of a run with their kernels
     #[arg(long)]
     steps: bool,
+    /// Show the program that the graph becomes before kernels are chosen: values, operations with
+    /// what is fused into them, and what nearly was
+    #[arg(long)]
+    program: bool,
+    /// Show the program as it is after a rewrite, instead of after all; `lowering` is before any
+    #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
+    after: Option<String>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
 }
 
+/// What a program can be shown after, with what it does.
+fn stages() -> PossibleValuesParser {
+    let lowering = ("lowering", "Each node becomes one step.");
+    let stages = std::iter::once(lowering).chain(sardonyx::rewrites());
+    PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
+}
+
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.explain-model/1";
+/// The same for `--program`.
+const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
 /// Rows of one kind that are listed.
 const SHOWN: usize = 12;
 
@@ -67,7 +84,16 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         });
     }
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
-    let Opened { session, sizes, .. } = args.session.look(&model, terminal)?;
+    let last = sardonyx::rewrites().last().map_or("lowering", |(name, _)| name);
+    let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
+    let Opened { session, sizes, .. } = args.session.look(&model, after, terminal)?;
+    if let Some(program) = session.program() {
+        if args.json {
+            let lines: Vec<&str> = program.lines().collect();
+            return terminal.json(&json!({ "schema": PROGRAM_SCHEMA, "program": lines }), true);
+        }
+        return terminal.print(program.trim_end());
+    }
     let inputs = input_types(&sizes, session.inputs(), terminal);
     let known = inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
     let details = session.details(known).map_err(Failure::from);

@@ -1,6 +1,7 @@
 //! The options of a session, and making one.
 
-use sardonyx::{ErrorKind, Model, Optimization, Precision, Session, Type};
+use clap::builder::PossibleValuesParser;
+use sardonyx::{ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Type};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -17,6 +18,9 @@ pub(crate) struct SessionArgs {
     /// How much of the graph may change on the way
     #[arg(long, value_enum, default_value_t = Level::All, value_name = "LEVEL")]
     optimization: Level,
+    /// Leave a rewrite of the program out; may be given several times
+    #[arg(long, value_name = "REWRITE", value_parser = rewrite_names())]
+    without_rewrite: Vec<String>,
     /// How exact products are
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
     precision: Exactness,
@@ -81,25 +85,34 @@ enum Exactness {
 impl SessionArgs {
     /// Opens the model and makes it ready, telling the curious how long that took.
     pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, false)
+        self.open_for(model, terminal, &|builder| builder)
     }
 
-    /// Opens the model and says what it becomes, without computing or packing anything large.
-    pub(crate) fn look(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, true)
+    /// Opens the model and says what it becomes, without computing or packing anything large. The
+    /// program is printed `after` a rewrite.
+    pub(crate) fn look(
+        &self,
+        model: &ModelArg,
+        after: Option<&str>,
+        terminal: &Terminal,
+    ) -> Result<Opened, Failure> {
+        self.open_for(model, terminal, &|builder| match after {
+            Some(after) => builder.only_look().print_after(after),
+            None => builder.only_look(),
+        })
     }
 
     fn open_for(
         &self,
         model: &ModelArg,
         terminal: &Terminal,
-        only_look: bool,
+        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
         let (opened, opening) = timed(|| model.open());
         let opened = opened?;
         let sizes = self.sizes(&opened)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| self.build(&opened, &sizes, only_look));
+        let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = model.is_stdin();
@@ -163,12 +176,7 @@ impl SessionArgs {
         Ok(sizes)
     }
 
-    fn build(
-        &self,
-        model: &Model,
-        sizes: &Sizes,
-        only_look: bool,
-    ) -> Result<Session, sardonyx::Error> {
+    fn builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
@@ -185,14 +193,19 @@ impl SessionArgs {
         if let Some(limit) = self.memory_limit {
             builder = builder.memory_limit(usize::try_from(limit).unwrap_or(usize::MAX));
         }
-        if only_look {
-            builder = builder.only_look();
-        }
         for (name, size) in &sizes.fixed {
             builder = builder.dim(name, *size);
         }
-        builder.build()
+        for name in &self.without_rewrite {
+            builder = builder.without_rewrite(name);
+        }
+        builder
     }
+}
+
+/// The names of all rewrites.
+fn rewrite_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(sardonyx::rewrites().map(|(name, _)| name))
 }
 
 /// More threads than any machine has are a slip, and each costs memory.

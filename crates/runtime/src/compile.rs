@@ -18,8 +18,9 @@ use crate::executable::Executable;
 use crate::expanded::{Expanded, expand, nodes_in};
 use crate::lower::Lowering;
 use crate::precision::{Precision, small_matrices};
+use crate::program::Program;
 use crate::report::{Clock, CompileReport};
-use crate::rewrite::{Joined, REWRITES};
+use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
 use crate::select::{Selection, select};
 use crate::weights::{Packer, SharedWeights};
 
@@ -51,6 +52,10 @@ pub struct Options {
     pub weights: SharedWeights,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
     pub dims: Vec<(String, i64)>,
+    /// Names of [rewrites](crate::rewrites) that are left out.
+    pub without: Vec<String>,
+    /// The rewrite after which the program is printed; `dead` is the last.
+    pub print_after: Option<String>,
 }
 
 /// How much of the graph may change on the way to a program. Results stay within the tolerance of
@@ -78,6 +83,8 @@ impl Default for Options {
             only_looks: false,
             weights: SharedWeights::default(),
             dims: Vec::new(),
+            without: Vec::new(),
+            print_after: None,
         }
     }
 }
@@ -96,8 +103,10 @@ pub(crate) struct Compiled {
     pub(crate) report: CompileReport,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
-    /// Which steps took over others.
-    pub(crate) joined: Vec<Joined>,
+    /// What rewrites did with the program, and nearly did.
+    pub(crate) notes: Vec<Note>,
+    /// The program after the rewrite of [`Options::print_after`].
+    pub(crate) printed: Option<String>,
 }
 
 /// Compiles a model.
@@ -109,6 +118,7 @@ pub(crate) fn compile(
 ) -> Result<Compiled, CompileError> {
     let (mut report, mut clock) = (CompileReport::default(), Clock::start());
     dims::check(model, &options.dims)?;
+    check_names(options)?;
     let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
     let expanded = expand(model, declared).map_err(CompileError::Invalid)?;
     report.nodes = expanded.nodes;
@@ -192,10 +202,7 @@ pub(crate) fn compile(
     report.unread += remaining.len() - live.len();
     let mut program = lowering.program(&live, &constants)?;
     clock.lap(&mut report, "lower");
-    let mut joined = Vec::new();
-    for rewrite in REWRITES.iter().filter(|rewrite| rewrite.from <= options.optimization) {
-        joined.extend(rewrite.apply(&mut program));
-    }
+    let (notes, printed) = rewrite(&mut program, &resolved, options);
     clock.lap(&mut report, "rewrite");
     // What is computed ahead of time is exact, however exact products are that run.
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };
@@ -206,7 +213,50 @@ pub(crate) fn compile(
     clock.lap(&mut report, "select");
     let dims = options.dims.clone();
     let executable = Executable { resolved, inference, slots, steps, inputs, outputs, isa, dims };
-    Ok(Compiled { executable, report, fusions, joined })
+    Ok(Compiled { executable, report, fusions, notes, printed })
+}
+
+/// Applies the rewrites that options ask for. Says what they did, and what the program is after the
+/// one after which it is printed.
+fn rewrite(
+    program: &mut Program,
+    resolved: &Resolved,
+    options: &Options,
+) -> (Vec<Note>, Option<String>) {
+    let wanted = |rewrite: &&Rewrite| {
+        let is_left_out = options.without.iter().any(|name| name == rewrite.name);
+        rewrite.from <= options.optimization && !is_left_out
+    };
+    let after = options.print_after.as_deref();
+    let mut notes = Vec::new();
+    let mut printed = (after == Some(LOWERING)).then(|| program.text(resolved));
+    for rewrite in &REWRITES {
+        if wanted(&rewrite) {
+            notes.extend(rewrite.apply(program));
+        }
+        if after == Some(rewrite.name) {
+            printed = Some(program.text(resolved));
+            let missed = notes.iter().filter_map(|note| Some((note, note.missed.as_ref()?)));
+            for (note, why) in missed {
+                let [by, node] = [&note.by, &note.nodes].map(|nodes| resolved.place_of(nodes[0]));
+                printed = printed.map(|text| text + &format!("near  {by} and {node}: {why}\n"));
+            }
+        }
+    }
+    (notes, printed)
+}
+
+/// Refuses names that no rewrite has.
+fn check_names(options: &Options) -> Result<(), CompileError> {
+    let known = |name: &str| REWRITES.iter().any(|rewrite| rewrite.name == name);
+    let after = options.print_after.as_deref().filter(|name| *name != LOWERING);
+    let unknown = options.without.iter().map(String::as_str).chain(after).find(|name| !known(name));
+    let Some(name) = unknown else {
+        return Ok(());
+    };
+    let names: Vec<&str> = REWRITES.iter().map(|rewrite| rewrite.name).collect();
+    let names = names.join(", ");
+    Err(CompileError::Option(format!("no rewrite is called '{name}'; there are: {names}")))
 }
 
 /// Counts what was computed ahead of time. A node that only holds a value computes nothing.

@@ -1,14 +1,15 @@
 //! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
 //!
-//! Compilation ([`compile`](mod@compile)) is a list of steps, each in a file of its own or in
-//! `passes`: resolve, infer at the file's own versions, upgrade to the newest forms, infer again,
-//! share what is computed twice, fold constants, fuse what exporters spelled out, choose kernels,
-//! absorb tails, join chains, and, per set of input dimensions, plan memory and views ([`plan`])
-//! and a [`schedule`]. A run ([`run`]) then only walks that list.
+//! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer at
+//! the file's own versions, upgrade to the newest forms, infer again, share what is computed twice,
+//! fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`] the graph
+//! to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per set of input
+//! dimensions, [`plan`] says where values lie, and a [`schedule`] the same by step. A run ([`run`])
+//! then only walks that list.
 //!
-//! An operator becomes a [`Kernel`](kernel::Kernel) by its binding in `ops/`, at the same path as
-//! its meaning in the crate `sardonyx-ops`. Bindings decide and dispatch; the loops are in
-//! `sardonyx-kernels`, and this crate has no SIMD.
+//! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at the
+//! same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops are
+//! in `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
 mod compile;
@@ -41,6 +42,7 @@ pub use error::{CompileError, InputError, RunError};
 pub use inputs::Port;
 pub use precision::Precision;
 pub use report::CompileReport;
+pub use rewrite::rewrites;
 pub use session::{Session, StepEvent, StepInfo};
 pub use unsupported::{UnsupportedOperator, unsupported};
 pub use weights::SharedWeights;

@@ -251,25 +251,30 @@ impl Stage {
 }
 
 impl Epilogue {
-    /// Adds a stage, unless it comes too late for the order in which products do them, or there is
-    /// one of its kind already. Whether it was added.
-    pub(crate) fn push(&mut self, stage: Stage) -> bool {
+    /// Adds a stage.
+    ///
+    /// # Errors
+    ///
+    /// Why it comes too late for the order in which products do them, or that there is one of its
+    /// kind already.
+    pub(crate) fn push(&mut self, stage: Stage) -> Result<(), &'static str> {
         let has = |wanted: fn(&Stage) -> bool| self.0.iter().any(wanted);
-        let gated = has(|stage| matches!(stage, Stage::Mul(_)));
-        let linear = !gated && !has(|stage| matches!(stage, Stage::Activation(_)));
-        let biased = has(|stage| matches!(stage, Stage::Bias(_)));
-        let added = has(|stage| matches!(stage, Stage::Add(_)));
-        let fits = match stage {
-            Stage::Scale(_) => linear && !biased && !added,
-            Stage::Bias(_) => linear && !biased,
-            Stage::Add(_) => linear && !added,
-            Stage::Activation(_) => linear,
-            Stage::Mul(_) => !gated,
-        };
-        if fits {
-            self.0.push(stage);
+        let is_gated = has(|stage| matches!(stage, Stage::Mul(_)));
+        let is_activated = has(|stage| matches!(stage, Stage::Activation(_)));
+        let is_biased = has(|stage| matches!(stage, Stage::Bias(_)));
+        let is_added_to = has(|stage| matches!(stage, Stage::Add(_)));
+        match stage {
+            Stage::Mul(_) if is_gated => return Err("there is a factor already"),
+            Stage::Mul(_) => {}
+            _ if is_gated => return Err("nothing follows a factor"),
+            _ if is_activated => return Err("only a factor follows a function"),
+            Stage::Scale(_) if is_biased || is_added_to => return Err("sums are not scaled"),
+            Stage::Bias(_) if is_biased => return Err("there is a bias already"),
+            Stage::Add(_) if is_added_to => return Err("another tensor is added already"),
+            Stage::Scale(_) | Stage::Bias(_) | Stage::Add(_) | Stage::Activation(_) => {}
         }
-        fits
+        self.0.push(stage);
+        Ok(())
     }
 }
 

@@ -7,8 +7,6 @@ pub(crate) mod dead;
 pub(crate) mod epilogue;
 pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
-#[cfg(test)]
-mod tests;
 pub(crate) mod transposed_constant;
 
 use sardonyx_model::NodeId;
@@ -25,16 +23,38 @@ pub(crate) struct Rewrite {
     pub(crate) about: &'static str,
     /// The least optimization that it belongs to.
     pub(crate) from: Optimization,
-    run: fn(&mut Program) -> Vec<Joined>,
+    run: fn(&mut Program) -> Vec<Note>,
 }
 
-/// A step that took over what another one did.
+/// What a rewrite did, or nearly did, with two steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Joined {
-    /// The nodes of the step before.
+pub(crate) struct Note {
+    /// The nodes of the step that takes over, before it does.
     pub(crate) by: SmallVec<[NodeId; 1]>,
-    /// The nodes that it does now besides.
+    /// The nodes of the other step.
     pub(crate) nodes: SmallVec<[NodeId; 1]>,
+    /// Why nothing was done, if so.
+    pub(crate) missed: Option<String>,
+}
+
+impl Note {
+    /// A step took over what another one did.
+    fn joined(by: &Step, step: &Step) -> Note {
+        Note { by: by.origins.clone(), nodes: step.origins.clone(), missed: None }
+    }
+
+    /// A step does not take over what another one does.
+    fn missed(by: &Step, step: &Step, why: impl Into<String>) -> Note {
+        Note { missed: Some(why.into()), ..Note::joined(by, step) }
+    }
+}
+
+/// The name of the program before any rewrite.
+pub(crate) const LOWERING: &str = "lowering";
+
+/// The names of all rewrites, in the order in which they run, and what each does.
+pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REWRITES.iter().map(|rewrite| (rewrite.name, rewrite.about))
 }
 
 /// All of them, in the order in which they run.
@@ -72,14 +92,14 @@ pub(crate) const REWRITES: [Rewrite; 5] = [
 ];
 
 impl Rewrite {
-    /// Changes a program, which is valid before and after. Says which steps took over others.
-    pub(crate) fn apply(&self, program: &mut Program) -> Vec<Joined> {
-        let joined = (self.run)(program);
+    /// Changes a program, which is valid before and after.
+    pub(crate) fn apply(&self, program: &mut Program) -> Vec<Note> {
+        let notes = (self.run)(program);
         #[cfg(debug_assertions)]
         if let Err(broken) = program.verify() {
             panic!("after the rewrite {}: {broken}", self.name);
         }
-        joined
+        notes
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
 use crate::inputs::{Door, Port, find};
 use crate::report::CompileReport;
-use crate::rewrite::Joined;
+use crate::rewrite::Note;
 use crate::run::{Key, Memories, Planned};
 
 /// A model ready to run, from any number of threads at once.
@@ -24,7 +24,8 @@ pub struct Session {
     pub(crate) executable: Executable,
     pub(crate) report: CompileReport,
     fusions: Vec<Fusion>,
-    joined: Vec<Joined>,
+    notes: Vec<Note>,
+    printed: Option<String>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     /// By input: the model's own value, for when none is given.
@@ -103,7 +104,7 @@ impl Session {
             }
         };
         let compiled = compile(model, external, options, pool.get())?;
-        let Compiled { executable, report, fusions, joined } = compiled;
+        let Compiled { executable, report, fusions, notes, printed } = compiled;
         let model = executable.resolved.model();
         let graph = model.graph(executable.resolved.main());
         let default = |info: &ValueInfo| {
@@ -139,7 +140,8 @@ impl Session {
             executable,
             report,
             fusions,
-            joined,
+            notes,
+            printed,
             inputs,
             outputs,
             defaults,
@@ -223,7 +225,14 @@ impl Session {
     /// Which nodes are done in the step of another: the other, then the node.
     pub fn absorbed(&self) -> Vec<(String, String)> {
         let label = |nodes| self.executable.label(nodes);
-        self.joined.iter().map(|joined| (label(&joined.by), label(&joined.nodes))).collect()
+        let joined = self.notes.iter().filter(|note| note.missed.is_none());
+        joined.map(|note| (label(&note.by), label(&note.nodes))).collect()
+    }
+
+    /// The program after the rewrite of [`Options::print_after`]: a line for each input, constant,
+    /// step and output, and for what rewrites nearly did.
+    pub fn program(&self) -> Option<&str> {
+        self.printed.as_deref()
     }
 }
 

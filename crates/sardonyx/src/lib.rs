@@ -76,7 +76,7 @@ pub use outputs::Outputs;
 pub use sardonyx_passes::{Fusion, Shared, Upgrade};
 pub use sardonyx_runtime::{
     CompileReport, OperandDetails, Optimization, Port, Precision, RunDetails, StepDetails,
-    StepEvent, StepInfo, UnsupportedOperator,
+    StepEvent, StepInfo, UnsupportedOperator, rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

@@ -87,6 +87,20 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Leaves out a rewrite of the program; [`rewrites`](crate::rewrites) lists them. A session is
+    /// not made if none has this name.
+    pub fn without_rewrite(mut self, name: impl Into<String>) -> Self {
+        self.options.without.push(name.into());
+        self
+    }
+
+    /// Has the session tell its [program](Session::program) after a rewrite; `lowering` is the
+    /// program before any.
+    pub fn print_after(mut self, rewrite: impl Into<String>) -> Self {
+        self.options.print_after = Some(rewrite.into());
+        self
+    }
+
     /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when
     /// the model is compiled, and a run with another size is refused. Making the session fails if
     /// no input has a size of that name.
@@ -306,6 +320,12 @@ impl Session {
             types[index] = Some(ty);
         }
         self.session.details(&types).map_err(run_error)
+    }
+
+    /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,
+    /// constant, step and output, and for what rewrites nearly did.
+    pub fn program(&self) -> Option<&str> {
+        self.session.program()
     }
 
     /// What was recognised as a larger operator, and what nearly was, with the reason.

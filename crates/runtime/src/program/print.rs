@@ -6,9 +6,12 @@
 //! %4: float[N, 8] = product %0, %1 |> bias %2 |> gelu    // MatMul 'fc', Add 'fc_bias', Gelu
 //! out   %4 'y'
 //! ```
+//!
+//! Stages and links follow `|>`; `·` is the value that they work on.
 
 use std::fmt::{self, Display, Write};
 
+use sardonyx_kernels::elementwise::Side;
 use sardonyx_model::Model;
 use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
@@ -183,7 +186,10 @@ fn link(f: &mut fmt::Formatter<'_>, link: &Link, operands: &[Slot]) -> fmt::Resu
         }
         Link::Binary { op, side, other } => {
             let other = operands.get(*other).copied().unwrap_or(Slot(u32::MAX));
-            write!(f, "{op:?} {side:?} of {other}")
+            match side {
+                Side::Left => write!(f, "{op:?}(·, {other})"),
+                Side::Right => write!(f, "{op:?}({other}, ·)"),
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ impl Program {
         for (index, step) in self.steps.iter().enumerate() {
             let broken = |what: String| Broken { step: Some(index), what };
             if step.origins.is_empty() {
-                return Err(broken("no node of the model stands behind it".to_string()));
+                return Err(broken("it does no node of the model".to_string()));
             }
             for slot in step.op.operands().into_iter().flatten() {
                 match defined.get(slot.index()) {
@@ -174,5 +174,195 @@ impl Program {
     fn other_shape(&self, a: Slot, b: Slot) -> Option<String> {
         let is_same = same_shape(self.shape(a)?, self.shape(b)?);
         (!is_same).then(|| format!("{a} and {b} do not have one shape"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_kernels::elementwise::{Binary, Side, Unary};
+    use sardonyx_model::{Id, NodeId, Type, ValueId};
+    use sardonyx_tensor::{DataType, Tensor};
+    use smallvec::{SmallVec, smallvec};
+
+    use crate::program::{
+        Attention, Constant, Epilogue, Fill, Link, Move, Norm, NormKind, Op, Opaque, Pointwise,
+        Product, ProductForm, Program, Residual, Slot, Stage, Step, Value,
+    };
+
+    const A: Slot = Slot(0);
+    const B: Slot = Slot(1);
+    const W: Slot = Slot(2);
+    const P: Slot = Slot(3);
+    const Y: Slot = Slot(4);
+
+    /// `y = relu(a x w + b)`: of two inputs, a constant, a value between and an output.
+    fn valid() -> Program {
+        let value = |index: usize, dims: [i64; 2], constant: Option<Constant>| Value {
+            value: ValueId::new(index),
+            ty: Some(Type::tensor(DataType::Float, dims)),
+            constant,
+        };
+        Program {
+            values: vec![
+                value(0, [2, 4], None),
+                value(1, [1, 6], None),
+                value(2, [4, 6], Some(Constant::Large)),
+                value(3, [2, 6], None),
+                value(4, [2, 6], None),
+            ],
+            steps: vec![step(product(), &[P]), step(relu(P), &[Y])],
+            inputs: vec![Some(A), Some(B)],
+            outputs: vec![Y],
+        }
+    }
+
+    fn step(op: Op, outputs: &[Slot]) -> Step {
+        Step {
+            op,
+            outputs: outputs.iter().copied().map(Some).collect(),
+            origins: smallvec![NodeId::new(0)],
+        }
+    }
+
+    fn product() -> Op {
+        product_with(|_| {})
+    }
+
+    fn product_with(change: impl FnOnce(&mut Product)) -> Op {
+        let mut product = Product {
+            form: ProductForm::MatMul,
+            elem: DataType::Float,
+            a: A,
+            b: W,
+            trans_a: false,
+            trans_b: false,
+            alpha: 1.0,
+            addend: None,
+            epilogue: Epilogue(smallvec![Stage::Bias(B)]),
+        };
+        change(&mut product);
+        Op::Product(product)
+    }
+
+    fn pointwise(elem: DataType, links: Vec<Link>, operands: &[Slot]) -> Op {
+        Op::Pointwise(Pointwise { elem, links, operands: SmallVec::from_slice(operands) })
+    }
+
+    fn relu(of: Slot) -> Op {
+        pointwise(DataType::Float, vec![Link::Unary(Unary::Relu)], &[of])
+    }
+
+    fn norm(residual: Residual) -> Op {
+        Op::Norm(Norm {
+            kind: NormKind::RootMeanSquare { axis: -1, epsilon: 1e-5 },
+            elem: DataType::Float,
+            x: P,
+            scale: B,
+            bias: None,
+            residual: Some(residual),
+        })
+    }
+
+    #[test]
+    fn every_way_to_break_a_program_is_found() {
+        assert_eq!(valid().verify(), Ok(()));
+        type Break = fn(&mut Program);
+        let rows: [(Break, &str); 21] = [
+            (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
+            (|p| p.steps.truncate(1), "the output %4 is not computed"),
+            (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
+            (|p| p.steps[1].outputs[0] = Some(Slot(9)), "step 1: %9 does not exist"),
+            (|p| p.steps[1].outputs[0] = Some(P), "step 1: %3 is defined twice"),
+            (|p| p.steps[1].outputs[0] = Some(A), "step 1: %0 is defined twice"),
+            (|p| p.steps[1].outputs[0] = Some(W), "step 1: %2 is defined twice"),
+            (|p| p.inputs[1] = Some(A), "the input %0 is defined twice"),
+            (|p| p.inputs[0] = Some(Slot(9)), "an input is %9, which does not exist"),
+            (|p| p.outputs[0] = Slot(9), "the output %9 is not computed"),
+            (|p| p.steps[0].origins.clear(), "step 0: it does no node of the model"),
+            (
+                |p| p.steps[0].op = product_with(|product| product.elem = DataType::Double),
+                "step 0: %0 is not of type double",
+            ),
+            (
+                |p| {
+                    p.values[0].ty = Some(Type::tensor(DataType::Float, [4i64]));
+                    p.steps[0].op = product_with(|product| product.form = ProductForm::Gemm);
+                },
+                "step 0: %0 is not a matrix",
+            ),
+            (
+                |p| {
+                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = Stage::Bias(A));
+                },
+                "step 0: the bias %0 is not a vector",
+            ),
+            (
+                |p| {
+                    p.values[1].ty = Some(Type::tensor(DataType::Int32, [2i64, 6]));
+                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = Stage::Add(B));
+                },
+                "step 0: %1 is not of the type of %3",
+            ),
+            (
+                |p| p.steps[1].op = pointwise(DataType::Float, vec![], &[P]),
+                "step 1: no function is applied",
+            ),
+            (
+                |p| {
+                    let link = Link::Binary { op: Binary::Add, side: Side::Left, other: 1 };
+                    p.steps[1].op = pointwise(DataType::Float, vec![link], &[P]);
+                },
+                "step 1: there is no operand 1",
+            ),
+            (
+                |p| p.steps[1].op = norm(Residual { with: P, sum: 1 }),
+                "step 1: there is no output 1 for the sum",
+            ),
+            (
+                |p| p.steps[1].op = norm(Residual { with: A, sum: 0 }),
+                "step 1: %3 and %0 do not have one shape",
+            ),
+            (
+                |p| {
+                    let permute = Some(smallvec![0, 2, 2, 3]);
+                    let operands = smallvec![Some(P), Some(P), Some(P)];
+                    p.steps[1].op = Op::Attention(Attention { operands, permute });
+                },
+                "step 1: [0, 2, 2, 3] is not an order of four axes",
+            ),
+            (
+                |p| {
+                    let one = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
+                    p.steps[1].op = Op::Fill(Fill { one, shape: P });
+                },
+                "step 1: it fills with 2 elements",
+            ),
+        ];
+        for (change, expected) in rows {
+            let mut program = valid();
+            change(&mut program);
+            let broken = program.verify().map_err(|broken| broken.to_string());
+            assert_eq!(broken, Err(expected.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_fill_may_be_computed_and_a_constant() {
+        let mut program = valid();
+        program.values[3].constant = Some(Constant::Fill(Tensor::scalar(1f32)));
+        assert_eq!(program.verify(), Ok(()));
+        program.steps.remove(0);
+        assert_eq!(program.verify(), Ok(()));
+        program.steps[0].op = Op::Opaque(Opaque { operands: smallvec![Some(P), None] });
+        assert_eq!(program.verify(), Ok(()));
+    }
+
+    #[test]
+    fn a_move_has_something_to_move() {
+        let mut program = valid();
+        let kind = crate::ops::MoveKind::SAME;
+        program.steps[1].op = Op::Move(Move { kind, operands: smallvec![None] });
+        let broken = program.verify().map_err(|broken| broken.to_string());
+        assert_eq!(broken, Err("step 1: there is nothing to move".to_string()));
     }
 }

@@ -1,10 +1,10 @@
 //! Dead steps: those whose results nothing reads.
 
-use super::Joined;
+use super::Note;
 use crate::program::Program;
 
 /// Leaves out steps whose results nothing reads, and results that nothing reads.
-pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut is_read = vec![false; program.values.len()];
     for slot in &program.outputs {
         is_read[slot.index()] = true;

@@ -11,9 +11,9 @@ use sardonyx_kernels::gemm::Activation;
 use sardonyx_tensor::{DataType, Dims};
 use smallvec::SmallVec;
 
-use super::{Joined, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_together, taken_apart};
 use crate::ops::limits;
-use crate::program::{Link, Op, Program, Slot, Stage, Step, same_shape};
+use crate::program::{Link, Op, Pointwise, Program, Slot, Stage, Step, same_shape};
 
 /// What another step does to a result.
 enum Next {
@@ -36,33 +36,36 @@ impl Item {
 }
 
 /// Lets every step that can take over what follows it.
-pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
-    let mut joined = Vec::new();
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
     let mut readers = Readers::new(program);
     // An item moves to the place of what joins it, where everything that it reads then exists.
     let mut items: Vec<Option<Item>> = taken_apart(program)
         .into_iter()
         .map(|step| step.map(|step| Item { step, views: Vec::new() }))
         .collect();
+    // By place: whether an item has come here and takes over nothing more.
+    let mut is_done = vec![false; items.len()];
     for index in 0..items.len() {
+        if is_done[index] {
+            continue;
+        }
         let mut at = index;
         while let Some(found) = next(program, &items, at, &readers) {
-            let Some(mut item) = items[at].take() else {
+            let (Some(mut item), Some(tail)) = (items[at].take(), items[found.at].take()) else {
                 break;
             };
-            if !accept(&mut item.step.op, found.next) {
-                items[at] = Some(item);
+            let joins = found.next.and_then(|next| accept(&mut item.step.op, next));
+            if let Err(why) = joins {
+                notes.push(Note::missed(&item.step, &tail.step, why));
+                (items[at], items[found.at]) = (Some(item), Some(tail));
                 break;
             }
             for view in found.views {
                 item.views.extend(items[view].take().map(|view| view.step));
             }
-            let Some(tail) = items[found.at].take() else {
-                break;
-            };
-            let nodes = tail.step.origins;
-            joined.push(Joined { by: item.step.origins.clone(), nodes: nodes.clone() });
-            item.step.origins.extend(nodes);
+            notes.push(Note::joined(&item.step, &tail.step));
+            item.step.origins.extend(tail.step.origins);
             let last = item.views.last_mut().unwrap_or(&mut item.step);
             last.outputs[0] = tail.step.outputs[0];
             item.views.extend(tail.views);
@@ -72,40 +75,51 @@ pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
             at = found.at;
             items[at] = Some(item);
         }
+        is_done[at] = true;
     }
     let all = items.into_iter().flatten();
     let steps = all.flat_map(|item| std::iter::once(item.step).chain(item.views));
     let steps = steps.map(Some).collect();
     put_together(program, steps);
-    joined
+    notes
 }
 
-/// Makes a part of a step what follows it; `false` if its kernels cannot do that.
-fn accept(op: &mut Op, next: Next) -> bool {
+/// Makes a part of a step what follows it, or says why its kernels cannot do that.
+fn accept(op: &mut Op, next: Next) -> Result<(), &'static str> {
     match (op, next) {
         (Op::Product(product), Next::Stage(stage)) => {
+            if product.elem != DataType::Float {
+                return Err("only products of float do more before they write");
+            }
             // C takes the place of a bias, and nothing scales it afterwards.
-            let fits =
-                !matches!(stage, Stage::Scale(_) | Stage::Bias(_)) || product.addend.is_none();
-            product.elem == DataType::Float && fits && product.epilogue.push(stage)
+            if product.addend.is_some() && matches!(stage, Stage::Scale(_) | Stage::Bias(_)) {
+                return Err("the product adds C already");
+            }
+            product.epilogue.push(stage)
         }
         (Op::Conv(conv), Next::Stage(stage)) => {
-            let fits = match &stage {
-                Stage::Add(_) => true,
-                Stage::Activation(activation) => !activation.is_function(),
-                Stage::Scale(_) | Stage::Bias(_) | Stage::Mul(_) => false,
-            };
-            conv.takes_stages() && fits && conv.epilogue.push(stage)
+            if !conv.takes_stages() {
+                return Err("only convolutions of float over at most three axes do more");
+            }
+            match &stage {
+                Stage::Add(_) => {}
+                Stage::Activation(activation) if !activation.is_function() => {}
+                Stage::Activation(_) => return Err("convolutions do not compute this function"),
+                Stage::Scale(_) | Stage::Bias(_) | Stage::Mul(_) => {
+                    return Err("convolutions add tensors of their shape and apply functions only");
+                }
+            }
+            conv.epilogue.push(stage)
         }
         (Op::Attention(attention), Next::Permute(order)) => {
-            // Features stay last, and there must be an axis for heads.
-            let fits = attention.permute.is_none() && order.len() == 4 && order[3] == 3;
-            if fits {
-                attention.permute = Some(order);
+            if attention.permute.is_some() || order.len() != 4 || order[3] != 3 {
+                return Err("attention writes batches, heads and rows in another order only");
             }
-            fits
+            attention.permute = Some(order);
+            Ok(())
         }
-        _ => false,
+        (_, Next::Permute(_)) => Err("the axes keep their order"),
+        _ => Err("only products and convolutions do more before they write"),
     }
 }
 
@@ -114,9 +128,11 @@ struct Found {
     /// Reshapes between, in order.
     views: SmallVec<[usize; 2]>,
     at: usize,
-    next: Next,
+    next: Result<Next, &'static str>,
 }
 
+/// The step that follows a step, and what it does to its result; `None` if that is nothing that
+/// could ever join.
 fn next(
     program: &Program,
     items: &[Option<Item>],
@@ -130,97 +146,140 @@ fn next(
     let mut value = item.result()?;
     let mut views = SmallVec::new();
     loop {
-        let [at] = *readers.of(value) else {
-            return None;
+        let (at, is_alone) = match *readers.of(value) {
+            [at] => (at, true),
+            // What several steps read is told of with the first that might have joined.
+            [at, ..] => (at, false),
+            [] => return None,
         };
         // Outputs of the graph have a reader that is no step.
         let step = &items.get(at)?.as_ref()?.step;
         if let Op::Move(moved) = &step.op
             && moved.kind.only_reshapes()
             && moved.operands.first() == Some(&Some(value))
+            && is_alone
         {
             value = step.outputs.first().copied().flatten()?;
             views.push(at);
             continue;
         }
         let is_reshaped = !views.is_empty() || !item.views.is_empty();
-        let next = what(program, step, value, is_reshaped)?;
-        if matches!(next, Next::Stage(Stage::Bias(_))) && is_reshaped {
+        let mut next = what(program, step, value, is_reshaped)?;
+        if !is_alone {
+            next = Err("other steps read the result as well");
+        }
+        if let Ok(Next::Stage(Stage::Bias(_))) = next
+            && is_reshaped
+        {
             // A vector along the last axis must still be that for the product itself.
             let last = |slot: Slot| program.shape(slot)?.last();
             let before = last(item.step.outputs.first().copied().flatten()?)?;
             if !before.surely_equals(last(value)?) {
-                return None;
+                next = Err("the vector is not one along the last axis of the product");
             }
         }
         // The item moves to this place, and nobody may want another result of it before.
         let others = item.step.outputs.iter().skip(1).flatten();
         let mut early = others.flat_map(|slot| readers.of(*slot));
         if early.any(|reader| *reader < at) {
-            return None;
+            next = Err("another result is read before");
         }
         return Some(Found { views, at, next });
     }
 }
 
-/// What a step does to `value`.
-fn what(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Option<Next> {
+/// What a step does to `value`, or why that is not known well enough; `None` for what is neither a
+/// function of elements nor another order of axes.
+fn what(
+    program: &Program,
+    step: &Step,
+    value: Slot,
+    is_reshaped: bool,
+) -> Option<Result<Next, &'static str>> {
     let pointwise = match &step.op {
         Op::Move(moved) => {
             let is_first = moved.operands.first() == Some(&Some(value));
             let order = moved.kind.order().filter(|_| is_first && !is_reshaped)?;
-            return Some(Next::Permute(order.clone()));
+            return Some(Ok(Next::Permute(order.clone())));
         }
         Op::Pointwise(pointwise) => pointwise,
         _ => return None,
     };
-    if program.elem(value) != Some(DataType::Float) {
-        return None;
-    }
     let [link] = &pointwise.links[..] else {
         return None;
     };
-    let stage = match link {
-        Link::Unary(op) => Stage::Activation(activation(*op)?),
+    Some(stage(program, pointwise, link, value).map(Next::Stage))
+}
+
+/// A function of elements as a stage.
+fn stage(
+    program: &Program,
+    pointwise: &Pointwise,
+    link: &Link,
+    value: Slot,
+) -> Result<Stage, &'static str> {
+    if pointwise.elem != DataType::Float {
+        return Err("only float is computed before a result is written");
+    }
+    let activation = match link {
+        Link::Unary(op) => activation(*op).ok_or("this function is not computed there")?,
         Link::Clip { low, high } => {
+            let limits = limits::<f32>(low.as_ref(), high.as_ref());
+            let [low, high] = limits.map_err(|_| "the limits cannot be read")?;
             // NaN limits nothing the same way everywhere, so it is left alone.
-            let [low, high] = limits::<f32>(low.as_ref(), high.as_ref()).ok()?;
             if low.is_nan() || high.is_nan() {
-                return None;
+                return Err("a limit is NaN");
             }
-            Stage::Activation(Activation::Clip(low, high))
+            Activation::Clip(low, high)
         }
         Link::Binary { op: op @ (Binary::Add | Binary::Mul), .. } => {
             let &[a, b] = &pointwise.operands[..] else {
-                return None;
+                return Err("it does not have two operands");
             };
-            with_other(program, *op, value, if a == value { b } else { a })?
+            return with_other(program, *op, value, if a == value { b } else { a });
         }
-        Link::Binary { .. } => return None,
+        Link::Binary { .. } => return Err("only sums and products with another tensor are"),
     };
-    Some(Next::Stage(stage))
+    Ok(Stage::Activation(activation))
 }
 
 /// The sum or the product of a value and another one.
-fn with_other(program: &Program, op: Binary, value: Slot, other: Slot) -> Option<Stage> {
-    let (shape, other_shape) = (program.shape(value)?, program.shape(other)?);
+fn with_other(
+    program: &Program,
+    op: Binary,
+    value: Slot,
+    other: Slot,
+) -> Result<Stage, &'static str> {
+    let (Some(shape), Some(other_shape)) = (program.shape(value), program.shape(other)) else {
+        return Err("a shape is not known");
+    };
     if same_shape(shape, other_shape) {
-        return Some(match op {
+        return Ok(match op {
             Binary::Add => Stage::Add(other),
             _ => Stage::Mul(other),
         });
     }
     if other_shape.len() > shape.len() {
-        return None;
+        return Err("the result broadcasts to more dimensions");
     }
     if op == Binary::Mul {
-        let scale = program.small(other).filter(|scale| scale.len() == 1)?;
-        return Some(Stage::Scale(*scale.to_vec::<f32>().ok()?.first()?));
+        let scale = program.small(other).filter(|scale| scale.len() == 1);
+        let scale = scale.and_then(|scale| scale.to_vec::<f32>().ok()?.first().copied());
+        return scale
+            .map(Stage::Scale)
+            .ok_or("the factor is neither a number nor of the same shape");
     }
-    let (last, leading) = other_shape.split_last()?;
-    let is_vector =
-        last.surely_equals(shape.last()?) && leading.iter().all(|dim| dim.known() == Some(1));
-    is_vector.then_some(Stage::Bias(other))
+    let is_vector = match (other_shape.split_last(), shape.last()) {
+        (Some((last, leading)), Some(wanted)) => {
+            last.surely_equals(wanted) && leading.iter().all(|dim| dim.known() == Some(1))
+        }
+        _ => false,
+    };
+    if is_vector {
+        Ok(Stage::Bias(other))
+    } else {
+        Err("the summand is neither a vector nor of the same shape")
+    }
 }
 
 /// The function as an activation, if it is one that is computed while a product is stored.

@@ -11,7 +11,7 @@
 use sardonyx_kernels::elementwise::{MAX_LINKS, MAX_RANK, Side};
 use smallvec::SmallVec;
 
-use super::{Joined, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Link, Op, Pointwise, Program, Slot, Step, same_shape};
 
 /// The most operands of a step. Each that does not broadcast is one more stream from memory, and
@@ -19,8 +19,8 @@ use crate::program::{Link, Op, Pointwise, Program, Slot, Step, same_shape};
 const MAX_OPERANDS: usize = 8;
 
 /// Makes one step of functions that follow each other.
-pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
-    let mut joined = Vec::new();
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
     let readers = Readers::new(program);
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
@@ -30,22 +30,23 @@ pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
         let Some(mut fused) = steps[index].take() else {
             continue;
         };
-        let first = fused.origins.clone();
         let mut last = index;
+        let mut origins = fused.origins.clone();
         for member in members {
             let Some(step) = steps[member].take() else {
                 continue;
             };
-            joined.push(Joined { by: first.clone(), nodes: step.origins.clone() });
-            fused.origins.extend(step.origins);
+            notes.push(Note::joined(&fused, &step));
+            origins.extend(step.origins);
             fused.outputs = step.outputs;
             last = member;
         }
+        fused.origins = origins;
         fused.op = Op::Pointwise(pointwise);
         steps[last] = Some(fused);
     }
     put_together(program, steps);
-    joined
+    notes
 }
 
 /// The most steps that follow a step and can be one with it, and what that does.

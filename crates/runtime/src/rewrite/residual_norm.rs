@@ -9,71 +9,81 @@
 use sardonyx_kernels::elementwise::Binary;
 use smallvec::SmallVec;
 
-use super::{Joined, Readers, put_together, taken_apart};
-use crate::program::{Link, Op, Program, Residual, Slot, Step, same_shape};
+use super::{Note, Readers, put_together, taken_apart};
+use crate::program::{Link, Norm, Op, Program, Residual, Slot, Step, same_shape};
 
 /// Lets normalizations take over the sums that they read.
-pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
-    let mut joined = Vec::new();
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
     let readers = Readers::new(program);
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
-        let Some([a, b, sum]) = steps[index].as_ref().and_then(|step| sum_of(program, step)) else {
+        let Some([a, b, sum]) = steps[index].as_ref().and_then(sum_of) else {
             continue;
         };
-        let Some(at) = normalization(program, &steps, &readers, sum) else {
+        let Some(at) = normalization(&steps, &readers, sum) else {
             continue;
         };
         let (Some(add), Some(mut step)) = (steps[index].take(), steps[at].take()) else {
             continue;
         };
-        let Op::Norm(norm) = &mut step.op else {
-            continue;
+        let joins = match &mut step.op {
+            Op::Norm(norm) => takes_sum(program, norm, [a, b, sum]).map(|()| {
+                norm.x = a;
+                norm.residual = Some(Residual { with: b, sum: step.outputs.len() });
+            }),
+            _ => continue,
         };
-        norm.x = a;
-        norm.residual = Some(Residual { with: b, sum: step.outputs.len() });
+        if let Err(why) = joins {
+            notes.push(Note::missed(&step, &add, why));
+            (steps[index], steps[at]) = (Some(add), Some(step));
+            continue;
+        }
         // The normalization is one of the readers.
         let is_wanted = readers.of(sum).len() > 1;
         step.outputs.push(is_wanted.then_some(sum));
-        joined.push(Joined { by: step.origins.clone(), nodes: add.origins.clone() });
+        notes.push(Note::joined(&step, &add));
         step.origins.extend(add.origins);
         steps[index] = Some(step);
     }
     put_together(program, steps);
-    joined
+    notes
 }
 
-/// Both operands and the result of a step, if it is the sum of two tensors of one shape.
-fn sum_of(program: &Program, step: &Step) -> Option<[Slot; 3]> {
+/// Both operands and the result of a step, if it is a sum.
+fn sum_of(step: &Step) -> Option<[Slot; 3]> {
     let (Op::Pointwise(pointwise), &[Some(sum)]) = (&step.op, &step.outputs[..]) else {
         return None;
     };
-    let ([Link::Binary { op: Binary::Add, .. }], &[a, b]) =
-        (&pointwise.links[..], &pointwise.operands[..])
-    else {
-        return None;
-    };
-    let shape = program.shape(sum)?;
-    let fits = |slot: Slot| program.shape(slot).is_some_and(|of| same_shape(shape, of));
-    (fits(a) && fits(b)).then_some([a, b, sum])
+    match (&pointwise.links[..], &pointwise.operands[..]) {
+        ([Link::Binary { op: Binary::Add, .. }], &[a, b]) => Some([a, b, sum]),
+        _ => None,
+    }
 }
 
-/// The first normalization of a sum that can be where the sum is computed: all else that it reads is
-/// constant.
-fn normalization(
-    program: &Program,
-    steps: &[Option<Step>],
-    readers: &Readers,
-    sum: Slot,
-) -> Option<usize> {
+/// The first normalization of a sum.
+fn normalization(steps: &[Option<Step>], readers: &Readers, sum: Slot) -> Option<usize> {
     let mut found: SmallVec<[usize; 2]> = readers.of(sum).into();
     found.sort_unstable();
-    found.into_iter().find(|at| {
-        let Some(Some(Step { op: Op::Norm(norm), .. })) = steps.get(*at) else {
-            return false;
-        };
-        let others = [Some(norm.scale), norm.bias];
-        let mut others = others.into_iter().flatten();
-        norm.x == sum && norm.residual.is_none() && others.all(|slot| program.is_constant(slot))
+    found.into_iter().find(|at| match steps.get(*at) {
+        Some(Some(Step { op: Op::Norm(norm), .. })) => norm.x == sum && norm.residual.is_none(),
+        _ => false,
     })
+}
+
+/// Whether a normalization can be where a sum is computed, and compute it; or why not.
+fn takes_sum(program: &Program, norm: &Norm, [a, b, sum]: [Slot; 3]) -> Result<(), &'static str> {
+    let shape = program.shape(sum);
+    let is_like_sum =
+        |slot: Slot| shape.zip(program.shape(slot)).is_some_and(|(a, b)| same_shape(a, b));
+    if !is_like_sum(a) || !is_like_sum(b) {
+        return Err("the operands of the sum may broadcast");
+    }
+    let others = [Some(norm.scale), norm.bias];
+    if !others.into_iter().flatten().all(|slot| program.is_constant(slot)) {
+        return Err(
+            "scale or bias is not a constant, so it may not exist where the sum is computed",
+        );
+    }
+    Ok(())
 }

@@ -6,31 +6,43 @@
 
 use sardonyx_tensor::DataType;
 
-use super::Joined;
+use super::Note;
 use crate::program::{Op, Program, Slot};
 
 /// Lets products read what is transposed for them. The steps that transpose may be dead afterwards.
-pub(crate) fn run(program: &mut Program) -> Vec<Joined> {
-    let mut transposes: Vec<Option<Slot>> = vec![None; program.values.len()];
-    for step in &program.steps {
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
+    // By slot: the step that transposes, and the matrix.
+    let mut transposes: Vec<Option<(usize, Slot)>> = vec![None; program.values.len()];
+    for (index, step) in program.steps.iter().enumerate() {
         if let Op::Move(moved) = &step.op
             && moved.kind.transposes_matrix()
             && let (Some(Some(matrix)), Some(Some(output))) =
                 (moved.operands.first(), step.outputs.first())
-            && program.is_constant(*matrix)
-            && program.elem(*matrix) == Some(DataType::Float)
             && program.shape(*matrix).is_some_and(|shape| shape.len() == 2)
+            && program.is_constant(*matrix)
         {
-            transposes[output.index()] = Some(*matrix);
+            transposes[output.index()] = Some((index, *matrix));
         }
     }
-    for step in &mut program.steps {
-        if let Op::Product(product) = &mut step.op
-            && let Some(matrix) = transposes[product.b.index()]
-        {
+    for index in 0..program.steps.len() {
+        let Op::Product(product) = &program.steps[index].op else {
+            continue;
+        };
+        let Some((transposing, matrix)) = transposes[product.b.index()] else {
+            continue;
+        };
+        let (step, transpose) = (&program.steps[index], &program.steps[transposing]);
+        if product.elem != DataType::Float {
+            let why = format!("constants of type {} are not packed", product.elem);
+            notes.push(Note::missed(step, transpose, why));
+            continue;
+        }
+        notes.push(Note::joined(step, transpose));
+        if let Op::Product(product) = &mut program.steps[index].op {
             product.b = matrix;
             product.trans_b = !product.trans_b;
         }
     }
-    Vec::new()
+    notes
 }

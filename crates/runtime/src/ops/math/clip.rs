@@ -11,9 +11,11 @@ use crate::program::{Link, Op};
 
 /// `Clip`: limits that are constant are a part of the operation.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
-    let limit = |index: usize| match site.has_input(index) {
-        false => Some(None),
-        true => site.constant(index).filter(|limit| limit.len() == 1).cloned().map(Some),
+    let limit = |index: usize| {
+        if !site.has_input(index) {
+            return Some(None);
+        }
+        site.constant(index).filter(|limit| limit.len() == 1).cloned().map(Some)
     };
     match (limit(1), limit(2)) {
         (Some(low), Some(high)) => {

@@ -30,10 +30,7 @@ struct Gemm {
 /// `Gemm`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let beta = site.float("beta").unwrap_or(1.0);
-    let addend = match site.has_input(2) {
-        true => Some(Addend { c: site.slot(2)?, beta }),
-        false => None,
-    };
+    let addend = if site.has_input(2) { Some(Addend { c: site.slot(2)?, beta }) } else { None };
     Ok(Op::Product(Product {
         form: ProductForm::Gemm,
         elem: product_type(site)?,

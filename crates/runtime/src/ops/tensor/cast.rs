@@ -7,7 +7,6 @@ use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast
 
 use super::movement::MoveKind;
 use super::moves::dense;
-use super::reshape::Reshape;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::program::Op;
 
@@ -22,7 +21,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let from = site.elem(0)?;
     let is_same = site.int("to") == Some(i64::from(from.number()));
     Ok(if is_same && !from.is_complex() {
-        Op::moves(MoveKind::Reshape(Reshape::SAME), site)
+        Op::moves(MoveKind::SAME, site)
     } else {
         Op::opaque(site)
     })

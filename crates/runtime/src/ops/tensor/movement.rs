@@ -31,6 +31,9 @@ pub(crate) enum MoveKind {
 }
 
 impl MoveKind {
+    /// The first operand as it is.
+    pub(crate) const SAME: MoveKind = MoveKind::Reshape(Reshape::SAME);
+
     /// Where an output lies within the first operand, if strides can say it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
