@@ -35,7 +35,8 @@ use crate::message::{attribute_of_node, sparse_constant};
 ///      g (float[N] x) => (y) { y = Relu (x) }",
 /// )?;
 /// let found = model.infer_with(&Options::new(), Some(&Halves));
-/// assert_eq!(found.ty(&model, "y").unwrap().to_string(), "float16");
+/// let ty = found.ty(&model, "y").and_then(Type::as_tensor);
+/// assert_eq!(ty.and_then(|ty| ty.elem), Some(DataType::Float16));
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait Rules {
