@@ -67,7 +67,7 @@ pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer_max_of_regions);
 
-pub(crate) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
+pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
     .about("Keeps the boxes of the best scores and drops those that overlap one that was kept by more than a threshold, \
          for each class of each batch.")
     .since(

@@ -2,22 +2,30 @@
 //! one of them. What is true of an operator itself is a fact in its definition.
 
 pub use crate::control::{IF, LOOP, SCAN};
+pub use crate::image::NON_MAX_SUPPRESSION;
 pub use crate::math::binary::{ADD, DIV, MUL, POW, SUB};
-pub use crate::math::gated::SWISH;
+pub use crate::math::gated::{SWIGLU, SWISH};
 pub use crate::math::gemm::GEMM;
 pub use crate::math::matmul::MATMUL;
 pub use crate::math::softmax::SOFTMAX;
 pub use crate::math::unary::{COS, ERF, GELU, NEG, RECIPROCAL, SIGMOID, SIN, SQRT, TANH};
 pub use crate::nn::attention::{ATTENTION, FLEX_ATTENTION, ROTARY_EMBEDDING};
 pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION};
-pub use crate::reduction::REDUCE_MEAN;
+pub use crate::nn::max_unpool::MAX_UNPOOL;
+pub use crate::reduction::{
+    REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN,
+    REDUCE_PROD, REDUCE_SUM, REDUCE_SUM_SQUARE,
+};
 pub use crate::sequence::SEQUENCE_INSERT;
 pub use crate::tensor::cast::CAST;
 pub use crate::tensor::concat::CONCAT;
 pub use crate::tensor::constant::CONSTANT;
 pub use crate::tensor::expand::EXPAND;
+pub use crate::tensor::rearrange::CENTER_CROP_PAD;
 pub use crate::tensor::reshape::RESHAPE;
+pub use crate::tensor::select::{TOP_K, UNIQUE};
 pub use crate::tensor::slice::SLICE;
+pub use crate::tensor::split::SPLIT;
 pub use crate::tensor::squeeze::SQUEEZE;
 pub use crate::tensor::transpose::TRANSPOSE;
 pub use crate::tensor::unsqueeze::UNSQUEEZE;

@@ -30,11 +30,11 @@ pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the larges
 
 pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smallest element.");
 
-pub(crate) static REDUCE_L1: OpDef = reduction("ReduceL1", infer)
+pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer)
     .about("Sum of absolute values.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")));
 
-pub(crate) static REDUCE_L2: OpDef =
+pub static REDUCE_L2: OpDef =
     reduction("ReduceL2", infer).about("Square root of the sum of squares.").body(
         &[18],
         concat!(
@@ -46,13 +46,13 @@ pub(crate) static REDUCE_L2: OpDef =
         ),
     );
 
-pub(crate) static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
+pub static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
     .about("Logarithm of the sum.")
     .since(28, &[types("T", FLOATS_IR4)])
     .adapter(27, 28, floats_only::check)
     .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"));
 
-pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
+pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
     .about("Logarithm of the sum of exponentials.")
     .since(28, &[types("T", FLOATS_IR4)])
     .adapter(27, 28, floats_only::check)
@@ -67,18 +67,18 @@ pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer
         ),
     );
 
-pub(crate) static REDUCE_MAX: OpDef =
+pub static REDUCE_MAX: OpDef =
     extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
 
 pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean).about("The mean.");
 
-pub(crate) static REDUCE_MIN: OpDef =
+pub static REDUCE_MIN: OpDef =
     extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");
 
-pub(crate) static REDUCE_PROD: OpDef =
+pub static REDUCE_PROD: OpDef =
     reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1))).about("The product.");
 
-pub(crate) static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
+pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("The sum.")
     .since(1, FIRST)
     .since(11, &[])
@@ -96,7 +96,7 @@ pub(crate) static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .infer(|cx| folded(cx, Dim::add, Some(0)))
     .adapter(12, 13, axes_as_input);
 
-pub(crate) static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer)
+pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer)
     .about("Sum of squares.")
     .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")));
 
@@ -181,7 +181,7 @@ fn axes(cx: &Infer<'_>) -> Axes {
     let listed = match cx.ints("axes") {
         Some(axes) => axes,
         None if !cx.has_input(1) => Vec::new(),
-        None if cx.is_thorough() && has_no_elements(cx, 1) => Vec::new(),
+        None if has_no_elements(cx, 1) => Vec::new(),
         // An absent input looks like one of which nothing is known.
         None => match cx.constant_ints(1) {
             Some(axes) => axes,
@@ -218,7 +218,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
             Some(reduced(cx, shape, &marked))
         }
         // Every axis may be one of those, but what has size 1 keeps it.
-        (Axes::Unknown, Some(shape)) if keeps_dims(cx) && cx.is_thorough() => Some(
+        (Axes::Unknown, Some(shape)) if keeps_dims(cx) => Some(
             shape
                 .iter()
                 .map(|size| if size.known() == Some(1) { Dim::Known(1) } else { Dim::Unknown })

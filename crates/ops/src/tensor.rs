@@ -81,8 +81,7 @@ fn axes(cx: &Infer<'_>, index: usize) -> Axes {
     if let Some(axes) = cx.ints("axes").or_else(|| cx.constant_ints(index)) {
         Axes::Known(axes)
     } else if cx.has_input(index) {
-        // The reference implementation does not even say the rank.
-        Axes::Unknown(vector_len(cx, index).filter(|_| cx.is_thorough()))
+        Axes::Unknown(vector_len(cx, index))
     } else {
         Axes::Absent
     }
@@ -107,8 +106,8 @@ pub(crate) mod testing {
     use sardonyx_tensor::{Buffer, Tensor};
 
     use crate::known::Known;
-    use crate::math::testing::{Given, infer, infer_some, ty, value};
-    use crate::{Adapt, AttrValue, Infer, OpDef};
+    use crate::math::testing::{infer, infer_some, ty, value};
+    use crate::{Adapt, AttrValue, OpDef};
 
     /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or
     /// values such as `=[0, -1]` and `~[0.5]` (floats), or `_` for none.
@@ -149,27 +148,6 @@ pub(crate) mod testing {
 
     fn type_of(known: &Known) -> Option<Type> {
         Some(Type::tensor(known.elem(), known.dims().iter().copied()))
-    }
-
-    /// The same where no more is said than the reference implementation says. Inputs are types
-    /// only.
-    pub(crate) fn reference_outputs(
-        def: &OpDef,
-        opset: u32,
-        attributes: &[(&'static str, AttrValue<'static>)],
-        inputs: &str,
-        count: usize,
-    ) -> String {
-        let types: Vec<_> = inputs.split(';').map(ty).collect();
-        let schema = def.schema_at(opset).expect("the opset has it");
-        let rule = def.inference_at(opset).expect("the operator has inference");
-        let given = Given(attributes);
-        let types: Vec<_> = types.iter().map(Option::as_ref).collect();
-        let mut cx = Infer::new(&schema, &given, &types, &[], count).with_thoroughness(false);
-        rule(&mut cx).expect("no contradiction");
-        let said = cx.finish().types;
-        let show = |ty: &Option<Type>| ty.as_ref().map_or("-".to_string(), Type::to_string);
-        said.iter().map(show).collect::<Vec<_>>().join("; ")
     }
 
     /// A constant vector of floats from text: `[1.0, 2.5]`.

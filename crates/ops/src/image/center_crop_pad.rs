@@ -14,12 +14,8 @@ pub(crate) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The input with the sizes that are asked for. Without them the reference implementation does not
-/// even say the rank.
+/// The input with the sizes that are asked for.
 fn cropped(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
-    if cx.known(1).is_none() && !cx.is_thorough() {
-        return Ok(None);
-    }
     cx.demand_rank(1, 1)?;
     let Some(shape) = cx.shape(0) else {
         return Ok(None);

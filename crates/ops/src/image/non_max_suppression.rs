@@ -7,10 +7,7 @@ use crate::infer::{Infer, InferError};
 
 /// Batch, class and box of each box that is kept.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    // The reference implementation does not look at the inputs.
-    if cx.is_thorough() {
-        check_inputs(cx)?;
-    }
+    check_inputs(cx)?;
     let shape = Shape::from_iter([Dim::Unknown, Dim::Known(3)]);
     cx.set_tensor(0, Some(DataType::Int64), Some(shape));
     cx.because(0, "the number of boxes that are kept");

@@ -35,7 +35,7 @@ pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
         ),
     );
 
-pub(crate) static SWIGLU: OpDef = OpDef::new("SwiGLU")
+pub static SWIGLU: OpDef = OpDef::new("SwiGLU")
     .about(
         "A gated linear unit with Swish: one half of the features, through Swish, times the other.",
     )
@@ -81,9 +81,6 @@ pub static SWISH: OpDef = OpDef::new("Swish")
 /// Both inputs have one shape: nothing stretches.
 fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = same_shape(cx, &[0, 1])?;
-    // One input tells it all, but the reference implementation waits for the other one.
-    let both = cx.shape(0).is_some() && cx.shape(1).is_some();
-    let shape = shape.filter(|_| both || cx.is_thorough());
     cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), shape);
     Ok(())
 }

@@ -169,8 +169,7 @@ fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferEr
     let axis = cx.axis(cx.int("axis").unwrap_or(-1), shape.len())?;
     let mut shape = shape.clone();
     for (input, name) in [(1, "the scale"), (2, "the bias")] {
-        // The reference implementation does not look at these.
-        if let Some(other) = cx.shape(input).filter(|_| cx.is_thorough()) {
+        if let Some(other) = cx.shape(input) {
             shape = stretched_over(cx, &shape, other, name)?;
         }
     }

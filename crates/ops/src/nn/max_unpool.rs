@@ -11,7 +11,7 @@ use crate::infer::{Infer, InferError};
 use crate::rules;
 use crate::typeset::TypeSet;
 
-pub(crate) static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
+pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
     .about("Puts the elements that `MaxPool` found back to the places that its indices name, and zeros elsewhere.")
     .since(
         9,
@@ -92,15 +92,13 @@ fn output_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(shape))
 }
 
-/// The shape that an input says. Where its value is not known the reference implementation does not
-/// even say the rank.
+/// The shape that an input says, or its rank.
 fn given_shape(cx: &Infer<'_>, x: &Shape) -> Result<Option<Shape>, InferError> {
     cx.demand_rank(2, 1)?;
     let rank = rules::shared_dim(cx, "sizes", &[(2, 0)])?;
     cx.same_dim(&rank, &x.len().into(), "the number of sizes and the rank of X")?;
-    let unknown = || cx.is_thorough().then(|| vec![Dim::Unknown; x.len()]);
-    let sizes = cx.known_ints(2).or_else(unknown);
-    Ok(sizes.map(|sizes| sizes.into_iter().collect()))
+    let sizes = cx.known_ints(2).unwrap_or_else(|| vec![Dim::Unknown; x.len()]);
+    Ok(Some(sizes.into_iter().collect()))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::rules::{computed, demand_rank_from};
 use crate::tensor::{unknown_dims, vector_len};
 use crate::typeset::TypeSet;
 
-pub(crate) static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
+pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .about(
         "Cuts axes down to a size around their middle, or fills them up with zeros on both sides.",
     )

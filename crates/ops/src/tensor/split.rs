@@ -12,7 +12,7 @@ use crate::known::Dims;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static SPLIT: OpDef = OpDef::new("Split")
+pub static SPLIT: OpDef = OpDef::new("Split")
     .about("Cuts a tensor into pieces along one axis, of given sizes or equal ones.")
     .since(
         1,
@@ -63,10 +63,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(shape) = cx.shape(0) else {
         return Ok(());
     };
-    // The reference implementation does not even say the rank.
-    if cx.has_input(1) && cx.known(1).is_none() && !cx.is_thorough() {
-        return Ok(());
-    }
     // Version 1 does not say what an absent axis means.
     let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
     let sizes = match axis {

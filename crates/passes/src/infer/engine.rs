@@ -22,6 +22,7 @@ use super::denotations;
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
+use super::reference::weaken;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
@@ -108,6 +109,8 @@ pub(super) struct Callee<'a> {
     has_graphs: bool,
     /// Inputs whose integers decide shapes.
     pub(super) deciding: &'static [usize],
+    /// What the reference implementation does not say, in its style.
+    weaker: Option<&'static weaken::Row>,
 }
 
 impl<'a> Callee<'a> {
@@ -128,6 +131,7 @@ impl<'a> Callee<'a> {
             imported: opset != 0,
             has_graphs: schema.is_some_and(|schema| schema.attributes.iter().any(is_graph)),
             deciding: operator.map_or(&[], OpDef::deciding_inputs),
+            weaker: None,
         }
     }
 }
@@ -524,7 +528,7 @@ impl<'a> Engine<'a> {
                     given.inputs.push(value.and_then(|value| self.found.ty(value)));
                     given.known.push(value.and_then(|value| self.found.known(value)));
                 }
-                let said = self.book().apply(node, schema, callee.rule, &given, None);
+                let said = self.book().apply(node, schema, callee, &given, None);
                 said.map(|said| Some(self.judged(node, callee, &given, said)))
             }
             None if callee.schema.is_none() && self.function_of(node, callee).is_none() => Ok(None),
@@ -570,7 +574,7 @@ impl<'a> Engine<'a> {
     ) -> Result<Option<(Said, Origin)>, Unsaid> {
         if let Some(schema) = callee.schema {
             let (book, inside) = (self.book(), Inside::new(self));
-            let said = book.apply(node, schema, callee.rule, given, Some(&inside));
+            let said = book.apply(node, schema, callee, given, Some(&inside));
             return said.map(Some);
         }
         match self.function_of(node, callee) {
@@ -659,7 +663,8 @@ impl<'a> Engine<'a> {
             let found = self.of_resolved[op.index()];
             return found.unwrap_or_else(|| {
                 let OpRef { schema, opset, .. } = resolved.op_of_id(op);
-                let callee = Callee::new(self.registry, Some(schema), None, opset);
+                let mut callee = Callee::new(self.registry, Some(schema), None, opset);
+                self.as_reference(&mut callee);
                 self.of_resolved[op.index()] = Some(callee);
                 callee
             });
@@ -700,8 +705,13 @@ impl<'a> Engine<'a> {
         callee
     }
 
-    /// Takes away what the reference implementation has no rule for.
+    /// Takes away what the reference implementation has no rule for, or does not say.
     fn as_reference(&self, callee: &mut Callee<'_>) {
+        if let (false, Some(operator), Some(schema)) =
+            (self.is_algebra(), callee.operator, callee.schema)
+        {
+            callee.weaker = weaken::row_of(operator, schema.since);
+        }
         let has_rule =
             |(operator, schema): (&OpDef, &Schema)| operator.has_reference_rule(schema.since);
         if !self.is_algebra() && !callee.operator.zip(callee.schema).is_none_or(has_rule) {
@@ -822,32 +832,48 @@ impl Rulebook<'_> {
         self,
         node: NodeId,
         schema: &Schema,
-        rule: Option<InferFn>,
+        callee: &Callee<'_>,
         given: &Given<'_>,
         inside: Option<&dyn Subgraphs>,
     ) -> Result<(Said, Origin), Unsaid> {
         let last = given.present.iter().rposition(|present| *present);
-        let inputs = &given.inputs[..last.map_or(0, |last| last + 1)];
+        let count_given = last.map_or(0, |last| last + 1);
         let outputs = self.model.outputs(node);
         let present: SmallVec<[bool; 4]> = outputs.iter().map(Option::is_some).collect();
         let count = outputs.len();
-        let mut cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
-            .with_present(Present { inputs: given.present, outputs: &present })
-            .with_thoroughness(self.thorough);
-        if let Some(inside) = inside {
-            cx = cx.with_subgraphs(inside);
-        }
-        let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
-        let origin = match (custom, rule) {
-            (Some(RuleAnswer::Said), _) => Origin::Program,
-            (Some(RuleAnswer::Failed), _) => return Err(Unsaid::Failed),
-            (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
-                rule(&mut cx).map_err(Unsaid::Misfit)?;
-                Origin::Standard
+        let context = |inputs| {
+            let cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
+                .with_present(Present { inputs: given.present, outputs: &present })
+                .with_thoroughness(self.thorough);
+            match inside {
+                Some(inside) => cx.with_subgraphs(inside),
+                None => cx,
             }
-            (Some(RuleAnswer::NoRule) | None, None) => Origin::Nobody,
         };
-        Ok((cx.finish(), origin))
+        let mut cx = context(&given.inputs[..count_given]);
+        let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
+        match (custom, callee.rule) {
+            (Some(RuleAnswer::Said), _) => Ok((cx.finish(), Origin::Program)),
+            (Some(RuleAnswer::Failed), _) => Err(Unsaid::Failed),
+            (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
+                let mut said = match weaken::hidden(callee.weaker, given) {
+                    Some(types) => {
+                        let seen: SmallVec<[Option<&Type>; 6]> =
+                            types.iter().map(Option::as_ref).collect();
+                        let mut cx = context(&seen[..count_given]);
+                        rule(&mut cx).map_err(Unsaid::Misfit)?;
+                        cx.finish()
+                    }
+                    None => {
+                        rule(&mut cx).map_err(Unsaid::Misfit)?;
+                        cx.finish()
+                    }
+                };
+                weaken::weaken(callee.weaker, given, &mut said);
+                Ok((said, Origin::Standard))
+            }
+            (Some(RuleAnswer::NoRule) | None, None) => Ok((cx.finish(), Origin::Nobody)),
+        }
     }
 }
 

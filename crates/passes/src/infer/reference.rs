@@ -1,4 +1,5 @@
-//! What the reference implementation demands beyond the rules of operators.
+//! How the reference implementation differs from the rules of operators: what it demands beyond
+//! them, and in `weaken` what it does not say.
 
 use sardonyx_model::{
     AttributeValue, Dim, NoExternalData, NodeId, Producer, TensorProto, Type, ValueId,
@@ -9,6 +10,8 @@ use sardonyx_tensor::DataType;
 
 use super::engine::{Callee, Engine, Given};
 use super::{ProblemKind, Style};
+
+pub(super) mod weaken;
 
 impl Engine<'_> {
     /// Whether a node has outputs where its operator has some; rules would have nothing to speak

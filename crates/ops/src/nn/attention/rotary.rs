@@ -13,10 +13,6 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(3 | 4) | None => {}
         Some(rank) => return cx.fail(format_args!("the input has rank {rank}, not 3 or 4")),
     }
-    // The reference implementation does not look at the caches.
-    if !cx.is_thorough() {
-        return same_as_first(cx);
-    }
     let by_position = cx.has_input(3);
     for cache in [1, 2] {
         cx.demand_rank(cache, if by_position { 2 } else { 3 })?;
