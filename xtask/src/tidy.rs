@@ -188,6 +188,9 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
                 findings.push(format!("{name}: `{part}` says nothing about what is inside"));
             }
         }
+        if is_module_in_its_folder(&path) {
+            findings.push(format!("{name}: a module with a folder is a file beside the folder"));
+        }
         let source = fs::read_to_string(&path)?;
         for line in long_comments(&source) {
             findings
@@ -217,6 +220,13 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Whether a file is `x/mod.rs` instead of `x.rs`. What tests share must be: cargo takes
+/// `tests/x.rs` for a test of its own.
+fn is_module_in_its_folder(path: &Path) -> bool {
+    let beside = path.parent().and_then(Path::parent);
+    path.ends_with("mod.rs") && !beside.is_some_and(|folder| folder.ends_with("tests"))
 }
 
 /// Columns of a line that is a comment, as of code.
@@ -309,6 +319,18 @@ mod tests {
         let mut findings = Vec::new();
         reasons_for_dependencies(manifest, &mut findings);
         assert_eq!(findings, ["Cargo.toml: the dependency c has no comment that says why"]);
+    }
+
+    #[test]
+    fn modules_in_their_folders_are_found() {
+        for (path, found) in [
+            ("crates/kernels/src/gemm/mod.rs", true),
+            ("crates/kernels/src/gemm.rs", false),
+            ("crates/kernels/src/model.rs", false),
+            ("crates/cli/tests/support/mod.rs", false),
+        ] {
+            assert_eq!(is_module_in_its_folder(Path::new(path)), found, "{path}");
+        }
     }
 
     #[test]
