@@ -1,15 +1,15 @@
 //! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
 //!
-//! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer at
-//! the file's own versions, upgrade to the newest forms, infer again, share what is computed twice,
-//! fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`] the graph
-//! to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per set of input
-//! dimensions, [`plan`] says where values lie, and a [`schedule`] the same by step. A run ([`run`])
-//! then only walks that list.
+//! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer
+//! at the file's own versions, upgrade to the newest forms, infer again, share what is computed
+//! twice, fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`]
+//! the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per
+//! set of input dimensions, [`plan`] says where values lie, and a [`schedule`] the same by step. A
+//! run ([`run`]) then only walks that list.
 //!
-//! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at the
-//! same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops are
-//! in `sardonyx-kernels`, and this crate has no SIMD.
+//! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at
+//! the same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops
+//! are in `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
 mod compile;

@@ -57,15 +57,15 @@ impl Program {
                     Some(_) => {}
                 }
             }
-            if let Some(what) = self.contradiction(&step.op, &step.outputs) {
-                return Err(broken(what));
-            }
             for slot in step.outputs.iter().flatten() {
                 match defined.get_mut(slot.index()) {
                     None => return Err(broken(format!("{slot} does not exist"))),
                     Some(true) => return Err(broken(format!("{slot} is defined twice"))),
                     Some(is_defined) => *is_defined = true,
                 }
+            }
+            if let Some(what) = self.contradiction(&step.op, &step.outputs) {
+                return Err(broken(what));
             }
         }
         for slot in &self.outputs {
