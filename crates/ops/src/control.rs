@@ -41,7 +41,8 @@ pub static IF: OpDef = OpDef::new("If")
     .since(23, &[types("V", carried(ALL_IR11))])
     .since(24, &[types("V", carried(ALL_IR12))])
     .since(25, &[types("V", carried(ALL_IR13))])
-    .infer(infer::if_);
+    .infer(infer::if_)
+    .infer_as_reference(infer::if_as_reference);
 
 pub static LOOP: OpDef = OpDef::new("Loop")
     .about("Runs a graph again and again, at most so many times, while a condition holds. Values are carried from one \
@@ -85,7 +86,8 @@ pub static LOOP: OpDef = OpDef::new("Loop")
         25,
         &[types("V", carried(ALL_IR13))],
     )
-    .infer(infer::loop_);
+    .infer(infer::loop_)
+    .infer_as_reference(infer::loop_as_reference);
 
 pub static SCAN: OpDef = OpDef::new("Scan")
     .about("Runs a graph for each slice of some inputs, in order. States are carried from one slice to the next, and \

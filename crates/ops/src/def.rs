@@ -35,6 +35,7 @@ pub struct OpDef {
     deciding: &'static [usize],
     reads_part: bool,
     without_reference_rule: &'static [u32],
+    reference_rule: Option<InferFn>,
 }
 
 /// One version, as the difference to the one before.
@@ -75,6 +76,7 @@ impl OpDef {
             deciding: &[],
             reads_part: false,
             without_reference_rule: &[],
+            reference_rule: None,
         }
     }
 
@@ -164,6 +166,12 @@ impl OpDef {
         OpDef { without_reference_rule: versions, ..self }
     }
 
+    /// The inference of the reference implementation, where that is not this operator's with less
+    /// said: it refuses other nodes, or looks at other inputs.
+    pub(crate) const fn infer_as_reference(self, infer: InferFn) -> OpDef {
+        OpDef { reference_rule: Some(infer), ..self }
+    }
+
     /// Whether both are the same definition, which is a comparison of addresses.
     pub fn is(&self, other: &OpDef) -> bool {
         std::ptr::eq(self, other)
@@ -230,6 +238,11 @@ impl OpDef {
     /// The inference for an opset version.
     pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
         self.inference.iter().rfind(|(since, _)| *since <= opset).map(|(_, infer)| *infer)
+    }
+
+    /// The inference of the reference implementation for an opset version.
+    pub fn reference_inference_at(&self, opset: u32) -> Option<InferFn> {
+        self.reference_rule.or_else(|| self.inference_at(opset))
     }
 
     /// The adapter across a version boundary.

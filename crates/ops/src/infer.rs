@@ -13,6 +13,16 @@ use crate::def::InferFn;
 use crate::known::Known;
 use crate::schema::Schema;
 
+/// Whose rule speaks, where a rule of the reference implementation is not the operator's with less
+/// said. People rely on what the reference leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The operator's: it says all that is certain.
+    Operator,
+    /// The reference implementation's.
+    Reference,
+}
+
 /// What inference of one node sees and says.
 ///
 /// Everything may be missing: an input's type, its rank, a dimension. A rule that cannot say
@@ -24,7 +34,6 @@ pub struct Infer<'a> {
     known: &'a [Option<&'a Known>],
     subgraphs: Option<&'a dyn Subgraphs>,
     present: Option<Present<'a>>,
-    thorough: bool,
     said: Said,
     equal: RefCell<Vec<(Dim, Dim)>>,
 }
@@ -112,7 +121,6 @@ impl<'a> Infer<'a> {
             known,
             subgraphs: None,
             present: None,
-            thorough: true,
             said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
             equal: RefCell::default(),
         }
@@ -131,13 +139,6 @@ impl<'a> Infer<'a> {
         Infer { present: Some(present), ..self }
     }
 
-    /// Whether rules say all that is certain (see [`is_thorough`](Infer::is_thorough)); they do
-    /// unless told otherwise.
-    #[must_use]
-    pub fn with_thoroughness(self, thorough: bool) -> Self {
-        Infer { thorough, ..self }
-    }
-
     /// What the rule said.
     pub fn finish(self) -> Said {
         Said { equal: self.equal.into_inner(), ..self.said }
@@ -150,8 +151,7 @@ impl<'a> Infer<'a> {
     /// Those of the rule.
     pub fn by_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<Said, InferError> {
         let outputs = self.output_count();
-        let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs)
-            .with_thoroughness(self.thorough);
+        let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs);
         (other.subgraphs, other.present) = (self.subgraphs, self.present);
         rule(&mut other)?;
         Ok(other.finish())
@@ -309,13 +309,6 @@ impl<'a> Infer<'a> {
         {
             subgraphs.forgive(graph);
         }
-    }
-
-    /// Whether to say all that is certain: which branch is taken, what a loop never changes, a rank
-    /// although the sizes are not known. Otherwise a rule says no more than that of the reference
-    /// implementation, where people rely on what that one leaves open.
-    pub(crate) fn is_thorough(&self) -> bool {
-        self.thorough
     }
 
     /// Says why something of an output stays unknown, where that is not simply because something of

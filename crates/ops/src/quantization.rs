@@ -52,6 +52,7 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
         ],
     )
     .infer(infer_conv_integer)
+    .infer_as_reference(infer_conv_integer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
     .cost(|node| node.convolution(1));
 
@@ -100,6 +101,7 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     ],
 )
 .infer(infer_qlinear_conv)
+    .infer_as_reference(infer_qlinear_conv_as_reference)
 .keeps_format(&[(0, IMAGES), (3, FILTERS)])
     .cost(|node| node.convolution(3));
 
@@ -153,19 +155,36 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
     .cost(|node| node.matrix_product(0, 3));
 
 fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    conv_integer(cx, Convolution::output_shape)
+}
+
+fn infer_conv_integer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    conv_integer(cx, Convolution::shape_as_reference)
+}
+
+/// What a convolution makes of shapes.
+type ShapeOf = fn(&Convolution, &Infer<'_>) -> Result<Option<Shape>, InferError>;
+
+fn conv_integer(cx: &mut Infer<'_>, shape: ShapeOf) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     check_zero_point(cx, 1, 3)?;
-    let inputs = Convolution { x: 0, w: 1, bias: None };
-    let shape = inputs.output_shape(cx)?;
+    let shape = shape(&Convolution { x: 0, w: 1, bias: None }, cx)?;
     cx.set_tensor(0, Some(Int32), shape);
     Ok(())
 }
 
 fn infer_qlinear_conv(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    qlinear_conv(cx, Convolution::output_shape)
+}
+
+fn infer_qlinear_conv_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    qlinear_conv(cx, Convolution::shape_as_reference)
+}
+
+fn qlinear_conv(cx: &mut Infer<'_>, shape: ShapeOf) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     check_zero_point(cx, 3, 5)?;
-    let inputs = Convolution { x: 0, w: 3, bias: Some(8) };
-    let shape = inputs.output_shape(cx)?;
+    let shape = shape(&Convolution { x: 0, w: 3, bias: Some(8) }, cx)?;
     cx.set_tensor(0, cx.elem(7), shape);
     Ok(())
 }

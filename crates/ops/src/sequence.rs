@@ -53,7 +53,8 @@ pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
             types("S", ALL.as_sequences()),
         ],
     )
-    .infer(construct);
+    .infer(construct)
+    .infer_as_reference(construct_as_reference);
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
     .about("A sequence of nothing yet, of an element type.")
@@ -117,6 +118,7 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
         ],
     )
     .infer(crate::control::infer::sequence_map)
+    .infer_as_reference(crate::control::infer::sequence_map_as_reference)
     .body_from(17, map);
 
 pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
@@ -220,16 +222,19 @@ fn same_elem(
 
 const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
 
+/// The reference implementation refuses inputs without a type, and a node without inputs.
+fn construct_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let mut inputs = 0..cx.input_count().max(1);
+    if let Some(index) = inputs.find(|index| cx.input(*index).is_none()) {
+        return cx.fail(format_args!("the type of input {index} is not known"));
+    }
+    construct(cx)
+}
+
 fn construct(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut elem = None;
     let mut shape = cx.shape(0).cloned();
-    if cx.input_count() == 0 && !cx.is_thorough() {
-        return cx.fail("the type of input 0 is not known");
-    }
     for index in 0..cx.input_count() {
-        if cx.input(index).is_none() && !cx.is_thorough() {
-            return cx.fail(format_args!("the type of input {index} is not known"));
-        }
         elem = same_elem(cx, elem, cx.elem(index))?;
         shape = match (shape, cx.shape(index)) {
             (Some(shape), Some(next)) => common_shape(&shape, next),

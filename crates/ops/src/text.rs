@@ -6,6 +6,7 @@ use sardonyx_tensor::DataType::{Bool, Float, Int32, Int64, String};
 use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::facts::{floats, input, int, ints, output, string, strings, types};
+use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::rules::broadcast_inputs;
 use crate::typeset::TypeSet;
@@ -50,7 +51,8 @@ pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
             strings("stopwords"),
         ],
     )
-    .infer(normalized);
+    .infer(normalized)
+    .infer_as_reference(normalized_as_reference);
 
 pub(crate) static STRING_SPLIT: OpDef = OpDef::new("StringSplit")
     .about(
@@ -105,11 +107,20 @@ fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn normalized(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    normalized_by(cx, Rule::Operator)
+}
+
+/// The reference implementation refuses a matrix whose rows it cannot count.
+fn normalized_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    normalized_by(cx, Rule::Reference)
+}
+
+fn normalized_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let stopwords = match cx.attribute("stopwords") {
         Some(AttrValue::Strings(words)) => !words.is_empty(),
         other => other.is_some(),
     };
-    let may_be_one = |rows: &Dim| rows.known().is_none() && cx.is_thorough();
+    let may_be_one = |rows: &Dim| rows.known().is_none() && rule == Rule::Operator;
     // At least one text is always given.
     let left = |count: &Dim| match count.known() {
         None | Some(1..) if !stopwords => count.clone(),

@@ -128,7 +128,10 @@ impl Attributes for Given {
 }
 
 fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
-    let rule = operator.inference_at(schema.since);
+    let rule = match dice.roll(2) {
+        0 => operator.inference_at(schema.since),
+        _ => operator.reference_inference_at(schema.since),
+    };
     let rule = rule.unwrap_or_else(|| panic!("{} has a rule", schema.name));
     let mut attributes = Vec::new();
     for attribute in &schema.attributes {
@@ -146,8 +149,7 @@ fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
     let types: Vec<_> = types.iter().map(Option::as_ref).collect();
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let mut cx = Infer::new(schema, &attributes, &types, &known, outputs)
-        .with_present(Present { inputs: &has_inputs, outputs: &has_outputs })
-        .with_thoroughness(dice.roll(2) > 0);
+        .with_present(Present { inputs: &has_inputs, outputs: &has_outputs });
     // Most of this makes no sense. That must be said, or passed over.
     if rule(&mut cx).is_ok() {
         let _ = cx.finish();

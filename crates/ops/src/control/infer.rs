@@ -3,6 +3,7 @@
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::{Bool8, DataType, Tensor};
 
+use crate::infer::Rule;
 use crate::infer::{Infer, InferError, Inferred};
 use crate::known::Known;
 use crate::rules::common_shape;
@@ -70,7 +71,16 @@ fn without_shape(ty: &Type) -> Type {
 
 /// `If`: what both branches give, or the one that is taken.
 pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let taken = truth(cx.known(0)).filter(|_| cx.is_thorough());
+    let taken = truth(cx.known(0));
+    branches(cx, taken)
+}
+
+/// The reference implementation does not see which branch is taken.
+pub(crate) fn if_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    branches(cx, None)
+}
+
+fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
     // A branch that is not taken need not be possible.
     let then = cx.subgraph("then_branch", &[])?;
     if taken == Some(false) {
@@ -126,39 +136,49 @@ pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// `Loop`: its body again and again, with what is still certain of the values that it carries,
 /// until nothing changes.
 pub(crate) fn loop_(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    loop_by(cx, Rule::Operator)
+}
+
+/// The reference implementation walks through the body once, with what it carries without shapes.
+pub(crate) fn loop_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    loop_by(cx, Rule::Reference)
+}
+
+fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+    let is_reference = rule == Rule::Reference;
     let carried = cx.input_count().saturating_sub(2);
-    let iteration = if cx.is_thorough() {
-        Type::tensor(DataType::Int64, [] as [Dim; 0])
-    } else {
+    let iteration = if is_reference {
         Type::unranked(DataType::Int64)
+    } else {
+        Type::tensor(DataType::Int64, [] as [Dim; 0])
     };
-    let condition = match (cx.has_input(1), cx.is_thorough()) {
-        (false, true) => Inferred {
+    let condition = match (cx.has_input(1), is_reference) {
+        (_, true) => Inferred { ty: cx.input(1).cloned(), known: None },
+        (true, false) => Inferred { ty: cx.input(1).cloned(), known: cx.known(1).cloned() },
+        (false, false) => Inferred {
             ty: Some(Type::tensor(DataType::Bool, [] as [Dim; 0])),
             known: Some(Known::Tensor(Tensor::scalar(Bool8::from(true)))),
         },
-        (true, true) => Inferred { ty: cx.input(1).cloned(), known: cx.known(1).cloned() },
-        (_, false) => Inferred { ty: cx.input(1).cloned(), known: None },
     };
     // The condition is carried as well.
     let mut state = vec![condition];
     for index in 2..2 + carried {
-        state.push(if cx.is_thorough() {
-            Inferred { ty: cx.input(index).cloned(), known: cx.known(index).cloned() }
-        } else {
+        state.push(if is_reference {
             Inferred { ty: cx.input(index).map(without_shape), known: None }
+        } else {
+            Inferred { ty: cx.input(index).cloned(), known: cx.known(index).cloned() }
         });
     }
     let first = Inferred { ty: Some(iteration), known: None };
     let given = |state: &[Inferred]| -> Vec<Inferred> {
         [&first].into_iter().chain(state).cloned().collect()
     };
-    let Some(outputs) = repeat(cx, "body", &mut state, given)? else {
+    let Some(outputs) = repeat(cx, "body", &mut state, rule, given)? else {
         return Ok(());
     };
     let count = cx.output_count();
     // The reference implementation takes this for a body that it could not look into.
-    if outputs.is_empty() && !cx.is_thorough() {
+    if outputs.is_empty() && is_reference {
         return Ok(());
     }
     if outputs.len() != count + 1 {
@@ -215,6 +235,7 @@ fn repeat(
     cx: &Infer<'_>,
     body: &str,
     state: &mut [Inferred],
+    rule: Rule,
     given: impl Fn(&[Inferred]) -> Vec<Inferred>,
 ) -> Result<Option<Vec<Inferred>>, InferError> {
     for round in 0.. {
@@ -243,7 +264,7 @@ fn repeat(
             changed |= both != *a;
             before.ty = Some(both);
         }
-        if !changed || !cx.is_thorough() {
+        if !changed || rule == Rule::Reference {
             return Ok(Some(outputs));
         }
     }
@@ -407,6 +428,15 @@ fn sizes(shape: &Shape) -> String {
 
 /// `SequenceMap`: a body for each element of sequences.
 pub(crate) fn sequence_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    sequence_map_by(cx, Rule::Operator)
+}
+
+/// As `Loop`.
+pub(crate) fn sequence_map_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    sequence_map_by(cx, Rule::Reference)
+}
+
+fn sequence_map_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let mut given = Vec::new();
     for index in 0..cx.input_count() {
         let ty = match cx.input(index) {
@@ -424,7 +454,7 @@ pub(crate) fn sequence_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let count = cx.output_count();
     // As for Loop.
-    if outputs.is_empty() && !cx.is_thorough() {
+    if outputs.is_empty() && rule == Rule::Reference {
         return Ok(());
     }
     if outputs.len() != count {

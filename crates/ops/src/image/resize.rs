@@ -75,6 +75,7 @@ pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
     )
     .since(19, &[])
     .infer(infer_resize)
+    .infer_as_reference(infer_resize_as_reference)
     .keeps_format(&[]);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
@@ -119,11 +120,29 @@ struct Inputs {
     sizes: Option<usize>,
 }
 
-fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let inputs = match cx.since() {
+/// Which inputs of a `Resize` are what.
+fn inputs_of(cx: &Infer<'_>) -> Inputs {
+    match cx.since() {
         ..11 => Inputs { scales: 1, sizes: None },
         _ => Inputs { scales: 2, sizes: Some(3) },
-    };
+    }
+}
+
+/// The reference implementation refuses sizes that it cannot count.
+fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let sizes = inputs_of(cx).sizes.filter(|input| is_given(cx, *input));
+    if let Some(sizes) = sizes
+        && cx.rank(0).is_some()
+        && cx.known(sizes).is_none()
+        && vector_len(cx, sizes).is_none()
+    {
+        return cx.fail("the number of sizes is not known");
+    }
+    infer_resize(cx)
+}
+
+fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let inputs = inputs_of(cx);
     let policy = Policy::new(cx)?;
     let scales = Some(inputs.scales).filter(|input| is_given(cx, *input));
     let sizes = inputs.sizes.filter(|input| is_given(cx, *input));
@@ -134,14 +153,6 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return cx.fail("scales leave no choice of a keep_aspect_ratio_policy");
     }
     let axes = axes(cx)?;
-    if let Some(sizes) = sizes
-        && !cx.is_thorough()
-        && cx.rank(0).is_some()
-        && cx.known(sizes).is_none()
-        && vector_len(cx, sizes).is_none()
-    {
-        return cx.fail("the number of sizes is not known");
-    }
     let (shape, by) = match (sizes, scales) {
         (Some(sizes), _) => (by_sizes(cx, sizes, axes.as_deref(), policy)?, sizes),
         (None, Some(scales)) => {

@@ -172,6 +172,7 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
     )
     .since(5, &[deprecated()])
     .infer(tree_classifier)
+    .infer_as_reference(tree_classifier_as_reference)
     .without_reference_rule(&[5]);
 
 pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegressor")
@@ -287,20 +288,29 @@ fn rows(cx: &Infer<'_>) -> Result<Dim, InferError> {
     examples(cx)
 }
 
+/// Lists of a `TreeEnsembleClassifier` that may be tensors.
+const TREE_LISTS: [&str; 4] = ["nodes_values", "nodes_hitrates", "class_weights", "base_values"];
+
 fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    demand_one_form(cx, ["nodes_values", "nodes_hitrates", "class_weights", "base_values"])?;
+    demand_one_form(cx, TREE_LISTS)?;
     let (elem, count) = classes(cx, "classlabels_int64s");
     if count == 0 && cx.since() >= 3 {
         return cx.fail("the node needs one of classlabels_int64s and classlabels_strings");
     }
     let count = if count == 0 { Dim::Unknown } else { count.into() };
-    // To begin with the reference implementation knew the type of the labels only.
-    if cx.since() < 3 && !cx.is_thorough() {
-        cx.set_tensor(0, Some(elem), None);
-        return Ok(());
-    }
     let examples = rows(cx)?;
     set_classes(cx, elem, examples, count);
+    Ok(())
+}
+
+/// To begin with the reference implementation knew the type of the labels only.
+fn tree_classifier_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if cx.since() >= 3 {
+        return tree_classifier(cx);
+    }
+    demand_one_form(cx, TREE_LISTS)?;
+    let (elem, _) = classes(cx, "classlabels_int64s");
+    cx.set_tensor(0, Some(elem), None);
     Ok(())
 }
 

@@ -57,6 +57,7 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         ],
     )
     .infer(shapes::infer)
+    .infer_as_reference(shapes::infer_as_reference)
     .body_from(23, dot_product::body)
     .cost(attention_work);
 

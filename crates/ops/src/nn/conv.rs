@@ -40,11 +40,18 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
     .cost(|node| node.convolution(1));
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = PLAIN.output_shape(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = PLAIN.shape_as_reference(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
@@ -61,9 +68,6 @@ const PLAIN: Convolution = Convolution { x: 0, w: 1, bias: Some(2) };
 impl Convolution {
     /// One channel per kernel, and one element per window.
     pub(crate) fn output_shape(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
-        if !cx.is_thorough() {
-            return self.shape_of_reference(cx);
-        }
         let (x, w) = (cx.shape(self.x), cx.shape(self.w));
         let given = cx.ints("kernel_shape");
         // Each of the three tells the number of spatial axes.
@@ -95,7 +99,7 @@ impl Convolution {
     /// What the reference implementation says: it compares no channels, takes `kernel_shape` for
     /// the weights if it is there, and says nothing of the rank unless it knows all sizes of the
     /// kernel.
-    fn shape_of_reference(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    pub(crate) fn shape_as_reference(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         let (Some(x), Some(w)) = (cx.shape(self.x), cx.shape(self.w)) else {
             return Ok(None);
         };

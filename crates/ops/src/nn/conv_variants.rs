@@ -7,6 +7,7 @@ use super::window::{Padding, Window, explicit_pads, per_axis};
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
+use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
 use crate::rules;
@@ -60,6 +61,7 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(transposed)
+    .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
     .cost(transposed_work);
 
@@ -86,6 +88,7 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(deformed)
+    .infer_as_reference(deformed_as_reference)
     .keeps_format(&[])
     .cost(|node| node.convolution(1));
 
@@ -165,6 +168,15 @@ fn block_size(cx: &Infer<'_>, block: &[Dim]) -> Result<Dim, InferError> {
 
 fn deformed(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = DEFORMED.output_shape(cx)?;
+    set_deformed(cx, shape)
+}
+
+fn deformed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = DEFORMED.shape_as_reference(cx)?;
+    set_deformed(cx, shape)
+}
+
+fn set_deformed(cx: &mut Infer<'_>, shape: Option<Shape>) -> Result<(), InferError> {
     for (input, per_place) in [(2, 2), (4, 1)] {
         check_offsets(cx, shape.as_ref(), input, per_place)?;
     }
@@ -201,12 +213,18 @@ fn check_offsets(
 }
 
 fn transposed(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = transposed_shape(cx)?;
+    let shape = transposed_shape(cx, Rule::Operator)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-fn transposed_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+fn transposed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = transposed_shape(cx, Rule::Reference)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferError> {
     for (input, name) in [(0, "input"), (1, "weight tensor")] {
         if let Some(rank) = cx.rank(input).filter(|rank| *rank < 3) {
             return cx.fail(format_args!("the {name} has rank {rank}, not at least 3"));
@@ -229,7 +247,7 @@ fn transposed_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let channels = transposed_channels(cx, x, w, group)?;
     let spatial = spread(cx, &x[2..], kernel)?;
     // As for Conv, the reference implementation then says nothing.
-    if is_open && !cx.is_thorough() {
+    if is_open && rule == Rule::Reference {
         return Ok(None);
     }
     let all = [x[0].clone(), channels].into_iter().chain(spatial);

@@ -13,7 +13,11 @@ pub(crate) static GLOBAL_MAX_POOL: OpDef =
     global_pool("GlobalMaxPool").about("The largest element of each channel.");
 
 const fn global_pool(name: &'static str) -> OpDef {
-    OpDef::new(name).since(1, FIRST).since(22, WITH_BFLOAT16).infer(infer)
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(22, WITH_BFLOAT16)
+        .infer(infer)
+        .infer_as_reference(infer_as_reference)
 }
 
 const FIRST: &[Fact] =
@@ -22,8 +26,6 @@ const WITH_BFLOAT16: &[Fact] = &[types("T", FLOATS_IR4)];
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
-        // The reference implementation then says no shape.
-        Some(shape) if shape.len() < 2 && !cx.is_thorough() => None,
         Some(shape) if shape.len() < 2 => {
             return cx.fail(format_args!("the input has rank {}, not at least 2", shape.len()));
         }
@@ -36,6 +38,15 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
+}
+
+/// The reference implementation says no shape where the rank is below 2.
+pub(super) fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if cx.rank(0).is_some_and(|rank| rank < 2) {
+        cx.set_tensor(0, cx.elem(0), None);
+        return Ok(());
+    }
+    infer(cx)
 }
 
 #[cfg(test)]

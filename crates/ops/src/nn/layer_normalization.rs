@@ -88,6 +88,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
         ],
     )
     .infer(infer_over_axes)
+    .infer_as_reference(infer_over_axes_as_reference)
     .body(&[9, 13], mean_variance!("ReduceMean <axes: ints = @axes> (", ")"))
     .body(
         &[18],
@@ -211,21 +212,22 @@ fn infer_along_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    match cx.since() {
-        // The function by which the reference implementation infers checks no axes to begin with,
-        // and later does not know their default.
-        ..13 if !cx.is_thorough() => return same_as_first(cx),
-        13.. if !cx.is_thorough() && cx.attribute("axes").is_none() => {
-            return cx.fail("the node does not name its axes");
-        }
-        _ => {}
-    }
     if let (Some(rank), Some(axes)) = (cx.rank(0), cx.ints("axes")) {
         for axis in axes {
             cx.axis(axis, rank)?;
         }
     }
     same_as_first(cx)
+}
+
+/// The function by which the reference implementation infers checks no axes to begin with, and
+/// later does not know their default.
+fn infer_over_axes_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    match cx.since() {
+        ..13 => same_as_first(cx),
+        _ if cx.attribute("axes").is_none() => cx.fail("the node does not name its axes"),
+        _ => infer_over_axes(cx),
+    }
 }
 
 /// Variance as the mean of squares less the square of the mean, and with them what is normalized.

@@ -68,13 +68,22 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
         ],
     )
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .body_from(12, softmax_cross_entropy);
 
 /// A loss for each target, or one for all; the logarithms of the probabilities are as the scores.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    // Of this operator the reference implementation compares no sizes.
-    let is_trusted = !cx.is_thorough() && cx.schema().name == SOFTMAX_CROSS_ENTROPY_LOSS.name;
-    let targets = if is_trusted { cx.shape(1).cloned() } else { targets(cx)? };
+    let targets = targets(cx)?;
+    losses(cx, targets)
+}
+
+/// Of `SoftmaxCrossEntropyLoss` the reference implementation compares no sizes.
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let targets = cx.shape(1).cloned();
+    losses(cx, targets)
+}
+
+fn losses(cx: &mut Infer<'_>, targets: Option<Shape>) -> Result<(), InferError> {
     let loss = match cx.string("reduction").as_deref() {
         Some("none") => targets,
         Some("mean" | "sum") | None => Some(Shape::new()),

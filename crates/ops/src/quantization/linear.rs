@@ -86,7 +86,8 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             CODES_IR14.and(INT32),
         )],
     )
-.infer(infer_dequantize);
+.infer(infer_dequantize)
+    .infer_as_reference(infer_dequantize_as_reference);
 
 pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLinear")
     .about("Quantizes to 8 bits with scale and zero point computed from the smallest and largest element, such that 0 \
@@ -195,7 +196,8 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             CODES_IR14,
         )],
     )
-.infer(infer_quantize);
+.infer(infer_quantize)
+    .infer_as_reference(infer_quantize_as_reference);
 
 fn infer_dynamic_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Uint8), cx.shape(0).cloned());
@@ -206,6 +208,12 @@ fn infer_dynamic_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 /// The type is that of the zero point, or what `output_dtype` says, or bytes.
 fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_quantize_as_reference(cx)?;
+    check_scales(cx)
+}
+
+/// The reference implementation does not look at the shapes of scales and zero points.
+fn infer_quantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let given = output_type(cx)?;
     let elem = match (cx.elem(2), given) {
         (Some(zero_point), Some(given)) if zero_point != given => {
@@ -216,7 +224,6 @@ fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (None, None) if cx.has_input(2) => None,
         (None, None) => Some(Uint8),
     };
-    check_scales(cx)?;
     cx.set_tensor(0, elem, cx.shape(0).cloned());
     Ok(())
 }
@@ -224,12 +231,17 @@ fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// The type is what `output_dtype` says, or that of the scale, which to begin with was always
 /// float.
 fn infer_dequantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_dequantize_as_reference(cx)?;
+    check_scales(cx)
+}
+
+/// As [`infer_quantize_as_reference`].
+fn infer_dequantize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     let elem = match cx.since() {
         ..19 => Some(Float),
         _ => output_type(cx)?.or(cx.elem(1)),
     };
-    check_scales(cx)?;
     cx.set_tensor(0, elem, cx.shape(0).cloned());
     Ok(())
 }
@@ -246,10 +258,6 @@ fn output_type(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
 /// zero points the same.
 fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
     const NAMES: [(usize, &str); 2] = [(1, "scales"), (2, "zero points")];
-    // The reference implementation does not look at these.
-    if !cx.is_thorough() {
-        return Ok(());
-    }
     let block = cx.int("block_size").unwrap_or(0);
     if block < 0 {
         return cx.fail(format_args!("block_size must not be negative, not {block}"));

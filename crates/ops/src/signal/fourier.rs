@@ -7,6 +7,7 @@ use super::{half_spectrum, positive, scalar};
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, input, int, output, types, without_attribute};
+use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
@@ -54,6 +55,7 @@ pub(crate) static STFT: OpDef = OpDef::new("STFT")
     ],
 )
 .infer(infer_frames)
+    .infer_as_reference(infer_frames_as_reference)
     .unknown_cost();
 
 /// Of the inputs of DFT.
@@ -162,6 +164,14 @@ fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError>
 
 /// `[batch, frames, places of the spectrum, 2]`.
 fn infer_frames(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    frames(cx, Rule::Operator)
+}
+
+fn infer_frames_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    frames(cx, Rule::Reference)
+}
+
+fn frames(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     if let Some(rank) = cx.rank(0).filter(|rank| !(2..=3).contains(rank)) {
         return cx.fail(format_args!("the signal has rank {rank}, not 2 or 3"));
     }
@@ -180,10 +190,12 @@ fn infer_frames(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let places = match cx.int("onesided") {
         // One half is the default. The reference implementation infers, if it knows everything, as
         // if it were not.
-        _ if cx.attribute("onesided").is_none() && !cx.is_thorough() => match frames.known() {
-            Some(_) => frame,
-            None => Dim::Unknown,
-        },
+        _ if cx.attribute("onesided").is_none() && rule == Rule::Reference => {
+            match frames.known() {
+                Some(_) => frame,
+                None => Dim::Unknown,
+            }
+        }
         Some(0) => frame,
         _ => half_spectrum(&frame),
     };

@@ -10,6 +10,7 @@ use sardonyx_model::{Dim, Shape};
 use super::{product, unknown_dims, vector_len, widened};
 use crate::attributes::Attributes;
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -51,11 +52,20 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .since(24, widened!("T", ALL_IR12))
     .since(25, widened!("T", ALL_IR13))
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .adapter(4, 5, target_as_input)
     .shapes_by(&[1])
     .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Operator)
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Reference)
+}
+
+fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let target = if cx.since() < 5 {
         cx.ints("shape").map(|target| target.into_iter().map(Dim::Known).collect())
     } else {
@@ -63,7 +73,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         cx.known_ints(1)
     };
     let shape = match target {
-        Some(target) => Some(reshaped(cx, target)?),
+        Some(target) => Some(reshaped(cx, target, rule)?),
         None => vector_len(cx, 1).map(unknown_dims),
     };
     cx.set_tensor(0, cx.elem(0), shape.clone());
@@ -71,7 +81,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
+fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, InferError> {
     let input = cx.shape(0);
     let copies_zero = cx.int("allowzero").unwrap_or(0) == 0;
     if !copies_zero && target.contains(&Dim::Known(0)) && target.contains(&Dim::Known(-1)) {
@@ -122,7 +132,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
             shape[axis] = Dim::Known(1);
             // The reference implementation does not let -1 stand beside a size of 0, whether it is
             // copied or not.
-            if shape.contains(&Dim::Known(0)) && !cx.is_thorough() {
+            if shape.contains(&Dim::Known(0)) && rule == Rule::Reference {
                 return cx.fail("the target has -1 beside a size of 0");
             }
             let divisor = rest(&shape);

@@ -8,6 +8,7 @@ use sardonyx_model::{Dim, Shape};
 use super::INDICES;
 use crate::attributes::Attributes;
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -51,6 +52,7 @@ pub static SLICE: OpDef = OpDef::new("Slice")
         ],
     )
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
     .adapter(9, 10, attributes_to_inputs)
     .shapes_by(&[1, 2, 3, 4])
@@ -66,7 +68,15 @@ struct Range {
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let ranges = ranges(cx)?;
+    infer_by(cx, Rule::Operator)
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Reference)
+}
+
+fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+    let ranges = ranges(cx, rule)?;
     let shape = match (cx.shape(0), &ranges) {
         (Some(shape), Some(ranges)) => Some(sliced(cx, shape, ranges)?),
         // Some axes are other ones than before, and it is not known which.
@@ -90,7 +100,7 @@ fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, Infe
 }
 
 /// What the node says, if it is known which axes it slices.
-fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
+fn ranges(cx: &Infer<'_>, rule: Rule) -> Result<Option<Vec<Range>>, InferError> {
     let known = |values: Vec<i64>| Some(values.into_iter().map(Dim::Known).collect());
     let old = cx.since() < 10;
     let part = |name: &str, index: usize| {
@@ -103,7 +113,7 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
             cx.attribute(name).is_some()
         } else {
             // To the reference implementation an input of unknown rank is as good as absent.
-            cx.has_input(index) && (cx.is_thorough() || cx.rank(index).is_some())
+            cx.has_input(index) && (rule == Rule::Operator || cx.rank(index).is_some())
         }
     };
 

@@ -8,6 +8,7 @@ use sardonyx_model::Dim;
 
 use super::ints_to_input;
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
@@ -48,6 +49,7 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     )
     .since(18, &[int("num_outputs")])
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
     .adapter(1, 2, demand_axis)
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
@@ -56,6 +58,14 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Operator)
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Reference)
+}
+
+fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let count = cx.output_count();
     for output in 0..count {
         cx.set_tensor(output, cx.elem(0), None);
@@ -66,7 +76,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Version 1 does not say what an absent axis means.
     let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
     let sizes = match axis {
-        Some(axis) => sizes(cx, axis, &shape[axis], count)?,
+        Some(axis) => sizes(cx, axis, &shape[axis], count, rule)?,
         None => vec![Dim::Unknown; count],
     };
     for (output, size) in sizes.iter().enumerate() {
@@ -84,7 +94,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 /// The sizes of the pieces along the axis, one for each output.
-fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<Dim>, InferError> {
+fn sizes(
+    cx: &Infer<'_>,
+    axis: usize,
+    whole: &Dim,
+    count: usize,
+    rule: Rule,
+) -> Result<Vec<Dim>, InferError> {
     let given = match cx.ints("split") {
         Some(sizes) => Some(sizes.into_iter().map(Dim::Known).collect()),
         None => cx.known_ints(1),
@@ -103,7 +119,7 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
             ));
         }
         // The reference implementation does not trust them where it cannot compare the sum.
-        let trusted = whole.known().is_some() || cx.is_thorough();
+        let trusted = whole.known().is_some() || rule == Rule::Operator;
         return Ok(if trusted { sizes } else { vec![Dim::Unknown; count] });
     }
     if cx.has_input(1) {
@@ -130,7 +146,7 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
     let size = whole.ceil_div(&pieces);
     let mut last = whole.sub(&size.mul(&pieces.sub(&Dim::Known(1))));
     if last.known().is_some_and(|last| last < 0) {
-        if cx.is_thorough() {
+        if rule == Rule::Operator {
             return cx.fail(format_args!(
                 "axis {axis} of size {whole} does not split into {count} pieces of {size}"
             ));

@@ -7,6 +7,7 @@ use sardonyx_model::Shape;
 
 use super::{unknown_dims, widened};
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
@@ -26,14 +27,23 @@ pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
     .since(23, widened!("T", ALL_IR11))
     .since(24, widened!("T", ALL_IR12))
     .since(25, widened!("T", ALL_IR13))
-    .infer(infer);
+    .infer(infer)
+    .infer_as_reference(infer_as_reference);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Operator)
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Reference)
+}
+
+fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.ints("perm")) {
-        (Some(shape), Some(perm)) => Some(permuted(cx, shape, &perm)?),
+        (Some(shape), Some(perm)) => Some(permuted(cx, shape, &perm, rule)?),
         (Some(shape), None) => Some(shape.iter().rev().cloned().collect()),
         // The order tells the rank.
-        (None, Some(perm)) => Some(permuted(cx, &unknown_dims(perm.len()), &perm)?),
+        (None, Some(perm)) => Some(permuted(cx, &unknown_dims(perm.len()), &perm, rule)?),
         (None, None) => None,
     };
     cx.set_tensor(0, cx.elem(0), shape);
@@ -67,10 +77,10 @@ fn permuted_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
     })
 }
 
-fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferError> {
+fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64], rule: Rule) -> Result<Shape, InferError> {
     // The reference implementation lets a permutation name fewer axes, and takes an empty one for
     // none.
-    if perm.len() != shape.len() && cx.is_thorough() {
+    if perm.len() != shape.len() && rule == Rule::Operator {
         return cx.fail(format_args!(
             "perm has {} elements, but the input has rank {}",
             perm.len(),

@@ -562,7 +562,7 @@ impl<'a> Engine<'a> {
     }
 
     fn book(&self) -> Rulebook<'a> {
-        Rulebook { model: self.model, rules: self.options.rules, thorough: self.is_algebra() }
+        Rulebook { model: self.model, rules: self.options.rules }
     }
 
     /// What is said of a node whose attributes are graphs, or that calls a function.
@@ -705,18 +705,21 @@ impl<'a> Engine<'a> {
         callee
     }
 
-    /// Takes away what the reference implementation has no rule for, or does not say.
+    /// Puts the rule of the reference implementation in the place of the operator's, where it has
+    /// one of its own or none, and notes what it does not say.
     fn as_reference(&self, callee: &mut Callee<'_>) {
-        if let (false, Some(operator), Some(schema)) =
-            (self.is_algebra(), callee.operator, callee.schema)
-        {
-            callee.weaker = weaken::row_of(operator, schema.since);
+        if self.is_algebra() {
+            return;
         }
-        let has_rule =
-            |(operator, schema): (&OpDef, &Schema)| operator.has_reference_rule(schema.since);
-        if !self.is_algebra() && !callee.operator.zip(callee.schema).is_none_or(has_rule) {
+        let (Some(operator), Some(schema)) = (callee.operator, callee.schema) else {
+            return;
+        };
+        if !operator.has_reference_rule(schema.since) {
             (callee.rule, callee.deciding) = (None, &[]);
+            return;
         }
+        callee.rule = operator.reference_inference_at(schema.since);
+        callee.weaker = weaken::row_of(operator, schema.since);
     }
 
     fn no_rule(&mut self, node: NodeId, callee: &Callee<'_>) {
@@ -823,7 +826,6 @@ struct Judged {
 struct Rulebook<'a> {
     model: &'a Model,
     rules: Option<&'a dyn Rules>,
-    thorough: bool,
 }
 
 impl Rulebook<'_> {
@@ -843,8 +845,7 @@ impl Rulebook<'_> {
         let count = outputs.len();
         let context = |inputs| {
             let cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
-                .with_present(Present { inputs: given.present, outputs: &present })
-                .with_thoroughness(self.thorough);
+                .with_present(Present { inputs: given.present, outputs: &present });
             match inside {
                 Some(inside) => cx.with_subgraphs(inside),
                 None => cx,

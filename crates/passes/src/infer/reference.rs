@@ -1,5 +1,7 @@
 //! How the reference implementation differs from the rules of operators: what it demands beyond
-//! them, and in `weaken` what it does not say.
+//! them, and in `weaken` what it does not say. Where its rule is another one altogether, which
+//! refuses other nodes or looks at other inputs, the operator names it
+//! ([`OpDef::reference_inference_at`]).
 
 use sardonyx_model::{
     AttributeValue, Dim, NoExternalData, NodeId, Producer, TensorProto, Type, ValueId,
