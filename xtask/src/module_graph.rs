@@ -46,6 +46,34 @@ impl ModuleGraph {
         uses.intersection(&used_by).map(|module| module.join("::")).collect()
     }
 
+    /// The same with a folder and its file as one module.
+    pub(crate) fn of_folders(self) -> ModuleGraph {
+        let mut folders: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+        for (module, used) in self.0 {
+            let folder = module[..1].to_vec();
+            let used = used.into_iter().map(|path| path[..1].to_vec());
+            let used: Vec<Path> = used.filter(|used| *used != folder).collect();
+            folders.entry(folder).or_default().extend(used);
+        }
+        ModuleGraph(folders)
+    }
+
+    /// Modules that use each other, over any number of steps: the first by name of each circle, and
+    /// the others.
+    pub(crate) fn circles(&self) -> Vec<(String, Vec<String>)> {
+        let mut seen = BTreeSet::new();
+        let mut circles = Vec::new();
+        for module in self.0.keys() {
+            let name = module.join("::");
+            let others = self.circle_with(module);
+            if !others.is_empty() && seen.insert(name.clone()) {
+                seen.extend(others.iter().cloned());
+                circles.push((name, others));
+            }
+        }
+        circles
+    }
+
     fn reach<'a>(
         &'a self,
         from: &[String],
@@ -254,6 +282,24 @@ mod tests {
             files.iter().map(|(file, source)| (file.to_string(), source.to_string())).collect();
         let registry: Path = vec!["registry".into()];
         ModuleGraph::of(&sources).circle_with(&registry)
+    }
+
+    #[test]
+    fn folders_are_one_module_each() {
+        let files = [
+            ("lib.rs", "mod plan; mod run; mod ops;"),
+            ("plan.rs", "use crate::ops::nn::Conv;"),
+            ("ops.rs", "mod nn;"),
+            ("ops/nn.rs", "use super::Site; use crate::run::Call;"),
+            ("run.rs", "use crate::plan::Plan;"),
+        ];
+        let sources = |files: &[(&str, &str)]| {
+            files.iter().map(|(file, source)| (file.to_string(), source.to_string())).collect()
+        };
+        let graph = ModuleGraph::of(&sources(&files)).of_folders();
+        assert_eq!(graph.circles(), [("ops".to_string(), vec!["plan".to_string(), "run".into()])]);
+        let graph = ModuleGraph::of(&sources(&files[..4])).of_folders();
+        assert_eq!(graph.circles(), []);
     }
 
     #[test]

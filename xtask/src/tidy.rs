@@ -73,6 +73,10 @@ const UNSAFE_PLACES: &[&str] = &[
 /// where they need it.
 const REGISTRY: (&str, &str) = ("crates/ops/src", "registry");
 
+/// The sources whose modules are in layers: what a module uses does not use it, over any number of
+/// steps. A folder counts with its file.
+const LAYERED: &str = "crates/runtime/src";
+
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
 
@@ -85,6 +89,7 @@ pub(crate) fn run() -> Result {
     rust_files(&mut findings)?;
     products_use_the_front(&mut findings)?;
     registry_is_above(&mut findings)?;
+    layers_have_no_circles(&mut findings)?;
     crate_docs(&mut findings)?;
     reasons_for_dependencies(&fs::read_to_string(root().join("Cargo.toml"))?, &mut findings);
     links(&mut findings);
@@ -162,21 +167,33 @@ fn inner_crates<'n>(source: &str, names: &'n [String]) -> Vec<(usize, &'n str)> 
 /// The list of operators uses all definitions, so what it uses must not use it.
 fn registry_is_above(findings: &mut Vec<String>) -> Result {
     let (folder, registry) = REGISTRY;
+    let circle = modules_of(folder)?.circle_with(&[registry.to_string()]);
+    if !circle.is_empty() {
+        findings.push(format!(
+            "{folder}: files that `{registry}` uses must not use it: {}",
+            circle.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+fn layers_have_no_circles(findings: &mut Vec<String>) -> Result {
+    for (module, others) in modules_of(LAYERED)?.of_folders().circles() {
+        let others = others.join(", ");
+        findings.push(format!("{LAYERED}: `{module}` uses modules that use it: {others}"));
+    }
+    Ok(())
+}
+
+/// Which modules of the sources in a folder use which.
+fn modules_of(folder: &str) -> Result<ModuleGraph> {
     let folder = root().join(folder);
     let mut sources = BTreeMap::new();
     for path in files(&folder, &[".rs"])? {
         let name = path.strip_prefix(&folder)?.display().to_string();
         sources.insert(name, fs::read_to_string(&path)?);
     }
-    let circle = ModuleGraph::of(&sources).circle_with(&[registry.to_string()]);
-    if !circle.is_empty() {
-        findings.push(format!(
-            "{}: files that `{registry}` uses must not use it: {}",
-            shown(&folder),
-            circle.join(", ")
-        ));
-    }
-    Ok(())
+    Ok(ModuleGraph::of(&sources))
 }
 
 fn rust_files(findings: &mut Vec<String>) -> Result {

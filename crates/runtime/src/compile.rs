@@ -11,90 +11,20 @@ use sardonyx_passes::{
 };
 
 use crate::account::Account;
-use crate::constants::{Constants, Maker};
+use crate::constants::Constants;
 use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
 use crate::expanded::{Expanded, expand, nodes_in};
 use crate::lower::Lowering;
+use crate::make::Maker;
+use crate::options::{Optimization, Options};
 use crate::precision::{Precision, small_matrices};
 use crate::program::Program;
 use crate::report::{Clock, CompileReport};
 use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
-use crate::select::{Selection, select};
-use crate::weights::{Packer, SharedWeights};
-
-/// How a model is compiled. Start from the default.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Options {
-    /// Threads, the calling one included; `None` for one per available processor.
-    pub threads: Option<usize>,
-    /// Instruction set; `None` for the one of [`Isa::requested`].
-    pub isa: Option<Isa>,
-    /// Whether the session has threads of its own. Sessions share those of the process otherwise,
-    /// if they want as many.
-    pub private_pool: bool,
-    /// How much of the graph may change on the way to a program.
-    pub optimization: Optimization,
-    /// How exact products are.
-    pub precision: Precision,
-    /// Bytes that a session and one run of it may take together: for values computed ahead of time,
-    /// packed forms of what the file does not store, values between inputs and outputs, outputs,
-    /// and scratch memory. What the file stores does not count, packed or not, and neither does
-    /// what single products and convolutions pack while they run. A run that needs more of what
-    /// counts fails before it takes more. `None` for no limit.
-    pub memory_limit: Option<usize>,
-    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
-    /// fail.
-    pub only_looks: bool,
-    /// Where to find packed weights of other sessions of the model, and to leave them.
-    pub weights: SharedWeights,
-    /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
-    pub dims: Vec<(String, i64)>,
-    /// Names of [rewrites](crate::rewrites) that are left out.
-    pub without: Vec<String>,
-    /// The rewrite after which the program is printed; `dead` is the last.
-    pub print_after: Option<String>,
-}
-
-/// How much of the graph may change on the way to a program. Results stay within the tolerance of
-/// [`Precision::Exact`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Optimization {
-    /// Every node runs as it is written; only what inference knows is not computed.
-    Off,
-    /// What depends on constants only is computed ahead of time.
-    Basic,
-    /// Nodes that compute the same are done once, and nodes are fused, as well.
-    #[default]
-    All,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            threads: None,
-            isa: None,
-            private_pool: false,
-            optimization: Optimization::All,
-            precision: Precision::Exact,
-            memory_limit: None,
-            only_looks: false,
-            weights: SharedWeights::default(),
-            dims: Vec::new(),
-            without: Vec::new(),
-            print_after: None,
-        }
-    }
-}
-
-impl Options {
-    /// The default with a number of threads.
-    pub fn with_threads(threads: usize) -> Self {
-        Options { threads: Some(threads), ..Options::default() }
-    }
-}
+use crate::select::select;
+use crate::weights::Packer;
 
 /// A compiled model, and what compiling it did.
 pub(crate) struct Compiled {
@@ -196,23 +126,24 @@ pub(crate) fn compile(
         inference: &inference,
         isa,
         precision: options.precision,
-        exact_up_to: small_matrices(&resolved, &constants, &live),
+        exact_up_to: 0,
         weights: &packer,
     };
     report.unread += remaining.len() - live.len();
     let mut program = lowering.program(&live, &constants)?;
+    let exact_up_to = small_matrices(program.constant_matrices());
+    let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "lower");
     let (notes, printed) = rewrite(&mut program, &resolved, options);
     clock.lap(&mut report, "rewrite");
     // What is computed ahead of time is exact, however exact products are that run.
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };
     let maker = Maker { lowering: &exactly, pool };
-    let Selection { slots, steps, inputs, outputs } =
-        select(&lowering, &maker, constants, program, &mut report)?;
+    let body = select(&lowering, &maker, constants, program, &mut report)?;
     report.made_bytes = account.taken();
     clock.lap(&mut report, "select");
     let dims = options.dims.clone();
-    let executable = Executable { resolved, inference, slots, steps, inputs, outputs, isa, dims };
+    let executable = Executable { resolved, inference, body, isa, dims };
     Ok(Compiled { executable, report, fusions, notes, printed })
 }
 

@@ -100,12 +100,13 @@ impl Session {
         })?;
         let look = Look { executable, plan: &plan, inference: &inference };
         let steps: Vec<StepDetails> = executable
+            .body
             .steps
             .iter()
             .enumerate()
             .map(|(index, step)| look.step(index, step))
             .collect();
-        let outputs = executable.steps.iter().flat_map(|step| &step.outputs);
+        let outputs = executable.body.steps.iter().flat_map(|step| &step.outputs);
         let planned = outputs.flatten().filter(|slot| look.is_between(**slot));
         let unshared_bytes =
             planned.filter_map(|slot| bytes_of(&look.type_of(*slot)?)).fold(0, u64::saturating_add);
@@ -174,7 +175,7 @@ impl Look<'_> {
     fn operand(&self, slot: Slot) -> OperandDetails {
         OperandDetails {
             ty: self.type_of(slot),
-            constant: self.executable.slots[slot.index()].is_constant(),
+            constant: self.executable.body.slots[slot.index()].is_constant(),
             strided: self.plan.layout(slot).is_some(),
         }
     }
@@ -183,7 +184,7 @@ impl Look<'_> {
         match &self.plan.types[slot.index()] {
             Some((elem, dims)) => Some(Type::tensor(*elem, dims.iter().copied())),
             None => {
-                let value = self.executable.slots[slot.index()].value;
+                let value = self.executable.body.slots[slot.index()].value;
                 self.inference.ty(value).cloned()
             }
         }
@@ -191,7 +192,7 @@ impl Look<'_> {
 
     /// Whether a slot is neither input nor output of the model, nor a constant.
     fn is_between(&self, slot: Slot) -> bool {
-        let executable = self.executable;
+        let executable = &self.executable.body;
         let outside = executable.outputs.contains(&slot) || executable.inputs.contains(&Some(slot));
         !outside && !executable.slots[slot.index()].is_constant()
     }
@@ -205,7 +206,7 @@ impl Look<'_> {
         let layout = Layout::dense(from);
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &self.executable.slots[slot.index()];
+            let slot = &self.executable.body.slots[slot.index()];
             let known = || self.inference.known(slot.value).and_then(Known::to_tensor);
             integers(&slot.constant.clone().or_else(known)?)
         };

@@ -4,8 +4,9 @@ use std::fmt;
 
 use sardonyx_model::ConstantError;
 use sardonyx_passes::Finding;
+use sardonyx_tensor::TensorError;
 
-use crate::unsupported::UnsupportedOperator;
+use crate::account::Refused;
 
 /// Why no session can be made. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,35 @@ impl fmt::Display for CompileError {
 }
 
 impl std::error::Error for CompileError {}
+
+/// An operator that a model uses and that cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnsupportedOperator {
+    /// Domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// Version of the operator set that the model imports, if it imports one for the domain.
+    pub opset: Option<i64>,
+    /// How many nodes use it.
+    pub nodes: usize,
+    /// Why it cannot run.
+    pub why: String,
+}
+
+impl fmt::Display for UnsupportedOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
+        }
+        write!(f, "{}", self.name)?;
+        if let Some(opset) = self.opset {
+            write!(f, ", opset {opset}")?;
+        }
+        write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
+    }
+}
 
 /// Why what a run is given, or asked for, does not fit the model. In the caller's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,3 +140,58 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+/// Why a kernel fails, in words for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KernelError(pub(crate) String);
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Refused> for KernelError {
+    fn from(refused: Refused) -> Self {
+        KernelError(refused.to_string())
+    }
+}
+
+impl From<TensorError> for KernelError {
+    fn from(error: TensorError) -> Self {
+        KernelError(error.to_string())
+    }
+}
+
+impl From<String> for KernelError {
+    fn from(what: String) -> Self {
+        KernelError(what)
+    }
+}
+
+/// Fails with a formatted message.
+macro_rules! fail {
+    ($($arg:tt)*) => { return Err($crate::error::KernelError(format!($($arg)*)).into()) };
+}
+pub(crate) use fail;
+
+/// Why a node cannot be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BindError {
+    /// The operator exists, but not for these types or in this form.
+    Unsupported(String),
+    /// The node contradicts the standard.
+    Invalid(String),
+}
+
+impl From<KernelError> for BindError {
+    fn from(error: KernelError) -> Self {
+        BindError::Invalid(error.0)
+    }
+}
+
+impl From<TensorError> for BindError {
+    fn from(error: TensorError) -> Self {
+        BindError::Invalid(error.to_string())
+    }
+}

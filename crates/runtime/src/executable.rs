@@ -7,13 +7,21 @@ use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 use crate::kernel::{Kernel, MemoryRules};
-use crate::ops::MoveKind;
-use crate::program::Slot;
+use crate::program::{MoveKind, Slot};
 
 /// A compiled model.
 pub(crate) struct Executable {
     pub(crate) resolved: Resolved,
     pub(crate) inference: Inference,
+    /// The program of the main graph.
+    pub(crate) body: Body,
+    pub(crate) isa: Isa,
+    /// Sizes that are fixed for all runs.
+    pub(crate) dims: Vec<(String, i64)>,
+}
+
+/// A program with kernels for its steps.
+pub(crate) struct Body {
     /// Values that exist while running, by slot.
     pub(crate) slots: Vec<SlotInfo>,
     pub(crate) steps: Vec<Step>,
@@ -21,9 +29,6 @@ pub(crate) struct Executable {
     pub(crate) inputs: Vec<Option<Slot>>,
     /// Slot of each graph output.
     pub(crate) outputs: Vec<Slot>,
-    pub(crate) isa: Isa,
-    /// Sizes that are fixed for all runs.
-    pub(crate) dims: Vec<(String, i64)>,
 }
 
 /// A value that may exist while running.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::dims::listed_sizes;
 use crate::error::InputError;
-use crate::run::{Given, Held};
+use crate::memory::{Given, Held};
 
 /// An input or output of a model: name, type, and whether it must be given.
 #[derive(Debug, Clone, PartialEq, Eq)]

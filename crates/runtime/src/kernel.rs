@@ -1,7 +1,6 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,14 +9,15 @@ use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Stor
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
-use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Value};
+use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
-use crate::account::{Account, Refused};
+use crate::account::Account;
+use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
 use crate::program::{self, Operands, Slot, Stage};
-use crate::weights::{Form, Packed, Packer, Unpacked};
+use crate::weights::{Form, Packed, Packer, Unpacked, Weight};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -32,6 +32,30 @@ pub(crate) trait Kernel: Send + Sync {
     /// Which loops will run, for profiles and `explain`.
     fn describe(&self) -> String {
         String::new()
+    }
+}
+
+/// A kernel, and the operands that it has packed and does not read.
+pub(crate) struct Selected {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) packed: SmallVec<[usize; 4]>,
+}
+
+impl Selected {
+    pub(crate) fn new(kernel: impl Kernel + 'static) -> Selected {
+        Selected { kernel: Box::new(kernel), packed: SmallVec::new() }
+    }
+
+    /// The same, having packed more operands.
+    pub(crate) fn packing(mut self, positions: impl IntoIterator<Item = usize>) -> Selected {
+        self.packed.extend(positions);
+        self
+    }
+}
+
+impl From<Box<dyn Kernel>> for Selected {
+    fn from(kernel: Box<dyn Kernel>) -> Selected {
+        Selected { kernel, packed: SmallVec::new() }
     }
 }
 
@@ -134,61 +158,6 @@ impl Ending {
     }
 }
 
-/// Why a kernel fails, in words for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KernelError(pub(crate) String);
-
-impl fmt::Display for KernelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<Refused> for KernelError {
-    fn from(refused: Refused) -> Self {
-        KernelError(refused.to_string())
-    }
-}
-
-impl From<TensorError> for KernelError {
-    fn from(error: TensorError) -> Self {
-        KernelError(error.to_string())
-    }
-}
-
-impl From<String> for KernelError {
-    fn from(what: String) -> Self {
-        KernelError(what)
-    }
-}
-
-/// Fails with a formatted message.
-macro_rules! fail {
-    ($($arg:tt)*) => { return Err($crate::kernel::KernelError(format!($($arg)*)).into()) };
-}
-pub(crate) use fail;
-
-/// Why a node cannot be bound.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum BindError {
-    /// The operator exists, but not for these types or in this form.
-    Unsupported(String),
-    /// The node contradicts the standard.
-    Invalid(String),
-}
-
-impl From<KernelError> for BindError {
-    fn from(error: KernelError) -> Self {
-        BindError::Invalid(error.0)
-    }
-}
-
-impl From<TensorError> for BindError {
-    fn from(error: TensorError) -> Self {
-        BindError::Invalid(error.to_string())
-    }
-}
-
 /// A step of a program, or a node that becomes one, with what is known of its operands.
 pub(crate) struct Site<'a> {
     pub(crate) attributes: AttributeView<'a>,
@@ -211,33 +180,6 @@ pub(crate) struct SiteInput<'a> {
     pub(crate) constant: Option<&'a Tensor>,
     /// What can be packed in place of the input, if that is constant.
     pub(crate) weight: Option<Weight<'a>>,
-}
-
-/// A constant, for kernels that take it in in a form of their own.
-#[derive(Clone, Copy)]
-pub(crate) struct Weight<'a> {
-    pub(crate) data_type: DataType,
-    pub(crate) dims: &'a [usize],
-    pub(crate) elements: Elements<'a>,
-    /// Whether the file stores it as it is.
-    pub(crate) stored: bool,
-}
-
-/// The elements of a constant.
-#[derive(Clone, Copy)]
-pub(crate) enum Elements<'a> {
-    All(&'a Tensor),
-    /// One throughout, given as a tensor of one element.
-    Fill(&'a Tensor),
-    /// They have not been computed, because the session is only looked at.
-    Unmade,
-}
-
-impl Weight<'_> {
-    /// How many elements there are.
-    pub(crate) fn len(&self) -> usize {
-        self.dims.iter().product()
-    }
 }
 
 /// A constant matrix as the right operand of products.

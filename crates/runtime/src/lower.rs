@@ -7,12 +7,13 @@ use sardonyx_passes::{Finding, Inference, Resolved};
 use smallvec::SmallVec;
 
 use crate::constants::Constants;
+use crate::error::BindError;
 use crate::error::CompileError;
-use crate::kernel::{BindError, Site, SiteInput};
+use crate::kernel::Selected;
+use crate::kernel::{Site, SiteInput};
 use crate::ops::{Binding, binding, select};
 use crate::precision::Precision;
 use crate::program::{Constant, Op, Program, SMALL, Slot, Step, Value};
-use crate::select::Selected;
 use crate::unsupported::Unsupported;
 use crate::weights::Packer;
 

@@ -15,13 +15,12 @@ mod testing;
 
 use sardonyx_ops::compare_domains;
 
-use crate::kernel::{BindError, Kernel, Site};
+use crate::error::BindError;
+use crate::kernel::Selected;
+use crate::kernel::{Kernel, Site};
 use crate::program::{Op, ProductForm};
-use crate::select::Selected;
 
 pub(crate) use math::pointwise::limits;
-pub(crate) use nn::window::Window;
-pub(crate) use tensor::movement::MoveKind;
 
 use tensor::constant_of_shape::ConstantOfShape;
 

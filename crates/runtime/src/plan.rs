@@ -16,7 +16,7 @@ use sardonyx_passes::{InferOptions, Inference, infer};
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims, Tensor};
 
 use crate::error::{InputError, RunError};
-use crate::executable::Executable;
+use crate::executable::{Body, Executable};
 use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::Slot;
 
@@ -91,10 +91,11 @@ pub(crate) fn plan(executable: &Executable, inputs: &[Option<Type>]) -> Result<P
             lines.join("\n  ")
         )))
     })?;
-    let count = executable.slots.len();
+    let body = &executable.body;
+    let count = body.slots.len();
     let mut plan = Plan {
         places: vec![Place::Own; count],
-        types: executable
+        types: body
             .slots
             .iter()
             .map(|slot| match (&slot.constant, &slot.outline) {
@@ -103,27 +104,27 @@ pub(crate) fn plan(executable: &Executable, inputs: &[Option<Type>]) -> Result<P
                 (None, None) => sized(inference.ty(slot.value)?),
             })
             .collect(),
-        over: vec![None; executable.steps.len()],
-        skip: vec![false; executable.steps.len()],
-        last_use: vec![Vec::new(); executable.steps.len()],
+        over: vec![None; body.steps.len()],
+        skip: vec![false; body.steps.len()],
+        last_use: vec![Vec::new(); body.steps.len()],
         arena_bytes: 0,
     };
-    for (place, slot) in plan.places.iter_mut().zip(&executable.slots) {
+    for (place, slot) in plan.places.iter_mut().zip(&body.slots) {
         if slot.is_constant() {
             *place = Place::Constant;
         }
     }
     // What must stay where it is: model inputs and outputs own their memory.
     let mut owns = vec![false; count];
-    for slot in executable.inputs.iter().flatten().chain(&executable.outputs) {
+    for slot in body.inputs.iter().flatten().chain(&body.outputs) {
         owns[slot.index()] = true;
     }
-    place_views(executable, &owns, &inference, &mut plan);
-    let last_read = last_reads(executable, &plan);
-    place_in_arena(executable, &owns, &last_read, &mut plan);
+    place_views(body, &owns, &inference, &mut plan);
+    let last_read = last_reads(body, &plan);
+    place_in_arena(body, &owns, &last_read, &mut plan);
     for (slot, last) in last_read.iter().enumerate() {
         if let (Some(step), Place::Own) = (last, &plan.places[slot])
-            && !executable.outputs.iter().any(|output| output.index() == slot)
+            && !body.outputs.iter().any(|output| output.index() == slot)
         {
             plan.last_use[*step].push(Slot(slot as u32));
         }
@@ -154,9 +155,9 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
 }
 
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
-fn place_views(executable: &Executable, owns: &[bool], inference: &Inference, plan: &mut Plan) {
-    let follows = readers_that_follow_strides(executable);
-    for (index, step) in executable.steps.iter().enumerate() {
+fn place_views(body: &Body, owns: &[bool], inference: &Inference, plan: &mut Plan) {
+    let follows = readers_that_follow_strides(body);
+    for (index, step) in body.steps.iter().enumerate() {
         let (Some(_), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
             continue;
         };
@@ -174,7 +175,7 @@ fn place_views(executable: &Executable, owns: &[bool], inference: &Inference, pl
         };
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &executable.slots[slot.index()];
+            let slot = &body.slots[slot.index()];
             let known = || inference.known(slot.value).and_then(Known::to_tensor);
             integers(&slot.constant.clone().or_else(known)?)
         };
@@ -217,9 +218,9 @@ fn place_views(executable: &Executable, owns: &[bool], inference: &Inference, pl
 }
 
 /// By slot: whether every step that reads it may be given strides.
-fn readers_that_follow_strides(executable: &Executable) -> Vec<bool> {
-    let mut follows = vec![true; executable.slots.len()];
-    for step in &executable.steps {
+fn readers_that_follow_strides(body: &Body) -> Vec<bool> {
+    let mut follows = vec![true; body.slots.len()];
+    for step in &body.steps {
         for (position, slot) in step.inputs.iter().enumerate() {
             if let Some(slot) = slot {
                 follows[slot.index()] &= step.rules.strided.contains(position);
@@ -239,9 +240,9 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 }
 
 /// By slot: the last step that reads it, directly or through a view.
-fn last_reads(executable: &Executable, plan: &Plan) -> Vec<Option<usize>> {
-    let mut last = vec![None; executable.slots.len()];
-    for (index, step) in executable.steps.iter().enumerate() {
+fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
+    let mut last = vec![None; body.slots.len()];
+    for (index, step) in body.steps.iter().enumerate() {
         // What is made and never read lives for one step.
         for slot in step.outputs.iter().chain(&step.inputs).flatten() {
             last[plan.root(*slot).index()] = Some(index);
@@ -250,15 +251,10 @@ fn last_reads(executable: &Executable, plan: &Plan) -> Vec<Option<usize>> {
     last
 }
 
-fn place_in_arena(
-    executable: &Executable,
-    owns: &[bool],
-    last_read: &[Option<usize>],
-    plan: &mut Plan,
-) {
+fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan: &mut Plan) {
     let mut free = FreeList::default();
-    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); executable.steps.len()];
-    for (index, step) in executable.steps.iter().enumerate() {
+    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); body.steps.len()];
+    for (index, step) in body.steps.iter().enumerate() {
         if !plan.skip[index] {
             for (position, output) in step.outputs.iter().enumerate() {
                 let Some(output) = output.filter(|slot| {
@@ -271,7 +267,7 @@ fn place_in_arena(
                 };
                 let last = last_read[output.index()].unwrap_or(index);
                 let over = if position == 0 {
-                    take_over(executable, plan, last_read, index, output)
+                    take_over(body, plan, last_read, index, output)
                 } else {
                     None
                 };
@@ -298,13 +294,13 @@ fn place_in_arena(
 /// The input of a step whose memory its first output may have: it dies here, is read once, and has
 /// the same size.
 fn take_over(
-    executable: &Executable,
+    body: &Body,
     plan: &Plan,
     last_read: &[Option<usize>],
     index: usize,
     output: Slot,
 ) -> Option<(usize, Range<usize>)> {
-    let step = &executable.steps[index];
+    let step = &body.steps[index];
     step.rules.in_place.iter().find_map(|position| {
         let input = step.inputs.get(*position).copied().flatten()?;
         let root = plan.root(input);

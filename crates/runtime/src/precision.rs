@@ -1,11 +1,5 @@
 //! How exact products are, and which of a model's stay exact where not all have to.
 
-use sardonyx_model::NodeId;
-use sardonyx_ops::operators::{GEMM, MATMUL};
-use sardonyx_passes::Resolved;
-
-use crate::constants::Constants;
-
 /// How exact products are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
@@ -23,26 +17,15 @@ pub enum Precision {
 /// Part of all elements of constant matrices that may stay exact where products need not be.
 const EXACT_PART: f64 = 0.1;
 
-/// The size of constant matrices that stay exact with [`Precision::Fast`].
+/// The size up to which constant matrices stay exact with [`Precision::Fast`], of the numbers of
+/// elements of those that products read.
 ///
 /// Every product that rounds its operands adds about the same relative error to what follows, while
 /// it saves time in proportion to its size. So the smallest do not round: in models with shared
 /// heads and a wide hidden layer these are the projections of the attention, and the error of the
 /// whole falls by a third where many positions are computed at once.
-pub(crate) fn small_matrices(
-    resolved: &Resolved,
-    constants: &Constants,
-    nodes: &[NodeId],
-) -> usize {
-    let model = resolved.model();
-    let matrix = |node: &NodeId| {
-        let operator = resolved.op(*node)?.def;
-        let is_product = operator.is(&MATMUL) || operator.is(&GEMM);
-        let value = model.inputs(*node).nth(1).flatten()?;
-        let matrix = constants.weight(value)?;
-        (is_product && matrix.dims.len() == 2).then_some(matrix.len())
-    };
-    smallest_part(nodes.iter().filter_map(matrix).collect(), EXACT_PART)
+pub(crate) fn small_matrices(sizes: Vec<usize>) -> usize {
+    smallest_part(sizes, EXACT_PART)
 }
 
 /// The largest size such that all of at most that size are together no more than a part of the sum.

@@ -8,6 +8,7 @@
 //! What a step reads are operands with names in its [`Op`]. [`Op::operands`] lists them in the
 //! order in which the kernel finds them.
 
+mod movement;
 mod print;
 mod verify;
 
@@ -17,7 +18,9 @@ use sardonyx_model::{NodeId, Shape, Type, ValueId};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
-use crate::ops::{MoveKind, Window};
+pub(crate) use movement::{
+    Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose, Window,
+};
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
 #[derive(Debug, Default)]
@@ -348,6 +351,19 @@ impl Program {
     /// Whether a value is known before anything runs.
     pub(crate) fn is_constant(&self, slot: Slot) -> bool {
         self.value(slot).constant.is_some()
+    }
+}
+
+impl Program {
+    /// The numbers of elements of constant matrices that products read as their right operands.
+    pub(crate) fn constant_matrices(&self) -> Vec<usize> {
+        let matrix = |step: &Step| {
+            let Op::Product(product) = &step.op else { return None };
+            let shape = self.shape(product.b).filter(|_| self.is_constant(product.b))?;
+            let [rows, cols] = &shape[..] else { return None };
+            usize::try_from(rows.known()?.checked_mul(cols.known()?)?).ok()
+        };
+        self.steps.iter().filter_map(matrix).collect()
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod transposed_constant;
 use sardonyx_model::NodeId;
 use smallvec::SmallVec;
 
-use crate::compile::Optimization;
+use crate::options::Optimization;
 use crate::program::{Program, Slot, Step};
 
 /// A change of a program that changes nothing of what it computes, but for rounding.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::executable::Executable;
+use crate::executable::Body;
 use crate::plan::{Place, Plan};
 use crate::program::Slot;
 
@@ -30,7 +30,7 @@ pub(crate) struct Schedule {
 /// A step that runs.
 #[derive(Debug)]
 pub(crate) struct Scheduled {
-    /// Its number in the executable.
+    /// Its number in the body.
     pub(crate) step: usize,
     /// The input whose memory the first output takes over.
     pub(crate) over: Option<usize>,
@@ -68,16 +68,16 @@ pub(crate) enum Goal {
 }
 
 impl Schedule {
-    /// The steps of `executable` in the places of `plan`.
-    pub(crate) fn new(executable: &Executable, plan: &Plan) -> Schedule {
-        let mut held: Vec<Option<u32>> = vec![None; executable.slots.len()];
+    /// The steps of `body` in the places of `plan`.
+    pub(crate) fn new(body: &Body, plan: &Plan) -> Schedule {
+        let mut held: Vec<Option<u32>> = vec![None; body.slots.len()];
         let mut schedule = Schedule::default();
-        schedule.inputs = executable
+        schedule.inputs = body
             .inputs
             .iter()
             .map(|slot| slot.map(|slot| schedule.hold(&mut held, slot)))
             .collect();
-        for (index, step) in executable.steps.iter().enumerate() {
+        for (index, step) in body.steps.iter().enumerate() {
             if plan.skip[index] {
                 continue;
             }
@@ -119,7 +119,7 @@ impl Schedule {
             });
         }
         schedule.outputs =
-            executable.outputs.iter().map(|slot| schedule.source(&mut held, plan, *slot)).collect();
+            body.outputs.iter().map(|slot| schedule.source(&mut held, plan, *slot)).collect();
         schedule
     }
 

@@ -10,46 +10,15 @@ use sardonyx_model::{Id, ValueId};
 use sardonyx_passes::Finding;
 use smallvec::SmallVec;
 
-use crate::constants::{Constants, Maker};
-use crate::error::CompileError;
-use crate::executable::{SlotInfo, Step};
-use crate::kernel::{BindError, Kernel};
+use crate::constants::Constants;
+use crate::error::{BindError, CompileError};
+use crate::executable::{Body, SlotInfo, Step};
+use crate::kernel::Selected;
 use crate::lower::Lowering;
+use crate::make::Maker;
 use crate::program::{self, Constant, Op, Program, Slot};
 use crate::report::CompileReport;
 use crate::unsupported::Unsupported;
-
-/// A kernel, and the operands that it has packed and does not read.
-pub(crate) struct Selected {
-    pub(crate) kernel: Box<dyn Kernel>,
-    pub(crate) packed: SmallVec<[usize; 4]>,
-}
-
-impl Selected {
-    pub(crate) fn new(kernel: impl Kernel + 'static) -> Selected {
-        Selected { kernel: Box::new(kernel), packed: SmallVec::new() }
-    }
-
-    /// The same, having packed more operands.
-    pub(crate) fn packing(mut self, positions: impl IntoIterator<Item = usize>) -> Selected {
-        self.packed.extend(positions);
-        self
-    }
-}
-
-impl From<Box<dyn Kernel>> for Selected {
-    fn from(kernel: Box<dyn Kernel>) -> Selected {
-        Selected { kernel, packed: SmallVec::new() }
-    }
-}
-
-/// What [`select`] gives: the parts of an [`Executable`](crate::executable::Executable).
-pub(crate) struct Selection {
-    pub(crate) slots: Vec<SlotInfo>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) inputs: Vec<Option<Slot>>,
-    pub(crate) outputs: Vec<Slot>,
-}
 
 /// Chooses the kernels.
 ///
@@ -62,7 +31,7 @@ pub(crate) fn select(
     mut constants: Constants,
     program: Program,
     report: &mut CompileReport,
-) -> Result<Selection, CompileError> {
+) -> Result<Body, CompileError> {
     let model = lowering.resolved.model();
     let looks = lowering.weights.looks();
     let account = lowering.weights.account;
@@ -103,11 +72,11 @@ pub(crate) fn select(
     let (fills, steps): (Vec<_>, Vec<_>) = steps.partition(|(_, (step, _))| is_fill(step));
     for (position, (step, operands)) in steps {
         if !looks {
-            selecting.constants.make_for(&operands, maker)?;
+            maker.make_for(selecting.constants, &operands)?;
         }
         selecting.step(position, step)?;
         let Selecting { constants, is_used, .. } = &mut selecting;
-        constants.done_with(&operands, maker, |value| is_used[value.index()]);
+        constants.done_with(&operands, account, |value| is_used[value.index()]);
     }
     for slot in &outputs {
         selecting.is_used[values[slot.index()].value.index()] = true;
@@ -142,7 +111,7 @@ pub(crate) fn select(
     let used: HashSet<ValueId> = used.map(|((_, value), _)| value.value).collect();
     if !looks {
         for value in values.iter().filter(|value| used.contains(&value.value)) {
-            constants.make(value.value, maker)?;
+            maker.make(&mut constants, value.value)?;
         }
     }
     constants.settle(account, |value| used.contains(&value));
@@ -167,7 +136,7 @@ pub(crate) fn select(
                 .map_err(|e| CompileError::Resources(e.to_string()))
         })
         .collect::<Result<_, _>>()?;
-    Ok(Selection { slots, steps, inputs, outputs })
+    Ok(Body { slots, steps, inputs, outputs })
 }
 
 /// What [`select`] works on.

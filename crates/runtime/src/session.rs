@@ -1,23 +1,25 @@
 //! A compiled model.
 
+mod runs;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Model, ValueInfo};
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
-use crate::compile::{Compiled, Options, compile};
+use crate::compile::{Compiled, compile};
 use crate::dims;
 use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
 use crate::inputs::{Door, Port, find};
+use crate::memory::{Key, Memories, Planned};
+use crate::options::Options;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
-use crate::run::{Key, Memories, Planned};
 
 /// A model ready to run, from any number of threads at once.
 pub struct Session {
@@ -53,18 +55,6 @@ pub struct StepInfo {
     pub with: Vec<&'static str>,
     /// Which loops run.
     pub kernel: String,
-}
-
-/// A step of a run that has just ended.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct StepEvent {
-    /// Its number among [`Session::steps`].
-    pub step: usize,
-    /// When it began, since the beginning of the run.
-    pub start: Duration,
-    /// How long it took.
-    pub took: Duration,
 }
 
 pub(crate) enum SharedPool {
@@ -192,7 +182,7 @@ impl Session {
     /// The steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
         let executable = &self.executable;
-        let steps = executable.steps.iter();
+        let steps = executable.body.steps.iter();
         steps
             .map(|step| {
                 let (node, others) = (step.origins[0], &step.origins[1..]);
@@ -241,7 +231,7 @@ impl fmt::Debug for Session {
         f.debug_struct("Session")
             .field("inputs", &self.inputs)
             .field("outputs", &self.outputs)
-            .field("steps", &self.executable.steps.len())
+            .field("steps", &self.executable.body.steps.len())
             .finish_non_exhaustive()
     }
 }

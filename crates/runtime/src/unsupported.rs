@@ -2,43 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 
 use sardonyx_model::{Model, NodeId, Symbol};
 use sardonyx_ops::Registry;
 use sardonyx_passes::InferOptions;
 
+use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
 use crate::ops::binding;
-
-/// An operator that a model uses and that cannot run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnsupportedOperator {
-    /// Domain; empty for `ai.onnx`.
-    pub domain: String,
-    /// Name.
-    pub name: String,
-    /// Version of the operator set that the model imports, if it imports one for the domain.
-    pub opset: Option<i64>,
-    /// How many nodes use it.
-    pub nodes: usize,
-    /// Why it cannot run.
-    pub why: String,
-}
-
-impl fmt::Display for UnsupportedOperator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.domain.is_empty() {
-            write!(f, "{}.", self.domain)?;
-        }
-        write!(f, "{}", self.name)?;
-        if let Some(opset) = self.opset {
-            write!(f, ", opset {opset}")?;
-        }
-        write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
-    }
-}
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.

@@ -17,8 +17,35 @@ use sardonyx_kernels::conv::ConvParams;
 use sardonyx_tensor::{BufferName, DataType, Dims, Tensor};
 
 use crate::account::Account;
-use crate::kernel::{Elements, KernelError, Weight, fail};
+use crate::error::{KernelError, fail};
 use crate::precision::Precision;
+
+/// A constant, for kernels that take it in in a form of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Weight<'a> {
+    pub(crate) data_type: DataType,
+    pub(crate) dims: &'a [usize],
+    pub(crate) elements: Elements<'a>,
+    /// Whether the file stores it as it is.
+    pub(crate) stored: bool,
+}
+
+/// The elements of a constant.
+#[derive(Clone, Copy)]
+pub(crate) enum Elements<'a> {
+    All(&'a Tensor),
+    /// One throughout, given as a tensor of one element.
+    Fill(&'a Tensor),
+    /// They have not been computed, because the session is only looked at.
+    Unmade,
+}
+
+impl Weight<'_> {
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
 
 /// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive
 /// by itself.

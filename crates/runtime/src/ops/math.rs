@@ -19,7 +19,8 @@ use sardonyx_kernels::elementwise::{MAX_RANK, broadcast_strides};
 use sardonyx_tensor::Dims;
 use sardonyx_tensor::shape::broadcast_dims;
 
-use crate::kernel::{Call, KernelError, Target, fail};
+use crate::error::{KernelError, fail};
+use crate::kernel::{Call, Target};
 
 /// Makes a kernel for the Rust type that an element type has.
 ///

@@ -2,7 +2,8 @@
 
 use sardonyx_tensor::{CastOptions, DataType, TensorView, cast_slices};
 
-use crate::kernel::{Call, KernelError};
+use crate::error::KernelError;
+use crate::kernel::Call;
 
 /// The elements of a tensor as `f32`, for the time of the call.
 pub(crate) fn widen(call: &Call<'_>, view: &TensorView<'_>) -> Result<Vec<f32>, KernelError> {

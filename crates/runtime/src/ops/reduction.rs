@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use super::math::binary::bytes;
 use super::math::for_element;
 use super::math::softmax::around;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 
 /// A binding per row: `bind_reduce_sum: wide, Reduce::Sum;` becomes
 ///

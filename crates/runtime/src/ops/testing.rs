@@ -8,7 +8,8 @@ use sardonyx_tensor::{Element, Tensor, Value};
 use super::{binding, select};
 use crate::SharedWeights;
 use crate::account::Account;
-use crate::kernel::{BindError, Call, Operand, Site, SiteInput, Target};
+use crate::error::BindError;
+use crate::kernel::{Call, Operand, Site, SiteInput, Target};
 use crate::program::Slot;
 use crate::weights::Packer;
 

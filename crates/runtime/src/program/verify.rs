@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_move_has_something_to_move() {
         let mut program = valid();
-        let kind = crate::ops::MoveKind::SAME;
+        let kind = crate::program::MoveKind::SAME;
         program.steps[1].op = Op::Move(Move { kind, operands: smallvec![None] });
         let broken = program.verify().map_err(|broken| broken.to_string());
         assert_eq!(broken, Err("step 1: there is nothing to move".to_string()));

@@ -12,7 +12,8 @@ use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slice
 
 use super::pointwise::{self, NUMERIC};
 use super::{Pair, dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
 /// A binding per row: `bind_and: logical, Logic::And;` becomes

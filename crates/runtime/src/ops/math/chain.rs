@@ -7,7 +7,8 @@ use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
 
 use super::{dims_in_place, steps};
-use crate::kernel::{Call, Kernel, KernelError, MemoryRules};
+use crate::error::KernelError;
+use crate::kernel::{Call, Kernel, MemoryRules};
 
 /// An operator on what the one before it gives; the first reads input 0.
 #[derive(Debug, Clone, Copy, PartialEq)]

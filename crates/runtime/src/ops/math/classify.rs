@@ -8,7 +8,8 @@ use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::for_element;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::widen;
 
 /// `IsInf`

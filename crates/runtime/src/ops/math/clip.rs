@@ -6,7 +6,8 @@ use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
 use super::pointwise::{self, NUMERIC};
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::{Link, Op};
 
 /// `Clip`: limits that are constant are a part of the operation.

@@ -8,7 +8,8 @@ use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
 use super::softmax::around;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 
 /// `CumSum`
 pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {

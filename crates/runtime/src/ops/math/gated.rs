@@ -4,7 +4,8 @@ use sardonyx_kernels::elementwise::Unary;
 
 use super::pointwise::{self, FLOATS};
 use super::unary::number;
-use crate::kernel::{BindError, Site};
+use crate::error::BindError;
+use crate::kernel::Site;
 use crate::program::Op;
 
 /// `Swish`

@@ -8,12 +8,11 @@ use sardonyx_kernels::gemm::{
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
 use super::matmul::product_type;
-use crate::kernel::{
-    BindError, Call, Ending, Kernel, KernelError, Right, Site, describe_right, fail,
-};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::Selected;
+use crate::kernel::{Call, Ending, Kernel, Right, Site, describe_right};
 use crate::ops::narrow::{narrow, widen};
 use crate::program::{self, Addend, Op, Product, ProductForm};
-use crate::select::Selected;
 
 struct Gemm {
     elem: DataType,

@@ -10,13 +10,11 @@ use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
-use crate::kernel::{
-    BindError, Call, Ending, Inputs, Kernel, KernelError, MemoryRules, Right, Site, describe_right,
-    fail,
-};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::Selected;
+use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Right, Site, describe_right};
 use crate::ops::narrow::{narrow, widen};
 use crate::program::{self, Op, Product, ProductForm};
-use crate::select::Selected;
 
 struct MatMul {
     elem: DataType,

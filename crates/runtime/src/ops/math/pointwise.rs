@@ -12,7 +12,8 @@ use super::clip::Clip;
 use super::for_element;
 use super::prelu::PRelu;
 use super::unary::Map;
-use crate::kernel::{BindError, Kernel, Site};
+use crate::error::BindError;
+use crate::kernel::{Kernel, Site};
 use crate::program::{Link, Op, Pointwise, Slot};
 
 /// `tensor(float16)`, `tensor(float)`, `tensor(double)`, `tensor(bfloat16)`.

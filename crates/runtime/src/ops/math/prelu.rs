@@ -8,7 +8,8 @@ use sardonyx_tensor::{Dims, Element};
 use super::binary::Arithmetic;
 use super::pointwise::{self, HIGH_PRECISION};
 use super::steps;
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
 /// See the module.

@@ -7,7 +7,8 @@ use sardonyx_kernels::softmax::Softmax;
 use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
 
 use super::{dims_in_place, for_element};
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 
 /// `Hardmax`
 pub(crate) fn bind_hardmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {

@@ -12,7 +12,8 @@ use sardonyx_tensor::{DataType, Dims, Element};
 use super::binary::bytes;
 use super::pointwise::{self, FLOATS, NUMERIC, SIGNED};
 use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
 /// A function per row: `lower_neg: SIGNED, Unary::Neg;` becomes

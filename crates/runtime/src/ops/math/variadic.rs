@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 
 use super::pointwise::{self, FLOATS, NUMERIC};
 use super::{dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, MemoryRules, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
 /// `Max`: of two tensors as other operators on two.

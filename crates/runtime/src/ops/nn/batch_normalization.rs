@@ -10,9 +10,10 @@ use sardonyx_kernels::norm::fold_batch_norm;
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::Selected;
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::select::Selected;
 
 /// `BatchNormalization`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {

@@ -7,11 +7,12 @@ use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{ConvEpilogue, ConvError, ConvParams, PackedConv, conv_naive};
 use sardonyx_tensor::{DataType, Dims, Element};
 
-use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Ending, Kernel, KernelError, Site, fail};
+use super::window::Placed;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::Selected;
+use crate::kernel::{Call, Ending, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::program::{self, Epilogue, Op};
-use crate::select::Selected;
+use crate::program::{self, Epilogue, Op, Window};
 use crate::weights::{Form, Packed};
 
 struct Conv {

@@ -2,11 +2,11 @@
 
 use sardonyx_tensor::{Bool8, Dims, Tensor};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::ops::MoveKind;
 use crate::ops::narrow::widen;
-use crate::program::Op;
+use crate::program::{Dropout, MoveKind, Op};
 
 /// `Dropout`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
@@ -18,12 +18,6 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     }
     let dropout = Dropout { has_mask: site.has_output(1) };
     Ok(Op::moves(MoveKind::Dropout(dropout), site))
-}
-
-/// The input, and a mask that keeps everything.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Dropout {
-    has_mask: bool,
 }
 
 impl Dropout {

@@ -8,7 +8,8 @@ use sardonyx_kernels::reduce::Reduce;
 use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 /// `GlobalAveragePool`

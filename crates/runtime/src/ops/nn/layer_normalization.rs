@@ -14,7 +14,8 @@ use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::
 
 use super::batch_normalization::wide;
 use crate::account::Account;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use sardonyx_kernels::FloatLoops;
 use sardonyx_tensor::{Dims, Element};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 /// `LRN`

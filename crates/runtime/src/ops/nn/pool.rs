@@ -6,9 +6,11 @@ use sardonyx_kernels::pooling::{self, Divisor, Order};
 use sardonyx_kernels::{FloatLoops, MaxPoolLoops};
 use sardonyx_tensor::{Dims, Element};
 
-use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use super::window::Placed;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
+use crate::program::Window;
 
 /// `AveragePool`
 pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {

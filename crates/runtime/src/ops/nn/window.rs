@@ -2,24 +2,9 @@
 
 use sardonyx_tensor::Dims;
 
-use crate::kernel::{BindError, KernelError, Site, fail};
-
-/// How windows move over the spatial axes, as the attributes say it.
-#[derive(Debug, Clone)]
-pub(crate) struct Window {
-    pub(crate) kernel: Vec<usize>,
-    pub(crate) strides: Vec<usize>,
-    pub(crate) dilations: Vec<usize>,
-    padding: Padding,
-    ceil: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Padding {
-    Explicit(Vec<usize>, Vec<usize>),
-    SameUpper,
-    SameLower,
-}
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::Site;
+use crate::program::{Padding, Window};
 
 /// Windows over an input of known size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use sardonyx_kernels::Pool;
 use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast, cast_slices};
 
-use super::movement::MoveKind;
 use super::moves::dense;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
-use crate::program::Op;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+use crate::program::{MoveKind, Op};
 
 struct Cast {
     from: DataType,

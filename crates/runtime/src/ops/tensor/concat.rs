@@ -6,7 +6,8 @@ use sardonyx_tensor::{Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
 use super::moves::{MAX_RANK, Movement, move_elements};
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 
 struct Concat {
     axis: i64,

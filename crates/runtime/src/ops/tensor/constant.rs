@@ -6,7 +6,8 @@
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{StringArray, Tensor, Value};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, Site};
 
 struct Constant(Tensor);
 

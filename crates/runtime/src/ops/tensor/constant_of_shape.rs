@@ -6,7 +6,8 @@ use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{Dims, Tensor};
 
 use super::moves::{Movement, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::program::{self, Op};
 
 /// The kernel of [`program::Fill`].

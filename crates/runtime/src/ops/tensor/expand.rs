@@ -2,15 +2,11 @@
 
 use sardonyx_tensor::{Dims, shape::broadcast_dims};
 
-use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// A tensor repeated to a shape.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Expand;
+use crate::program::{Expand, MoveKind, Op};
 
 /// `Expand`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {

@@ -4,19 +4,11 @@ use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
 
-use super::movement::MoveKind;
 use super::moves::{Movement, move_elements};
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// Slices along one axis, picked by number.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Gather {
-    axis: i64,
-    /// Constants may lie at any address of a file, which a view of one must not.
-    from_constant: bool,
-}
+use crate::program::{Gather, MoveKind, Op};
 
 /// `Gather`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {

@@ -5,7 +5,8 @@ use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
 
 use super::moves::{Movement, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 
 /// `GatherElements`
 pub(crate) fn bind_gather_elements(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {

@@ -9,7 +9,8 @@ use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast_slices};
 
 use super::moves::{Movement, dense, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 /// `EyeLike`

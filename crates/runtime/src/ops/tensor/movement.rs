@@ -1,39 +1,10 @@
-//! Operators that only say where elements lie: which there are, and what each says.
+//! Moves at run time: where strides can say where elements lie, and what moves them otherwise.
 
-use std::fmt;
-
-use sardonyx_tensor::Dims;
-
-use super::expand::Expand;
-use super::gather::Gather;
-use super::rearrange::Tile;
-use super::reshape::Reshape;
-use super::slice::Slice;
-use super::split::Split;
-use super::transpose::Transpose;
 use crate::kernel::{Kernel, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::ops::nn::dropout::Dropout;
-use crate::program::{Move, Op, Opaque};
-
-/// How elements of the first operand of a [`Move`] become the result.
-#[derive(Debug, Clone)]
-pub(crate) enum MoveKind {
-    Dropout(Dropout),
-    Expand(Expand),
-    Gather(Gather),
-    /// Also `Identity`, and a `Cast` to the same type.
-    Reshape(Reshape),
-    Slice(Slice),
-    Split(Split),
-    Tile(Tile),
-    Transpose(Transpose),
-}
+use crate::program::{Move, MoveKind, Op, Opaque};
 
 impl MoveKind {
-    /// The first operand as it is.
-    pub(crate) const SAME: MoveKind = MoveKind::Reshape(Reshape::SAME);
-
     /// Where an output lies within the first operand, if strides can say it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
@@ -48,43 +19,6 @@ impl MoveKind {
         }
     }
 
-    /// Whether the result consists of one element wherever the first operand does.
-    pub(crate) fn keeps_fills(&self) -> bool {
-        match self {
-            MoveKind::Expand(_)
-            | MoveKind::Reshape(_)
-            | MoveKind::Tile(_)
-            | MoveKind::Transpose(_) => true,
-            MoveKind::Dropout(_)
-            | MoveKind::Gather(_)
-            | MoveKind::Slice(_)
-            | MoveKind::Split(_) => false,
-        }
-    }
-
-    /// Whether the result is all of the first operand, in the same order.
-    pub(crate) fn only_reshapes(&self) -> bool {
-        matches!(self, MoveKind::Reshape(_))
-    }
-
-    /// The order that the axes are brought into, if it is written down and nothing else happens.
-    pub(crate) fn order(&self) -> Option<&Dims> {
-        match self {
-            MoveKind::Transpose(transpose) => transpose.given_order(),
-            _ => None,
-        }
-    }
-
-    /// Whether this is the transpose of a matrix.
-    pub(crate) fn transposes_matrix(&self) -> bool {
-        match self {
-            MoveKind::Transpose(transpose) => {
-                transpose.given_order().is_none_or(|order| order[..] == [1, 0])
-            }
-            _ => false,
-        }
-    }
-
     /// What moves the elements where no view can say where they lie.
     pub(crate) fn kernel(&self) -> Box<dyn Kernel> {
         match self {
@@ -96,26 +30,6 @@ impl MoveKind {
             MoveKind::Split(split) => Box::new(*split),
             MoveKind::Tile(tile) => Box::new(*tile),
             MoveKind::Transpose(transpose) => Box::new(transpose.clone()),
-        }
-    }
-}
-
-/// The name in printed programs.
-impl fmt::Display for MoveKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MoveKind::Dropout(_) => "dropout",
-            MoveKind::Expand(_) => "expand",
-            MoveKind::Gather(_) => "gather",
-            MoveKind::Reshape(_) => "reshape",
-            MoveKind::Slice(_) => "slice",
-            MoveKind::Split(_) => "split",
-            MoveKind::Tile(_) => "tile",
-            MoveKind::Transpose(_) => "transpose",
-        })?;
-        match self.order() {
-            Some(order) => write!(f, " {:?}", &order[..]),
-            None => Ok(()),
         }
     }
 }

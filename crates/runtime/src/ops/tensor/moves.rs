@@ -10,7 +10,8 @@ use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, StringArray, Tensor, TensorView, Value, ViewData, packed, shape};
 
-use crate::kernel::{Call, KernelError, fail};
+use crate::error::{KernelError, fail};
+use crate::kernel::Call;
 
 /// Dimensions that the loops take at most.
 pub(super) const MAX_RANK: usize = 32;

@@ -7,7 +7,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::moves::{Movement, move_elements};
 use super::reshape::axes;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 
 struct Pad {
     mode: copy::Pad,

@@ -6,19 +6,15 @@ use sardonyx_kernels::elementwise::MAX_RANK;
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
-use super::movement::MoveKind;
 use super::moves::{Movement, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
-use crate::program::Op;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+use crate::program::{MoveKind, Op, Tile};
 
 /// `Tile`
 pub(crate) fn lower_tile(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Tile(Tile), site))
 }
-
-/// A tensor repeated along its axes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tile;
 
 impl Kernel for Tile {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

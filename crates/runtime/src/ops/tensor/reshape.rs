@@ -5,57 +5,38 @@
 
 use sardonyx_tensor::{Dims, shape, shape::normalize_axis};
 
-use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// How the dimensions of the output follow from those of the input.
-#[derive(Debug, Clone, Copy)]
-enum Rule {
-    /// Reshape: the second input says.
-    Reshape { allow_zero: bool },
-    /// Flatten: two dimensions, cut before the axis.
-    Flatten { axis: i64 },
-    /// Squeeze: without the axes of the second input, or without all that are 1.
-    Squeeze,
-    /// Unsqueeze: with a 1 at each axis of the second input.
-    Unsqueeze,
-    /// Identity.
-    Same,
-}
-
-/// The same elements in the same order under other dimensions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reshape(Rule);
+use crate::program::{MoveKind, Op, Reshape};
 
 /// `Reshape`
 pub(crate) fn lower_reshape(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(
-        MoveKind::Reshape(Reshape(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })),
+        MoveKind::Reshape(Reshape::Target { allow_zero: site.int("allowzero") == Some(1) }),
         site,
     ))
 }
 
 /// `Flatten`
 pub(crate) fn lower_flatten(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Flatten { axis: site.need_int("axis")? })), site))
+    Ok(Op::moves(MoveKind::Reshape(Reshape::Flatten { axis: site.need_int("axis")? }), site))
 }
 
 /// `Squeeze`
 pub(crate) fn lower_squeeze(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Squeeze)), site))
+    Ok(Op::moves(MoveKind::Reshape(Reshape::Squeeze), site))
 }
 
 /// `Unsqueeze`
 pub(crate) fn lower_unsqueeze(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Unsqueeze)), site))
+    Ok(Op::moves(MoveKind::Reshape(Reshape::Unsqueeze), site))
 }
 
 /// `Identity`
 pub(crate) fn lower_identity(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::moves(MoveKind::Reshape(Reshape(Rule::Same)), site))
+    Ok(Op::moves(MoveKind::Reshape(Reshape::Same), site))
 }
 
 impl Kernel for Reshape {
@@ -64,7 +45,7 @@ impl Kernel for Reshape {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        if let Rule::Same = self.0 {
+        if let Reshape::Same = self {
             // Identity passes on whatever it is given.
             if let Some(value) = call.value(0) {
                 let value = value.clone();
@@ -82,18 +63,15 @@ impl Kernel for Reshape {
 }
 
 impl Reshape {
-    /// What passes a value on as it is.
-    pub(super) const SAME: Reshape = Reshape(Rule::Same);
-
     pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
         site.layout.reshaped(site.from, site.to)
     }
 
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
         let from = call.tensor(0)?.dims();
-        Ok(match &self.0 {
-            Rule::Same => from.into(),
-            Rule::Flatten { axis } => {
+        Ok(match self {
+            Reshape::Same => from.into(),
+            Reshape::Flatten { axis } => {
                 // The axis may be the rank itself: everything is then in the first dimension.
                 let axis = if *axis == from.len() as i64 {
                     from.len()
@@ -103,7 +81,7 @@ impl Reshape {
                 let product = |dims: &[usize]| dims.iter().product::<usize>();
                 Dims::from_slice(&[product(&from[..axis]), product(&from[axis..])])
             }
-            Rule::Squeeze => {
+            Reshape::Squeeze => {
                 let axes =
                     if call.has_input(1) { Some(axes(&call.ints(1)?, from.len())?) } else { None };
                 let mut dims = Dims::new();
@@ -119,7 +97,7 @@ impl Reshape {
                 }
                 dims
             }
-            Rule::Unsqueeze => {
+            Reshape::Unsqueeze => {
                 let added = call.ints(1)?;
                 let rank = from.len() + added.len();
                 shape::demand_rank(rank)?;
@@ -133,7 +111,7 @@ impl Reshape {
                     )
                     .collect()
             }
-            Rule::Reshape { allow_zero } => target_dims(from, &call.ints(1)?, *allow_zero)?,
+            Reshape::Target { allow_zero } => target_dims(from, &call.ints(1)?, *allow_zero)?,
         })
     }
 }

@@ -9,9 +9,8 @@ use sardonyx_tensor::{Dims, Element, TensorView, shape::normalize_axis};
 
 use super::gather_elements::{Indices, check_elements};
 use super::moves::{Movement, dense, move_elements};
-use crate::kernel::{
-    BindError, Call, Kernel, KernelError, MemoryRules, Operand, Site, Target, fail,
-};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, MemoryRules, Operand, Site, Target};
 use crate::ops::math::for_element;
 
 /// `ScatterElements`

@@ -8,7 +8,8 @@ use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
 
 use super::moves::dense;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::ops::math::softmax::around;
 

@@ -1,6 +1,7 @@
 //! Shape: the dimensions of a tensor, or some of them, as a vector.
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, Site};
 
 struct Shape {
     start: i64,

@@ -1,6 +1,7 @@
 //! Size: the number of elements of a tensor.
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::error::{BindError, KernelError};
+use crate::kernel::{Call, Kernel, Site};
 
 struct Size;
 

@@ -3,16 +3,12 @@
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
 
-use super::movement::MoveKind;
 use super::moves::copy_view;
 use super::reshape::axes;
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// A window of a tensor, or every so many elements of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slice;
+use crate::program::{MoveKind, Op, Slice};
 
 /// `Slice`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {

@@ -3,19 +3,11 @@
 use sardonyx_tensor::shape::normalize_axis;
 use smallvec::SmallVec;
 
-use super::movement::MoveKind;
 use super::slice::Window;
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// A tensor cut into pieces along one axis.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Split {
-    axis: i64,
-    /// Outputs, those that nobody reads counted.
-    count: usize,
-}
+use crate::program::{MoveKind, Op, Split};
 
 /// `Split`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {

@@ -2,18 +2,11 @@
 
 use sardonyx_tensor::Dims;
 
-use super::movement::MoveKind;
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::Op;
-
-/// Another order of the axes.
-#[derive(Debug, Clone)]
-pub(crate) struct Transpose {
-    /// `None` reverses the axes.
-    order: Option<Dims>,
-}
+use crate::program::{MoveKind, Op, Transpose};
 
 /// `Transpose`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
@@ -30,11 +23,6 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
 }
 
 impl Transpose {
-    /// The order of the axes, if it is written down.
-    pub(crate) fn given_order(&self) -> Option<&Dims> {
-        self.order.as_ref()
-    }
-
     pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         let order = self.order(site.from.len()).ok()?;
         Some(site.layout.transposed(&order))

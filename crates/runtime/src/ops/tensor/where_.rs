@@ -9,7 +9,8 @@ use sardonyx_tensor::{DataType, Dims, shape::broadcast_dims};
 use smallvec::smallvec;
 
 use super::moves::{Movement, dense, move_elements};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
 
 struct Where;
 

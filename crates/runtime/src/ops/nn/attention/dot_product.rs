@@ -15,7 +15,8 @@ use sardonyx_passes::BLIND_IS_NAN;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernel::{BindError, Call, Inputs, Kernel, KernelError, MemoryRules, Site, fail};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::Layout;
 use crate::ops::narrow::widen;
 use crate::program::{self, Op};

@@ -1,0 +1,246 @@
+//! Folding: which nodes are computed ahead of time.
+//!
+//! That is decided by sizes, before anything is computed. Small values are computed at once. Large
+//! ones are [made](crate::make) when they are packed or kept, one after the other, and dropped as
+//! soon as nothing else wants them.
+
+#[cfg(test)]
+mod tests;
+
+use sardonyx_kernels::Pool;
+use sardonyx_model::{NodeAttributes, NodeId, ValueId};
+use sardonyx_ops::operators::{MATMUL, TRANSPOSE};
+use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
+use sardonyx_passes::{Inference, Resolved};
+use sardonyx_tensor::{DataType, Tensor, shape};
+use smallvec::SmallVec;
+
+use crate::account::Account;
+use crate::constants::{Constants, How, Outline, SMALL};
+use crate::error::{BindError, CompileError};
+use crate::lower::Lowering;
+use crate::make::{Alone, Maker};
+use crate::plan::sized;
+
+/// Elements from which on the transpose of a constant is not made.
+const WORTH_PACKING: usize = 1 << 14;
+/// Bytes of an input from which on what is computed of it waits: it may have to be copied.
+const LARGE_INPUT: usize = 1 << 20;
+
+impl Constants {
+    /// Decides which nodes that depend on constants only are computed ahead of time, and computes
+    /// those of small values. Nodes whose outputs inference knows are not even run. Returns which
+    /// nodes remain. None is computed if not `all`.
+    pub(crate) fn fold(
+        &mut self,
+        resolved: &Resolved,
+        inference: &Inference,
+        lowering: &Lowering<'_>,
+        pool: &Pool,
+        all: bool,
+    ) -> Result<Vec<NodeId>, CompileError> {
+        let model = resolved.model();
+        let looking = lowering.weights.looking();
+        let looking = Lowering { weights: &looking, ..*lowering };
+        let mut remaining = Vec::new();
+        let mut all_stored = self.all_stored();
+        self.limit_growth(all_stored);
+        let graphs = resolved.graphs().iter();
+        for node in graphs.flat_map(|graph| resolved.order_of(*graph)) {
+            let outputs: SmallVec<[Option<ValueId>; 2]> =
+                model.outputs(*node).iter().copied().collect();
+            let known: Option<Vec<(ValueId, Tensor)>> = outputs
+                .iter()
+                .flatten()
+                .map(|value| Some((*value, inference.known(*value).and_then(Known::to_tensor)?)))
+                .collect();
+            if let Some(known) = known {
+                for (value, tensor) in known {
+                    // What a node has of itself is stored in it.
+                    let stored = match model.inputs(*node).len() {
+                        0 => tensor.held_bytes(),
+                        _ => 0,
+                    };
+                    all_stored = all_stored.saturating_add(stored);
+                    self.raise_growth(stored);
+                    self.insert(value, tensor, stored);
+                }
+                continue;
+            }
+            let mut inputs: SmallVec<[ValueId; 6]> = model.inputs(*node).flatten().collect();
+            if !inputs.iter().all(|value| self.contains(*value)) {
+                remaining.push(*node);
+                continue;
+            }
+            if is_left_to_products(self, resolved, *node) {
+                remaining.push(*node);
+                continue;
+            }
+            let schema = resolved.schema(*node);
+            if !schema.is_some_and(|schema| schema.determinism == Determinism::Deterministic) {
+                remaining.push(*node);
+                continue;
+            }
+            // What cannot be bound is reported later, with everything else that cannot.
+            let alone = match Alone::of(&looking, *node, self) {
+                Ok(alone) if all => alone,
+                Ok(_) | Err(BindError::Unsupported(_) | BindError::Invalid(_)) => {
+                    remaining.push(*node);
+                    continue;
+                }
+            };
+            let first = inputs.first().and_then(|value| self.one_element(*value));
+            let fill = alone.op.fill(first).cloned();
+            inputs.sort_unstable();
+            inputs.dedup();
+            let stored = self.stored(&inputs).min(all_stored);
+            let folds = match sizes_of(inference, &outputs) {
+                Some(made) => {
+                    let inputs = &inputs[..];
+                    let candidate = Candidate { node: *node, inputs, made, fill, stored };
+                    self.fold_sized(&looking, &alone, candidate)
+                }
+                // Its size is known when memory is taken, and that is early enough.
+                None => {
+                    if inputs.iter().all(|value| self.get(*value).is_some()) {
+                        Folds::Now
+                    } else {
+                        Folds::Not
+                    }
+                }
+            };
+            match folds {
+                Folds::Not => remaining.push(*node),
+                Folds::Later => {}
+                Folds::Now => {
+                    let maker = Maker { lowering, pool };
+                    let account = maker.account();
+                    let room = self.room_for(stored).min(account.left());
+                    let local = Account::new(Some(room), 0);
+                    let Some(values) = maker.run_once(self, *node, &local)? else {
+                        remaining.push(*node);
+                        continue;
+                    };
+                    let bytes = values.iter().flatten().map(Tensor::held_bytes).sum();
+                    if account.charge(bytes).is_err() || !self.draw(bytes, stored) {
+                        remaining.push(*node);
+                        continue;
+                    }
+                    for (value, tensor) in outputs.iter().zip(values) {
+                        if let (Some(value), Some(tensor)) = (value, tensor) {
+                            self.insert(*value, tensor, stored);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(remaining)
+    }
+
+    /// Decides about a node whose outputs have known sizes.
+    fn fold_sized(
+        &mut self,
+        lowering: &Lowering<'_>,
+        alone: &Alone,
+        candidate: Candidate<'_>,
+    ) -> Folds {
+        let Candidate { node, inputs, made, fill, stored } = candidate;
+        let account = lowering.weights.account;
+        let Some(bytes) = made.iter().try_fold(0usize, |sum, (_, ty)| sum.checked_add(ty.bytes))
+        else {
+            return Folds::Not;
+        };
+        if let (Some(one), [(value, outline)]) = (fill, &made[..])
+            && bytes > SMALL
+            && let Ok(one) = one.reshape([])
+        {
+            let (data_type, dims) = (outline.data_type, outline.dims.clone());
+            self.put_off(*value, Outline { data_type, dims, bytes }, How::Fill(one), false);
+            return Folds::Not;
+        }
+        // Fills that it reads are made for a moment.
+        let fills = inputs.iter().filter(|value| self.is_fill(**value));
+        let fills = fills.fold(0usize, |sum, value| sum.saturating_add(self.bytes_of(*value)));
+        let room = account.left();
+        if fills > self.others_left() || bytes.saturating_add(fills) > room {
+            return Folds::Not;
+        }
+        let waits = |(position, value): (usize, &ValueId)| {
+            let is_large = self.bytes_of(*value) > LARGE_INPUT;
+            self.get(*value).is_none() || is_large && !alone.reads_unaligned(position)
+        };
+        let model = lowering.resolved.model();
+        let mut given = model.inputs(node).enumerate();
+        let waits = given.any(|(at, value)| value.is_some_and(|value| waits((at, &value))));
+        if bytes <= SMALL && !waits {
+            return Folds::Now;
+        }
+        if !self.draw(bytes, stored) || account.charge(bytes).is_err() {
+            return Folds::Not;
+        }
+        for (value, outline) in made {
+            self.set_stored(value, stored);
+            self.put_off(value, outline, How::Run(node), true);
+        }
+        Folds::Later
+    }
+}
+
+/// Whether a node is the transpose of a large constant matrix that only products want: a
+/// rewrite lets them pack the matrix itself.
+fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId) -> bool {
+    let model = resolved.model();
+    let is =
+        |node: NodeId, operator: &OpDef| resolved.op(node).is_some_and(|op| op.def.is(operator));
+    let source = model.inputs(node).next().flatten();
+    let Some((data_type, dims)) = source.and_then(|source| constants.outline(source)) else {
+        return false;
+    };
+    let Some(output) = model.outputs(node).first().copied().flatten() else {
+        return false;
+    };
+    is(node, &TRANSPOSE)
+        && dims.len() == 2
+        && data_type == DataType::Float
+        && dims.iter().product::<usize>() >= WORTH_PACKING
+        && !source.is_some_and(|source| constants.is_fill(source))
+        && NodeAttributes::new(model, node)
+            .attribute("perm")
+            .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
+        && !model.value(output).is_output
+        && model.uses(output).all(|(reader, position)| position == 1 && is(reader, &MATMUL))
+}
+
+/// A node whose outputs have known sizes.
+struct Candidate<'a> {
+    node: NodeId,
+    inputs: &'a [ValueId],
+    made: Sizes,
+    /// The value that all elements of the output have, if that is known.
+    fill: Option<Tensor>,
+    /// Bytes of the file from which it is made.
+    stored: usize,
+}
+
+/// Whether a node is computed ahead of time.
+enum Folds {
+    Not,
+    Now,
+    Later,
+}
+
+/// Outputs with known sizes.
+type Sizes = SmallVec<[(ValueId, Outline); 2]>;
+
+/// The outputs of a node, if all are tensors of known sizes.
+fn sizes_of(inference: &Inference, outputs: &[Option<ValueId>]) -> Option<Sizes> {
+    let outputs = outputs.iter().flatten();
+    outputs
+        .map(|value| {
+            let (data_type, dims) = sized(inference.ty(*value)?)?;
+            let elems = shape::elems(&dims).ok()?;
+            let outline = Outline { bytes: data_type.storage_bytes(elems)?, data_type, dims };
+            Some((*value, outline))
+        })
+        .collect()
+}

@@ -1,0 +1,235 @@
+//! Making constants: nodes are lowered, given a kernel and run alone, ahead of all runs.
+
+use sardonyx_kernels::{Exec, Pool};
+use sardonyx_model::{NodeId, Producer, ValueId};
+use sardonyx_passes::{Resolved, place_of_node};
+use sardonyx_tensor::{Tensor, Value};
+use smallvec::SmallVec;
+
+use crate::account::{Account, Refused};
+use crate::constants::{Constants, How, each_once};
+use crate::error::{BindError, CompileError, RunError};
+use crate::kernel::{Call, Operand, Selected, Target};
+use crate::lower::Lowering;
+use crate::program::Op;
+
+/// What making constants needs.
+pub(crate) struct Maker<'a> {
+    pub(crate) lowering: &'a Lowering<'a>,
+    pub(crate) pool: &'a Pool,
+}
+
+impl Maker<'_> {
+    pub(crate) fn account(&self) -> &Account {
+        self.lowering.weights.account
+    }
+
+    /// Makes the constants that a step may pack, but for fills.
+    pub(crate) fn make_for(
+        &self,
+        constants: &mut Constants,
+        values: &[ValueId],
+    ) -> Result<(), CompileError> {
+        for value in each_once(values) {
+            if !constants.is_fill(value) {
+                self.make(constants, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a constant, and on the way those that it is computed from.
+    pub(crate) fn make(
+        &self,
+        constants: &mut Constants,
+        value: ValueId,
+    ) -> Result<(), CompileError> {
+        let resolved = self.lowering.resolved;
+        let model = resolved.model();
+        let mut pending = vec![value];
+        // Not by recursion: there may be a long way from what is stored.
+        while let Some(value) = pending.last().copied() {
+            let node = match constants.how(value) {
+                None => {
+                    pending.pop();
+                    continue;
+                }
+                Some(How::Run(node)) => *node,
+                Some(How::Fill(_) | How::Sparse(_)) => {
+                    self.make_alone(constants, value)?;
+                    continue;
+                }
+            };
+            let missing = |value: &ValueId| constants.how(*value).is_some();
+            let before = pending.len();
+            pending.extend(model.inputs(node).flatten().filter(missing));
+            if pending.len() > before {
+                continue;
+            }
+            let outputs: SmallVec<[Option<ValueId>; 2]> =
+                model.outputs(node).iter().copied().collect();
+            let mut bytes = 0;
+            for value in outputs.iter().flatten() {
+                self.charge(constants, *value)?;
+                bytes += constants.bytes_of(*value);
+            }
+            let local = self.account().less(bytes);
+            let Some(values) = self.run_once(constants, node, &local)? else {
+                return Err(refusal(resolved, node, local.refused()));
+            };
+            for (value, tensor) in outputs.iter().zip(values) {
+                if let (Some(value), Some(tensor)) = (value, tensor) {
+                    constants.insert_made(*value, tensor);
+                }
+            }
+            if constants.get(value).is_none() {
+                let place = place_of_node(model, node);
+                let what = format!("{place}: computing it ahead of time: it made no tensor");
+                return Err(CompileError::Resources(what));
+            }
+            let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
+            constants.done_with(&inputs, self.account(), |_| false);
+            let unwanted = outputs.iter().flatten().filter(|made| **made != value);
+            for made in unwanted {
+                constants.drop_unwanted(*made, self.account());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a constant that no node computes.
+    fn make_alone(&self, constants: &mut Constants, value: ValueId) -> Result<(), CompileError> {
+        self.charge(constants, value)?;
+        let (Some(how), Some((_, dims))) = (constants.how(value), constants.outline(value)) else {
+            return Ok(());
+        };
+        let made = match how {
+            How::Run(_) => return Ok(()),
+            How::Fill(one) => {
+                one.view().broadcast_to(dims).and_then(|repeated| repeated.to_tensor())
+            }
+            How::Sparse(sparse) => sparse.to_dense(),
+        };
+        let made = made.map_err(|error| CompileError::Resources(error.to_string()))?;
+        constants.insert_made(value, made);
+        Ok(())
+    }
+
+    /// Takes the bytes of a constant that is about to be made.
+    fn charge(&self, constants: &mut Constants, value: ValueId) -> Result<(), CompileError> {
+        let resolved = self.lowering.resolved;
+        let charged = constants.charge(value, self.account());
+        charged.map_err(|refused| match resolved.model().value(value).producer {
+            Producer::Node(node, _) => refusal(resolved, node, Some(refused)),
+            _ => CompileError::Resources(refused.to_string()),
+        })
+    }
+
+    /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that
+    /// refuses.
+    pub(crate) fn run_once(
+        &self,
+        constants: &Constants,
+        node: NodeId,
+        account: &Account,
+    ) -> Result<Option<Vec<Option<Tensor>>>, CompileError> {
+        let model = self.lowering.resolved.model();
+        let failed = |what: String| {
+            let place = place_of_node(model, node);
+            CompileError::Resources(
+                RunError::Node { place, what: format!("computing it ahead of time: {what}") }
+                    .to_string(),
+            )
+        };
+        let alone = match Alone::of(self.lowering, node, constants) {
+            Ok(alone) => alone,
+            Err(BindError::Unsupported(why) | BindError::Invalid(why)) => return Err(failed(why)),
+        };
+        let inputs: Vec<Option<Tensor>> = model
+            .inputs(node)
+            .enumerate()
+            .map(|(position, value)| {
+                let tensor = value.and_then(|value| constants.get(value));
+                tensor
+                    .map(|tensor| {
+                        if alone.reads_unaligned(position) {
+                            Ok(tensor.clone())
+                        } else {
+                            tensor.aligned()
+                        }
+                    })
+                    .transpose()
+            })
+            .collect::<Result<_, _>>()
+            .map_err(|error| failed(error.to_string()))?;
+        let operands = alone.op.operands();
+        let operands = operands.iter().map(|slot| {
+            let tensor = slot.and_then(|slot| inputs[slot.index()].as_ref());
+            tensor.map_or(Operand::Absent, |tensor| Operand::Tensor(tensor.view()))
+        });
+        let targets = model.outputs(node).iter().map(|output| match output {
+            Some(_) => Target::Owned(None),
+            None => Target::Absent,
+        });
+        let exec = Exec { pool: self.pool, isa: self.lowering.isa };
+        let mut call = Call {
+            operands: operands.collect(),
+            targets: targets.collect(),
+            over: None,
+            exec: &exec,
+            memory: None,
+            account,
+        };
+        match alone.selected.kernel.run(&mut call) {
+            Ok(()) => {}
+            Err(_) if account.refused().is_some() => return Ok(None),
+            Err(error) => return Err(failed(error.0)),
+        }
+        let made = call.targets.into_iter().map(|target| match target {
+            Target::Owned(Some(Value::Tensor(tensor))) => Some(tensor),
+            _ => None,
+        });
+        Ok(Some(made.collect()))
+    }
+}
+
+/// A node outside of a program: its operation, whose slots are the positions of its inputs, and the
+/// kernel.
+pub(crate) struct Alone {
+    pub(crate) op: Op,
+    selected: Selected,
+}
+
+impl Alone {
+    pub(crate) fn of(
+        lowering: &Lowering<'_>,
+        node: NodeId,
+        constants: &Constants,
+    ) -> Result<Alone, BindError> {
+        let inputs = lowering.alone(node);
+        let op = lowering.operation(node, inputs.clone(), constants)?;
+        let operands = op.operands();
+        let read = operands.iter().map(|slot| inputs[(*slot)?.index()]).collect();
+        let selected = lowering.kernel_of(node, &op, read, constants)?;
+        Ok(Alone { op, selected })
+    }
+
+    /// Whether the elements of an input are moved as bytes.
+    pub(crate) fn reads_unaligned(&self, input: usize) -> bool {
+        let unaligned = self.selected.kernel.memory().unaligned;
+        let operands = self.op.operands().into_iter().enumerate();
+        let mut readers =
+            operands.filter(|(_, slot)| slot.is_some_and(|slot| slot.index() == input));
+        readers.any(|(position, _)| unaligned.contains(position))
+    }
+}
+
+/// A node wants more memory than there is.
+fn refusal(resolved: &Resolved, node: NodeId, refused: Option<Refused>) -> CompileError {
+    let place = place_of_node(resolved.model(), node);
+    let refused = refused.map(|refused| refused.to_string());
+    CompileError::Resources(format!(
+        "{place}: computing it ahead of time: {}",
+        refused.unwrap_or_default()
+    ))
+}

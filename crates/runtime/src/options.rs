@@ -1,0 +1,78 @@
+//! How a model is compiled: what callers may choose.
+
+use sardonyx_kernels::Isa;
+
+use crate::precision::Precision;
+use crate::weights::SharedWeights;
+
+/// How a model is compiled. Start from the default.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Threads, the calling one included; `None` for one per available processor.
+    pub threads: Option<usize>,
+    /// Instruction set; `None` for the one of [`Isa::requested`].
+    pub isa: Option<Isa>,
+    /// Whether the session has threads of its own. Sessions share those of the process otherwise,
+    /// if they want as many.
+    pub private_pool: bool,
+    /// How much of the graph may change on the way to a program.
+    pub optimization: Optimization,
+    /// How exact products are.
+    pub precision: Precision,
+    /// Bytes that a session and one run of it may take together: for values computed ahead of time,
+    /// packed forms of what the file does not store, values between inputs and outputs, outputs,
+    /// and scratch memory. What the file stores does not count, packed or not, and neither does
+    /// what single products and convolutions pack while they run. A run that needs more of what
+    /// counts fails before it takes more. `None` for no limit.
+    pub memory_limit: Option<usize>,
+    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
+    /// fail.
+    pub only_looks: bool,
+    /// Where to find packed weights of other sessions of the model, and to leave them.
+    pub weights: SharedWeights,
+    /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
+    pub dims: Vec<(String, i64)>,
+    /// Names of [rewrites](crate::rewrites) that are left out.
+    pub without: Vec<String>,
+    /// The rewrite after which the program is printed; `dead` is the last.
+    pub print_after: Option<String>,
+}
+
+/// How much of the graph may change on the way to a program. Results stay within the tolerance of
+/// [`Precision::Exact`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Optimization {
+    /// Every node runs as it is written; only what inference knows is not computed.
+    Off,
+    /// What depends on constants only is computed ahead of time.
+    Basic,
+    /// Nodes that compute the same are done once, and nodes are fused, as well.
+    #[default]
+    All,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: None,
+            isa: None,
+            private_pool: false,
+            optimization: Optimization::All,
+            precision: Precision::Exact,
+            memory_limit: None,
+            only_looks: false,
+            weights: SharedWeights::default(),
+            dims: Vec::new(),
+            without: Vec::new(),
+            print_after: None,
+        }
+    }
+}
+
+impl Options {
+    /// The default with a number of threads.
+    pub fn with_threads(threads: usize) -> Self {
+        Options { threads: Some(threads), ..Options::default() }
+    }
+}

@@ -1,0 +1,371 @@
+//! Running a session: values that are given, plans that are found, values that are returned.
+//!
+//! After the first runs with inputs of some sizes, [`Session::run_into`] itself neither allocates
+//! nor waits for another run: it takes a [`Memory`] that nothing else uses, with the plans that
+//! were made in it, and leaves it there for the next.
+
+use std::mem::take;
+use std::sync::{Arc, PoisonError};
+
+use sardonyx_kernels::Exec;
+use sardonyx_model::Type;
+use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value, ViewData};
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::account::Account;
+use crate::error::{InputError, KernelError, RunError};
+use crate::inputs::{Port, find};
+use crate::kernel::Operand;
+use crate::memory::{Given, Held, Key, MAX_PLANS, Memory, Planned, emptied, fits};
+use crate::plan::{Place, Plan, plan};
+use crate::run::{Run, StepEvent};
+use crate::schedule::{Schedule, Source};
+
+impl Session {
+    /// Runs the model.
+    ///
+    /// # Errors
+    ///
+    /// Inputs that are missing, unknown or of another type than declared; a node that cannot
+    /// compute its outputs.
+    pub fn run(&self, inputs: Vec<(String, Value)>) -> Result<Vec<(String, Value)>, RunError> {
+        self.run_watched(inputs, None)
+    }
+
+    /// As [`Session::run`]; `watch` is told of every step that has run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`].
+    pub fn run_watched(
+        &self,
+        inputs: Vec<(String, Value)>,
+        watch: Option<&mut dyn FnMut(StepEvent)>,
+    ) -> Result<Vec<(String, Value)>, RunError> {
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
+        let account = Account::new(self.memory_limit, self.report.made_bytes);
+        let given = self.sort_inputs(inputs, &account)?;
+        self.with_memory(|memory| {
+            let planned = self.planned_for(memory, &given, &account)?;
+            let mut held = self.hold(memory, &planned, given)?;
+            let body = &self.executable.body;
+            self.started(&account).walk(
+                body,
+                &planned,
+                memory.arena(&planned)?,
+                &mut held,
+                watch,
+            )?;
+            let outputs = self.returned(&planned.schedule, &mut held);
+            memory.held = emptied(held);
+            outputs
+        })
+    }
+
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
+    /// caller. Outputs that are not named are not returned. Inputs whose elements do not lie
+    /// densely, at addresses of their type, are copied first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`]; an output that is named twice, is unknown or no tensor, or has another
+    /// type or other dimensions than its memory. What has been written when an error is found stays
+    /// written.
+    pub fn run_into<'v>(
+        &self,
+        inputs: &'v [(&str, TensorView<'_>)],
+        outputs: &'v mut [(&str, TensorViewMut<'_>)],
+    ) -> Result<(), RunError> {
+        let inputs = inputs.iter();
+        let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
+        let account = Account::new(self.memory_limit, self.report.made_bytes);
+        let given: Given<'v> = self.sort_inputs(given, &account)?;
+        let mut wanted = self.sort_outputs(outputs)?;
+        self.with_memory(|memory| {
+            let planned = self.planned_for(memory, &given, &account)?;
+            let mut held = self.hold(memory, &planned, given)?;
+            self.lend(&planned, &mut held, &mut wanted)?;
+            let body = &self.executable.body;
+            let arena = memory.arena(&planned)?;
+            self.started(&account).walk(body, &planned, arena, &mut held, None)?;
+            for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
+                if let Some((name, memory)) = wanted {
+                    let copied = body.operand(&planned.plan, &held, *source, None);
+                    let copied = copied.and_then(|operand| match operand {
+                        Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
+                        _ => Err("it is no tensor, so it has no memory to be written into".into()),
+                    });
+                    copied.map_err(|what| RunError::Node {
+                        place: format!("output '{name}'"),
+                        what,
+                    })?;
+                }
+            }
+            memory.held = emptied(held);
+            Ok(())
+        })
+    }
+
+    /// A run that counts in an account.
+    fn started<'r>(&'r self, account: &'r Account) -> Run<'r> {
+        Run {
+            executable: &self.executable,
+            exec: Exec { pool: self.pool.get(), isa: self.executable.isa },
+            recycler: &self.recycler,
+            account,
+        }
+    }
+
+    fn with_memory<R>(
+        &self,
+        body: impl FnOnce(&mut Memory) -> Result<R, RunError>,
+    ) -> Result<R, RunError> {
+        let mut memory = self.memories.take();
+        let result = body(&mut memory);
+        self.memories.give_back(memory);
+        result
+    }
+
+    /// The inputs in the order of the model, checked against what it declares and placed where
+    /// kernels can read them.
+    fn sort_inputs<'a, N: AsRef<str>>(
+        &self,
+        inputs: impl Iterator<Item = (N, Held<'a>)>,
+        account: &Account,
+    ) -> Result<Given<'a>, RunError> {
+        let mut given = self.door().sort(inputs)?;
+        for (port, value) in self.inputs().iter().zip(&mut given) {
+            place_well(value, account).map_err(|error| {
+                RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
+            })?;
+        }
+        Ok(given)
+    }
+
+    /// The memory for outputs in the order of the model.
+    fn sort_outputs<'a>(
+        &self,
+        outputs: &'a mut [(&str, TensorViewMut<'_>)],
+    ) -> Result<Wanted<'a>, RunError> {
+        let mut wanted: Wanted<'a> = self.outputs().iter().map(|_| None).collect();
+        for (turn, (name, memory)) in outputs.iter_mut().enumerate() {
+            let Some(index) = find(self.outputs(), turn, name) else {
+                let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
+                let what = format!("the model has no output '{name}'");
+                let help = format!("its outputs are '{}'", names.join("', '"));
+                return Err(InputError { what, help: Some(help) }.into());
+            };
+            if wanted[index].is_some() {
+                let what = format!("the output '{name}' is wanted twice");
+                return Err(InputError::new(what).into());
+            }
+            wanted[index] = Some((name, memory.reborrow()));
+        }
+        Ok(wanted)
+    }
+
+    /// The plan for inputs of these sizes, whose arena is charged.
+    fn planned_for(
+        &self,
+        memory: &mut Memory,
+        given: &Given<'_>,
+        account: &Account,
+    ) -> Result<Arc<Planned>, RunError> {
+        let planned = self.find_plan(memory, given)?;
+        if account.charge(planned.plan.arena_bytes).is_err() {
+            return Err(self.arena_refusal(&planned.plan, account));
+        }
+        Ok(planned)
+    }
+
+    /// Names the first step whose outputs do not fit the account in the place that they have in the
+    /// arena.
+    fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
+        for step in &self.executable.body.steps {
+            for slot in step.outputs.iter().flatten() {
+                if let Place::Arena(range) = &plan.places[slot.index()]
+                    && let before = account.more(range.start)
+                    && let Err(refused) = before.charge(range.len())
+                {
+                    return RunError::Resources(format!(
+                        "{}: {refused}",
+                        self.executable.label(&step.origins)
+                    ));
+                }
+            }
+        }
+        let refused = account.charge(plan.arena_bytes).err();
+        let refused = refused.map(|refused| refused.to_string());
+        RunError::Resources(refused.unwrap_or_default())
+    }
+
+    fn find_plan(&self, memory: &mut Memory, given: &Given<'_>) -> Result<Arc<Planned>, RunError> {
+        if let Some(found) = memory.plans.iter().position(|(key, _)| fits(key, given)) {
+            memory.plans[..=found].rotate_right(1);
+            return Ok(memory.plans[0].1.clone());
+        }
+        let key: Key = given
+            .iter()
+            .map(|value| {
+                let tensor = value.as_view()?;
+                Some((tensor.data_type().number(), tensor.dims().into()))
+            })
+            .collect();
+        let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = plans().get(&key).cloned();
+        let planned = match found {
+            Some(planned) => planned,
+            None => {
+                let planned = Arc::new(self.make_plan(given)?);
+                let mut plans = plans();
+                if plans.len() >= MAX_PLANS {
+                    plans.clear();
+                }
+                plans.insert(key.clone(), planned.clone());
+                planned
+            }
+        };
+        memory.plans.truncate(MAX_PLANS - 1);
+        memory.plans.insert(0, (key, planned.clone()));
+        Ok(planned)
+    }
+
+    fn make_plan(&self, given: &Given<'_>) -> Result<Planned, RunError> {
+        let types: Vec<Option<Type>> = given
+            .iter()
+            .zip(&self.defaults)
+            .map(|(value, default)| {
+                let view = value.as_view();
+                let view = view.or_else(|| default.as_ref().map(Tensor::view))?;
+                Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
+            })
+            .collect();
+        let plan = plan(&self.executable, &types)?;
+        Ok(Planned { schedule: Schedule::new(&self.executable.body, &plan), plan })
+    }
+
+    /// The values that a run starts with.
+    fn hold<'a>(
+        &self,
+        memory: &mut Memory,
+        planned: &Planned,
+        given: Given<'a>,
+    ) -> Result<Vec<Held<'a>>, RunError> {
+        let mut held: Vec<Held<'a>> = emptied(take(&mut memory.held));
+        held.resize_with(planned.schedule.held, Held::default);
+        let values = given.into_iter().zip(&self.defaults);
+        for (place, (value, default)) in planned.schedule.inputs.iter().zip(values) {
+            let Some(place) = place else { continue };
+            held[*place as usize] = match (value, default) {
+                (Held::Nothing, Some(default)) => Held::Value(Value::Tensor(default.clone()), 0),
+                (value, _) => value,
+            };
+        }
+        Ok(held)
+    }
+
+    /// Lets steps write outputs where the caller wants them. What is left in `wanted` must be
+    /// copied in the end.
+    fn lend<'a>(
+        &self,
+        planned: &Planned,
+        held: &mut [Held<'a>],
+        wanted: &mut Wanted<'a>,
+    ) -> Result<(), RunError> {
+        let outputs = planned.schedule.outputs.iter().zip(&self.executable.body.outputs);
+        for ((source, slot), wanted) in outputs.zip(wanted) {
+            let Some((name, memory)) = wanted else {
+                continue;
+            };
+            let Some((data_type, dims)) = &planned.plan.types[slot.index()] else {
+                continue;
+            };
+            if *data_type != memory.data_type() || dims[..] != *memory.dims() {
+                let what = format!(
+                    "the output '{name}' is {}{:?}, but its memory is {}{:?}",
+                    data_type.name(),
+                    &dims[..],
+                    memory.data_type().name(),
+                    memory.dims()
+                );
+                return Err(InputError::new(what).into());
+            }
+            let lies_well = is_aligned(*data_type, memory.bytes_mut());
+            if let Source::Held { place, .. } = source
+                && let place @ Held::Nothing = &mut held[*place as usize]
+                && lies_well
+                && let Some((_, memory)) = wanted.take()
+            {
+                *place = Held::Output(memory.into_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// The outputs, taken from what is held.
+    fn returned(
+        &self,
+        schedule: &Schedule,
+        held: &mut [Held<'_>],
+    ) -> Result<Vec<(String, Value)>, RunError> {
+        let mut outputs = Vec::with_capacity(self.outputs().len());
+        for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
+            let value = match source {
+                Source::Held { place, .. } => match &mut held[*place as usize] {
+                    // The same value may be several outputs, or an input.
+                    Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
+                        Some(value.clone())
+                    }
+                    place => match take(place) {
+                        Held::Value(value, _) => Some(value),
+                        Held::Nothing | Held::Input(_) | Held::Output(_) => None,
+                    },
+                },
+                Source::Constant { root, .. } => {
+                    self.executable.body.slots[root.index()].constant.clone().map(Value::Tensor)
+                }
+                Source::Absent | Source::InPlace | Source::Arena(_) => None,
+            };
+            let value = value.ok_or_else(|| RunError::Node {
+                place: format!("output '{}'", port.name()),
+                what: "no step produced it".to_string(),
+            })?;
+            outputs.push((port.name().to_string(), value));
+        }
+        Ok(outputs)
+    }
+}
+
+/// Memory of the caller for outputs, by output of the model.
+type Wanted<'a> = SmallVec<[Option<(&'a str, TensorViewMut<'a>)>; 4]>;
+
+/// Whether the address is one of elements of the type.
+fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
+    let element = data_type.bits().unwrap_or(8) / 8;
+    bytes.as_ptr().addr().is_multiple_of(element.clamp(1, 8))
+}
+
+/// Copies elements that are not dense or not at addresses of their type, and counts the copy.
+fn place_well(value: &mut Held<'_>, account: &Account) -> Result<(), KernelError> {
+    let is_well = |view: &TensorView<'_>| match view.data() {
+        ViewData::Bytes(_) => {
+            view.contiguous_bytes().is_some_and(|bytes| is_aligned(view.data_type(), bytes))
+        }
+        ViewData::Strings(_) => view.is_contiguous(),
+    };
+    let copy = match value {
+        Held::Input(view) if !is_well(view) => view.clone(),
+        Held::Value(Value::Tensor(tensor), _) if !is_well(&tensor.view()) => tensor.view(),
+        _ => return Ok(()),
+    };
+    // Only a copy tells how long its strings are together.
+    let known = copy.data_type().storage_bytes(copy.len());
+    account.charge(known.unwrap_or(0))?;
+    let copy = Value::Tensor(copy.to_tensor()?);
+    let bytes = copy.bytes();
+    account.charge(bytes.saturating_sub(known.unwrap_or(0)))?;
+    *value = Held::Value(copy, bytes);
+    Ok(())
+}
