@@ -159,11 +159,12 @@ fn rewrite(
         rewrite.from <= options.optimization && !is_left_out
     };
     let after = options.print_after.as_deref();
+    let verifies = cfg!(debug_assertions) || after.is_some();
     let mut notes = Vec::new();
     let mut printed = (after == Some(LOWERING)).then(|| program.text(resolved));
     for rewrite in &REWRITES {
         if wanted(&rewrite) {
-            notes.extend(rewrite.apply(program));
+            notes.extend(rewrite.apply(program, verifies));
         }
         if after == Some(rewrite.name) {
             printed = Some(program.text(resolved));
