@@ -4,6 +4,8 @@
 //! writes the output, and all others work on it in place, with the loops that they have on their
 //! own: results are the bits of separate calls.
 
+use std::array;
+
 use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
 use super::broadcast::{Strided, Walk, Way};
 use super::chunks::fill;
@@ -72,7 +74,7 @@ pub fn chain<T: UnaryElement + BinaryElement>(
     let (first, rest) = links.split_first().expect("a chain has links");
     let mut walk = None;
     let first = First::new(dims, x.data, x.strides, first, &mut walk);
-    let mut walks = NO_WALKS;
+    let mut walks = no_walks();
     let ways = ways(dims, rest, &mut walks);
     by_tiles(pool, links, out, |start, tile| {
         first.run(level, start, tile);
@@ -96,7 +98,7 @@ pub fn chain_in_place<T: UnaryElement + BinaryElement>(
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(x.len(), len, "the elements have other dims");
-    let mut walks = NO_WALKS;
+    let mut walks = no_walks();
     let ways = ways(dims, links, &mut walks);
     by_tiles(pool, links, x, |start, tile| {
         run_in_place(level, links, &ways, start, tile);
@@ -169,7 +171,12 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
 
 /// Where the walks of links go that need one.
 type Walks = [Option<Walk<1>>; MAX_LINKS];
-const NO_WALKS: Walks = [const { None }; MAX_LINKS];
+
+/// No walk yet. Made element by element: a copy of a constant array clears all of its bytes, which
+/// takes longer than a short chain.
+fn no_walks() -> Walks {
+    array::from_fn(|_| None)
+}
 
 /// The ways of the links through their other operands, link by link.
 fn ways<'a, T>(
@@ -177,13 +184,14 @@ fn ways<'a, T>(
     links: &[Link<'_, T>],
     walks: &'a mut Walks,
 ) -> [Way<'a, 1>; MAX_LINKS] {
-    let mut ways = [Way::Even([0]); MAX_LINKS];
-    for ((way, walk), link) in ways.iter_mut().zip(walks).zip(links) {
-        if let Link::Binary { other, strides, .. } = link {
-            *way = Way::new(dims, [strides], [other.len()], walk);
+    let mut walks = walks.iter_mut();
+    let mut links = links.iter();
+    array::from_fn(|_| match (links.next(), walks.next()) {
+        (Some(Link::Binary { other, strides, .. }), Some(walk)) => {
+            Way::new(dims, [strides], [other.len()], walk)
         }
-    }
-    ways
+        _ => Way::Even([0]),
+    })
 }
 
 /// Replaces the elements from number `start` on by what the last link gives, of which the first
