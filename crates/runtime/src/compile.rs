@@ -66,7 +66,11 @@ pub(crate) fn compile(
     let account = Account::new(options.memory_limit, 0);
     let mut constants = Constants::read(&resolved, external, &account)?;
     clock.lap(&mut report, "read");
-    let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
+    let first = if report.upgraded.is_empty() {
+        at_file_versions
+    } else {
+        infer(&resolved, declared).map_err(CompileError::Invalid)?
+    };
     let fuses = options.optimization >= Optimization::All;
     if fuses {
         // Before anything is computed ahead of time, so that nothing is computed twice there
@@ -92,7 +96,11 @@ pub(crate) fn compile(
     let folds = options.optimization > Optimization::Off;
     let remaining = constants.fold(&resolved, &first, &lowering, pool, folds)?;
     // What was computed may have decided shapes.
-    let mut inference = infer_with(&resolved, &constants, &options.dims)?;
+    let mut inference = if constants.teach(&first) {
+        infer_with(&resolved, &constants, &options.dims)?
+    } else {
+        first
+    };
     let folded: HashSet<NodeId> = {
         let remaining: HashSet<NodeId> = remaining.into_iter().collect();
         let graphs = resolved.graphs().iter();

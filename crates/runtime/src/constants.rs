@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
 use sardonyx_ops::Known;
-use sardonyx_passes::Resolved;
+use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Dims, Sparse, Tensor};
 use smallvec::SmallVec;
 
@@ -61,6 +61,13 @@ pub(crate) struct Outline {
     pub(crate) data_type: DataType,
     pub(crate) dims: Dims,
     pub(crate) bytes: usize,
+}
+
+/// A constant as kernels see it.
+pub(crate) struct Look<'a> {
+    /// The value, if it is there.
+    pub(crate) there: Option<&'a Tensor>,
+    pub(crate) weight: Weight<'a>,
 }
 
 /// How a constant is made.
@@ -218,17 +225,22 @@ impl Constants {
         self.later.contains_key(&value)
     }
 
-    /// What kernels may pack in place of a value.
-    pub(crate) fn weight(&self, value: ValueId) -> Option<Weight<'_>> {
-        let (data_type, dims) = self.outline(value)?;
-        let later = self.later.get(&value);
-        let elements = match (later.map(|later| &later.how), self.get(value)) {
+    /// What kernels may read of a value, or pack in place of it; `None` if it is not a constant.
+    pub(crate) fn look(&self, value: ValueId) -> Option<Look<'_>> {
+        let (there, later) = (self.tensors.get(&value), self.later.get(&value));
+        let (data_type, dims) = match (there, later) {
+            (Some(tensor), _) => (tensor.data_type(), tensor.dims()),
+            (None, Some(later)) => (later.outline.data_type, &later.outline.dims[..]),
+            (None, None) => return None,
+        };
+        let elements = match (later.map(|later| &later.how), there) {
             (Some(How::Fill(one)), _) => Elements::Fill(one),
             (_, Some(tensor)) => Elements::All(tensor),
             (_, None) => Elements::Unmade,
         };
         // Small values take little in any form.
-        Some(Weight { data_type, dims, elements, stored: later.is_none() })
+        let weight = Weight { data_type, dims, elements, stored: later.is_none() };
+        Some(Look { there, weight })
     }
 
     /// Whether a value is one element repeated, and not small.
@@ -388,6 +400,13 @@ impl Constants {
     /// Gives a constant up, once it has been taken in by all of its readers.
     pub(crate) fn take(&mut self, value: ValueId) -> Option<Tensor> {
         self.tensors.remove(&value)
+    }
+
+    /// Whether inference may find more if it knows the constants.
+    pub(crate) fn teach(&self, inference: &Inference) -> bool {
+        self.tensors
+            .keys()
+            .any(|value| inference.known(*value).is_none() && self.known(*value).is_some())
     }
 
     /// What inference may know of constants.

@@ -1,5 +1,6 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
@@ -163,8 +164,8 @@ pub(crate) struct Site<'a> {
     pub(crate) attributes: AttributeView<'a>,
     /// Per operand: its type and, if it is one, the constant. `None` for an operand left out.
     pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
-    /// Per output: its type as inferred; `None` for an output left out.
-    pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
+    /// By output: whether somebody may read it.
+    pub(crate) outputs: SmallVec<[bool; 8]>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
     /// Constant matrices of so many elements or fewer are exact in any precision.
@@ -175,7 +176,7 @@ pub(crate) struct Site<'a> {
 /// An operand of a step.
 pub(crate) struct SiteInput<'a> {
     pub(crate) slot: Slot,
-    pub(crate) ty: Option<Type>,
+    pub(crate) ty: Option<Cow<'a, Type>>,
     /// The constant, if it is one and there.
     pub(crate) constant: Option<&'a Tensor>,
     /// What can be packed in place of the input, if that is constant.
@@ -207,7 +208,7 @@ impl<'a> Site<'a> {
 
     /// Whether somebody may read the output.
     pub(crate) fn has_output(&self, index: usize) -> bool {
-        self.outputs.get(index).is_some_and(Option::is_some)
+        self.outputs.get(index).copied().unwrap_or(false)
     }
 
     /// The value at an input that must be there.
@@ -268,13 +269,13 @@ impl<'a> Site<'a> {
 
     /// The shape of an input, as far as inferred.
     pub(crate) fn shape(&self, index: usize) -> Option<&Shape> {
-        self.inputs.get(index)?.as_ref()?.ty.as_ref()?.shape()
+        self.inputs.get(index)?.as_ref()?.ty.as_deref()?.shape()
     }
 
     /// The element type of an input.
     pub(crate) fn elem(&self, index: usize) -> Result<DataType, BindError> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
-        match input.and_then(|input| input.ty.as_ref()) {
+        match input.and_then(|input| input.ty.as_deref()) {
             Some(Type::Tensor(tensor)) => tensor.elem.ok_or_else(|| {
                 BindError::Unsupported(format!("input {index} has no known element type"))
             }),

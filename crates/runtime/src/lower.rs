@@ -1,21 +1,23 @@
 //! From resolved nodes to a [program](crate::program), and from one of its operations to a kernel.
 
+use std::borrow::Cow;
+
 use sardonyx_kernels::Isa;
 use sardonyx_model::{Id, NodeAttributes, NodeId, Type, ValueId};
-use sardonyx_ops::AttributeView;
+use sardonyx_ops::{AttributeView, Schema};
 use sardonyx_passes::{Finding, Inference, Resolved};
 use smallvec::SmallVec;
 
-use crate::constants::Constants;
+use crate::constants::{Constants, Look};
 use crate::error::BindError;
 use crate::error::CompileError;
 use crate::kernel::Selected;
 use crate::kernel::{Site, SiteInput};
-use crate::ops::{Binding, binding, select};
+use crate::ops;
 use crate::precision::Precision;
 use crate::program::{Constant, Op, Program, SMALL, Slot, Step, Value};
 use crate::unsupported::Unsupported;
-use crate::weights::Packer;
+use crate::weights::{Elements, Packer, Weight};
 
 /// What lowering and selecting look at.
 pub(crate) struct Lowering<'a> {
@@ -39,7 +41,7 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Op, BindError> {
-        self.with_site(node, read, constants, |binding, site| binding.lower(site))
+        self.with_site(node, read, constants, ops::lower)
     }
 
     /// The kernel of an operation that was made from a node.
@@ -50,7 +52,7 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Selected, BindError> {
-        self.with_site(node, read, constants, |binding, site| select(op, binding, site))
+        self.with_site(node, read, constants, |schema, site| ops::select(op, schema, site))
     }
 
     fn with_site<R>(
@@ -58,37 +60,32 @@ impl Lowering<'_> {
         node: NodeId,
         read: Read,
         constants: &Constants,
-        then: impl FnOnce(&Binding, &Site<'_>) -> Result<R, BindError>,
+        then: impl FnOnce(&'static Schema, &Site<'_>) -> Result<R, BindError>,
     ) -> Result<R, BindError> {
         let model = self.resolved.model();
-        let unsupported = || BindError::Unsupported("operator not implemented".to_string());
-        let schema = self.resolved.schema(node).ok_or_else(unsupported)?;
-        let binding = binding(schema.domain, schema.name).ok_or_else(unsupported)?;
+        let schema = self.resolved.schema(node).ok_or_else(ops::not_implemented)?;
         let attributes = NodeAttributes::new(model, node);
-        let ty = |value: ValueId| self.inference.ty(value).cloned();
-        let input = |(slot, value): (Slot, ValueId)| SiteInput {
-            slot,
+        let input = |(slot, value): (Slot, ValueId)| {
+            let look = constants.look(value);
             // A constant says more than inference, which does not look at large ones.
-            ty: constants
-                .outline(value)
-                .map(|(elem, dims)| Type::tensor(elem, dims.iter().copied()))
-                .or_else(|| ty(value)),
-            constant: constants.get(value),
-            weight: constants.weight(value),
+            let ty = match &look {
+                Some(Look { weight, .. }) => Some(Cow::Owned(outlined(weight))),
+                None => self.inference.ty(value).map(Cow::Borrowed),
+            };
+            let constant = look.as_ref().and_then(|look| look.there);
+            SiteInput { slot, ty, constant, weight: look.map(|look| look.weight) }
         };
         let outputs = model.outputs(node).iter();
         let site = Site {
             attributes: AttributeView::new(schema, &attributes),
             inputs: read.into_iter().map(|operand| operand.map(input)).collect(),
-            outputs: outputs
-                .map(|value| value.filter(|value| model.is_read(*value)).map(ty))
-                .collect(),
+            outputs: outputs.map(|value| value.is_some_and(|value| model.is_read(value))).collect(),
             isa: self.isa,
             precision: self.precision,
             exact_up_to: self.exact_up_to,
             weights: self.weights,
         };
-        then(binding, &site)
+        then(schema, &site)
     }
 
     /// The inputs of a node with their positions as slots, for one that is looked at alone.
@@ -169,18 +166,23 @@ impl Slots {
         value: ValueId,
     ) -> Slot {
         *self.slots[value.index()].get_or_insert_with(|| {
-            let constant = match (constants.get(value), constants.one_of_fill(value)) {
-                (_, Some(one)) => Some(Constant::Fill(one.clone())),
-                (Some(tensor), None) if tensor.len() <= SMALL => {
-                    Some(Constant::Small(tensor.clone()))
-                }
-                _ => constants.contains(value).then_some(Constant::Large),
+            let look = constants.look(value);
+            let constant = look.as_ref().map(|look| match (look.weight.elements, look.there) {
+                (Elements::Fill(one), _) => Constant::Fill(one.clone()),
+                (_, Some(tensor)) if tensor.len() <= SMALL => Constant::Small(tensor.clone()),
+                _ => Constant::Large,
+            });
+            let ty = match look {
+                Some(look) => Some(outlined(&look.weight)),
+                None => lowering.inference.ty(value).cloned(),
             };
-            let outline = constants.outline(value);
-            let outline = outline.map(|(elem, dims)| Type::tensor(elem, dims.iter().copied()));
-            let ty = outline.or_else(|| lowering.inference.ty(value).cloned());
             program.values.push(Value { value, ty, constant });
             Slot(program.values.len() as u32 - 1)
         })
     }
+}
+
+/// The type of a constant.
+fn outlined(weight: &Weight<'_>) -> Type {
+    Type::tensor(weight.data_type, weight.dims.iter().copied())
 }

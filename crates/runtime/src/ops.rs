@@ -13,11 +13,13 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 
-use sardonyx_ops::compare_domains;
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+use sardonyx_ops::Schema;
 
 use crate::error::BindError;
-use crate::kernel::Selected;
-use crate::kernel::{Kernel, Site};
+use crate::kernel::{Kernel, Selected, Site};
 use crate::program::{Op, ProductForm};
 
 pub(crate) use math::pointwise::limits;
@@ -26,18 +28,18 @@ use tensor::constant_of_shape::ConstantOfShape;
 
 /// Every binding, by domain and name, sorted.
 static BINDINGS: &[(&str, &str, Binding)] = &[
-    ("", "Abs", lower(math::unary::lower_abs)),
-    ("", "Acos", lower(math::unary::lower_acos)),
-    ("", "Acosh", lower(math::unary::lower_acosh)),
-    ("", "Add", lower(math::binary::lower_add)),
+    ("", "Abs", lowered(math::unary::lower_abs)),
+    ("", "Acos", lowered(math::unary::lower_acos)),
+    ("", "Acosh", lowered(math::unary::lower_acosh)),
+    ("", "Add", lowered(math::binary::lower_add)),
     ("", "And", bind(math::binary::bind_and)),
     ("", "ArgMax", bind(reduction::bind_arg_max)),
     ("", "ArgMin", bind(reduction::bind_arg_min)),
-    ("", "Asin", lower(math::unary::lower_asin)),
-    ("", "Asinh", lower(math::unary::lower_asinh)),
-    ("", "Atan", lower(math::unary::lower_atan)),
-    ("", "Atanh", lower(math::unary::lower_atanh)),
-    ("", "Attention", lower(nn::attention::dot_product::lower)),
+    ("", "Asin", lowered(math::unary::lower_asin)),
+    ("", "Asinh", lowered(math::unary::lower_asinh)),
+    ("", "Atan", lowered(math::unary::lower_atan)),
+    ("", "Atanh", lowered(math::unary::lower_atanh)),
+    ("", "Attention", lowered(nn::attention::dot_product::lower)),
     ("", "AveragePool", bind(nn::pool::bind_average)),
     ("", "BatchNormalization", pack(nn::batch_normalization::bind)),
     ("", "BitShift", bind(math::binary::bind_bit_shift)),
@@ -46,66 +48,66 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "BitwiseOr", bind(math::binary::bind_bitwise_or)),
     ("", "BitwiseXor", bind(math::binary::bind_bitwise_xor)),
     ("", "Cast", either(tensor::cast::lower, tensor::cast::bind)),
-    ("", "Ceil", lower(math::unary::lower_ceil)),
-    ("", "Celu", lower(math::unary::lower_celu)),
+    ("", "Ceil", lowered(math::unary::lower_ceil)),
+    ("", "Celu", lowered(math::unary::lower_celu)),
     ("", "Clip", either(math::clip::lower, math::clip::bind)),
     ("", "Concat", bind(tensor::concat::bind)),
     ("", "Constant", bind(tensor::constant::bind)),
-    ("", "ConstantOfShape", lower(tensor::constant_of_shape::lower)),
-    ("", "Conv", lower(nn::conv::lower)),
-    ("", "Cos", lower(math::unary::lower_cos)),
-    ("", "Cosh", lower(math::unary::lower_cosh)),
+    ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
+    ("", "Conv", lowered(nn::conv::lower)),
+    ("", "Cos", lowered(math::unary::lower_cos)),
+    ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
-    ("", "Div", lower(math::binary::lower_div)),
-    ("", "Dropout", lower(nn::dropout::lower)),
-    ("", "Elu", lower(math::unary::lower_elu)),
+    ("", "Div", lowered(math::binary::lower_div)),
+    ("", "Dropout", lowered(nn::dropout::lower)),
+    ("", "Elu", lowered(math::unary::lower_elu)),
     ("", "Equal", bind(math::binary::bind_equal)),
-    ("", "Erf", lower(math::unary::lower_erf)),
-    ("", "Exp", lower(math::unary::lower_exp)),
-    ("", "Expand", lower(tensor::expand::lower)),
+    ("", "Erf", lowered(math::unary::lower_erf)),
+    ("", "Exp", lowered(math::unary::lower_exp)),
+    ("", "Expand", lowered(tensor::expand::lower)),
     ("", "EyeLike", bind(tensor::generate::bind_eye_like)),
-    ("", "Flatten", lower(tensor::reshape::lower_flatten)),
-    ("", "Floor", lower(math::unary::lower_floor)),
-    ("", "Gather", lower(tensor::gather::lower)),
+    ("", "Flatten", lowered(tensor::reshape::lower_flatten)),
+    ("", "Floor", lowered(math::unary::lower_floor)),
+    ("", "Gather", lowered(tensor::gather::lower)),
     ("", "GatherElements", bind(tensor::gather_elements::bind_gather_elements)),
     ("", "GatherND", bind(tensor::gather_elements::bind_gather_nd)),
-    ("", "Gelu", lower(math::unary::lower_gelu)),
-    ("", "Gemm", lower(math::gemm::lower)),
+    ("", "Gelu", lowered(math::unary::lower_gelu)),
+    ("", "Gemm", lowered(math::gemm::lower)),
     ("", "GlobalAveragePool", bind(nn::global_pool::bind_average)),
     ("", "GlobalMaxPool", bind(nn::global_pool::bind_max)),
     ("", "Greater", bind(math::binary::bind_greater)),
     ("", "GreaterOrEqual", bind(math::binary::bind_greater_or_equal)),
     ("", "GroupNormalization", bind(nn::layer_normalization::bind_groups)),
-    ("", "HardSigmoid", lower(math::unary::lower_hard_sigmoid)),
-    ("", "HardSwish", lower(math::unary::lower_hard_swish)),
+    ("", "HardSigmoid", lowered(math::unary::lower_hard_sigmoid)),
+    ("", "HardSwish", lowered(math::unary::lower_hard_swish)),
     ("", "Hardmax", bind(math::softmax::bind_hardmax)),
-    ("", "Identity", lower(tensor::reshape::lower_identity)),
+    ("", "Identity", lowered(tensor::reshape::lower_identity)),
     ("", "InstanceNormalization", bind(nn::instance_normalization::bind)),
     ("", "IsInf", bind(math::classify::bind_is_inf)),
     ("", "IsNaN", bind(math::classify::bind_is_nan)),
     ("", "LRN", bind(nn::lrn::bind)),
-    ("", "LayerNormalization", lower(nn::layer_normalization::lower_layer)),
-    ("", "LeakyRelu", lower(math::unary::lower_leaky_relu)),
+    ("", "LayerNormalization", lowered(nn::layer_normalization::lower_layer)),
+    ("", "LeakyRelu", lowered(math::unary::lower_leaky_relu)),
     ("", "Less", bind(math::binary::bind_less)),
     ("", "LessOrEqual", bind(math::binary::bind_less_or_equal)),
-    ("", "Log", lower(math::unary::lower_log)),
+    ("", "Log", lowered(math::unary::lower_log)),
     ("", "LogSoftmax", bind(math::softmax::bind_log_softmax)),
     ("", "LpNormalization", bind(nn::layer_normalization::bind_lp)),
-    ("", "MatMul", lower(math::matmul::lower)),
+    ("", "MatMul", lowered(math::matmul::lower)),
     ("", "Max", either(math::variadic::lower_max, math::variadic::bind_max)),
     ("", "MaxPool", bind(nn::pool::bind_max)),
     ("", "Mean", bind(math::variadic::bind_mean)),
     ("", "MeanVarianceNormalization", bind(nn::layer_normalization::bind_mean_variance)),
     ("", "Min", either(math::variadic::lower_min, math::variadic::bind_min)),
-    ("", "Mish", lower(math::unary::lower_mish)),
-    ("", "Mod", lower(math::binary::lower_mod)),
-    ("", "Mul", lower(math::binary::lower_mul)),
-    ("", "Neg", lower(math::unary::lower_neg)),
+    ("", "Mish", lowered(math::unary::lower_mish)),
+    ("", "Mod", lowered(math::binary::lower_mod)),
+    ("", "Mul", lowered(math::binary::lower_mul)),
+    ("", "Neg", lowered(math::unary::lower_neg)),
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", bind(math::unary::bind_not)),
     ("", "OneHot", bind(tensor::generate::bind_one_hot)),
     ("", "Or", bind(math::binary::bind_or)),
-    ("", "PRelu", lower(math::prelu::lower)),
+    ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
     (
@@ -117,7 +119,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
         ),
     ),
     ("", "Range", bind(tensor::generate::bind_range)),
-    ("", "Reciprocal", lower(math::unary::lower_reciprocal)),
+    ("", "Reciprocal", lowered(math::unary::lower_reciprocal)),
     ("", "ReduceL1", bind(reduction::bind_reduce_l1)),
     ("", "ReduceL2", bind(reduction::bind_reduce_l2)),
     ("", "ReduceLogSum", bind(reduction::bind_reduce_log_sum)),
@@ -128,37 +130,37 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ReduceProd", bind(reduction::bind_reduce_prod)),
     ("", "ReduceSum", bind(reduction::bind_reduce_sum)),
     ("", "ReduceSumSquare", bind(reduction::bind_reduce_sum_square)),
-    ("", "Relu", lower(math::unary::lower_relu)),
-    ("", "Reshape", lower(tensor::reshape::lower_reshape)),
+    ("", "Relu", lowered(math::unary::lower_relu)),
+    ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
-    ("", "Round", lower(math::unary::lower_round)),
+    ("", "Round", lowered(math::unary::lower_round)),
     ("", "ScatterElements", bind(tensor::scatter::bind_scatter_elements)),
     ("", "ScatterND", bind(tensor::scatter::bind_scatter_nd)),
-    ("", "Selu", lower(math::unary::lower_selu)),
+    ("", "Selu", lowered(math::unary::lower_selu)),
     ("", "Shape", bind(tensor::shape::bind)),
-    ("", "Sigmoid", lower(math::unary::lower_sigmoid)),
-    ("", "Sign", lower(math::unary::lower_sign)),
-    ("", "Sin", lower(math::unary::lower_sin)),
-    ("", "Sinh", lower(math::unary::lower_sinh)),
+    ("", "Sigmoid", lowered(math::unary::lower_sigmoid)),
+    ("", "Sign", lowered(math::unary::lower_sign)),
+    ("", "Sin", lowered(math::unary::lower_sin)),
+    ("", "Sinh", lowered(math::unary::lower_sinh)),
     ("", "Size", bind(tensor::size::bind)),
-    ("", "Slice", lower(tensor::slice::lower)),
+    ("", "Slice", lowered(tensor::slice::lower)),
     ("", "Softmax", bind(math::softmax::bind_softmax)),
-    ("", "Softplus", lower(math::unary::lower_softplus)),
-    ("", "Softsign", lower(math::unary::lower_softsign)),
-    ("", "Split", lower(tensor::split::lower)),
-    ("", "Sqrt", lower(math::unary::lower_sqrt)),
-    ("", "Squeeze", lower(tensor::reshape::lower_squeeze)),
-    ("", "Sub", lower(math::binary::lower_sub)),
+    ("", "Softplus", lowered(math::unary::lower_softplus)),
+    ("", "Softsign", lowered(math::unary::lower_softsign)),
+    ("", "Split", lowered(tensor::split::lower)),
+    ("", "Sqrt", lowered(math::unary::lower_sqrt)),
+    ("", "Squeeze", lowered(tensor::reshape::lower_squeeze)),
+    ("", "Sub", lowered(math::binary::lower_sub)),
     ("", "Sum", either(math::variadic::lower_sum, math::variadic::bind_sum)),
-    ("", "Swish", lower(math::gated::lower_swish)),
-    ("", "Tan", lower(math::unary::lower_tan)),
-    ("", "Tanh", lower(math::unary::lower_tanh)),
-    ("", "ThresholdedRelu", lower(math::unary::lower_thresholded_relu)),
-    ("", "Tile", lower(tensor::rearrange::lower_tile)),
+    ("", "Swish", lowered(math::gated::lower_swish)),
+    ("", "Tan", lowered(math::unary::lower_tan)),
+    ("", "Tanh", lowered(math::unary::lower_tanh)),
+    ("", "ThresholdedRelu", lowered(math::unary::lower_thresholded_relu)),
+    ("", "Tile", lowered(tensor::rearrange::lower_tile)),
     ("", "TopK", bind(tensor::select::bind_top_k)),
-    ("", "Transpose", lower(tensor::transpose::lower)),
+    ("", "Transpose", lowered(tensor::transpose::lower)),
     ("", "Trilu", bind(tensor::generate::bind_trilu)),
-    ("", "Unsqueeze", lower(tensor::reshape::lower_unsqueeze)),
+    ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", bind(tensor::where_::bind)),
     ("", "Xor", bind(math::binary::bind_xor)),
 ];
@@ -193,7 +195,7 @@ const fn pack(bind: fn(&Site<'_>) -> Result<Selected, BindError>) -> Binding {
 }
 
 /// An operator with an operation of its own.
-const fn lower(lower: Lower) -> Binding {
+const fn lowered(lower: Lower) -> Binding {
     Binding { lower: Some(lower), bind: None }
 }
 
@@ -205,27 +207,16 @@ const fn either(
     Binding { lower: Some(lower), bind: Some(Bind::Kernel(bind)) }
 }
 
-impl Binding {
-    /// The operation of a node.
-    pub(crate) fn lower(&self, site: &Site<'_>) -> Result<Op, BindError> {
-        match self.lower {
-            Some(lower) => lower(site),
-            None => Ok(Op::opaque(site)),
-        }
-    }
-
-    /// The kernel of an opaque operation.
-    fn select(&self, site: &Site<'_>) -> Result<Selected, BindError> {
-        match self.bind {
-            Some(Bind::Kernel(bind)) => bind(site).map(Selected::from),
-            Some(Bind::Packing(bind)) => bind(site),
-            None => Err(BindError::Unsupported("operator not implemented".to_string())),
-        }
+/// The operation of a node of an operator.
+pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
+    match binding(schema.domain, schema.name).ok_or_else(not_implemented)?.lower {
+        Some(lower) => lower(site),
+        None => Ok(Op::opaque(site)),
     }
 }
 
-/// The kernel of an operation. `binding` is that of the operator that it was made from.
-pub(crate) fn select(op: &Op, binding: &Binding, site: &Site<'_>) -> Result<Selected, BindError> {
+/// The kernel of an operation that was made from a node of an operator.
+pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Selected, BindError> {
     Ok(match op {
         Op::Product(product) => match product.form {
             ProductForm::MatMul => math::matmul::select(site, product),
@@ -237,16 +228,26 @@ pub(crate) fn select(op: &Op, binding: &Binding, site: &Site<'_>) -> Result<Sele
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::Move(moved) => moved.kind.kernel().into(),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
-        Op::Opaque(_) => binding.select(site)?,
+        Op::Opaque(_) => match binding(schema.domain, schema.name).and_then(|row| row.bind) {
+            Some(Bind::Kernel(bind)) => bind(site)?.into(),
+            Some(Bind::Packing(bind)) => bind(site)?,
+            None => return Err(not_implemented()),
+        },
     })
+}
+
+pub(crate) fn not_implemented() -> BindError {
+    BindError::Unsupported("operator not implemented".to_string())
 }
 
 /// The binding of an operator.
 pub(crate) fn binding(domain: &str, name: &str) -> Option<&'static Binding> {
-    let index = BINDINGS
-        .binary_search_by(|(d, n, _)| compare_domains(d, domain).then_with(|| n.cmp(&name)))
-        .ok()?;
-    Some(&BINDINGS[index].2)
+    // Every node asks, so this is a table: a search down the list compares eight names.
+    static BY_NAME: LazyLock<HashMap<(&str, &str), &Binding>> = LazyLock::new(|| {
+        let rows = BINDINGS.iter();
+        rows.map(|(domain, name, binding)| ((*domain, *name), binding)).collect()
+    });
+    BY_NAME.get(&(domain, name)).copied()
 }
 
 #[cfg(test)]

@@ -82,15 +82,18 @@ pub(crate) struct Step {
 /// What a step does. A rewrite that looks into an operator gives it a variant.
 #[derive(Debug)]
 pub(crate) enum Op {
-    Product(Product),
-    Conv(Conv),
-    Attention(Attention),
-    Pointwise(Pointwise),
-    Norm(Norm),
-    Move(Move),
-    Fill(Fill),
+    Product(Box<Product>),
+    Conv(Box<Conv>),
+    Attention(Box<Attention>),
+    Pointwise(Box<Pointwise>),
+    Norm(Box<Norm>),
+    Move(Box<Move>),
+    Fill(Box<Fill>),
     Opaque(Opaque),
 }
+
+/// Rewrites move steps about, so steps are small.
+const _: () = assert!(size_of::<Step>() <= 144);
 
 /// A matrix product: `MatMul` or `Gemm`.
 #[derive(Debug)]
@@ -151,7 +154,7 @@ pub(crate) struct Pointwise {
     /// The type of all operands and of the result.
     pub(crate) elem: DataType,
     /// Each works on what the one before gives; the first works on operand 0.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: SmallVec<[Link; 1]>,
     pub(crate) operands: SmallVec<[Slot; 4]>,
 }
 
@@ -159,11 +162,8 @@ pub(crate) struct Pointwise {
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     Unary(Unary),
-    /// Limits that are left out limit nothing.
-    Clip {
-        low: Option<Tensor>,
-        high: Option<Tensor>,
-    },
+    /// Limits from below and above. What is left out limits nothing.
+    Clip(Box<[Option<Tensor>; 2]>),
     Binary {
         op: Binary,
         /// Which side the value so far is.
@@ -254,6 +254,13 @@ impl Stage {
 }
 
 impl Epilogue {
+    /// What the stages read, in order.
+    fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
+        for slot in self.0.iter().filter_map(Stage::operand) {
+            see(Some(slot));
+        }
+    }
+
     /// Adds a stage.
     ///
     /// # Errors
@@ -285,41 +292,48 @@ impl Op {
     /// What it reads, in the order in which the kernel finds it.
     pub(crate) fn operands(&self) -> Operands {
         let mut operands = Operands::new();
-        let mut stages = &Epilogue::default();
-        match self {
+        self.each_operand(|operand| operands.push(operand));
+        operands
+    }
+
+    /// The same without a list.
+    pub(crate) fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
+        let own: &[Option<Slot>] = match self {
             Op::Product(product) => {
-                operands.extend([Some(product.a), Some(product.b)]);
-                operands.extend(product.addend.map(|addend| Some(addend.c)));
-                stages = &product.epilogue;
+                see(Some(product.a));
+                see(Some(product.b));
+                product.addend.iter().for_each(|addend| see(Some(addend.c)));
+                return product.epilogue.each_operand(see);
             }
             Op::Conv(conv) => {
-                operands.extend([Some(conv.x), Some(conv.weights)]);
-                operands.extend(conv.bias.map(Some));
-                stages = &conv.epilogue;
+                see(Some(conv.x));
+                see(Some(conv.weights));
+                conv.bias.iter().for_each(|bias| see(Some(*bias)));
+                return conv.epilogue.each_operand(see);
             }
             Op::Pointwise(pointwise) => {
-                operands.extend(pointwise.operands.iter().copied().map(Some))
+                return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Norm(norm) => {
-                operands.extend([Some(norm.x), Some(norm.scale)]);
-                operands.extend(norm.bias.map(Some));
-                operands.extend(norm.residual.map(|residual| Some(residual.with)));
+                see(Some(norm.x));
+                see(Some(norm.scale));
+                norm.bias.iter().for_each(|bias| see(Some(*bias)));
+                return norm.residual.iter().for_each(|residual| see(Some(residual.with)));
             }
-            Op::Fill(fill) => operands.push(Some(fill.shape)),
-            Op::Attention(Attention { operands: own, .. })
-            | Op::Move(Move { operands: own, .. })
-            | Op::Opaque(Opaque { operands: own }) => operands.extend_from_slice(own),
-        }
-        operands.extend(stages.0.iter().filter_map(Stage::operand).map(Some));
-        operands
+            Op::Fill(fill) => return see(Some(fill.shape)),
+            Op::Attention(attention) => &attention.operands,
+            Op::Move(moved) => &moved.operands,
+            Op::Opaque(opaque) => &opaque.operands,
+        };
+        own.iter().for_each(|operand| see(*operand));
     }
 
     /// The one element that all places of the result have, if that is known; `first` is such an
     /// element of the first operand.
     pub(crate) fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
         match self {
-            Op::Move(Move { kind, .. }) if kind.keeps_fills() => first,
-            Op::Fill(Fill { one, .. }) => Some(one),
+            Op::Move(moved) if moved.kind.keeps_fills() => first,
+            Op::Fill(fill) => Some(&fill.one),
             _ => None,
         }
     }

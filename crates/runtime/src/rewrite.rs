@@ -108,31 +108,52 @@ impl Rewrite {
 
 /// By slot: the steps that read it, once for each operand, and once a number beyond all for an
 /// output of the graph.
-pub(crate) struct Readers(Vec<SmallVec<[usize; 2]>>);
+pub(crate) struct Readers {
+    /// The readers of all slots, one slot after the other. A number of a step fits, as those of
+    /// nodes do.
+    readers: Vec<u32>,
+    /// By slot: where its readers begin; at the end, where the last ones end.
+    starts: Vec<u32>,
+}
 
 impl Readers {
     pub(crate) fn new(program: &Program) -> Readers {
-        let mut readers = vec![SmallVec::new(); program.values.len()];
-        for (index, step) in program.steps.iter().enumerate() {
-            for slot in step.op.operands().into_iter().flatten() {
-                readers[slot.index()].push(index);
+        let each = |see: &mut dyn FnMut(Slot, u32)| {
+            for (index, step) in program.steps.iter().enumerate() {
+                step.op.each_operand(|slot| slot.into_iter().for_each(|s| see(s, index as u32)));
             }
+            program.outputs.iter().for_each(|slot| see(*slot, u32::MAX));
+        };
+        let mut starts = vec![0; program.values.len() + 1];
+        each(&mut |slot, _| starts[slot.index() + 1] += 1);
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
         }
-        for slot in &program.outputs {
-            readers[slot.index()].push(usize::MAX);
-        }
-        Readers(readers)
+        let mut next = starts.clone();
+        let mut readers = vec![0; starts.last().copied().unwrap_or(0) as usize];
+        each(&mut |slot, reader| {
+            let at = &mut next[slot.index()];
+            readers[*at as usize] = reader;
+            *at += 1;
+        });
+        Readers { readers, starts }
     }
 
-    pub(crate) fn of(&self, slot: Slot) -> &[usize] {
-        &self.0[slot.index()]
+    pub(crate) fn of(&self, slot: Slot) -> &[u32] {
+        let [start, end] = [self.starts[slot.index()], self.starts[slot.index() + 1]];
+        &self.readers[start as usize..end as usize]
+    }
+
+    fn of_mut(&mut self, slot: Slot) -> &mut [u32] {
+        let [start, end] = [self.starts[slot.index()], self.starts[slot.index() + 1]];
+        &mut self.readers[start as usize..end as usize]
     }
 
     /// Says that a reader of a slot has another place now.
     fn moved(&mut self, slot: Slot, from: usize, to: usize) {
-        for reader in &mut self.0[slot.index()] {
-            if *reader == from {
-                *reader = to;
+        for reader in self.of_mut(slot) {
+            if *reader as usize == from {
+                *reader = to as u32;
             }
         }
     }
@@ -145,6 +166,5 @@ fn taken_apart(program: &mut Program) -> Vec<Option<Step>> {
 
 /// The opposite of [`taken_apart`].
 fn put_together(program: &mut Program, steps: Vec<Option<Step>>) {
-    program.steps.reserve_exact(steps.len());
-    program.steps.extend(steps.into_iter().flatten());
+    program.steps = steps.into_iter().flatten().collect();
 }

@@ -1,11 +1,13 @@
 //! One node, bound and run, for the tests of bindings.
 
+use std::borrow::Cow;
+
 use sardonyx_kernels::{Exec, Isa, Pool};
 use sardonyx_model::Type;
 use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
 use sardonyx_tensor::{Element, Tensor, Value};
 
-use super::{binding, select};
+use super::{lower, select};
 use crate::SharedWeights;
 use crate::account::Account;
 use crate::error::BindError;
@@ -43,21 +45,20 @@ pub(crate) fn run(
                 let input = input.map(|tensor| (Slot(index as u32), tensor));
                 input.map(|(slot, tensor)| SiteInput {
                     slot,
-                    ty: Some(ty(tensor)),
+                    ty: Some(Cow::Owned(ty(tensor))),
                     constant: None,
                     weight: None,
                 })
             })
             .collect(),
-        outputs: (0..outputs).map(|_| Some(None)).collect(),
+        outputs: (0..outputs).map(|_| true).collect(),
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
     };
-    let binding = binding("", op).expect("a binding");
-    let operation = binding.lower(&site);
-    let selected = operation.and_then(|op| Ok((select(&op, binding, &site)?, op.operands())));
+    let operation = lower(schema, &site);
+    let selected = operation.and_then(|op| Ok((select(&op, schema, &site)?, op.operands())));
     let (selected, slots) = selected.map_err(|error| match error {
         BindError::Unsupported(why) | BindError::Invalid(why) => why,
     })?;

@@ -177,12 +177,12 @@ fn stages(f: &mut fmt::Formatter<'_>, stages: &[Stage]) -> fmt::Result {
 fn link(f: &mut fmt::Formatter<'_>, link: &Link, operands: &[Slot]) -> fmt::Result {
     match link {
         Link::Unary(op) => write!(f, "{op:?}"),
-        Link::Clip { low, high } => {
+        Link::Clip(limits) => {
             let limit = |limit: &Option<Tensor>| match limit {
                 Some(limit) => Few(limit).to_string(),
                 None => "none".to_string(),
             };
-            write!(f, "Clip {} to {}", limit(low), limit(high))
+            write!(f, "Clip {} to {}", limit(&limits[0]), limit(&limits[1]))
         }
         Link::Binary { op, side, other } => {
             let other = operands.get(*other).copied().unwrap_or(Slot(u32::MAX));

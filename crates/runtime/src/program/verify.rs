@@ -241,11 +241,12 @@ mod tests {
             epilogue: Epilogue(smallvec![Stage::Bias(B)]),
         };
         change(&mut product);
-        Op::Product(product)
+        Op::Product(Box::new(product))
     }
 
     fn pointwise(elem: DataType, links: Vec<Link>, operands: &[Slot]) -> Op {
-        Op::Pointwise(Pointwise { elem, links, operands: SmallVec::from_slice(operands) })
+        let (links, operands) = (links.into(), SmallVec::from_slice(operands));
+        Op::Pointwise(Box::new(Pointwise { elem, links, operands }))
     }
 
     fn relu(of: Slot) -> Op {
@@ -253,14 +254,14 @@ mod tests {
     }
 
     fn norm(residual: Residual) -> Op {
-        Op::Norm(Norm {
+        Op::Norm(Box::new(Norm {
             kind: NormKind::RootMeanSquare { axis: -1, epsilon: 1e-5 },
             elem: DataType::Float,
             x: P,
             scale: B,
             bias: None,
             residual: Some(residual),
-        })
+        }))
     }
 
     #[test]
@@ -326,14 +327,14 @@ mod tests {
                 |p| {
                     let permute = Some(smallvec![0, 2, 2, 3]);
                     let operands = smallvec![Some(P), Some(P), Some(P)];
-                    p.steps[1].op = Op::Attention(Attention { operands, permute });
+                    p.steps[1].op = Op::Attention(Box::new(Attention { operands, permute }));
                 },
                 "step 1: [0, 2, 2, 3] is not an order of four axes",
             ),
             (
                 |p| {
                     let one = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
-                    p.steps[1].op = Op::Fill(Fill { one, shape: P });
+                    p.steps[1].op = Op::Fill(Box::new(Fill { one, shape: P }));
                 },
                 "step 1: it fills with 2 elements",
             ),
@@ -361,7 +362,7 @@ mod tests {
     fn a_move_has_something_to_move() {
         let mut program = valid();
         let kind = crate::program::MoveKind::SAME;
-        program.steps[1].op = Op::Move(Move { kind, operands: smallvec![None] });
+        program.steps[1].op = Op::Move(Box::new(Move { kind, operands: smallvec![None] }));
         let broken = program.verify().map_err(|broken| broken.to_string());
         assert_eq!(broken, Err("step 1: there is nothing to move".to_string()));
     }

@@ -153,6 +153,7 @@ fn next(
             [] => return None,
         };
         // Outputs of the graph have a reader that is no step.
+        let at = at as usize;
         let step = &items.get(at)?.as_ref()?.step;
         if let Op::Move(moved) = &step.op
             && moved.kind.only_reshapes()
@@ -181,7 +182,7 @@ fn next(
         // The item moves to this place, and nobody may want another result of it before.
         let others = item.step.outputs.iter().skip(1).flatten();
         let mut early = others.flat_map(|slot| readers.of(*slot));
-        if early.any(|reader| *reader < at) {
+        if early.any(|reader| (*reader as usize) < at) {
             next = Err("another result is read before");
         }
         return Some(Found { views, at, next });
@@ -223,8 +224,8 @@ fn stage(
     }
     let activation = match link {
         Link::Unary(op) => activation(*op).ok_or("this function is not computed there")?,
-        Link::Clip { low, high } => {
-            let limits = limits::<f32>(low.as_ref(), high.as_ref());
+        Link::Clip(given) => {
+            let limits = limits::<f32>(given);
             let [low, high] = limits.map_err(|_| "the limits cannot be read")?;
             // NaN limits nothing the same way everywhere, so it is left alone.
             if low.is_nan() || high.is_nan() {

@@ -9,7 +9,7 @@
 //! [epilogues](super::epilogue) before.
 
 use sardonyx_kernels::elementwise::{MAX_LINKS, MAX_RANK, Side};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Link, Op, Pointwise, Program, Slot, Step, same_shape};
@@ -42,7 +42,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             last = member;
         }
         fused.origins = origins;
-        fused.op = Op::Pointwise(pointwise);
+        fused.op = Op::Pointwise(Box::new(pointwise));
         steps[last] = Some(fused);
     }
     put_together(program, steps);
@@ -67,13 +67,14 @@ fn fused_from(
     let elem = first.elem;
     // A slot that several links read is there several times: then nothing may write over it.
     let mut operands = first.operands.clone();
-    let mut links = vec![link.clone()];
+    let mut links: SmallVec<[Link; 1]> = smallvec![link.clone()];
     let mut members = SmallVec::new();
     let next = |value: Slot, position: usize| {
         // Outputs of the graph have a reader that is no step.
         let [at] = *readers.of(value) else {
             return None;
         };
+        let at = at as usize;
         let (next, made) = pointwise(steps, at)?;
         let [link] = &next.links[..] else {
             return None;
@@ -115,7 +116,7 @@ fn continued(
 ) -> Option<(Link, Option<Slot>)> {
     match (link, operands) {
         (Link::Unary(_), _) => Some((link.clone(), None)),
-        (Link::Clip { .. }, [first, ..]) if *first == value => Some((link.clone(), None)),
+        (Link::Clip(_), [first, ..]) if *first == value => Some((link.clone(), None)),
         (Link::Binary { op, .. }, &[a, b]) => {
             let (side, other) = if a == value { (Side::Left, b) } else { (Side::Right, a) };
             Some((Link::Binary { op: *op, side, other: position }, Some(other)))

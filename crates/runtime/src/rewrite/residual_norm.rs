@@ -7,7 +7,6 @@
 //! taken sums into their [epilogues](super::epilogue) before, which saves more.
 
 use sardonyx_kernels::elementwise::Binary;
-use smallvec::SmallVec;
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Link, Norm, Op, Program, Residual, Slot, Step, same_shape};
@@ -63,12 +62,11 @@ fn sum_of(step: &Step) -> Option<[Slot; 3]> {
 
 /// The first normalization of a sum.
 fn normalization(steps: &[Option<Step>], readers: &Readers, sum: Slot) -> Option<usize> {
-    let mut found: SmallVec<[usize; 2]> = readers.of(sum).into();
-    found.sort_unstable();
-    found.into_iter().find(|at| match steps.get(*at) {
+    let normalizes = |at: &usize| match steps.get(*at) {
         Some(Some(Step { op: Op::Norm(norm), .. })) => norm.x == sum && norm.residual.is_none(),
         _ => false,
-    })
+    };
+    readers.of(sum).iter().map(|at| *at as usize).filter(normalizes).min()
 }
 
 /// Whether a normalization can be where a sum is computed, and compute it; or why not.

@@ -20,7 +20,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     };
     match (limit(1), limit(2)) {
         (Some(low), Some(high)) => {
-            pointwise::one(site, NUMERIC, Link::Clip { low, high }, &[site.slot(0)?])
+            pointwise::one(site, NUMERIC, Link::Clip(Box::new([low, high])), &[site.slot(0)?])
         }
         _ => Ok(Op::opaque(site)),
     }

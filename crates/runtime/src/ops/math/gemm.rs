@@ -30,7 +30,7 @@ struct Gemm {
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let beta = site.float("beta").unwrap_or(1.0);
     let addend = if site.has_input(2) { Some(Addend { c: site.slot(2)?, beta }) } else { None };
-    Ok(Op::Product(Product {
+    Ok(Op::Product(Box::new(Product {
         form: ProductForm::Gemm,
         elem: product_type(site)?,
         a: site.slot(0)?,
@@ -40,7 +40,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         alpha: site.float("alpha").unwrap_or(1.0),
         addend,
         epilogue: program::Epilogue::default(),
-    }))
+    })))
 }
 
 /// The kernel of a product of the form [`ProductForm::Gemm`].

@@ -27,7 +27,7 @@ struct MatMul {
 
 /// `MatMul`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::Product(Product {
+    Ok(Op::Product(Box::new(Product {
         form: ProductForm::MatMul,
         elem: product_type(site)?,
         a: site.slot(0)?,
@@ -37,7 +37,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         alpha: 1.0,
         addend: None,
         epilogue: program::Epilogue::default(),
-    }))
+    })))
 }
 
 /// The type of products.

@@ -4,7 +4,7 @@
 use sardonyx_kernels::elementwise::{Binary, Side, Unary};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Element, Tensor};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::binary::Arithmetic;
 use super::chain::{self, Chain};
@@ -83,7 +83,7 @@ pub(super) fn one(
         return site.unsupported_type(elem);
     }
     let operands = SmallVec::from_slice(operands);
-    Ok(Op::Pointwise(Pointwise { elem, links: vec![link], operands }))
+    Ok(Op::Pointwise(Box::new(Pointwise { elem, links: smallvec![link], operands })))
 }
 
 /// The kernel: one of its own for a single link, which is a little faster, and a chain for several.
@@ -91,9 +91,9 @@ pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn K
     let elem = pointwise.elem;
     match &pointwise.links[..] {
         [Link::Unary(op)] => for_element!(site, elem, numeric, T => Map::<T>::new(*op)),
-        [Link::Clip { low, high }] => {
+        [Link::Clip(given)] => {
             for_element!(site, elem, numeric, T => {
-                let [low, high] = limits::<T>(low.as_ref(), high.as_ref())?;
+                let [low, high] = limits::<T>(given)?;
                 Clip::<T>::between(low, high)
             })
         }
@@ -113,8 +113,8 @@ pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn K
 fn typed<T: Number + Element>(link: &Link) -> Result<chain::Link<T>, BindError> {
     Ok(match link {
         Link::Unary(op) => chain::Link::Unary(*op),
-        Link::Clip { low, high } => {
-            let [low, high] = limits::<T>(low.as_ref(), high.as_ref())?;
+        Link::Clip(given) => {
+            let [low, high] = limits::<T>(given)?;
             chain::Link::Clip { low, high }
         }
         Link::Binary { op, side, other } => {
@@ -125,10 +125,9 @@ fn typed<T: Number + Element>(link: &Link) -> Result<chain::Link<T>, BindError> 
 
 /// The limits of a `Clip`; those left out are the lowest and the highest number.
 pub(crate) fn limits<T: Number + Element>(
-    low: Option<&Tensor>,
-    high: Option<&Tensor>,
+    [low, high]: &[Option<Tensor>; 2],
 ) -> Result<[T; 2], BindError> {
-    let limit = |limit: Option<&Tensor>, absent: T| match limit {
+    let limit = |limit: &Option<Tensor>, absent: T| match limit {
         Some(limit) => limit.item::<T>(),
         None => Ok(absent),
     };

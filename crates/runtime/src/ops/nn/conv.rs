@@ -76,7 +76,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         }
     };
     let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
-    Ok(Op::Conv(program::Conv {
+    Ok(Op::Conv(Box::new(program::Conv {
         elem,
         x: site.slot(0)?,
         weights: site.slot(1)?,
@@ -84,7 +84,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         group,
         window,
         epilogue: Epilogue::default(),
-    }))
+    })))
 }
 
 impl program::Conv {

@@ -45,7 +45,7 @@ fn norm(site: &Site<'_>, kind: NormKind) -> Result<Op, BindError> {
     }
     let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
     let (x, scale) = (site.slot(0)?, site.slot(1)?);
-    Ok(Op::Norm(program::Norm { kind, elem, x, scale, bias, residual: None }))
+    Ok(Op::Norm(Box::new(program::Norm { kind, elem, x, scale, bias, residual: None })))
 }
 
 /// The kernel of a normalization of rows.

@@ -28,7 +28,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
             value.len()
         )));
     }
-    Ok(Op::Fill(program::Fill { one: value, shape: site.slot(0)? }))
+    Ok(Op::Fill(Box::new(program::Fill { one: value, shape: site.slot(0)? })))
 }
 
 impl Kernel for ConstantOfShape {

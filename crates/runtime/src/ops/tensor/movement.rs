@@ -37,7 +37,7 @@ impl MoveKind {
 impl Op {
     /// A move of all operands of a site.
     pub(in crate::ops) fn moves(kind: MoveKind, site: &Site<'_>) -> Op {
-        Op::Move(Move { kind, operands: site.operands() })
+        Op::Move(Box::new(Move { kind, operands: site.operands() }))
     }
 
     /// An operator that no rewrite looks into.

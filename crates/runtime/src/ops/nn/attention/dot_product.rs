@@ -47,7 +47,8 @@ struct Attention {
 
 /// `Attention`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
-    Ok(Op::Attention(program::Attention { operands: site.operands(), permute: None }))
+    let operands = site.operands();
+    Ok(Op::Attention(Box::new(program::Attention { operands, permute: None })))
 }
 
 /// The kernel, which writes its output in the order of axes that `attention` says.
