@@ -635,21 +635,36 @@ impl Body for FinishTransposed {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let mut block = [[0.0f32; 16]; 16];
+        let parts = self.epilogue.around_function();
+        let first = parts.as_ref().map_or(&self.epilogue, |(before, _)| before);
+        // `LANES` rows of as many floats.
+        let mut block = [0.0f32; 16 * 16];
+        let at = block.as_mut_ptr();
         for row0 in (0..self.rows).step_by(S::LANES) {
             for col in (0..self.cols).step_by(S::LANES) {
                 let n = S::LANES.min(self.cols - col);
-                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of
-                // each.
+                let rows = S::LANES.min(self.rows - row0);
+                let out = |i: usize| self.out.wrapping_add((row0 + i) * self.ldc + col);
+                // SAFETY: the maker's promise; no instruction set has more than 16 lanes.
                 unsafe {
-                    let src = self.src.add(col * self.ld + row0);
-                    S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
-                    let rows = S::LANES.min(self.rows - row0);
-                    for (i, row) in block[..rows].iter().enumerate() {
-                        let epilogue = self.epilogue.at(row0 + i, 0, self.ldc);
-                        let x = epilogue.finish::<S>(S::load(row.as_ptr()), col, n);
-                        let out = self.out.add((row0 + i) * self.ldc + col);
-                        S::store_m(out, S::first(n), x);
+                    S::transpose(self.src.add(col * self.ld + row0), self.ld, at, S::LANES);
+                    for i in 0..rows {
+                        let row = at.add(i * S::LANES);
+                        let epilogue = first.at(row0 + i, 0, self.ldc);
+                        let x = epilogue.finish_linear::<S>(S::load(row), col, n);
+                        match parts {
+                            None => S::store_m(out(i), S::first(n), x),
+                            Some(_) => S::store(row, x),
+                        }
+                    }
+                    let Some((_, after)) = &parts else { continue };
+                    let all = std::slice::from_raw_parts_mut(at, rows * S::LANES);
+                    self.epilogue.activation.function_on::<S>(all);
+                    for i in 0..rows {
+                        let epilogue = after.at(row0 + i, 0, self.ldc);
+                        let x = S::load(at.add(i * S::LANES));
+                        let x = epilogue.finish_linear::<S>(x, col, n);
+                        S::store_m(out(i), S::first(n), x);
                     }
                 }
             }

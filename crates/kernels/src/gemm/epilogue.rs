@@ -79,11 +79,19 @@ impl Activation {
         }
     }
 
-    /// [`Activation::function`] of each number. Decided once, so that each loop has one body. The
-    /// compiler must not see a short length: it would unroll the loop before it has made vectors of
-    /// it.
+    /// [`Activation::function`] of each number, with the instructions of `S`. Decided once, so that
+    /// each loop has one body. The compiler must not see a short length: it would unroll the loop
+    /// before it has made vectors of it.
     #[inline(always)]
-    pub(crate) fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
+    pub(crate) fn function_on<S: Simd>(self, lanes: &mut [f32]) {
+        match S::ISA {
+            Isa::Portable => self.function_of::<false>(lanes),
+            _ => self.function_of::<true>(lanes),
+        }
+    }
+
+    #[inline(always)]
+    fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
         macro_rules! each {
             ($activation:expr) => {
                 for lane in lanes {
@@ -101,7 +109,8 @@ impl Activation {
         }
     }
 
-    /// Whether it takes more than a few comparisons. Convolutions do not know these.
+    /// Whether it takes more than a few comparisons: then it is applied to numbers in memory, many
+    /// at a time.
     #[inline(always)]
     pub fn is_function(self) -> bool {
         matches!(
@@ -128,7 +137,7 @@ impl Activation {
             Activation::LeakyRelu(alpha) => (Kind::Leaky, alpha, 0.0),
             Activation::HardSigmoid(alpha, beta) => (Kind::HardSigmoid, alpha, beta),
             Activation::HardSwish => (Kind::HardSwish, 1.0 / 6.0, 0.5),
-            // Functions are applied to the vector in memory instead.
+            // Functions are applied to numbers in memory instead.
             _ => (Kind::None, 0.0, 0.0),
         };
         // SAFETY: the caller's promise.
@@ -312,6 +321,17 @@ impl TileEpilogue {
         }
     }
 
+    /// What comes before the function and what comes after it, if there is one: a function is
+    /// applied to many numbers in memory at a time.
+    #[inline(always)]
+    pub(crate) fn around_function(&self) -> Option<(TileEpilogue, TileEpilogue)> {
+        self.activation.is_function().then(|| {
+            let null = std::ptr::null();
+            let before = TileEpilogue { activation: Activation::None, factor: null, ..*self };
+            (before, TileEpilogue { factor: self.factor, ..TileEpilogue::PLAIN })
+        })
+    }
+
     /// Nothing to do at all.
     pub(crate) fn is_plain(&self) -> bool {
         self.alpha == 1.0
@@ -343,22 +363,16 @@ impl TileEpilogue {
     /// As [`Simd`]; the pointers are valid for these columns.
     #[inline(always)]
     pub(crate) unsafe fn finish<S: Simd>(&self, x: S::V, col: usize, n: usize) -> S::V {
-        if !self.activation.is_function() {
+        let Some((before, after)) = self.around_function() else {
             // SAFETY: the caller's promise.
             return unsafe { self.finish_linear::<S>(x, col, n) };
-        }
-        let before =
-            TileEpilogue { activation: Activation::None, factor: std::ptr::null(), ..*self };
-        let after = TileEpilogue { factor: self.factor, ..TileEpilogue::PLAIN };
+        };
         let mut lanes = [0.0f32; 16];
         // SAFETY: the caller's promise; 16 lanes are the most.
         unsafe {
             S::store(lanes.as_mut_ptr(), before.finish_linear::<S>(x, col, n));
             let count = std::hint::black_box(S::LANES).min(lanes.len());
-            match S::ISA {
-                Isa::Portable => self.activation.function_of::<false>(&mut lanes[..count]),
-                _ => self.activation.function_of::<true>(&mut lanes[..count]),
-            }
+            self.activation.function_on::<S>(&mut lanes[..count]);
             after.finish_linear::<S>(S::load(lanes.as_ptr()), col, n)
         }
     }

@@ -9,8 +9,7 @@
 //! results do not depend on the partition. Chains of limited length also keep the rounding error of
 //! long sums small.
 
-use super::epilogue::{Activation, TileEpilogue};
-use crate::Isa;
+use super::epilogue::TileEpilogue;
 use crate::simd::{Body, Simd, dispatch};
 
 /// One tile's work. Pointers are valid for the sizes given.
@@ -221,28 +220,33 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
 ) {
     // SAFETY: the caller's promise; the copy holds `R` rows of at most 32 floats.
     unsafe {
+        // No longer than the vectors are, so that a function is applied to nothing else.
+        let width = V * S::LANES;
         let mut copy = [[0.0f32; 32]; R];
-        for (row, out) in acc.iter().zip(&mut copy) {
+        let copy: *mut f32 = copy.as_mut_ptr().cast();
+        for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
-                S::store(out.as_mut_ptr().add(v * S::LANES), x);
+                S::store(copy.add(r * width + v * S::LANES), x);
             }
         }
-        finish_rows::<S>(t, e, copy.as_mut_ptr().cast(), R);
+        finish_rows::<S>(t, e, copy, [R, width]);
     }
 }
 
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
-unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *mut f32, rows: usize) {
+unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *mut f32, size: [usize; 2]) {
+    let [rows, width] = size;
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, copy, rows }) }
+    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, copy, rows, width }) }
 }
 
 struct FinishRows<'a> {
     tile: &'a Tile,
     epilogue: &'a TileEpilogue,
-    /// Rows of 32.
+    /// `rows` rows of `width`.
     copy: *mut f32,
     rows: usize,
+    width: usize,
 }
 
 impl Body for FinishRows<'_> {
@@ -250,27 +254,15 @@ impl Body for FinishRows<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let activation = self.epilogue.activation;
-        if !activation.is_function() {
+        let Some((before, after)) = self.epilogue.around_function() else {
             // SAFETY: as below.
             return unsafe { self.each::<S>(self.epilogue, true) };
-        }
-        // All that comes before the function, then the function of everything at once, then the
-        // rest.
-        let before = TileEpilogue {
-            activation: Activation::None,
-            factor: std::ptr::null(),
-            ..*self.epilogue
         };
-        let after = TileEpilogue { factor: self.epilogue.factor, ..TileEpilogue::PLAIN };
-        // SAFETY: inside the tile and the copy, which holds `rows` rows of 32.
+        // SAFETY: inside the tile and the copy, which holds `rows` rows of `width`.
         unsafe {
             self.each::<S>(&before, false);
-            let all = std::slice::from_raw_parts_mut(self.copy, self.rows * 32);
-            match S::ISA {
-                Isa::Portable => activation.function_of::<false>(all),
-                _ => activation.function_of::<true>(all),
-            }
+            let all = std::slice::from_raw_parts_mut(self.copy, self.rows * self.width);
+            self.epilogue.activation.function_on::<S>(all);
             self.each::<S>(&after, true);
         }
     }
@@ -291,7 +283,7 @@ impl FinishRows<'_> {
             while col < t.n {
                 // SAFETY: inside the tile and the copy.
                 unsafe {
-                    let at = self.copy.add(r * 32 + col);
+                    let at = self.copy.add(r * self.width + col);
                     let x = e.finish_linear::<S>(S::load(at), col, t.n - col);
                     if to_output {
                         S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x)
