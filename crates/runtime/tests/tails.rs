@@ -282,6 +282,13 @@ fn convolutions_and_general_products_have_tails_as_well() {
     }
 }
 
+#[test]
+fn convolutions_over_four_axes_read_a_constant_bias() {
+    let graph = "g (float[N, 1, 2, 2, 2, 2] x) => (y) <float[2, 1, 1, 1, 1, 1] w = {2, 3}, float[2] b = {0.5, 1}> \
+                 { p = Conv (x, w, b) y = Relu (p) }";
+    holds(graph, &[&[("N", 2)]], 1e-6);
+}
+
 /// A random graph of products, sums, activations and moves over values `[N, rows, cols]`.
 fn random_graph(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);

@@ -100,12 +100,12 @@ const PACKED_AXES: usize = 3;
 
 /// The kernel of a convolution.
 pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
-    let fast = conv.elem == DataType::Float;
-    let bias = match site.constant(2).filter(|_| fast && conv.bias.is_some()) {
+    let packs = conv.window.as_ref().filter(|_| conv.takes_stages());
+    // Other loops read it with everything else.
+    let bias = match site.constant(2).filter(|_| packs.is_some() && conv.bias.is_some()) {
         Some(constant) => Some(constant.to_vec::<f32>()?),
         None => None,
     };
-    let packs = conv.window.as_ref().filter(|_| conv.takes_stages());
     let weights = match packs {
         Some(window) => pack(site, window, conv.group)?,
         None => Weights::Given,
