@@ -22,7 +22,7 @@ use std::fmt;
 
 use crate::gemm::pack::{Packed, SendPtr};
 use crate::gemm::{
-    Activation, MatRef, Operand, OperandKind, PanelForm, Product, Sizes, Storage, TileEpilogue,
+    Bias, Epilogue, MatRef, Operand, OperandKind, PanelForm, Product, Sizes, Storage, TileEpilogue,
 };
 use crate::{Isa, Pool};
 use depthwise::Plane;
@@ -181,16 +181,6 @@ impl fmt::Display for ConvError {
 }
 
 impl std::error::Error for ConvError {}
-
-/// What is done to each output before it is stored: `activation(conv + bias + residual)`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ConvEpilogue<'a> {
-    /// One value per output channel.
-    pub bias: Option<&'a [f32]>,
-    /// A tensor of the output's shape.
-    pub residual: Option<&'a [f32]>,
-    pub activation: Activation,
-}
 
 /// A convolution with its weights packed, ready for inputs of any batch and spatial size.
 #[derive(Debug)]
@@ -402,7 +392,9 @@ impl PackedConv {
     }
 
     /// Convolves `batch` images of spatial size `spatial`: `input` is
-    /// `[batch, in_channels, spatial...]`, `output` `[batch, out_channels, output_dims...]`.
+    /// `[batch, in_channels, spatial...]`, `output` `[batch, out_channels, output_dims...]`. For
+    /// the epilogue the output of an image is a matrix of `out_channels` rows; residual and factor
+    /// have the shape of all of the output.
     ///
     /// # Errors
     ///
@@ -414,7 +406,7 @@ impl PackedConv {
         spatial: &[usize],
         input: &[f32],
         output: &mut [f32],
-        epilogue: &ConvEpilogue<'_>,
+        epilogue: &Epilogue<'_>,
     ) -> Result<(), ConvError> {
         let p = &self.params;
         let out_dims = p.output_dims(spatial)?;
@@ -429,16 +421,10 @@ impl PackedConv {
         let out_len = tensor(p.out_channels, out_plane)?;
         check_len("input", tensor(p.in_channels, in_plane)?, input.len())?;
         check_len("output", out_len, output.len())?;
-        if let Some(bias) = epilogue.bias {
-            check_len("bias", p.out_channels, bias.len())?;
-        }
-        if let Some(residual) = epilogue.residual {
-            check_len("residual", out_len, residual.len())?;
-        }
+        check_epilogue(epilogue, [p.out_channels, out_plane], out_len)?;
         if out_len == 0 {
             return Ok(());
         }
-        let null = std::ptr::null();
         let job = Job {
             conv: self,
             batch,
@@ -448,12 +434,7 @@ impl PackedConv {
             out_plane,
             input,
             output: SendPtr(output.as_mut_ptr()),
-            epilogue: TileEpilogue {
-                row_bias: epilogue.bias.map_or(null, <[f32]>::as_ptr),
-                residual: epilogue.residual.map_or(null, <[f32]>::as_ptr),
-                activation: epilogue.activation,
-                ..TileEpilogue::PLAIN
-            },
+            epilogue: epilogue.raw(),
         };
         match &self.weights {
             Weights::Panels(groups) => job.run_products(pool, groups),
@@ -467,6 +448,31 @@ impl PackedConv {
 fn check_weights(params: &ConvParams, len: usize) -> Result<(), ConvError> {
     params.check()?;
     check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, len)
+}
+
+/// All parts fit outputs of these rows and columns, of which all images together have `len`
+/// elements.
+fn check_epilogue(
+    epilogue: &Epilogue<'_>,
+    [rows, cols]: [usize; 2],
+    len: usize,
+) -> Result<(), ConvError> {
+    match epilogue.bias {
+        Some(Bias::Row(bias)) => check_len("bias", rows, bias.len())?,
+        Some(Bias::Col(bias)) => check_len("bias", cols, bias.len())?,
+        None => {}
+    }
+    if let Some((_, addend)) = epilogue.addend {
+        check_len("each column of the addend", rows, addend.rows())?;
+        check_len("each row of the addend", cols, addend.cols())?;
+    }
+    if let Some(residual) = epilogue.residual {
+        check_len("residual", len, residual.len())?;
+    }
+    if let Some(factor) = epilogue.factor {
+        check_len("factor", len, factor.len())?;
+    }
+    Ok(())
 }
 
 fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
@@ -495,6 +501,12 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// What is done to the outputs of an image from a channel on.
+    fn epilogue_of(&self, image: usize, channel: usize) -> TileEpilogue {
+        let images = image * self.conv.params.out_channels * self.out_plane;
+        self.epilogue.at(channel, 0, self.out_plane).after(images)
+    }
+
     /// One product per image and group.
     fn run_products(&self, pool: &Pool, groups: &[Packed]) {
         let p = &self.conv.params;
@@ -505,13 +517,7 @@ impl Job<'_> {
             let input = &self.input[(image * p.in_channels + group * group_in) * self.in_plane..]
                 [..group_in * self.in_plane];
             let out = (image * p.out_channels + group * group_out) * self.out_plane;
-            let mut epilogue = self.epilogue;
-            if !epilogue.row_bias.is_null() {
-                epilogue.row_bias = epilogue.row_bias.wrapping_add(group * group_out);
-            }
-            if !epilogue.residual.is_null() {
-                epilogue.residual = epilogue.residual.wrapping_add(out);
-            }
+            let epilogue = self.epilogue_of(image, group * group_out);
             let run = |b: Operand<'_>| {
                 let product = Product {
                     isa: self.conv.isa,
@@ -572,13 +578,6 @@ impl Job<'_> {
                 let (image, channel) = (index / p.out_channels, index % p.out_channels);
                 let source = image * p.in_channels + channel / per_group;
                 let out = index * self.out_plane;
-                let mut epilogue = self.epilogue;
-                if !epilogue.row_bias.is_null() {
-                    epilogue.row_bias = epilogue.row_bias.wrapping_add(channel);
-                }
-                if !epilogue.residual.is_null() {
-                    epilogue.residual = epilogue.residual.wrapping_add(out);
-                }
                 let plane = Plane {
                     geometry: &self.conv.geometry,
                     in_dims: self.in_dims,
@@ -586,7 +585,7 @@ impl Job<'_> {
                     input: &self.input[source * self.in_plane..][..self.in_plane],
                     weights: &weights[channel * taps..][..taps],
                     output: self.output.get().wrapping_add(out),
-                    epilogue,
+                    epilogue: self.epilogue_of(image, channel),
                 };
                 // SAFETY: sizes were checked; every plane has its own output.
                 unsafe { plane.run(self.conv.isa) };

@@ -95,7 +95,7 @@ impl Inputs {
     }
 }
 
-/// Where a kernel finds what a product does at its end.
+/// Where a kernel finds what a product or a convolution does at its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ending {
     pub(crate) scale: f32,
@@ -129,13 +129,14 @@ impl Ending {
         ending
     }
 
-    /// What a matrix product does at its end, of which all results together have so many elements
-    /// and columns.
+    /// The epilogue of a product or a convolution. All results together have that many elements;
+    /// a bias has one number for each of `along` rows or columns.
     pub(crate) fn epilogue<'a>(
         &self,
         call: &Call<'a>,
         elems: usize,
-        cols: usize,
+        along: usize,
+        bias: fn(&'a [f32]) -> Bias<'a>,
     ) -> Result<Epilogue<'a>, KernelError> {
         let slice = |position: Option<usize>, len: usize| {
             let Some(position) = position else {
@@ -150,7 +151,7 @@ impl Ending {
         };
         Ok(Epilogue {
             alpha: self.scale,
-            bias: slice(self.bias, cols)?.map(Bias::Col),
+            bias: slice(self.bias, along)?.map(bias),
             residual: slice(self.residual, elems)?,
             activation: self.activation,
             factor: slice(self.factor, elems)?,

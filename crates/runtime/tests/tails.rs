@@ -249,9 +249,16 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ("y = Add (p, c)", 0),
         ("y = Mul (p, half)", 0),
         ("y = Mul (p, c)", 0),
-        ("y = Mul (p, r)", 0),
+        ("y = Mul (p, r)", 1),
         ("y = HardSwish (p)", 1),
-        ("s = Sigmoid (p) y = Mul (p, s)", 0),
+        ("y = LeakyRelu <alpha = 0.3> (p)", 1),
+        ("y = HardSigmoid (p)", 1),
+        ("y = Gelu (p)", 1),
+        ("y = Tanh (p)", 1),
+        ("y = Elu (p)", 0),
+        ("s = Sigmoid (p) y = Mul (p, s)", 1),
+        ("s = Sigmoid (p) y = Mul (r, s)", 2),
+        ("a = Add (p, r) s = Gelu (a) y = Mul (x, s)", 3),
     ] {
         let both = holds(&conv(body), &SIZES[..3], 1e-5);
         assert_eq!(taken_over(&both).len(), expected, "{}\n{body}", both.listing());

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::gemm::Activation;
 use crate::gemm::tests::random;
 use crate::{Isa, Pool};
 
@@ -17,6 +18,21 @@ struct Case {
     strides: &'static [usize],
     dilations: &'static [usize],
     pads: (&'static [usize], &'static [usize]),
+}
+
+impl Case {
+    fn params(&self) -> ConvParams {
+        ConvParams {
+            in_channels: self.channels.0,
+            out_channels: self.channels.1,
+            groups: self.groups,
+            kernel: self.kernel.to_vec(),
+            strides: self.strides.to_vec(),
+            dilations: self.dilations.to_vec(),
+            pads_begin: self.pads.0.to_vec(),
+            pads_end: self.pads.1.to_vec(),
+        }
+    }
 }
 
 const fn case(
@@ -126,16 +142,7 @@ const CASES: &[Case] = &[
 fn all_strategies_agree_with_the_plain_loop() {
     let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
     for case in CASES {
-        let params = ConvParams {
-            in_channels: case.channels.0,
-            out_channels: case.channels.1,
-            groups: case.groups,
-            kernel: case.kernel.to_vec(),
-            strides: case.strides.to_vec(),
-            dilations: case.dilations.to_vec(),
-            pads_begin: case.pads.0.to_vec(),
-            pads_end: case.pads.1.to_vec(),
-        };
+        let params = case.params();
         let out_dims = params.output_dims(case.spatial).unwrap();
         let out_plane = product(&out_dims).unwrap();
         let in_len = case.batch * case.channels.0 * product(case.spatial).unwrap();
@@ -155,37 +162,64 @@ fn all_strategies_agree_with_the_plain_loop() {
         let magnitude = reference(|x| f64::from(x.abs()), None);
         let bytes: Vec<u8> =
             std::iter::once(0).chain(weights.iter().flat_map(|x| x.to_le_bytes())).collect();
+        let (per_position, factor) = (random(out_plane, 5), random(out_len, 6));
+        let addend = random(case.channels.1 * out_plane, 7);
+        let addend = MatRef::row_major(&addend, case.channels.1, out_plane);
+        let epilogues = [
+            Epilogue::default(),
+            Epilogue {
+                bias: Some(Bias::Row(&bias)),
+                residual: Some(&residual),
+                activation: Activation::Relu,
+                ..Epilogue::default()
+            },
+            Epilogue {
+                bias: Some(Bias::Row(&bias)),
+                activation: Activation::Swish(1.0),
+                ..Epilogue::default()
+            },
+            Epilogue {
+                alpha: 0.5,
+                bias: Some(Bias::Col(&per_position)),
+                addend: Some((0.25, addend)),
+                residual: Some(&residual),
+                activation: Activation::Gelu,
+                factor: Some(&factor),
+            },
+        ];
+        let element = |epilogue: &Epilogue<'_>, i: usize| {
+            let (channel, position) = (i / out_plane % case.channels.1, i % out_plane);
+            let mut x = f64::from(epilogue.alpha) * want[i];
+            x += match epilogue.bias {
+                Some(Bias::Row(bias)) => f64::from(bias[channel]),
+                Some(Bias::Col(bias)) => f64::from(bias[position]),
+                None => 0.0,
+            };
+            if let Some((beta, addend)) = epilogue.addend {
+                x += f64::from(beta * addend.get(channel, position));
+            }
+            x += epilogue.residual.map_or(0.0, |residual| f64::from(residual[i]));
+            let x = f64::from(epilogue.activation.apply(x as f32));
+            x * epilogue.factor.map_or(1.0, |factor| f64::from(factor[i]))
+        };
         for &isa in Isa::available() {
             let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
             let again = PackedConv::from_le_bytes(isa, params.clone(), &bytes[1..]).unwrap();
-            for full in [false, true] {
-                let epilogue = if full {
-                    ConvEpilogue {
-                        bias: Some(&bias),
-                        residual: Some(&residual),
-                        activation: Activation::Relu,
-                    }
-                } else {
-                    ConvEpilogue::default()
-                };
+            for (number, epilogue) in epilogues.iter().enumerate() {
                 let run = |conv: &PackedConv, pool: &Pool| {
                     let mut out = vec![f32::NAN; out_len];
-                    conv.run(pool, case.batch, case.spatial, &input, &mut out, &epilogue).unwrap();
+                    conv.run(pool, case.batch, case.spatial, &input, &mut out, epilogue).unwrap();
                     out
                 };
                 let got = run(&conv, &pools[0]);
                 for i in 0..out_len {
-                    let mut x = want[i];
-                    if full {
-                        let channel = i / out_plane % case.channels.1;
-                        x = (x + f64::from(bias[channel]) + f64::from(residual[i])).max(0.0);
-                    }
+                    let x = element(epilogue, i);
                     // A chain of roundings, each at most eps / 2 of the magnitudes so far; random
                     // signs stay far below.
                     let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
                     assert!(
                         (f64::from(got[i]) - x).abs() <= bound,
-                        "{} {isa:?} at {i}: {}, not {x}",
+                        "{} {isa:?} epilogue {number} at {i}: {}, not {x}",
                         case.what,
                         got[i]
                     );
@@ -215,7 +249,7 @@ fn padding_does_not_spread_infinities() {
         let mut input = random(2 * 9 * 40, 2);
         input[4 * 40 + 20] = f32::NAN;
         let mut out = vec![0.0; 3 * 9 * 40];
-        let relu = ConvEpilogue { activation: Activation::Relu, ..ConvEpilogue::default() };
+        let relu = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
         conv.run(&Pool::new(1), 1, &[9, 40], &input, &mut out, &relu).unwrap();
         for (i, x) in out.iter().enumerate() {
             let (row, col) = (i / 40 % 9, i % 40);
@@ -240,11 +274,41 @@ fn what_does_not_fit_is_an_error() {
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.0; input], vec![0.0; output]);
-        let epilogue = ConvEpilogue::default();
+        let epilogue = Epilogue::default();
         conv.run(&Pool::new(1), 1, spatial, &input, &mut output, &epilogue)
     };
     assert_eq!(run(&[3, 3], 36, 6), Ok(()));
     assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
     assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
     assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
+    // Of outputs of 6 channels in 2 positions.
+    let run = |epilogue: Epilogue<'_>| {
+        let mut output = [0.0; 12];
+        conv.run(&Pool::new(1), 1, &[3, 4], &[0.0; 48], &mut output, &epilogue)
+    };
+    let numbers = [0.0; 12];
+    let matrix = |rows, cols| MatRef::row_major(&numbers[..rows * cols], rows, cols);
+    for (bias, addend, residual, factor, expected) in [
+        (Some(Bias::Row(&numbers[..6])), Some((1.0, matrix(6, 2))), 12, 12, None),
+        (Some(Bias::Col(&numbers[..2])), None, 12, 12, None),
+        (Some(Bias::Row(&numbers[..2])), None, 12, 12, Some("bias")),
+        (Some(Bias::Col(&numbers[..6])), None, 12, 12, Some("bias")),
+        (None, Some((1.0, matrix(2, 2))), 12, 12, Some("each column of the addend")),
+        (None, Some((1.0, matrix(6, 1))), 12, 12, Some("each row of the addend")),
+        (None, None, 6, 12, Some("residual")),
+        (None, None, 12, 6, Some("factor")),
+    ] {
+        let found = run(Epilogue {
+            bias,
+            addend,
+            residual: Some(&numbers[..residual]),
+            factor: Some(&numbers[..factor]),
+            ..Epilogue::default()
+        });
+        let what = match found {
+            Err(ConvError::Length { what, .. }) => Some(what),
+            _ => None,
+        };
+        assert_eq!((found.is_ok(), what), (expected.is_none(), expected));
+    }
 }

@@ -196,7 +196,8 @@ pub enum Bias<'a> {
 }
 
 /// `activation(alpha * product + bias + beta * addend + residual) * factor`, applied while the
-/// result is in registers.
+/// result is in registers: what products and convolutions do before they write. A convolution is a
+/// product whose rows are its output channels and whose columns are its output positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     pub alpha: f32,
@@ -319,6 +320,14 @@ impl TileEpilogue {
             factor: step(self.factor, row * ldc + col),
             ..*self
         }
+    }
+
+    /// The epilogue of another output, that many elements further on: residual and factor have
+    /// parts for each, all else is the same.
+    #[inline(always)]
+    pub(crate) fn after(&self, elements: usize) -> TileEpilogue {
+        let step = |p: *const f32| if p.is_null() { p } else { p.wrapping_add(elements) };
+        TileEpilogue { residual: step(self.residual), factor: step(self.factor), ..*self }
     }
 
     /// What comes before the function and what comes after it, if there is one: a function is

@@ -102,11 +102,9 @@ fn accept(op: &mut Op, next: Next) -> Result<(), &'static str> {
                 return Err("only convolutions of float over at most three axes do more");
             }
             match &stage {
-                Stage::Add(_) => {}
-                Stage::Activation(activation) if !activation.is_function() => {}
-                Stage::Activation(_) => return Err("convolutions do not compute this function"),
-                Stage::Scale(_) | Stage::Bias(_) | Stage::Mul(_) => {
-                    return Err("convolutions add tensors of their shape and apply functions only");
+                Stage::Add(_) | Stage::Activation(_) | Stage::Mul(_) => {}
+                Stage::Scale(_) | Stage::Bias(_) => {
+                    return Err("convolutions take tensors of their shape and functions only");
                 }
             }
             conv.epilogue.push(stage)

@@ -1,8 +1,8 @@
 //! Convolutions and pooling of the shapes of real networks, one image at a time.
 
 use super::{Bench, Group, Work, numbers};
-use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv};
-use sardonyx_kernels::gemm::Activation;
+use sardonyx_kernels::conv::{ConvParams, PackedConv};
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::pooling::Window;
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Loops, MaxPoolLoops};
@@ -166,10 +166,10 @@ impl Layer {
     }
 
     fn run(&mut self, bench: &Bench, turn: usize) {
-        let epilogue = ConvEpilogue {
-            bias: Some(&self.bias),
+        let epilogue = Epilogue {
+            bias: Some(Bias::Row(&self.bias)),
             activation: Activation::Relu,
-            ..ConvEpilogue::default()
+            ..Epilogue::default()
         };
         let conv = &self.convs[turn % self.convs.len()];
         let size = [self.shape.size; 2];

@@ -118,7 +118,7 @@ impl Gemm {
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
             }
         };
-        let mut epilogue = self.ending.epilogue(call, a.rows * cols, cols)?;
+        let mut epilogue = self.ending.epilogue(call, a.rows * cols, cols, Bias::Col)?;
         epilogue.alpha *= self.alpha;
         if self.has_c {
             let view = call.tensor(2)?;

@@ -3,7 +3,7 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchOut, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
+    BatchMat, BatchOut, BatchRhs, Bias, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
     gemm_generic,
 };
 use sardonyx_tensor::shape::{self, broadcast_dims};
@@ -255,7 +255,7 @@ impl Kernel for MatMul {
                     None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
                 let elems = shapes.output.iter().product();
-                let epilogue = self.ending.epilogue(call, elems, shapes.cols)?;
+                let epilogue = self.ending.epilogue(call, elems, shapes.cols, Bias::Col)?;
                 let (exec, left) = (call.exec, shapes.left(a));
                 call.reserve(gemm_batch_scratch(exec, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;

@@ -1,10 +1,11 @@
-//! Conv: weights packed once when they are constant; bias, residual sum and activation while the
-//! result is written.
+//! Conv: weights packed once when they are constant; bias, residual sum, activation and factor
+//! while the result is written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::{ConvEpilogue, ConvError, ConvParams, PackedConv, conv_naive};
+use sardonyx_kernels::conv::{ConvError, ConvParams, PackedConv, conv_naive};
+use sardonyx_kernels::gemm::Bias;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::Placed;
@@ -112,14 +113,17 @@ pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, 
     };
     let packed_weights = (!matches!(weights, Weights::Given)).then_some(1);
     let packed_bias = bias.is_some().then_some(2);
+    let has_bias = conv.bias.is_some();
+    let ending = Ending::new(&conv.epilogue, 2 + usize::from(has_bias));
+    let given = (has_bias && bias.is_none()).then_some(2);
     let kernel = Conv {
         elem: conv.elem,
         window: conv.window.clone(),
         group: conv.group,
         weights,
         bias,
-        has_bias: conv.bias.is_some(),
-        ending: Ending::new(&conv.epilogue, 2 + usize::from(conv.bias.is_some())),
+        has_bias,
+        ending: Ending { bias: given, ..ending },
         isa: site.isa,
     };
     Ok(Selected::new(kernel).packing(packed_weights.into_iter().chain(packed_bias)))
@@ -303,23 +307,16 @@ impl Kernel for Conv {
                 self.group
             );
         }
-        let given;
-        let bias = match &self.bias {
-            Some(bias) => Some(&bias[..]),
-            None if self.has_bias => {
-                given = call.slice::<f32>(2)?;
-                Some(given)
-            }
-            None => None,
-        };
-        let residual = self.ending.residual;
-        let residual = residual.map(|at| call.slice::<f32>(at)).transpose()?;
+        let elems = dims.iter().product();
+        let mut epilogue = self.ending.epilogue(call, elems, out_channels, Bias::Row)?;
+        if let Some(bias) = &self.bias {
+            epilogue.bias = Some(Bias::Row(bias));
+        }
         let x = call.slice::<f32>(0)?;
         let pool = call.exec.pool;
         let scratch = packed.scratch(pool, input[0], &input[2..]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
         let y = call.output_slice::<f32>(0, &dims)?;
-        let epilogue = ConvEpilogue { bias, residual, activation: self.ending.activation };
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
             .map_err(|error| KernelError(error.to_string()))
