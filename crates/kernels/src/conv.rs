@@ -17,6 +17,7 @@ mod depthwise;
 mod naive;
 mod padded;
 mod patches;
+mod scaled;
 
 use std::fmt;
 
@@ -28,6 +29,7 @@ use crate::{Isa, Pool};
 use depthwise::Plane;
 pub use naive::conv_naive;
 use patches::Patches;
+use scaled::Scaled;
 
 /// What a convolution is, apart from the size of its input. All lists have one entry per spatial
 /// dimension.
@@ -182,6 +184,16 @@ impl fmt::Display for ConvError {
 
 impl std::error::Error for ConvError {}
 
+/// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
+#[derive(Clone, Copy, Debug)]
+pub enum WeightSource<'a> {
+    Floats(&'a [f32]),
+    /// Little-endian, at any alignment.
+    LeBytes(&'a [u8]),
+    /// One weight throughout.
+    Fill(f32),
+}
+
 /// A convolution with its weights packed, ready for inputs of any batch and spatial size.
 #[derive(Debug)]
 pub struct PackedConv {
@@ -204,71 +216,71 @@ impl PackedConv {
     ///
     /// # Errors
     ///
+    /// As [`PackedConv::scaled`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PackedConv::scaled`].
+    pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
+        PackedConv::scaled(isa, params, WeightSource::Floats(weights), None)
+    }
+
+    /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
+    /// precision, rounded once.
+    ///
+    /// # Errors
+    ///
     /// If the parameters do not fit each other, there are more than three spatial dimensions (use
-    /// [`conv_naive`]), or `weights` has the wrong length.
+    /// [`conv_naive`]), or `weights` or `scale` has the wrong length.
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
-        check_weights(&params, weights.len())?;
-        // SAFETY: floats are readable as floats, and there are as many as there must be.
-        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr(), 1) }
-    }
-
-    /// The same from one weight throughout.
-    ///
-    /// # Errors
-    ///
-    /// As [`PackedConv::new`].
-    ///
-    /// # Panics
-    ///
-    /// As [`PackedConv::new`].
-    pub fn filled(isa: Isa, params: ConvParams, weight: f32) -> Result<PackedConv, ConvError> {
-        params.check()?;
-        // SAFETY: with a distance of 0 only this float is read.
-        unsafe { PackedConv::from_raw(isa, params, &raw const weight, 0) }
-    }
-
-    /// The same from little-endian bytes at any alignment.
-    ///
-    /// # Errors
-    ///
-    /// As [`PackedConv::new`].
-    ///
-    /// # Panics
-    ///
-    /// As [`PackedConv::new`].
-    pub fn from_le_bytes(
+    pub fn scaled(
         isa: Isa,
         params: ConvParams,
-        weights: &[u8],
+        weights: WeightSource<'_>,
+        scale: Option<&[f64]>,
     ) -> Result<PackedConv, ConvError> {
-        if cfg!(target_endian = "big") {
-            let floats: Vec<f32> = weights
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect();
-            return PackedConv::new(isa, params, &floats);
+        params.check()?;
+        let len = params.weights_len().ok_or(ConvError::TooLarge)?;
+        if let Some(scale) = scale {
+            check_len("scale", params.out_channels, scale.len())?;
         }
-        check_weights(&params, weights.len() / 4)?;
-        // SAFETY: packing reads unaligned, and only whole floats inside `weights`, of which there
-        // are as many as there must be.
-        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr().cast(), 1) }
+        let swapped: Vec<f32>;
+        let (start, step) = match &weights {
+            WeightSource::Floats(floats) => {
+                check_len("weights", len, floats.len())?;
+                (floats.as_ptr(), 1)
+            }
+            WeightSource::LeBytes(bytes) if cfg!(target_endian = "big") => {
+                let floats =
+                    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                swapped = floats.collect();
+                check_len("weights", len, swapped.len())?;
+                (swapped.as_ptr(), 1)
+            }
+            WeightSource::LeBytes(bytes) => {
+                check_len("weights", len, bytes.len() / 4)?;
+                (bytes.as_ptr().cast(), 1)
+            }
+            WeightSource::Fill(weight) => (&raw const *weight, 0),
+        };
+        // SAFETY: `len` floats are there; of a fill only the one is read, with a distance of 0.
+        unsafe { PackedConv::from_raw(isa, params, (start, step), scale) }
     }
 
-    /// Packs weights that lie `step` floats apart.
+    /// Packs weights that begin at a place and lie some floats apart.
     ///
     /// # Safety
     ///
-    /// The parameters have been checked, and all weights that they imply must be readable at
-    /// `weights`, at any alignment.
+    /// The parameters have been checked, and all weights that they imply must be readable there, at
+    /// any alignment.
     unsafe fn from_raw(
         isa: Isa,
         params: ConvParams,
-        weights: *const f32,
-        step: usize,
+        (weights, step): (*const f32, usize),
+        scale: Option<&[f64]>,
     ) -> Result<PackedConv, ConvError> {
         crate::simd::check_isa(isa);
         let geometry = Geometry::new(&params)?;
@@ -277,9 +289,14 @@ impl PackedConv {
         let group_out = params.out_channels / params.groups;
         let packed = if params.is_depthwise() {
             // SAFETY: `len` floats are readable.
-            Weights::Depthwise(
-                (0..len).map(|i| unsafe { weights.add(i * step).read_unaligned() }).collect(),
-            )
+            let weight = |i: usize| unsafe { weights.add(i * step).read_unaligned() };
+            let mut plain: Vec<f32> = (0..len).map(weight).collect();
+            if let Some(scale) = scale {
+                for (taps, by) in plain.chunks_exact_mut(geometry.taps()).zip(scale) {
+                    taps.iter_mut().for_each(|weight| *weight = scaled::product(*weight, *by));
+                }
+            }
+            Weights::Depthwise(plain)
         } else {
             let depth = group_in * geometry.taps();
             let panels = (0..params.groups).map(|g| {
@@ -289,7 +306,14 @@ impl PackedConv {
                     let start = weights.add(g * group_out * depth * step);
                     MatRef::from_raw(start, group_out, depth, depth * step, step)
                 };
-                Packed::new(isa, &matrix.transposed())
+                let matrix = matrix.transposed();
+                match scale {
+                    None => Packed::new(isa, &matrix),
+                    Some(scale) => {
+                        let by = &scale[g * group_out..][..group_out];
+                        Packed::new(isa, &Scaled { matrix: &matrix, by })
+                    }
+                }
             });
             Weights::Panels(panels.collect())
         };
@@ -442,12 +466,6 @@ impl PackedConv {
         }
         Ok(())
     }
-}
-
-/// The parameters fit each other, and there are as many weights as they imply.
-fn check_weights(params: &ConvParams, len: usize) -> Result<(), ConvError> {
-    params.check()?;
-    check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, len)
 }
 
 /// All parts fit outputs of these rows and columns, of which all images together have `len`

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
-use crate::program::{self, Operands, Slot, Stage};
+use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::weights::{Form, Packed, Packer, Unpacked, Weight};
 
 /// A step, ready to run.
@@ -118,8 +118,10 @@ impl Ending {
         };
         for stage in &epilogue.0 {
             match stage {
-                Stage::Scale(by) => ending.scale *= by,
-                Stage::Bias(_) => ending.bias = Some(position),
+                Stage::Scale { by: Numbers::One(by), .. } => ending.scale *= by,
+                Stage::Bias { by: Numbers::Value(_), .. } => ending.bias = Some(position),
+                // Only convolutions have these, and take them in when they are made.
+                Stage::Scale { .. } | Stage::Bias { .. } => {}
                 Stage::Add(_) => ending.residual = Some(position),
                 Stage::Mul(_) => ending.factor = Some(position),
                 Stage::Activation(activation) => ending.activation = *activation,

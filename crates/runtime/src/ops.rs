@@ -41,7 +41,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Atanh", lowered(math::unary::lower_atanh)),
     ("", "Attention", lowered(nn::attention::dot_product::lower)),
     ("", "AveragePool", bind(nn::pool::bind_average)),
-    ("", "BatchNormalization", pack(nn::batch_normalization::bind)),
+    ("", "BatchNormalization", lowered(nn::batch_normalization::lower)),
     ("", "BitShift", bind(math::binary::bind_bit_shift)),
     ("", "BitwiseAnd", bind(math::binary::bind_bitwise_and)),
     ("", "BitwiseNot", bind(math::unary::bind_bitwise_not)),
@@ -177,21 +177,11 @@ pub(crate) struct Binding {
 
 type Lower = fn(&Site<'_>) -> Result<Op, BindError>;
 
-#[derive(Clone, Copy)]
-enum Bind {
-    Kernel(fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>),
-    /// A kernel that packs constants.
-    Packing(fn(&Site<'_>) -> Result<Selected, BindError>),
-}
+type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
 
 /// An operator that is opaque to rewrites.
-const fn bind(bind: fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>) -> Binding {
-    Binding { lower: None, bind: Some(Bind::Kernel(bind)) }
-}
-
-/// An opaque operator whose kernel packs constants.
-const fn pack(bind: fn(&Site<'_>) -> Result<Selected, BindError>) -> Binding {
-    Binding { lower: None, bind: Some(Bind::Packing(bind)) }
+const fn bind(bind: Bind) -> Binding {
+    Binding { lower: None, bind: Some(bind) }
 }
 
 /// An operator with an operation of its own.
@@ -200,11 +190,8 @@ const fn lowered(lower: Lower) -> Binding {
 }
 
 /// An operator with an operation of its own in some cases, which is opaque in others.
-const fn either(
-    lower: Lower,
-    bind: fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>,
-) -> Binding {
-    Binding { lower: Some(lower), bind: Some(Bind::Kernel(bind)) }
+const fn either(lower: Lower, bind: Bind) -> Binding {
+    Binding { lower: Some(lower), bind: Some(bind) }
 }
 
 /// The operation of a node of an operator.
@@ -226,11 +213,11 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Attention(attention) => nn::attention::dot_product::select(site, attention)?.into(),
         Op::Pointwise(pointwise) => math::pointwise::select(site, pointwise)?.into(),
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
+        Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         Op::Opaque(_) => match binding(schema.domain, schema.name).and_then(|row| row.bind) {
-            Some(Bind::Kernel(bind)) => bind(site)?.into(),
-            Some(Bind::Packing(bind)) => bind(site)?,
+            Some(bind) => bind(site)?.into(),
             None => return Err(not_implemented()),
         },
     })

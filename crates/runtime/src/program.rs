@@ -12,6 +12,8 @@ mod movement;
 mod print;
 mod verify;
 
+use std::sync::Arc;
+
 use sardonyx_kernels::elementwise::{Binary, Side, Unary};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_model::{NodeId, Shape, Type, ValueId};
@@ -87,6 +89,7 @@ pub(crate) enum Op {
     Attention(Box<Attention>),
     Pointwise(Box<Pointwise>),
     Norm(Box<Norm>),
+    BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
     Fill(Box<Fill>),
     Opaque(Opaque),
@@ -192,6 +195,23 @@ pub(crate) enum NormKind {
     RootMeanSquare { axis: i64, epsilon: f64 },
 }
 
+/// A factor and a summand for each channel, along the second axis: `BatchNormalization`.
+#[derive(Debug)]
+pub(crate) struct BatchNorm {
+    pub(crate) elem: DataType,
+    pub(crate) x: Slot,
+    pub(crate) parameters: Parameters,
+}
+
+/// The parameters of a [`BatchNorm`].
+#[derive(Debug)]
+pub(crate) enum Parameters {
+    /// Known: what each channel is multiplied with, and what is added then.
+    Folded { scale: Arc<[f64]>, shift: Arc<[f64]> },
+    /// Scale, bias, mean and variance, as a run finds them.
+    Given { slots: [Slot; 4], epsilon: f64 },
+}
+
 /// What is added to the first operand before it is normalized.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Residual {
@@ -231,10 +251,11 @@ pub(crate) struct Epilogue(pub(crate) SmallVec<[Stage; 2]>);
 /// A part of an [`Epilogue`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stage {
-    /// Multiplies with a number.
-    Scale(f32),
-    /// Adds a vector along the last axis.
-    Bias(Slot),
+    /// Multiplies with numbers along an axis. A product has one number; what a convolution has is
+    /// multiplied into its weights.
+    Scale { by: Numbers, axis: usize },
+    /// Adds numbers along an axis: the last one of a product, the channels of a convolution.
+    Bias { by: Numbers, axis: usize },
     /// Adds a tensor of the same shape.
     Add(Slot),
     /// Applies a function to each element.
@@ -243,12 +264,34 @@ pub(crate) enum Stage {
     Mul(Slot),
 }
 
+/// One number for each index of an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Numbers {
+    /// The same for all.
+    One(f32),
+    /// The elements of a value, in order.
+    Value(Slot),
+    /// Known since the program was made.
+    Known(Arc<[f64]>),
+}
+
+impl Numbers {
+    /// The value that they are, if they are one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self {
+            Numbers::Value(slot) => Some(*slot),
+            Numbers::One(_) | Numbers::Known(_) => None,
+        }
+    }
+}
+
 impl Stage {
     /// What it reads besides the result.
     pub(crate) fn operand(&self) -> Option<Slot> {
         match self {
-            Stage::Bias(slot) | Stage::Add(slot) | Stage::Mul(slot) => Some(*slot),
-            Stage::Scale(_) | Stage::Activation(_) => None,
+            Stage::Scale { by, .. } | Stage::Bias { by, .. } => by.slot(),
+            Stage::Add(slot) | Stage::Mul(slot) => Some(*slot),
+            Stage::Activation(_) => None,
         }
     }
 }
@@ -265,26 +308,32 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Why it comes too late for the order in which products do them, or that there is one of its
+    /// Why it comes too late for the order in which kernels do them, or that there is one of its
     /// kind already.
     pub(crate) fn push(&mut self, stage: Stage) -> Result<(), &'static str> {
         let has = |wanted: fn(&Stage) -> bool| self.0.iter().any(wanted);
         let is_gated = has(|stage| matches!(stage, Stage::Mul(_)));
         let is_activated = has(|stage| matches!(stage, Stage::Activation(_)));
-        let is_biased = has(|stage| matches!(stage, Stage::Bias(_)));
         let is_added_to = has(|stage| matches!(stage, Stage::Add(_)));
         match stage {
             Stage::Mul(_) if is_gated => return Err("there is a factor already"),
             Stage::Mul(_) => {}
             _ if is_gated => return Err("nothing follows a factor"),
             _ if is_activated => return Err("only a factor follows a function"),
-            Stage::Scale(_) if is_biased || is_added_to => return Err("sums are not scaled"),
-            Stage::Bias(_) if is_biased => return Err("there is a bias already"),
+            Stage::Scale { .. } if is_added_to => return Err("sums are not scaled"),
             Stage::Add(_) if is_added_to => return Err("another tensor is added already"),
-            Stage::Scale(_) | Stage::Bias(_) | Stage::Add(_) | Stage::Activation(_) => {}
+            Stage::Scale { .. } | Stage::Bias { .. } | Stage::Add(_) | Stage::Activation(_) => {}
         }
         self.0.push(stage);
         Ok(())
+    }
+
+    /// What is added along the axis, in order.
+    pub(crate) fn biases(&self) -> impl Iterator<Item = &Numbers> {
+        self.0.iter().filter_map(|stage| match stage {
+            Stage::Bias { by, .. } => Some(by),
+            _ => None,
+        })
     }
 }
 
@@ -319,6 +368,13 @@ impl Op {
                 see(Some(norm.scale));
                 norm.bias.iter().for_each(|bias| see(Some(*bias)));
                 return norm.residual.iter().for_each(|residual| see(Some(residual.with)));
+            }
+            Op::BatchNorm(norm) => {
+                see(Some(norm.x));
+                if let Parameters::Given { slots, .. } = &norm.parameters {
+                    slots.iter().for_each(|slot| see(Some(*slot)));
+                }
+                return;
             }
             Op::Fill(fill) => return see(Some(fill.shape)),
             Op::Attention(attention) => &attention.operands,
@@ -362,6 +418,64 @@ impl Program {
         }
     }
 
+    /// Whether what a convolution multiplies its channels with, and adds to them, is what one
+    /// factor in the weights and one bias can be.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(crate) fn check_channels(&self, conv: &Conv) -> Result<(), &'static str> {
+        let channels = self.shape(conv.weights).and_then(|shape| shape.first()?.size());
+        // Of each summand so far: whether it is constant.
+        let mut added: SmallVec<[bool; 2]> = SmallVec::new();
+        added.extend(conv.bias.map(|slot| self.is_constant(slot)));
+        for stage in &conv.epilogue.0 {
+            let (by, is_scale) = match stage {
+                Stage::Scale { by, .. } => (by, true),
+                Stage::Bias { by, .. } => (by, false),
+                Stage::Add(_) | Stage::Activation(_) | Stage::Mul(_) => continue,
+            };
+            let is_constant = self.are_constant(by);
+            if matches!(by, Numbers::One(_)) && channels.is_none() {
+                return Err("how many channels there are is not known");
+            }
+            if is_scale && !is_constant {
+                return Err("the factor is not a constant");
+            }
+            if is_scale && !self.may_be_finite(by) {
+                return Err("a factor is not finite");
+            }
+            if is_scale && added.contains(&false) {
+                return Err("the bias that it would scale is not a constant");
+            }
+            if !is_scale {
+                added.push(is_constant);
+            }
+            if added.len() > 1 && added.contains(&false) {
+                return Err("there is a bias already, and not both are constants");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether numbers are finite, as far as they are known here. Infinite ones multiplied into
+    /// weights would make NaN of sums.
+    fn may_be_finite(&self, numbers: &Numbers) -> bool {
+        match numbers {
+            Numbers::One(number) => number.is_finite(),
+            Numbers::Known(numbers) => numbers.iter().all(|number| number.is_finite()),
+            Numbers::Value(slot) => {
+                let elements = self.small(*slot).and_then(|small| small.to_vec::<f32>().ok());
+                elements.unwrap_or_default().into_iter().all(f32::is_finite)
+            }
+        }
+    }
+
+    /// Whether numbers are known before anything runs.
+    pub(crate) fn are_constant(&self, numbers: &Numbers) -> bool {
+        numbers.slot().is_none_or(|slot| self.is_constant(slot))
+    }
+
     /// Whether a value is known before anything runs.
     pub(crate) fn is_constant(&self, slot: Slot) -> bool {
         self.value(slot).constant.is_some()
@@ -379,6 +493,18 @@ impl Program {
         };
         self.steps.iter().filter_map(matrix).collect()
     }
+}
+
+/// Whether a shape that broadcasts to another is that of a vector along one axis of it.
+pub(crate) fn is_vector_along(axis: usize, vector: &Shape, shape: &Shape) -> bool {
+    let Some(added) = shape.len().checked_sub(vector.len()) else {
+        return false;
+    };
+    axis >= added
+        && vector.iter().enumerate().all(|(index, dim)| match shape.get(axis) {
+            Some(wanted) if index + added == axis => dim.surely_equals(wanted),
+            _ => dim.known() == Some(1),
+        })
 }
 
 /// Whether two shapes are the same for all sizes of the inputs.

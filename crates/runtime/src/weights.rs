@@ -72,8 +72,18 @@ struct Key {
 pub(crate) enum Form {
     /// The right operand of products; `transposed` if the constant is its transpose.
     Right { isa: Isa, precision: Precision, transposed: bool },
-    /// The weights of a convolution.
-    Convolution { isa: Isa, params: ConvParams },
+    /// The weights of a convolution, each channel multiplied with a number if there are some.
+    Convolution { isa: Isa, params: ConvParams, scale: Option<Bits> },
+}
+
+/// Numbers that are the same if their bits are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Bits(Box<[u64]>);
+
+impl Bits {
+    pub(crate) fn of(numbers: &[f64]) -> Bits {
+        Bits(numbers.iter().map(|number| number.to_bits()).collect())
+    }
 }
 
 impl SharedWeights {

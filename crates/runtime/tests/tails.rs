@@ -247,7 +247,8 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ("a = Add (p, x) y = Add (a, r)", 1),
         ("y = Add (p, v)", 0),
         ("y = Add (p, c)", 0),
-        ("y = Mul (p, half)", 0),
+        ("y = Mul (p, half)", 1),
+        ("y = Add (p, half)", 1),
         ("y = Mul (p, c)", 0),
         ("y = Mul (p, r)", 1),
         ("y = HardSwish (p)", 1),
@@ -258,7 +259,8 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ("y = Elu (p)", 0),
         ("s = Sigmoid (p) y = Mul (p, s)", 1),
         ("s = Sigmoid (p) y = Mul (r, s)", 2),
-        ("a = Add (p, r) s = Gelu (a) y = Mul (x, s)", 3),
+        ("a = Mul (p, half) b1 = Add (a, r) s = Gelu (b1) y = Mul (x, s)", 4),
+        ("a = Add (p, r) y = Mul (a, half)", 1),
     ] {
         let both = holds(&conv(body), &SIZES[..3], 1e-5);
         assert_eq!(taken_over(&both).len(), expected, "{}\n{body}", both.listing());
@@ -285,6 +287,93 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ] {
             let both = holds(&gemm(c, body), &SIZES, 1e-5);
             assert_eq!(taken_over(&both).len(), expected, "{}\n{c}: {body}", both.listing());
+        }
+    }
+}
+
+/// A convolution of four channels, one of depthwise form, one of two groups, and some whose weights
+/// are packed when they run: with the channels of its output.
+const CONVOLUTIONS: [(&str, usize); 6] = [
+    ("p = Conv <pads = [1, 1, 1, 1]> (x, w)", 6),
+    ("p = Conv <pads = [1, 1, 1, 1]> (x, w, b)", 6),
+    ("p = Conv <pads = [1, 1, 1, 1], group = 4> (x, d, b)", 4),
+    ("p = Conv <pads = [1, 1, 1, 1], group = 2> (x, g, b)", 6),
+    ("p = Conv <auto_pad = \"SAME_UPPER\", strides = [2, 2]> (x, w, b)", 6),
+    ("p = Conv <pads = [1, 1, 1, 1]> (x, z, b)", 6),
+];
+
+#[test]
+fn convolutions_take_over_what_happens_to_channels() {
+    let list = |count: usize, seed: u64| {
+        let numbers = Numbers::new(seed).floats(count);
+        let texts: Vec<String> = numbers.iter().map(f32::to_string).collect();
+        texts.join(", ")
+    };
+    let graph = |conv: &str, channels: usize, body: &str| {
+        let vector = |name: &str, seed: u64| {
+            format!("float[{channels}] {name} = {{{}}}", list(channels, seed))
+        };
+        let three = |name: &str, seed: u64| {
+            format!("float[{channels}, 1, 1] {name} = {{{}}}", list(channels, seed))
+        };
+        let positive: Vec<String> =
+            Numbers::new(7).floats(channels).iter().map(|x| (x + 1.5).to_string()).collect();
+        format!(
+            "g (float[N, 4, S, 6] x, float[6, 4, 3, 3] z, float[{channels}, 1, 1] given) => (y) \
+             <float[6, 4, 3, 3] w = {{{}}}, float[4, 1, 3, 3] d = {{{}}}, float[6, 2, 3, 3] g = {{{}}}, {}, {}, {}, {}, \
+             float[{channels}] variance = {{{}}}, {}, {}, float[1, {channels}, 1, 1] deep = {{{}}}, float half = {{0.5}}> \
+             {{ {conv} {body} }}",
+            list(216, 1),
+            list(36, 2),
+            list(108, 3),
+            vector("b", 4),
+            vector("gamma", 5),
+            vector("beta", 6),
+            vector("mean", 8),
+            positive.join(", "),
+            three("s", 9),
+            three("t", 10),
+            list(channels, 11),
+        )
+    };
+    let has_bias = |conv: &str| conv.contains(", b)");
+    for (conv, channels) in CONVOLUTIONS {
+        for (body, expected) in [
+            ("y = BatchNormalization (p, gamma, beta, mean, variance)", 1),
+            ("n = BatchNormalization (p, gamma, beta, mean, variance) y = Relu (n)", 2),
+            (
+                "n = BatchNormalization (p, gamma, beta, mean, variance) f = Sigmoid (n) y = Mul (n, f)",
+                2,
+            ),
+            (
+                "a = Add (p, t) n = BatchNormalization (a, gamma, beta, mean, variance) y = Gelu (n)",
+                3,
+            ),
+            ("y = BatchNormalization (p, gamma, beta, mean, given1) given1 = Squeeze (given)", 0),
+            ("y = Mul (p, s)", 1),
+            ("y = Mul (deep, p)", 1),
+            ("a = Mul (p, s) y = Add (a, t)", 2),
+            ("a = Add (p, t) c = Mul (a, s) e = Add (half, c) f = Mul (e, half) y = Tanh (f)", 5),
+            ("a = Add (p, deep) y = HardSwish (a)", 2),
+            ("y = Add (p, given)", usize::from(!has_bias(conv))),
+            ("a = Mul (p, s) y = Add (a, given)", 1 + usize::from(!has_bias(conv))),
+            ("a = Add (p, given) y = Mul (a, s)", usize::from(!has_bias(conv))),
+            ("y = Mul (p, given)", 0),
+            // The function comes between.
+            ("a = Relu (p) y = BatchNormalization (a, gamma, beta, mean, variance)", 1),
+        ] {
+            let graph = graph(conv, channels, body);
+            let sizes: [&[(&str, usize)]; 3] =
+                [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 14)], &[("N", 3), ("S", 1)]];
+            let both = holds(&graph, &sizes, 1e-5);
+            let found = taken_over(&both);
+            assert_eq!(found.len(), expected, "{found:?}\n{}\n{graph}", both.listing());
+            for threads in [2, 3, 8] {
+                let session = compile(&both.text, Optimization::All, threads);
+                let given = both.inputs(sizes[1], 5);
+                let expected = bits(&both.fused.run(given.clone()).unwrap());
+                assert_eq!(expected, bits(&session.run(given).unwrap()), "{}", both.text);
+            }
         }
     }
 }

@@ -62,3 +62,52 @@ fn other_forms_and_other_models_have_their_own() {
     drop((exact, fast, other));
     assert_eq!(weights.in_use(), 0);
 }
+
+/// One constant in three convolutions, whose results are normalized: twice by a, and once by b.
+fn normalized() -> Model {
+    let numbers = |count: u8| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
+    Draft::new(13)
+        .input("x", &["N", "4", "6", "6"])
+        .constant("k", &[4, 4, 3, 3], numbers(144))
+        .constant("a", &[4], vec![1.0, 2.0, 3.0, 4.0])
+        .constant("b", &[4], vec![1.0, 2.0, 3.0, 5.0])
+        .constant("m", &[4], vec![0.5, -0.5, 0.25, 1.0])
+        .constant("v", &[4], vec![1.0, 0.5, 2.0, 1.5])
+        .node("Conv", &["x", "k"], &["p"])
+        .node("BatchNormalization", &["p", "a", "m", "m", "v"], &["o"])
+        .node("Relu", &["x"], &["r"])
+        .node("Conv", &["r", "k"], &["q"])
+        .node("BatchNormalization", &["q", "a", "m", "m", "v"], &["z"])
+        .node("Neg", &["x"], &["n"])
+        .node("Conv", &["n", "k"], &["s"])
+        .node("BatchNormalization", &["s", "b", "m", "m", "v"], &["u"])
+        .node("Sum", &["z", "u"], &["sum"])
+        .node("Sub", &["o", "sum"], &["y"])
+        .model()
+}
+
+#[test]
+fn weights_are_shared_if_their_channels_have_the_same_factors() {
+    let model = normalized();
+    let weights = SharedWeights::default();
+    let fused = session(&model, &weights, Precision::Exact);
+    assert_eq!(weights.in_use(), 2, "two normalizations are the same");
+    let again = session(&model, &weights, Precision::Exact);
+    assert_eq!(weights.in_use(), 2);
+    let mut options = Options::with_threads(1);
+    options.weights = weights.clone();
+    options.without = vec!["epilogue".to_string()];
+    let plain = Session::compile(&model, &NoExternalData, &options).unwrap();
+    assert_eq!(weights.in_use(), 3, "those without factors are others");
+    let x: Vec<f32> = (0..144u8).map(|n| f32::from(n % 11) - 5.0).collect();
+    let run = |session: &Session| {
+        let outputs = session.run(values(&[("x", &[1, 4, 6, 6], &x)])).unwrap();
+        floats(&outputs[0].1)
+    };
+    let (expected, found) = (run(&plain), run(&fused));
+    let largest = expected.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+    for (expected, found) in expected.iter().zip(&found) {
+        assert!((expected - found).abs() <= 1e-5 * largest, "{expected} and {found}");
+    }
+    assert_eq!(run(&again), found);
+}

@@ -204,7 +204,8 @@ fn all_strategies_agree_with_the_plain_loop() {
         };
         for &isa in Isa::available() {
             let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
-            let again = PackedConv::from_le_bytes(isa, params.clone(), &bytes[1..]).unwrap();
+            let source = WeightSource::LeBytes(&bytes[1..]);
+            let again = PackedConv::scaled(isa, params.clone(), source, None).unwrap();
             for (number, epilogue) in epilogues.iter().enumerate() {
                 let run = |conv: &PackedConv, pool: &Pool| {
                     let mut out = vec![f32::NAN; out_len];
@@ -229,6 +230,40 @@ fn all_strategies_agree_with_the_plain_loop() {
                 }
                 assert_eq!(got, run(&again, &pools[1]), "{} from bytes", case.what);
             }
+        }
+    }
+}
+
+#[test]
+fn weights_are_scaled_in_double_precision_and_rounded_once() {
+    for case in CASES {
+        let params = case.params();
+        let weights = random(params.weights_len().unwrap(), 2);
+        // No float has these bits.
+        let scale: Vec<f64> =
+            random(case.channels.1, 8).iter().map(|x| f64::from(*x) / 3.0).collect();
+        let per_channel = weights.len() / case.channels.1;
+        let scaled = |i: usize, weight: f32| (f64::from(weight) * scale[i / per_channel]) as f32;
+        let expected: Vec<f32> = weights.iter().enumerate().map(|(i, x)| scaled(i, *x)).collect();
+        let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
+        let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let input = random(case.batch * case.channels.0 * product(case.spatial).unwrap(), 1);
+        let out_dims = params.output_dims(case.spatial).unwrap();
+        let out_len = case.batch * case.channels.1 * product(&out_dims).unwrap();
+        for &isa in Isa::available() {
+            let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
+                let conv = PackedConv::scaled(isa, params.clone(), weights, scale).unwrap();
+                let mut out = vec![f32::NAN; out_len];
+                let epilogue = Epilogue::default();
+                let pool = Pool::new(2);
+                conv.run(&pool, case.batch, case.spatial, &input, &mut out, &epilogue).unwrap();
+                out
+            };
+            let want = run(WeightSource::Floats(&expected), None);
+            assert_eq!(run(WeightSource::Floats(&weights), Some(&scale)), want, "{}", case.what);
+            assert_eq!(run(WeightSource::LeBytes(&bytes), Some(&scale)), want, "{}", case.what);
+            let want = run(WeightSource::Floats(&filled), None);
+            assert_eq!(run(WeightSource::Fill(0.7), Some(&scale)), want, "{}", case.what);
         }
     }
 }
@@ -271,6 +306,8 @@ fn what_does_not_fit_is_an_error() {
     let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
     assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
     assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
+    let short = PackedConv::scaled(isa, ok.clone(), WeightSource::Fill(1.0), Some(&[1.0; 5]));
+    assert_eq!(short.unwrap_err(), ConvError::Length { what: "scale", want: 6, got: 5 });
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.0; input], vec![0.0; output]);

@@ -16,7 +16,13 @@ use sardonyx_model::Model;
 use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
-use super::{Constant, Link, NormKind, Op, Operands, ProductForm, Program, Slot, Stage, Step};
+use super::{
+    Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program, Slot, Stage,
+    Step,
+};
+
+/// Elements of constants that are shown.
+const SHOWN: usize = 8;
 
 /// `%7`
 impl Display for Slot {
@@ -154,6 +160,16 @@ impl Display for Printed<'_> {
                     None => Ok(()),
                 }
             }
+            Op::BatchNorm(norm) => match &norm.parameters {
+                Parameters::Folded { scale, shift } => {
+                    let (scale, shift) = (FewNumbers(scale), FewNumbers(shift));
+                    write!(f, "batch-norm {} * {scale} + {shift}", norm.x)
+                }
+                Parameters::Given { slots: [scale, bias, mean, variance], .. } => {
+                    let (x, statistics) = (norm.x, format!("mean {mean}, variance {variance}"));
+                    write!(f, "batch-norm {x}, {statistics} * {scale} + {bias}")
+                }
+            },
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
@@ -164,14 +180,36 @@ impl Display for Printed<'_> {
 fn stages(f: &mut fmt::Formatter<'_>, stages: &[Stage]) -> fmt::Result {
     for stage in stages {
         match stage {
-            Stage::Scale(by) => write!(f, " |> scale {by}")?,
-            Stage::Bias(slot) => write!(f, " |> bias {slot}")?,
+            Stage::Scale { by, .. } => write!(f, " |> scale {by}")?,
+            Stage::Bias { by, .. } => write!(f, " |> bias {by}")?,
             Stage::Add(slot) => write!(f, " |> add {slot}")?,
             Stage::Mul(slot) => write!(f, " |> mul {slot}")?,
             Stage::Activation(activation) => write!(f, " |> {activation:?}")?,
         }
     }
     Ok(())
+}
+
+impl Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Numbers::One(number) => number.fmt(f),
+            Numbers::Value(slot) => slot.fmt(f),
+            Numbers::Known(numbers) => FewNumbers(numbers).fmt(f),
+        }
+    }
+}
+
+/// Numbers, of which few are shown, as floats.
+struct FewNumbers<'a>(&'a [f64]);
+
+impl Display for FewNumbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<String> =
+            self.0.iter().take(SHOWN).map(|number| (*number as f32).to_string()).collect();
+        let more = if self.0.len() > SHOWN { ", …" } else { "" };
+        write!(f, "[{}{more}]", shown.join(", "))
+    }
 }
 
 fn link(f: &mut fmt::Formatter<'_>, link: &Link, operands: &[Slot]) -> fmt::Result {
@@ -215,7 +253,6 @@ struct Few<'a>(&'a Tensor);
 
 impl Display for Few<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
         let tensor = self.0;
         let shown: Vec<String> =
             (0..tensor.len().min(SHOWN)).map(|i| tensor.element_text(i)).collect();

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-use super::{Constant, Op, Program, Slot, Stage, same_shape};
-use crate::program::{Link, ProductForm};
+use sardonyx_model::Shape;
+
+use super::{
+    Constant, Conv, Link, Numbers, Op, Parameters, Product, ProductForm, Program, Slot, Stage,
+    same_shape,
+};
 
 /// Why a program is not one: a step, if it is about one, and what does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,30 +85,8 @@ impl Program {
     fn contradiction(&self, op: &Op, outputs: &[Option<Slot>]) -> Option<String> {
         let result = outputs.first().copied().flatten();
         match op {
-            Op::Product(product) => {
-                let of_type = [Some(product.a), Some(product.b)]
-                    .into_iter()
-                    .flatten()
-                    .find(|slot| self.elem(*slot).is_some_and(|elem| elem != product.elem));
-                if let Some(slot) = of_type {
-                    return Some(format!("{slot} is not of type {}", product.elem));
-                }
-                let rank = |slot: Slot| Some(self.shape(slot)?.len());
-                if product.form == ProductForm::Gemm
-                    && let Some(slot) = [product.a, product.b]
-                        .into_iter()
-                        .find(|s| rank(*s).is_some_and(|r| r != 2))
-                {
-                    return Some(format!("{slot} is not a matrix"));
-                }
-                self.contradiction_after(&product.epilogue.0, result)
-            }
-            Op::Conv(conv) => {
-                if self.elem(conv.x).is_some_and(|elem| elem != conv.elem) {
-                    return Some(format!("{} is not of type {}", conv.x, conv.elem));
-                }
-                self.contradiction_after(&conv.epilogue.0, result)
-            }
+            Op::Product(product) => self.contradiction_in_product(product, result),
+            Op::Conv(conv) => self.contradiction_in_conv(conv, result),
             Op::Pointwise(pointwise) => {
                 if pointwise.links.is_empty() {
                     return Some("no function is applied".to_string());
@@ -134,6 +116,21 @@ impl Program {
                 }
                 self.other_shape(norm.x, residual.with)
             }
+            Op::BatchNorm(norm) => {
+                if self.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
+                    return Some(format!("{} is not of type {}", norm.x, norm.elem));
+                }
+                let Parameters::Folded { scale, shift } = &norm.parameters else {
+                    return None;
+                };
+                if scale.len() != shift.len() {
+                    let (factors, summands) = (scale.len(), shift.len());
+                    return Some(format!("there are {factors} factors and {summands} summands"));
+                }
+                let channels = self.shape(norm.x)?.get(1)?.size()?;
+                (channels != scale.len())
+                    .then(|| format!("there are {} factors for {channels} channels", scale.len()))
+            }
             Op::Move(moved) => match moved.operands.first() {
                 Some(Some(_)) => None,
                 _ => Some("there is nothing to move".to_string()),
@@ -151,9 +148,47 @@ impl Program {
         }
     }
 
+    fn contradiction_in_product(&self, product: &Product, result: Option<Slot>) -> Option<String> {
+        let of_type = [product.a, product.b]
+            .into_iter()
+            .find(|slot| self.elem(*slot).is_some_and(|elem| elem != product.elem));
+        if let Some(slot) = of_type {
+            return Some(format!("{slot} is not of type {}", product.elem));
+        }
+        let is_matrix = |slot: Slot| self.shape(slot).is_none_or(|shape| shape.len() == 2);
+        if product.form == ProductForm::Gemm
+            && let Some(slot) = [product.a, product.b].into_iter().find(|slot| !is_matrix(*slot))
+        {
+            return Some(format!("{slot} is not a matrix"));
+        }
+        let mut stages = product.epilogue.0.iter();
+        if stages.any(|stage| {
+            matches!(stage, Stage::Scale { by: Numbers::Value(_) | Numbers::Known(_), .. })
+        }) {
+            return Some("it is a product, and scaled by more than one number".to_string());
+        }
+        let last = |shape: &Shape| shape.len().checked_sub(1);
+        self.contradiction_after(&product.epilogue.0, result, last)
+    }
+
+    fn contradiction_in_conv(&self, conv: &Conv, result: Option<Slot>) -> Option<String> {
+        if self.elem(conv.x).is_some_and(|elem| elem != conv.elem) {
+            return Some(format!("{} is not of type {}", conv.x, conv.elem));
+        }
+        if let Err(why) = self.check_channels(conv) {
+            return Some(why.to_string());
+        }
+        self.contradiction_after(&conv.epilogue.0, result, |_| Some(1))
+    }
+
     /// What the stages of an epilogue demand and do not get; the result has the shape that it has
-    /// in all stages.
-    fn contradiction_after(&self, stages: &[Stage], result: Option<Slot>) -> Option<String> {
+    /// in all stages. `axis_of` is the axis of a shape along which there are numbers.
+    fn contradiction_after(
+        &self,
+        stages: &[Stage],
+        result: Option<Slot>,
+        axis_of: fn(&Shape) -> Option<usize>,
+    ) -> Option<String> {
         let result = result?;
         stages.iter().find_map(|stage| match stage {
             // The result may have other dimensions after it was written.
@@ -161,14 +196,34 @@ impl Program {
                 let (elem, wanted) = (self.elem(*slot)?, self.elem(result)?);
                 (elem != wanted).then(|| format!("{slot} is not of the type of {result}"))
             }
-            Stage::Bias(slot) => {
-                let shape = self.shape(*slot)?;
-                let leading = shape.split_last().map_or(&[][..], |(_, leading)| leading);
-                let is_vector = leading.iter().all(|dim| dim.known() == Some(1));
-                (!is_vector).then(|| format!("the bias {slot} is not a vector"))
+            Stage::Scale { by, axis } | Stage::Bias { by, axis } => {
+                let shape = self.shape(result);
+                if shape.is_some_and(|shape| axis_of(shape) != Some(*axis)) {
+                    return Some(format!("its numbers are not those of axis {axis}"));
+                }
+                self.other_count(by, shape.and_then(|shape| shape.get(*axis)?.size()))
             }
-            Stage::Scale(_) | Stage::Activation(_) => None,
+            Stage::Activation(_) => None,
         })
+    }
+
+    /// Why numbers are not as many as an axis is long.
+    fn other_count(&self, numbers: &Numbers, size: Option<usize>) -> Option<String> {
+        let found = match numbers {
+            Numbers::One(_) => return None,
+            Numbers::Known(numbers) => numbers.len(),
+            Numbers::Value(slot) => {
+                let shape = self.shape(*slot)?;
+                let mut long = shape.iter().filter(|dim| dim.known() != Some(1));
+                let dim = long.next();
+                if long.next().is_some() {
+                    return Some(format!("{slot} is not a vector"));
+                }
+                dim.map_or(Some(1), |dim| dim.size())?
+            }
+        };
+        let size = size.filter(|size| *size != found)?;
+        Some(format!("there are {found} numbers for an axis of {size}"))
     }
 
     fn other_shape(&self, a: Slot, b: Slot) -> Option<String> {
@@ -185,8 +240,9 @@ mod tests {
     use smallvec::{SmallVec, smallvec};
 
     use crate::program::{
-        Attention, Constant, Epilogue, Fill, Link, Move, Norm, NormKind, Op, Opaque, Pointwise,
-        Product, ProductForm, Program, Residual, Slot, Stage, Step, Value,
+        Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Link, Move, Norm, NormKind, Numbers,
+        Op, Opaque, Parameters, Pointwise, Product, ProductForm, Program, Residual, Slot, Stage,
+        Step, Value,
     };
 
     const A: Slot = Slot(0);
@@ -224,6 +280,18 @@ mod tests {
         }
     }
 
+    fn bias(by: Numbers, axis: usize) -> Stage {
+        Stage::Bias { by, axis }
+    }
+
+    fn scale(by: Numbers, axis: usize) -> Stage {
+        Stage::Scale { by, axis }
+    }
+
+    fn known(count: usize) -> Numbers {
+        Numbers::Known(vec![1.0; count].into())
+    }
+
     fn product() -> Op {
         product_with(|_| {})
     }
@@ -238,7 +306,7 @@ mod tests {
             trans_b: false,
             alpha: 1.0,
             addend: None,
-            epilogue: Epilogue(smallvec![Stage::Bias(B)]),
+            epilogue: Epilogue(smallvec![bias(Numbers::Value(B), 1)]),
         };
         change(&mut product);
         Op::Product(Box::new(product))
@@ -268,7 +336,7 @@ mod tests {
     fn every_way_to_break_a_program_is_found() {
         assert_eq!(valid().verify(), Ok(()));
         type Break = fn(&mut Program);
-        let rows: [(Break, &str); 21] = [
+        let rows: [(Break, &str); 27] = [
             (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
             (|p| p.steps.truncate(1), "the output %4 is not computed"),
             (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
@@ -293,9 +361,40 @@ mod tests {
             ),
             (
                 |p| {
-                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = Stage::Bias(A));
+                    let stage = bias(Numbers::Value(A), 1);
+                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
                 },
-                "step 0: the bias %0 is not a vector",
+                "step 0: %0 is not a vector",
+            ),
+            (
+                |p| {
+                    let stage = bias(Numbers::Value(B), 0);
+                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
+                },
+                "step 0: its numbers are not those of axis 0",
+            ),
+            (
+                |p| p.values[1].ty = Some(Type::tensor(DataType::Float, [5i64])),
+                "step 0: there are 5 numbers for an axis of 6",
+            ),
+            (
+                |p| {
+                    let stage = scale(known(6), 1);
+                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
+                },
+                "step 0: it is a product, and scaled by more than one number",
+            ),
+            (
+                |p| p.steps[1].op = batch_norm(DataType::Double, 6, 6),
+                "step 1: %3 is not of type double",
+            ),
+            (
+                |p| p.steps[1].op = batch_norm(DataType::Float, 6, 5),
+                "step 1: there are 6 factors and 5 summands",
+            ),
+            (
+                |p| p.steps[1].op = batch_norm(DataType::Float, 5, 5),
+                "step 1: there are 5 factors for 6 channels",
             ),
             (
                 |p| {
@@ -345,6 +444,88 @@ mod tests {
             let broken = program.verify().map_err(|broken| broken.to_string());
             assert_eq!(broken, Err(expected.to_string()));
         }
+    }
+
+    fn batch_norm(elem: DataType, factors: usize, summands: usize) -> Op {
+        let parameters = Parameters::Folded {
+            scale: vec![1.0; factors].into(),
+            shift: vec![0.0; summands].into(),
+        };
+        Op::BatchNorm(Box::new(BatchNorm { elem, x: P, parameters }))
+    }
+
+    /// The same program with a convolution of five columns, some stages, and `b` for its bias if
+    /// `has_bias`.
+    fn convolving(has_bias: bool, stages: Vec<Stage>) -> Program {
+        let mut program = valid();
+        let ty = |dims: &[i64]| Some(Type::tensor(DataType::Float, dims.iter().copied()));
+        program.values[0].ty = ty(&[2, 4, 5]);
+        program.values[1].ty = ty(&[6]);
+        program.values[2].ty = ty(&[6, 4, 1]);
+        program.values[3].ty = ty(&[2, 6, 5]);
+        program.values[4].ty = ty(&[2, 6, 5]);
+        program.steps[0].op = Op::Conv(Box::new(Conv {
+            elem: DataType::Float,
+            x: A,
+            weights: W,
+            bias: has_bias.then_some(B),
+            group: 1,
+            window: None,
+            epilogue: Epilogue(stages.into()),
+        }));
+        program
+    }
+
+    #[test]
+    fn the_numbers_of_a_convolution_can_be_one_factor_and_one_bias() {
+        let value = || Numbers::Value(B);
+        for (has_bias, b_is_constant, stages, expected) in [
+            (true, false, vec![], None),
+            (true, true, vec![scale(known(6), 1), bias(known(6), 1)], None),
+            (false, false, vec![scale(known(6), 1), bias(value(), 1)], None),
+            (false, true, vec![bias(known(6), 1), scale(value(), 1)], None),
+            (false, false, vec![scale(Numbers::One(0.5), 1)], None),
+            (false, false, vec![scale(value(), 1)], Some("the factor is not a constant")),
+            (
+                false,
+                false,
+                vec![scale(Numbers::One(f32::INFINITY), 1)],
+                Some("a factor is not finite"),
+            ),
+            (
+                true,
+                false,
+                vec![scale(known(6), 1)],
+                Some("the bias that it would scale is not a constant"),
+            ),
+            (
+                false,
+                false,
+                vec![bias(value(), 1), scale(known(6), 1)],
+                Some("the bias that it would scale is not a constant"),
+            ),
+            (
+                true,
+                false,
+                vec![bias(known(6), 1)],
+                Some("there is a bias already, and not both are constants"),
+            ),
+            (false, false, vec![scale(known(5), 1)], Some("there are 5 numbers for an axis of 6")),
+            (false, false, vec![bias(known(5), 2)], Some("its numbers are not those of axis 2")),
+        ] {
+            let mut program = convolving(has_bias, stages);
+            if b_is_constant {
+                program.values[1].constant = Some(Constant::Large);
+                program.inputs[1] = None;
+            }
+            let broken = program.verify().map_err(|broken| broken.to_string());
+            let expected = expected.map(|why| format!("step 0: {why}"));
+            assert_eq!(broken.err(), expected);
+        }
+        let mut program = convolving(false, vec![bias(Numbers::One(0.5), 1)]);
+        program.values[2].ty = None;
+        let broken = program.verify().map_err(|broken| broken.to_string());
+        assert_eq!(broken, Err("step 0: how many channels there are is not known".to_string()));
     }
 
     #[test]

@@ -2,22 +2,28 @@
 //! before that result is written.
 //!
 //! `MatMul -> Add -> Gelu` becomes one step: the sum with a vector becomes a bias, and the function
-//! the last thing that happens before an element is stored. A step joins only if it is the sole
-//! reader and nothing else wants the value in between. Steps that only give the value other
-//! dimensions do not stand in the way: they happen afterwards.
+//! the last thing that happens before an element is stored. `Conv -> BatchNormalization -> Relu`
+//! becomes one as well: the factor of each channel will be multiplied into the weights, the summand
+//! is a bias. A step joins only if it is the sole reader and nothing else wants the value in
+//! between. Steps that only give the value other dimensions do not stand in the way: they happen
+//! afterwards.
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_tensor::{DataType, Dims};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::ops::limits;
-use crate::program::{Link, Op, Pointwise, Program, Slot, Stage, Step, same_shape};
+use crate::program::{
+    BatchNorm, Conv, Link, Numbers, Op, Parameters, Pointwise, Product, Program, Slot, Stage, Step,
+    is_vector_along, same_shape,
+};
 
 /// What another step does to a result.
 enum Next {
-    Stage(Stage),
+    /// In order.
+    Stages(SmallVec<[Stage; 2]>),
     /// Another order of the axes.
     Permute(Dims),
 }
@@ -55,7 +61,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             let (Some(mut item), Some(tail)) = (items[at].take(), items[found.at].take()) else {
                 break;
             };
-            let joins = found.next.and_then(|next| accept(&mut item.step.op, next));
+            let joins = found.next.and_then(|next| accept(program, &mut item.step.op, next));
             if let Err(why) = joins {
                 notes.push(Note::missed(&item.step, &tail.step, why));
                 (items[at], items[found.at]) = (Some(item), Some(tail));
@@ -85,29 +91,18 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
 }
 
 /// Makes a part of a step what follows it, or says why its kernels cannot do that.
-fn accept(op: &mut Op, next: Next) -> Result<(), &'static str> {
+fn accept(program: &Program, op: &mut Op, next: Next) -> Result<(), &'static str> {
     match (op, next) {
-        (Op::Product(product), Next::Stage(stage)) => {
-            if product.elem != DataType::Float {
-                return Err("only products of float do more before they write");
-            }
-            // C takes the place of a bias, and nothing scales it afterwards.
-            if product.addend.is_some() && matches!(stage, Stage::Scale(_) | Stage::Bias(_)) {
-                return Err("the product adds C already");
-            }
-            product.epilogue.push(stage)
+        (Op::Product(product), Next::Stages(stages)) => {
+            let before = product.epilogue.clone();
+            let accepted =
+                stages.into_iter().try_for_each(|stage| accept_in_product(product, stage));
+            accepted.inspect_err(|_| product.epilogue = before)
         }
-        (Op::Conv(conv), Next::Stage(stage)) => {
-            if !conv.takes_stages() {
-                return Err("only convolutions of float over at most three axes do more");
-            }
-            match &stage {
-                Stage::Add(_) | Stage::Activation(_) | Stage::Mul(_) => {}
-                Stage::Scale(_) | Stage::Bias(_) => {
-                    return Err("convolutions take tensors of their shape and functions only");
-                }
-            }
-            conv.epilogue.push(stage)
+        (Op::Conv(conv), Next::Stages(stages)) => {
+            let before = conv.epilogue.clone();
+            let accepted = accept_in_conv(program, conv, stages);
+            accepted.inspect_err(|_| conv.epilogue = before)
         }
         (Op::Attention(attention), Next::Permute(order)) => {
             if attention.permute.is_some() || order.len() != 4 || order[3] != 3 {
@@ -119,6 +114,46 @@ fn accept(op: &mut Op, next: Next) -> Result<(), &'static str> {
         (_, Next::Permute(_)) => Err("the axes keep their order"),
         _ => Err("only products and convolutions do more before they write"),
     }
+}
+
+/// Adds a stage to a product.
+fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static str> {
+    if product.elem != DataType::Float {
+        return Err("only products of float do more before they write");
+    }
+    let is_biased = || product.epilogue.biases().next().is_some();
+    match &stage {
+        Stage::Scale { by: Numbers::Known(_), .. } | Stage::Bias { by: Numbers::Known(_), .. } => {
+            return Err("products do not scale columns");
+        }
+        Stage::Scale { by: Numbers::Value(_), .. } => {
+            return Err("the factor is neither a number nor of the same shape");
+        }
+        Stage::Bias { by: Numbers::One(_), .. } => {
+            return Err("the summand is neither a vector nor of the same shape");
+        }
+        // C takes the place of a bias, and nothing scales it afterwards.
+        Stage::Scale { .. } | Stage::Bias { .. } if product.addend.is_some() => {
+            return Err("the product adds C already");
+        }
+        Stage::Scale { .. } if is_biased() => return Err("sums are not scaled"),
+        Stage::Bias { .. } if is_biased() => return Err("there is a bias already"),
+        _ => {}
+    }
+    product.epilogue.push(stage)
+}
+
+/// Adds stages to a convolution. It may be left with some of them if it does not take all.
+fn accept_in_conv(
+    program: &Program,
+    conv: &mut Conv,
+    stages: SmallVec<[Stage; 2]>,
+) -> Result<(), &'static str> {
+    if !conv.takes_stages() {
+        return Err("only convolutions of float over at most three axes do more");
+    }
+    stages.into_iter().try_for_each(|stage| conv.epilogue.push(stage))?;
+    program.check_channels(conv)
 }
 
 /// What may join a step.
@@ -163,19 +198,10 @@ fn next(
             continue;
         }
         let is_reshaped = !views.is_empty() || !item.views.is_empty();
-        let mut next = what(program, step, value, is_reshaped)?;
+        let axis = axis_of(program, &item.step, value, is_reshaped);
+        let mut next = what(program, step, value, axis, is_reshaped)?;
         if !is_alone {
             next = Err("other steps read the result as well");
-        }
-        if let Ok(Next::Stage(Stage::Bias(_))) = next
-            && is_reshaped
-        {
-            // A vector along the last axis must still be that for the product itself.
-            let last = |slot: Slot| program.shape(slot)?.last();
-            let before = last(item.step.outputs.first().copied().flatten()?)?;
-            if !before.surely_equals(last(value)?) {
-                next = Err("the vector is not one along the last axis of the product");
-            }
         }
         // The item moves to this place, and nobody may want another result of it before.
         let others = item.step.outputs.iter().skip(1).flatten();
@@ -187,12 +213,43 @@ fn next(
     }
 }
 
+/// The axis along which a step can multiply its result with numbers, and add some.
+#[derive(Clone, Copy)]
+struct Axis {
+    /// Of its result.
+    own: usize,
+    /// Of what that is after reshapes, unless these have taken the axis apart.
+    reshaped: Option<usize>,
+}
+
+/// The axis of a step whose result is `value` after reshapes; `None` for a step without one.
+fn axis_of(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Option<Axis> {
+    let before = program.shape(step.outputs.first().copied().flatten()?)?;
+    let after = program.shape(value)?;
+    let is_kept = |at: usize, then: usize| match (before.get(at), after.get(then)) {
+        (Some(before), Some(after)) => !is_reshaped || before.surely_equals(after),
+        _ => false,
+    };
+    match step.op {
+        Op::Product(_) => {
+            let (own, last) = (before.len().checked_sub(1)?, after.len().checked_sub(1)?);
+            Some(Axis { own, reshaped: is_kept(own, last).then_some(last) })
+        }
+        // With batch and channels kept, all of a channel stays together.
+        Op::Conv(_) => {
+            Some(Axis { own: 1, reshaped: (is_kept(0, 0) && is_kept(1, 1)).then_some(1) })
+        }
+        _ => None,
+    }
+}
+
 /// What a step does to `value`, or why that is not known well enough; `None` for what is neither a
 /// function of elements nor another order of axes.
 fn what(
     program: &Program,
     step: &Step,
     value: Slot,
+    axis: Option<Axis>,
     is_reshaped: bool,
 ) -> Option<Result<Next, &'static str>> {
     let pointwise = match &step.op {
@@ -201,13 +258,42 @@ fn what(
             let order = moved.kind.order().filter(|_| is_first && !is_reshaped)?;
             return Some(Ok(Next::Permute(order.clone())));
         }
+        Op::BatchNorm(norm) if norm.x == value => {
+            return Some(normalization(program, norm, axis).map(Next::Stages));
+        }
         Op::Pointwise(pointwise) => pointwise,
         _ => return None,
     };
     let [link] = &pointwise.links[..] else {
         return None;
     };
-    Some(stage(program, pointwise, link, value).map(Next::Stage))
+    let stage = stage(program, pointwise, link, value, axis);
+    Some(stage.map(|stage| Next::Stages(smallvec![stage])))
+}
+
+/// A normalization of channels as stages.
+fn normalization(
+    program: &Program,
+    norm: &BatchNorm,
+    axis: Option<Axis>,
+) -> Result<SmallVec<[Stage; 2]>, &'static str> {
+    if norm.elem != DataType::Float {
+        return Err("only float is computed before a result is written");
+    }
+    let Parameters::Folded { scale, shift } = &norm.parameters else {
+        return Err("the parameters of the normalization are not constants");
+    };
+    let channels = program.shape(norm.x).and_then(|shape| shape.get(1)?.size());
+    let Some(Axis { own, reshaped: Some(1) }) = axis else {
+        return Err("its channels are not along the axis that can be scaled");
+    };
+    if channels != Some(scale.len()) {
+        return Err("how many channels there are is not known");
+    }
+    Ok(smallvec![
+        Stage::Scale { by: Numbers::Known(scale.clone()), axis: own },
+        Stage::Bias { by: Numbers::Known(shift.clone()), axis: own },
+    ])
 }
 
 /// A function of elements as a stage.
@@ -216,6 +302,7 @@ fn stage(
     pointwise: &Pointwise,
     link: &Link,
     value: Slot,
+    axis: Option<Axis>,
 ) -> Result<Stage, &'static str> {
     if pointwise.elem != DataType::Float {
         return Err("only float is computed before a result is written");
@@ -235,7 +322,7 @@ fn stage(
             let &[a, b] = &pointwise.operands[..] else {
                 return Err("it does not have two operands");
             };
-            return with_other(program, *op, value, if a == value { b } else { a });
+            return with_other(program, *op, value, if a == value { b } else { a }, axis);
         }
         Link::Binary { .. } => return Err("only sums and products with another tensor are"),
     };
@@ -248,6 +335,7 @@ fn with_other(
     op: Binary,
     value: Slot,
     other: Slot,
+    axis: Option<Axis>,
 ) -> Result<Stage, &'static str> {
     let (Some(shape), Some(other_shape)) = (program.shape(value), program.shape(other)) else {
         return Err("a shape is not known");
@@ -261,23 +349,21 @@ fn with_other(
     if other_shape.len() > shape.len() {
         return Err("the result broadcasts to more dimensions");
     }
-    if op == Binary::Mul {
-        let scale = program.small(other).filter(|scale| scale.len() == 1);
-        let scale = scale.and_then(|scale| scale.to_vec::<f32>().ok()?.first().copied());
-        return scale
-            .map(Stage::Scale)
-            .ok_or("the factor is neither a number nor of the same shape");
-    }
-    let is_vector = match (other_shape.split_last(), shape.last()) {
-        (Some((last, leading)), Some(wanted)) => {
-            last.surely_equals(wanted) && leading.iter().all(|dim| dim.known() == Some(1))
-        }
-        _ => false,
+    let Some(Axis { own: axis, reshaped }) = axis else {
+        return Err("only products and convolutions do more before they write");
     };
-    if is_vector {
-        Ok(Stage::Bias(other))
-    } else {
-        Err("the summand is neither a vector nor of the same shape")
+    let is_vector = reshaped.is_some_and(|axis| is_vector_along(axis, other_shape, shape));
+    let vector = is_vector.then_some(Numbers::Value(other));
+    let number = program.small(other).filter(|number| number.len() == 1);
+    let number = number.and_then(|number| number.to_vec::<f32>().ok()?.first().copied());
+    let number = number.map(Numbers::One);
+    match (op, number, vector) {
+        (Binary::Mul, Some(by), _) | (Binary::Mul, None, Some(by)) => Ok(Stage::Scale { by, axis }),
+        (_, _, Some(by)) | (_, Some(by), None) => Ok(Stage::Bias { by, axis }),
+        (Binary::Mul, None, None) => {
+            Err("the factor is neither of the same shape nor a vector along the axis of a bias")
+        }
+        _ => Err("the summand is neither of the same shape nor a vector along the axis of a bias"),
     }
 }
 

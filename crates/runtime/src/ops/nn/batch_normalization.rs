@@ -1,45 +1,73 @@
 //! BatchNormalization at inference: one multiplication and one addition per element.
 //!
 //! Scale, shift, mean and variance may each have another type than the input. Where all four are
-//! constant they are folded once.
+//! constant they are folded once, and a convolution before it can take the result over.
 
 use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::norm::fold_batch_norm;
-use sardonyx_kernels::number::Number;
+use sardonyx_kernels::number::{Math, Number};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
 
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::Selected;
-use crate::kernel::{Call, Kernel, Site};
+use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::math::for_element;
+use crate::program::{BatchNorm, Op, Parameters};
 
 /// `BatchNormalization`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     if site.int("training_mode") == Some(1) {
         return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
     }
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
+    let parameters = match constants(site, epsilon)? {
+        Some((scale, shift)) => Parameters::Folded { scale: scale.into(), shift: shift.into() },
+        None => {
+            let slots = [site.slot(1)?, site.slot(2)?, site.slot(3)?, site.slot(4)?];
+            Parameters::Given { slots, epsilon }
+        }
+    };
+    let norm = BatchNorm { elem: site.elem(0)?, x: site.slot(0)?, parameters };
+    Ok(Op::BatchNorm(Box::new(norm)))
+}
+
+/// Factor and summand per channel, if all parameters are constants that are there.
+fn constants(site: &Site<'_>, epsilon: f64) -> Result<Option<Folded<f64>>, BindError> {
     let constants: Option<Vec<Vec<f64>>> =
         (1..5).map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok())).collect();
-    let packed = if constants.is_some() { 1..5 } else { 0..0 };
-    let kernel: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => BatchNormalization::<T> {
+    Ok(constants.map(|constants| fold(&constants, epsilon)).transpose()?)
+}
+
+/// The kernel of a normalization of channels.
+pub(crate) fn select(site: &Site<'_>, norm: &BatchNorm) -> Result<Selected, BindError> {
+    let (folded, epsilon) = match &norm.parameters {
+        Parameters::Folded { scale, shift } => (Some((scale.to_vec(), shift.to_vec())), 0.0),
+        Parameters::Given { epsilon, .. } => (constants(site, *epsilon)?, *epsilon),
+    };
+    let is_given = matches!(norm.parameters, Parameters::Given { .. });
+    let packed = if is_given && folded.is_some() { 1..5 } else { 0..0 };
+    let kernel: Result<Box<dyn Kernel>, BindError> = for_element!(site, norm.elem, floats, T => BatchNormalization::<T> {
         epsilon,
-        folded: constants.map(|constants| fold::<T>(&constants, epsilon)).transpose()?,
+        folded: folded.map(|(scale, shift)| (narrowed::<T>(&scale), narrowed::<T>(&shift))),
         elements: PhantomData,
     });
     Ok(Selected::from(kernel?).packing(packed))
 }
 
+/// Numbers in the type in which elements are computed.
+fn narrowed<T: Number>(numbers: &[f64]) -> Vec<T::Real> {
+    numbers.iter().map(|number| T::Real::from_f64(*number)).collect()
+}
+
 struct BatchNormalization<T: Number> {
     epsilon: f64,
     /// Factor and summand per channel.
-    folded: Option<Folded<T>>,
+    folded: Option<Folded<T::Real>>,
     elements: PhantomData<fn() -> T>,
 }
 
-type Folded<T> = (Vec<<T as Number>::Real>, Vec<<T as Number>::Real>);
+type Folded<R> = (Vec<R>, Vec<R>);
 
 /// The elements of a parameter in double precision.
 pub(super) fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
@@ -53,7 +81,7 @@ pub(super) fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
     Ok(wide)
 }
 
-fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, KernelError> {
+fn fold<R: Math>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<R>, KernelError> {
     let [gamma, beta, mean, variance] = parameters else {
         fail!("four parameters are needed");
     };
@@ -62,7 +90,7 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
         let lengths: Vec<usize> = parameters.iter().map(Vec::len).collect();
         fail!("the parameters have {lengths:?} elements, but must have one per channel");
     }
-    let mut scale = vec![<T::Real as Number>::ZERO; channels];
+    let mut scale = vec![R::ZERO; channels];
     let mut shift = scale.clone();
     fold_batch_norm(gamma, beta, mean, variance, epsilon, &mut scale, &mut shift);
     Ok((scale, shift))
@@ -82,7 +110,7 @@ impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
                 call.reserve(channels.saturating_mul(6 * size_of::<f64>()))?;
                 let parameters: Vec<Vec<f64>> =
                     (1..5).map(|index| wide(call.tensor(index)?)).collect::<Result<_, _>>()?;
-                given = fold::<T>(&parameters, self.epsilon)?;
+                given = fold(&parameters, self.epsilon)?;
                 &given
             }
         };

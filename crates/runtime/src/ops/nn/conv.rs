@@ -1,20 +1,20 @@
-//! Conv: weights packed once when they are constant; bias, residual sum, activation and factor
-//! while the result is written.
+//! Conv: weights packed once when they are constant, multiplied with the factors of their channels;
+//! bias, residual sum, activation and factor while the result is written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::{ConvError, ConvParams, PackedConv, conv_naive};
+use sardonyx_kernels::conv::{ConvError, ConvParams, PackedConv, WeightSource, conv_naive};
 use sardonyx_kernels::gemm::Bias;
 use sardonyx_tensor::{DataType, Dims, Element};
+use smallvec::SmallVec;
 
 use super::window::Placed;
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::Selected;
-use crate::kernel::{Call, Ending, Kernel, Site};
+use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::program::{self, Epilogue, Op, Window};
-use crate::weights::{Form, Packed};
+use crate::program::{self, Epilogue, Numbers, Op, Stage, Window};
+use crate::weights::{Bits, Elements, Form, Packed};
 
 struct Conv {
     elem: DataType,
@@ -23,8 +23,11 @@ struct Conv {
     window: Option<Window>,
     group: usize,
     weights: Weights,
-    /// The bias, if it is constant.
+    /// What the weights of each channel are multiplied with.
+    scale: Option<Vec<f64>>,
+    /// What is added to each channel, if that is constant.
     bias: Option<Vec<f32>>,
+    /// Whether the bias of the node is read when it runs.
     has_bias: bool,
     ending: Ending,
     isa: Isa,
@@ -101,49 +104,140 @@ const PACKED_AXES: usize = 3;
 
 /// The kernel of a convolution.
 pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
-    let packs = conv.window.as_ref().filter(|_| conv.takes_stages());
-    // Other loops read it with everything else.
-    let bias = match site.constant(2).filter(|_| packs.is_some() && conv.bias.is_some()) {
-        Some(constant) => Some(constant.to_vec::<f32>()?),
-        None => None,
-    };
-    let weights = match packs {
-        Some(window) => pack(site, window, conv.group)?,
-        None => Weights::Given,
+    let window = conv.window.as_ref().filter(|_| conv.takes_stages());
+    let (channels, weights) = match window {
+        Some(window) => {
+            let channels = Channels::new(site, conv)?;
+            let weights = pack(site, window, conv.group, &channels)?;
+            (channels, weights)
+        }
+        None => (Channels { given: conv.bias.map(|_| 2), ..Channels::default() }, Weights::Given),
     };
     let packed_weights = (!matches!(weights, Weights::Given)).then_some(1);
-    let packed_bias = bias.is_some().then_some(2);
-    let has_bias = conv.bias.is_some();
-    let ending = Ending::new(&conv.epilogue, 2 + usize::from(has_bias));
-    let given = (has_bias && bias.is_none()).then_some(2);
+    let ending = Ending::new(&conv.epilogue, 2 + usize::from(conv.bias.is_some()));
     let kernel = Conv {
         elem: conv.elem,
         window: conv.window.clone(),
         group: conv.group,
         weights,
-        bias,
-        has_bias,
-        ending: Ending { bias: given, ..ending },
+        scale: channels.scale,
+        bias: channels.bias,
+        has_bias: channels.given == Some(2) && conv.bias.is_some(),
+        ending: Ending { scale: 1.0, bias: channels.given, ..ending },
         isa: site.isa,
     };
-    Ok(Selected::new(kernel).packing(packed_weights.into_iter().chain(packed_bias)))
+    Ok(Selected::new(kernel).packing(packed_weights.into_iter().chain(channels.packed)))
+}
+
+/// What a convolution multiplies each output channel with, and what it adds then.
+#[derive(Default)]
+struct Channels {
+    scale: Option<Vec<f64>>,
+    bias: Option<Vec<f32>>,
+    /// The operand that is added, if it is not constant.
+    given: Option<usize>,
+    /// Operands that are in `scale` and `bias`.
+    packed: SmallVec<[usize; 4]>,
+    /// Whether some of them have not been computed, because the session is only looked at.
+    unmade: bool,
+}
+
+impl Channels {
+    /// Computes in double precision; biases are rounded once, in the end.
+    fn new(site: &Site<'_>, conv: &program::Conv) -> Result<Channels, BindError> {
+        let mut channels = Channels::default();
+        let mut bias: Option<Vec<f64>> = None;
+        let mut position = 2;
+        if conv.bias.is_some() {
+            bias = channels.take(site, position)?;
+            position += 1;
+        }
+        for stage in &conv.epilogue.0 {
+            if let Stage::Scale { by, .. } | Stage::Bias { by, .. } = stage {
+                let numbers = match by {
+                    Numbers::One(number) => {
+                        let count = site.shape(1).and_then(|shape| shape.first()?.size());
+                        Some(vec![f64::from(*number); count.unwrap_or(0)])
+                    }
+                    Numbers::Known(numbers) => Some(numbers.to_vec()),
+                    Numbers::Value(_) => channels.take(site, position)?,
+                };
+                match (stage, numbers) {
+                    (_, None) => {}
+                    (Stage::Bias { .. }, Some(numbers)) => {
+                        combine(&mut bias, numbers, |a, b| a + b)
+                    }
+                    (_, Some(numbers)) => {
+                        if let Some(bias) = &mut bias {
+                            bias.iter_mut().zip(&numbers).for_each(|(bias, by)| *bias *= by);
+                        }
+                        combine(&mut channels.scale, numbers, |a, b| a * b);
+                    }
+                }
+            }
+            position += usize::from(stage.operand().is_some());
+        }
+        channels.bias = bias.map(|bias| bias.iter().map(|number| *number as f32).collect());
+        Ok(channels)
+    }
+
+    /// The numbers of a constant operand, which the kernel will not read then.
+    fn take(&mut self, site: &Site<'_>, position: usize) -> Result<Option<Vec<f64>>, BindError> {
+        let Some(constant) = site.weight(position) else {
+            self.given = Some(position);
+            return Ok(None);
+        };
+        self.packed.push(position);
+        Ok(match constant.elements {
+            Elements::All(tensor) => {
+                Some(tensor.to_vec::<f32>()?.into_iter().map(f64::from).collect())
+            }
+            Elements::Fill(one) => {
+                let one = one.to_vec::<f32>()?.first().copied().map(f64::from);
+                one.map(|one| vec![one; constant.len()])
+            }
+            Elements::Unmade => {
+                self.unmade = true;
+                None
+            }
+        })
+    }
+}
+
+/// Puts more numbers to those that there are, one by one.
+fn combine(numbers: &mut Option<Vec<f64>>, more: Vec<f64>, with: fn(f64, f64) -> f64) {
+    match numbers {
+        Some(numbers) => numbers.iter_mut().zip(more).for_each(|(a, b)| *a = with(*a, b)),
+        None => *numbers = Some(more),
+    }
 }
 
 /// Weights in the form in which they are used, if they are constant.
-fn pack(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, BindError> {
+fn pack(
+    site: &Site<'_>,
+    window: &Window,
+    group: usize,
+    channels: &Channels,
+) -> Result<Weights, BindError> {
     let isa = site.isa;
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
     match (site.weight(1), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, begin, end)?;
-            let form = Form::Convolution { isa, params: params.clone() };
+            if channels.unmade {
+                return Ok(Weights::Packed { params, packed: Packed::Outline });
+            }
+            let scale = channels.scale.as_deref();
+            let form =
+                Form::Convolution { isa, params: params.clone(), scale: scale.map(Bits::of) };
             let bytes = PackedConv::bytes_of(isa, &params).map_err(invalid)?;
             let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
                 let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
-                match fill.map(f32::from_ne_bytes) {
-                    Some(fill) => PackedConv::filled(isa, params.clone(), fill),
-                    None => PackedConv::from_le_bytes(isa, params.clone(), weights.at_once()),
-                }
+                let source = match fill.map(f32::from_ne_bytes) {
+                    Some(fill) => WeightSource::Fill(fill),
+                    None => WeightSource::LeBytes(weights.at_once()),
+                };
+                PackedConv::scaled(isa, params.clone(), source, scale)
             });
             Ok(match packed.map_err(invalid)? {
                 Some(packed) => Weights::Packed { params, packed },
@@ -194,7 +288,8 @@ impl Conv {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             let bytes = PackedConv::bytes_of(self.isa, &params);
             call.reserve(bytes.map_err(|error| KernelError(error.to_string()))?)?;
-            PackedConv::new(self.isa, params, elements)
+            let source = WeightSource::Floats(elements);
+            PackedConv::scaled(self.isa, params, source, self.scale.as_deref())
                 .map(Arc::new)
                 .map_err(|error| KernelError(error.to_string()))
         };
