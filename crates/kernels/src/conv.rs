@@ -23,8 +23,10 @@ use std::fmt;
 
 use crate::gemm::pack::{Packed, SendPtr};
 use crate::gemm::{
-    Bias, Epilogue, MatRef, Operand, OperandKind, PanelForm, Product, Sizes, Storage, TileEpilogue,
+    ApplyFunction, Bias, Epilogue, MatRef, Operand, OperandKind, PanelForm, Product, Sizes,
+    Storage, TileEpilogue,
 };
+use crate::simd::dispatch;
 use crate::{Isa, Pool};
 use depthwise::Plane;
 pub use naive::conv_naive;
@@ -500,6 +502,10 @@ fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvErro
 /// Products of fewer multiply-adds than this are shared out whole when there are several.
 const WHOLE_PRODUCT_MACS: usize = 4 << 20;
 
+/// A function is applied to planes with this many outputs, or more, at a time: they are in a cache
+/// then, and the loop is worth its beginning and end.
+const FUNCTION_OUTPUTS: usize = 1024;
+
 /// Whether products are shared out whole, each on one thread.
 fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
     count >= 2 * pool.threads() && macs < WHOLE_PRODUCT_MACS
@@ -519,10 +525,10 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What is done to the outputs of an image from a channel on.
-    fn epilogue_of(&self, image: usize, channel: usize) -> TileEpilogue {
+    /// The part of an epilogue for the outputs of an image from a channel on.
+    fn part_of(&self, epilogue: &TileEpilogue, image: usize, channel: usize) -> TileEpilogue {
         let images = image * self.conv.params.out_channels * self.out_plane;
-        self.epilogue.at(channel, 0, self.out_plane).after(images)
+        epilogue.at(channel, 0, self.out_plane).after(images)
     }
 
     /// One product per image and group.
@@ -535,7 +541,7 @@ impl Job<'_> {
             let input = &self.input[(image * p.in_channels + group * group_in) * self.in_plane..]
                 [..group_in * self.in_plane];
             let out = (image * p.out_channels + group * group_out) * self.out_plane;
-            let epilogue = self.epilogue_of(image, group * group_out);
+            let epilogue = self.part_of(&self.epilogue, image, group * group_out);
             let run = |b: Operand<'_>| {
                 let product = Product {
                     isa: self.conv.isa,
@@ -591,8 +597,13 @@ impl Job<'_> {
         // A region is worth its price from some ten thousand multiply-adds on.
         let work = planes.saturating_mul(self.out_plane).saturating_mul(taps);
         let chunks = if work < 20_000 { 1 } else { planes.min(pool.threads() * 8) };
+        let before = self.epilogue.before_function();
+        let has_function = self.epilogue.activation.is_function();
         pool.run(chunks, |chunk| {
-            for index in crate::split_even(planes, chunks, chunk) {
+            let indices = crate::split_even(planes, chunks, chunk);
+            // The first plane to which a function has not been applied.
+            let mut first = indices.start;
+            for index in indices.clone() {
                 let (image, channel) = (index / p.out_channels, index % p.out_channels);
                 let source = image * p.in_channels + channel / per_group;
                 let out = index * self.out_plane;
@@ -603,10 +614,24 @@ impl Job<'_> {
                     input: &self.input[source * self.in_plane..][..self.in_plane],
                     weights: &weights[channel * taps..][..taps],
                     output: self.output.get().wrapping_add(out),
-                    epilogue: self.epilogue_of(image, channel),
+                    epilogue: self.part_of(&before, image, channel),
                 };
                 // SAFETY: sizes were checked; every plane has its own output.
                 unsafe { plane.run(self.conv.isa) };
+                let (start, end) = (first * self.out_plane, (index + 1) * self.out_plane);
+                let is_enough = end - start >= FUNCTION_OUTPUTS || index + 1 == indices.end;
+                if has_function && is_enough {
+                    let body = ApplyFunction {
+                        epilogue: self.epilogue.after(start),
+                        out: self.output.get().wrapping_add(start),
+                        rows: 1,
+                        cols: end - start,
+                        ldc: end - start,
+                    };
+                    // SAFETY: the machine has the instruction set; the planes have been written.
+                    unsafe { dispatch(self.conv.isa, body) };
+                    first = index + 1;
+                }
             }
         });
     }

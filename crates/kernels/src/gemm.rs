@@ -44,7 +44,7 @@ pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 
 pub(crate) use blocked::{Operand, PanelForm, Product};
-pub(crate) use epilogue::TileEpilogue;
+pub(crate) use epilogue::{ApplyFunction, TileEpilogue};
 pub(crate) use sizes::{OperandKind, Sizes};
 
 use crate::Exec;

@@ -1,17 +1,11 @@
 //! Depthwise convolution: one input plane, one output plane, one small kernel; vectors run along
 //! the output row.
 
-use std::ops::Range;
-
 use super::Geometry;
 use super::patches::inside;
 use crate::Isa;
 use crate::gemm::TileEpilogue;
 use crate::simd::{Body, Simd, dispatch};
-
-/// A function is applied to this many outputs at a time, or more: they are in the first cache then,
-/// and the loop is worth its beginning and end.
-const FUNCTION_OUTPUTS: usize = 1024;
 
 /// One plane's work.
 pub(super) struct Plane<'a> {
@@ -24,6 +18,7 @@ pub(super) struct Plane<'a> {
     pub(super) weights: &'a [f32],
     /// One plane of `out_dims`.
     pub(super) output: *mut f32,
+    /// Without a function.
     pub(super) epilogue: TileEpilogue,
 }
 
@@ -59,10 +54,6 @@ impl Body for Plane<'_> {
         let [_, in_h, in_w] = self.in_dims;
         let [_, kernel_h, kernel_w] = g.kernel;
         let (stride, dilation) = (g.strides[2], g.dilations[2] as isize);
-        let parts = self.epilogue.around_function();
-        let first = parts.as_ref().map_or(&self.epilogue, |(before, _)| before);
-        // Outputs from here on have been written, but without what `parts` leaves for later.
-        let mut unfinished = 0;
         let mut row = 0;
         for od in 0..out_d {
             let (d_lo, d_hi, d0) = self.taps(0, od);
@@ -112,45 +103,12 @@ impl Body for Plane<'_> {
                             }
                         }
                         let at = row * out_w + col;
-                        let acc = first.finish_linear::<S>(acc, at, n);
+                        let acc = self.epilogue.finish_linear::<S>(acc, at, n);
                         S::store_m(self.output.add(at), S::first(n), acc);
                     }
                     col += n;
                 }
                 row += 1;
-                if let Some((_, after)) = &parts
-                    && (row * out_w - unfinished >= FUNCTION_OUTPUTS || row == out_d * out_h)
-                {
-                    // SAFETY: these outputs are inside the plane and written.
-                    unsafe { self.apply_function::<S>(after, unfinished..row * out_w) };
-                    unfinished = row * out_w;
-                }
-            }
-        }
-    }
-}
-
-impl Plane<'_> {
-    /// Applies the function of the epilogue, and what comes after it, to some outputs.
-    ///
-    /// # Safety
-    ///
-    /// As [`Simd`]; the outputs are inside the plane and have been written.
-    #[inline(always)]
-    unsafe fn apply_function<S: Simd>(&self, after: &TileEpilogue, outputs: Range<usize>) {
-        // SAFETY: the caller's promise; nothing else refers to the outputs of this plane.
-        unsafe {
-            let start = self.output.add(outputs.start);
-            let all = std::slice::from_raw_parts_mut(start, outputs.len());
-            self.epilogue.activation.function_on::<S>(all);
-            if after.is_plain() {
-                return;
-            }
-            for at in outputs.clone().step_by(S::LANES) {
-                let n = S::LANES.min(outputs.end - at);
-                let out = self.output.add(at);
-                let x = S::load_m(out, S::first(n));
-                S::store_m(out, S::first(n), after.finish_linear::<S>(x, at, n));
             }
         }
     }

@@ -102,6 +102,7 @@ const CASES: &[Case] = &[
     },
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
+    Case { batch: 2, ..case("one position", (40, 70), &[1, 1], &[1, 1]) },
     Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },
     Case { pads: (&[1, 1], &[1, 1]), ..case("no input channels", (0, 4), &[5, 5], &[3, 3]) },
     Case {

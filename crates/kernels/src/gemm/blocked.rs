@@ -10,7 +10,7 @@
 //! everything first (few columns, many rows).
 
 use super::buffer::with_scratch;
-use super::epilogue::TileEpilogue;
+use super::epilogue::{ApplyFunction, TileEpilogue};
 use super::gemv::Gemv;
 use super::halves::{Storage, Widen};
 use super::matrix::MatRef;
@@ -635,44 +635,34 @@ impl Body for FinishTransposed {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let parts = self.epilogue.around_function();
-        let first = parts.as_ref().map_or(&self.epilogue, |(before, _)| before);
-        // `LANES` rows of as many floats.
-        let mut block = [0.0f32; 16 * 16];
-        let at = block.as_mut_ptr();
+        let before = self.epilogue.before_function();
+        let mut block = [[0.0f32; 16]; 16];
         for row0 in (0..self.rows).step_by(S::LANES) {
             for col in (0..self.cols).step_by(S::LANES) {
                 let n = S::LANES.min(self.cols - col);
-                let rows = S::LANES.min(self.rows - row0);
-                let out = |i: usize| self.out.wrapping_add((row0 + i) * self.ldc + col);
-                // SAFETY: the maker's promise; no instruction set has more than 16 lanes.
+                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of
+                // each.
                 unsafe {
-                    S::transpose(self.src.add(col * self.ld + row0), self.ld, at, S::LANES);
-                    for i in 0..rows {
-                        let row = at.add(i * S::LANES);
-                        let epilogue = first.at(row0 + i, 0, self.ldc);
-                        let x = epilogue.finish_linear::<S>(S::load(row), col, n);
-                        match parts {
-                            None => S::store_m(out(i), S::first(n), x),
-                            Some(_) => S::store(row, x),
-                        }
-                    }
-                    let Some((_, after)) = &parts else { continue };
-                    let all = std::slice::from_raw_parts_mut(at, rows * S::LANES);
-                    self.epilogue.activation.function_on::<S>(all);
-                    for i in 0..rows {
-                        let epilogue = after.at(row0 + i, 0, self.ldc);
-                        let x = S::load(at.add(i * S::LANES));
-                        let x = epilogue.finish_linear::<S>(x, col, n);
-                        S::store_m(out(i), S::first(n), x);
+                    let src = self.src.add(col * self.ld + row0);
+                    S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
+                    let rows = S::LANES.min(self.rows - row0);
+                    for (i, row) in block[..rows].iter().enumerate() {
+                        let epilogue = before.at(row0 + i, 0, self.ldc);
+                        let x = epilogue.finish_linear::<S>(S::load(row.as_ptr()), col, n);
+                        let out = self.out.add((row0 + i) * self.ldc + col);
+                        S::store_m(out, S::first(n), x);
                     }
                 }
             }
         }
+        let Self { epilogue, out, rows, cols, ldc, .. } = self;
+        // SAFETY: these rows have been written.
+        unsafe { ApplyFunction { epilogue, out, rows, cols, ldc }.run::<S>() }
     }
 }
 
-/// Gathers one row of the output from a transposed copy and applies the epilogue.
+/// Gathers one row of the output from a transposed copy and applies the epilogue, but for a
+/// function.
 pub(super) struct FinishRow {
     pub(super) src: *const f32,
     pub(super) stride: usize,
@@ -694,7 +684,7 @@ impl Body for FinishRow {
             unsafe {
                 let src = self.src.add(col * self.stride);
                 let x = S::select(S::splat(0.0), lanes, src, self.stride);
-                let x = self.epilogue.finish::<S>(x, col, n);
+                let x = self.epilogue.finish_linear::<S>(x, col, n);
                 S::store_m(self.out.add(col), S::first(n), x);
             }
             col += n;

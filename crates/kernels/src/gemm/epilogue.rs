@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::matrix::MatRef;
 use crate::Isa;
 use crate::elementwise::operations::{self as op, Map};
-use crate::simd::Simd;
+use crate::simd::{Body, Simd};
 
 /// The function applied last to each output. NaN stays NaN in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -341,6 +341,12 @@ impl TileEpilogue {
         })
     }
 
+    /// What comes before the function; all if there is none.
+    #[inline(always)]
+    pub(crate) fn before_function(&self) -> TileEpilogue {
+        self.around_function().map_or(*self, |(before, _)| before)
+    }
+
     /// Nothing to do at all.
     pub(crate) fn is_plain(&self) -> bool {
         self.alpha == 1.0
@@ -365,32 +371,11 @@ impl TileEpilogue {
     }
 
     /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of
-    /// the tile.
+    /// the tile. A function is left out: [`ApplyFunction`] applies it, and what comes after it.
     ///
     /// # Safety
     ///
     /// As [`Simd`]; the pointers are valid for these columns.
-    #[inline(always)]
-    pub(crate) unsafe fn finish<S: Simd>(&self, x: S::V, col: usize, n: usize) -> S::V {
-        let Some((before, after)) = self.around_function() else {
-            // SAFETY: the caller's promise.
-            return unsafe { self.finish_linear::<S>(x, col, n) };
-        };
-        let mut lanes = [0.0f32; 16];
-        // SAFETY: the caller's promise; 16 lanes are the most.
-        unsafe {
-            S::store(lanes.as_mut_ptr(), before.finish_linear::<S>(x, col, n));
-            let count = std::hint::black_box(S::LANES).min(lanes.len());
-            self.activation.function_on::<S>(&mut lanes[..count]);
-            after.finish_linear::<S>(S::load(lanes.as_ptr()), col, n)
-        }
-    }
-
-    /// As [`TileEpilogue::finish`], for all activations but functions, which are left out.
-    ///
-    /// # Safety
-    ///
-    /// As [`TileEpilogue::finish`].
     #[inline(always)]
     pub(crate) unsafe fn finish_linear<S: Simd>(&self, mut x: S::V, col: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
@@ -425,10 +410,58 @@ impl TileEpilogue {
     }
 }
 
+/// Applies the function of an epilogue, and what comes after it, to a part of an output on which
+/// all that comes before has been done. The more numbers at a time, the fewer ends of loops.
+pub(crate) struct ApplyFunction {
+    /// That of the part, which is left alone if there is no function in it.
+    pub(crate) epilogue: TileEpilogue,
+    /// `rows` rows of `cols` values, `ldc` apart.
+    pub(crate) out: *mut f32,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) ldc: usize,
+}
+
+impl Body for ApplyFunction {
+    type Out = ();
+
+    /// # Safety
+    ///
+    /// As [`Simd`]; the part is valid and written by this call alone, and the pointers of the
+    /// epilogue are valid for it.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Some((_, after)) = self.epilogue.around_function() else {
+            return;
+        };
+        // Rows with nothing between them are one.
+        let (rows, cols) =
+            if self.ldc == self.cols { (1, self.rows * self.cols) } else { (self.rows, self.cols) };
+        for row in 0..rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let out = self.out.add(row * self.ldc);
+                let all = std::slice::from_raw_parts_mut(out, cols);
+                self.epilogue.activation.function_on::<S>(all);
+                if after.is_plain() {
+                    continue;
+                }
+                let after = after.at(row, 0, self.ldc);
+                for col in (0..cols).step_by(S::LANES) {
+                    let n = S::LANES.min(cols - col);
+                    let x = S::load_m(out.add(col), S::first(n));
+                    let x = after.finish_linear::<S>(x, col, n);
+                    S::store_m(out.add(col), S::first(n), x);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Body, dispatch};
+    use crate::simd::dispatch;
 
     struct Apply<'a>(Activation, &'a [f32; 16], &'a mut [f32; 16]);
     impl Body for Apply<'_> {
@@ -439,11 +472,13 @@ mod tests {
             unsafe {
                 let epilogue = Epilogue { activation: self.0, ..Epilogue::default() };
                 let epilogue = epilogue.raw();
+                let before = epilogue.before_function();
+                let out = self.2.as_mut_ptr();
                 for i in (0..16).step_by(S::LANES) {
                     let x = S::load(self.1.as_ptr().add(i));
-                    let y = epilogue.finish::<S>(x, i, 16 - i);
-                    S::store(self.2.as_mut_ptr().add(i), y);
+                    S::store(out.add(i), before.finish_linear::<S>(x, i, 16 - i));
                 }
+                ApplyFunction { epilogue, out, rows: 2, cols: 8, ldc: 8 }.run::<S>();
             }
         }
     }

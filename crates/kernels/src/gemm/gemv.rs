@@ -10,7 +10,7 @@
 
 use super::blocked::FinishRow;
 use super::buffer::with_scratch;
-use super::epilogue::TileEpilogue;
+use super::epilogue::{ApplyFunction, TileEpilogue};
 use super::matrix::MatRef;
 use super::pack::SendPtr;
 use crate::Isa;
@@ -96,6 +96,7 @@ impl Gemv<'_> {
     unsafe fn store(&self, acc: &[f32], cols: std::ops::Range<usize>) {
         let (m, n) = (self.x.rows(), cols.len());
         let rows = if self.turned { n } else { m };
+        let before = self.epilogue.before_function();
         for i in 0..rows {
             let (row, col) = if self.turned { (cols.start + i, 0) } else { (i, cols.start) };
             let body = FinishRow {
@@ -103,9 +104,21 @@ impl Gemv<'_> {
                 stride: if self.turned { n } else { 1 },
                 out: self.c.get().wrapping_add(row * self.ldc + col),
                 n: if self.turned { m } else { n },
-                epilogue: self.epilogue.at(row, col, self.ldc),
+                epilogue: before.at(row, col, self.ldc),
             };
             // SAFETY: the caller's promise.
+            unsafe { dispatch(self.isa, body) };
+        }
+        if self.epilogue.activation.is_function() {
+            let (row, col) = if self.turned { (cols.start, 0) } else { (0, cols.start) };
+            let body = ApplyFunction {
+                epilogue: self.epilogue.at(row, col, self.ldc),
+                out: self.c.get().wrapping_add(row * self.ldc + col),
+                rows,
+                cols: if self.turned { m } else { n },
+                ldc: self.ldc,
+            };
+            // SAFETY: the caller's promise; the chunk has written these columns of C.
             unsafe { dispatch(self.isa, body) };
         }
     }
