@@ -9,11 +9,14 @@
 //! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made
 //! of (`Reshape`'s `-1`), so a [`Dim`] may be.
 
+mod formulas;
 mod parse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+
+pub use formulas::{Computed, Formula, Formulas};
 
 /// A dimension, or an element of a vector that describes a shape.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -47,7 +47,7 @@ pub use constant::{
     ConstantError, ExternalData, ExternalReference, NoExternalData, NotStored, Segment,
     SparseTensorProto, StoredValues, TensorProto, TypedRun,
 };
-pub use dim::{Dim, Expr};
+pub use dim::{Computed, Dim, Expr, Formula, Formulas};
 pub use error::{Error, ErrorKind};
 pub use graph::{
     Entry, Function, Graph, Header, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer,

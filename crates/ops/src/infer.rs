@@ -36,6 +36,38 @@ pub struct Infer<'a> {
     present: Option<Present<'a>>,
     said: Said,
     equal: RefCell<Vec<(Dim, Dim)>>,
+    /// `None` if they are not asked for.
+    demands: Option<RefCell<Vec<Demand>>>,
+}
+
+/// What a node demands of sizes beyond equality, or it fails.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Demand {
+    /// Two sizes are equal, although no size is known by it.
+    Equal(Dim, Dim),
+    /// Two sizes are equal, or one of them is 1.
+    Broadcast(Dim, Dim),
+    /// The first size is 1 or the second.
+    Stretch(Dim, Dim),
+    /// A number is 0 or more.
+    NotNegative(Dim),
+}
+
+impl Demand {
+    /// Whether it holds for all sizes, or needs something of which nothing is known.
+    fn says_nothing(&self) -> bool {
+        match self {
+            Demand::Equal(a, b) => a == b || a.is_unknown() || b.is_unknown(),
+            Demand::Broadcast(a, b) => {
+                let is_one = |dim: &Dim| dim.known() == Some(1);
+                a == b || a.is_unknown() || b.is_unknown() || is_one(a) || is_one(b)
+            }
+            Demand::Stretch(from, to) => {
+                from == to || from.is_unknown() || to.is_unknown() || from.known() == Some(1)
+            }
+            Demand::NotNegative(dim) => dim.is_unknown() || dim.is_never_negative(),
+        }
+    }
 }
 
 /// What is known of a value: its type, and the value itself.
@@ -81,6 +113,8 @@ pub struct Said {
     pub reasons: Vec<(usize, Cow<'static, str>)>,
     /// Sizes that must be equal, or the node fails when it runs.
     pub equal: Vec<(Dim, Dim)>,
+    /// What else must hold of sizes, if it is asked for.
+    pub demands: Vec<Demand>,
 }
 
 impl fmt::Debug for Infer<'_> {
@@ -123,6 +157,7 @@ impl<'a> Infer<'a> {
             present: None,
             said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
             equal: RefCell::default(),
+            demands: None,
         }
     }
 
@@ -139,9 +174,16 @@ impl<'a> Infer<'a> {
         Infer { present: Some(present), ..self }
     }
 
+    /// With a list of what the node demands of sizes, if it is wanted.
+    #[must_use]
+    pub fn with_demands(self, wanted: bool) -> Self {
+        Infer { demands: wanted.then(RefCell::default), ..self }
+    }
+
     /// What the rule said.
     pub fn finish(self) -> Said {
-        Said { equal: self.equal.into_inner(), ..self.said }
+        let demands = self.demands.map(RefCell::into_inner).unwrap_or_default();
+        Said { equal: self.equal.into_inner(), demands, ..self.said }
     }
 
     /// What the rule of another operator says of the node.
@@ -153,6 +195,7 @@ impl<'a> Infer<'a> {
         let outputs = self.output_count();
         let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs);
         (other.subgraphs, other.present) = (self.subgraphs, self.present);
+        other.demands = self.demands.as_ref().map(|_| RefCell::default());
         rule(&mut other)?;
         Ok(other.finish())
     }
@@ -322,6 +365,23 @@ impl<'a> Infer<'a> {
         if a != b && !a.is_unknown() && !b.is_unknown() {
             self.equal.borrow_mut().push((a.clone(), b.clone()));
         }
+    }
+
+    /// Says what else the node demands of sizes. What numbers contradict, the rule itself refuses.
+    pub(crate) fn demand(&self, demand: impl FnOnce() -> Demand) {
+        if let Some(demands) = &self.demands {
+            let demand = demand();
+            if !demand.says_nothing() {
+                demands.borrow_mut().push(demand);
+            }
+        }
+    }
+
+    /// Whether a rule may take for granted what the node does not demand: it may if demands are
+    /// listed, because they are then checked for the numbers that symbols become.
+    pub(crate) fn assume(&self, demand: impl FnOnce() -> Demand) -> bool {
+        self.demand(demand);
+        self.demands.is_some()
     }
 
     /// The quotient of two sizes that the node demands to divide, or it fails when it runs.

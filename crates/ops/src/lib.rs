@@ -74,6 +74,6 @@ pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
-pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
+pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use registry::OpRef;

@@ -3,7 +3,7 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
-use crate::infer::{Infer, InferError};
+use crate::infer::{Demand, Infer, InferError};
 
 /// The first output has the type of the first input.
 pub(crate) fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -129,6 +129,7 @@ pub(crate) fn stretched_over(
     let mut shape = shape.clone();
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &other[axis - missing];
+        cx.demand(|| Demand::Stretch(other.clone(), size.clone()));
         // A symbol may turn out to be 1, and then says nothing.
         if other.known().is_some_and(|other| other != 1) {
             let what = format_args!("the sizes of axis {axis} of input 0 and {name}");
@@ -182,6 +183,9 @@ fn broadcast_dims(cx: &Infer<'_>, a: &Dim, b: &Dim, axis: usize) -> Result<Dim, 
         (Dim::Known(x), Dim::Known(y)) if x != y && *x != 1 && *y != 1 => {
             cx.fail(format_args!("sizes {x} and {y} of axis {axis} do not broadcast"))
         }
-        _ => Ok(a.broadcast(b)),
+        _ => {
+            cx.demand(|| Demand::Broadcast(a.clone(), b.clone()));
+            Ok(a.broadcast(b))
+        }
     }
 }

@@ -21,9 +21,9 @@ mod outputs;
 mod reference;
 mod unknown;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Id, Model, NodeId, Symbol, Type, ValueId};
-use sardonyx_ops::{Infer, Known, Registry, Schema, ValueTypes};
+use sardonyx_ops::{Demand, Infer, Known, Registry, Schema, ValueTypes};
 
 use crate::check::codes;
 use crate::cost::CallCosts;
@@ -79,6 +79,11 @@ pub struct InferOptions<'a> {
     pub known: Option<&'a dyn Fn(ValueId) -> Option<Known>>,
     /// Numbers for symbols of the file.
     pub symbols: &'a [(String, i64)],
+    /// Symbols that the types of [`inputs`](InferOptions::inputs) are written in, if inference is
+    /// to hold for all numbers that these may be. It then says nothing that only the file
+    /// declares, because inference with numbers may find something else, and it lists
+    /// [`Inference::demands`].
+    pub sizes: Option<&'a HashSet<String>>,
     /// How to reason.
     pub style: Style,
     /// Whether the types of operands are compared with what operators take.
@@ -99,6 +104,7 @@ impl InferOptions<'_> {
         inputs: &[],
         known: None,
         symbols: &[],
+        sizes: None,
         style: Style::Reference { data_prop: false },
         check_types: true,
         explain: false,
@@ -112,6 +118,7 @@ impl std::fmt::Debug for InferOptions<'_> {
         f.debug_struct("InferOptions")
             .field("inputs", &self.inputs)
             .field("symbols", &self.symbols)
+            .field("sizes", &self.sizes)
             .field("style", &self.style)
             .field("check_types", &self.check_types)
             .field("explain", &self.explain)
@@ -126,6 +133,7 @@ pub struct Inference {
     known: Vec<Option<Box<Known>>>,
     problems: Vec<Problem>,
     equalities: Vec<Equality>,
+    demands: Vec<Demand>,
     unknown: Vec<Unknown>,
     denotations: HashMap<ValueId, denotations::Denotations>,
     visits: u64,
@@ -157,6 +165,13 @@ impl Inference {
     /// not say so.
     pub fn equalities(&self) -> &[Equality] {
         &self.equalities
+    }
+
+    /// Under which conditions what was found holds for numbers in the place of
+    /// [`InferOptions::sizes`]. Those that are about other symbols too are left out: numbers in
+    /// the place of sizes say nothing about them either.
+    pub fn demands(&self) -> &[Demand] {
+        &self.demands
     }
 
     /// What stays unknown, and where that begins, if [`InferOptions::explain`] asked for it.

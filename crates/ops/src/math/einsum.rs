@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sardonyx_model::{Dim, Shape};
 
 use crate::cost::elements;
-use crate::infer::{Infer, InferError};
+use crate::infer::{Demand, Infer, InferError};
 use crate::rules::broadcast_shapes;
 
 /// Sizes of the product have the labels that the right side names, or those that the left side
@@ -186,7 +186,10 @@ impl Sizes {
             (Some(a), Some(b)) if a != b && a != 1 && b != 1 => {
                 return cx.fail(format_args!("the label {label} has the sizes {a} and {b}"));
             }
-            _ => found.size = found.size.broadcast(&size),
+            _ => {
+                cx.demand(|| Demand::Broadcast(found.size.clone(), size.clone()));
+                found.size = found.size.broadcast(&size);
+            }
         }
         Ok(())
     }

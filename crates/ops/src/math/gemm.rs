@@ -13,7 +13,7 @@ use crate::def::OpDef;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
 };
-use crate::infer::{Infer, InferError};
+use crate::infer::{Demand, Infer, InferError};
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
     .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
@@ -90,6 +90,7 @@ fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferErro
     };
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
+        cx.demand(|| Demand::Stretch(other.clone(), size.clone()));
         // A symbol may turn out to be 1, and then says nothing about the product.
         if exact || other.known().is_some_and(|other| other != 1) {
             *size =

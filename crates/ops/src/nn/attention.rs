@@ -16,7 +16,7 @@ use crate::facts::{
     FLOATS_IR4, NUMERIC_IR4, deterministic, float, graph, input, int, output, string, types,
     unknown_determinism,
 };
-use crate::infer::{Infer, InferError};
+use crate::infer::{Demand, Infer, InferError};
 use crate::typeset::TypeSet;
 
 pub static ATTENTION: OpDef = OpDef::new("Attention")
@@ -197,7 +197,11 @@ fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim
         Some(size) if heads < 1 || size % heads != 0 => cx.fail(format_args!(
             "the last axis of {name} has size {size}, which does not split into {heads} heads"
         )),
-        _ => Ok(packed.floor_div(&Dim::Known(heads))),
+        _ => {
+            let heads = Dim::Known(heads);
+            cx.demand(|| Demand::Equal(packed.rem(&heads), Dim::Known(0)));
+            Ok(packed.floor_div(&heads))
+        }
     }
 }
 
@@ -217,6 +221,9 @@ fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), Inf
         (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => {
             cx.fail(format_args!("{heads} query heads do not share {key_heads} key heads evenly"))
         }
-        _ => Ok(()),
+        _ => {
+            cx.demand(|| Demand::Equal(heads.rem(key_heads), Dim::Known(0)));
+            Ok(())
+        }
     }
 }

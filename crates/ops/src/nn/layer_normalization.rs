@@ -10,7 +10,7 @@ use crate::facts::{FLOATS, FLOATS_IR4, deprecated, float, input, int, ints, outp
 use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
-use crate::infer::{Infer, InferError};
+use crate::infer::{Demand, Infer, InferError};
 use crate::rules::{demand_rank_from, elem_attribute, same_as_first, shared_dim, stretched_over};
 use crate::typeset::TypeSet;
 
@@ -196,6 +196,9 @@ fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
     } else {
         shared_dim(cx, "channels", &[(0, 1), (1, 0), (2, 0)])?
     };
+    if let Some(groups) = groups {
+        cx.demand(|| Demand::Equal(channels.rem(&Dim::Known(groups)), Dim::Known(0)));
+    }
     if let (Some(channels), Some(groups)) = (channels.known(), groups)
         && channels % groups != 0
     {

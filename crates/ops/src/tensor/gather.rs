@@ -8,7 +8,7 @@ use sardonyx_model::{Dim, Shape};
 use super::INDICES;
 use crate::facts::*;
 use crate::math::shape_values;
-use crate::{Infer, InferError, OpDef};
+use crate::{Demand, Infer, InferError, OpDef};
 
 pub(crate) static GATHER: OpDef = OpDef::new("Gather")
     .about("Picks slices along one axis by number; the shape of the numbers takes the place of the axis.")
@@ -59,10 +59,17 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferError> {
+    let indices = shape_values::of_input(cx, 1).map_or(Vec::new(), |indices| indices.values);
     let Some(size) = size.known() else {
+        for index in &indices {
+            // One that counts from the end is -1 for the last element.
+            let is_from_end = index.known().is_some_and(|index| index < 0);
+            let left =
+                if is_from_end { size.add(index) } else { size.sub(index).sub(&Dim::Known(1)) };
+            cx.demand(|| Demand::NotNegative(left));
+        }
         return Ok(());
     };
-    let indices = shape_values::of_input(cx, 1).map_or(Vec::new(), |indices| indices.values);
     for index in indices.iter().filter_map(Dim::known) {
         let from_start = if index < 0 { index.saturating_add(size) } else { index };
         if !(0..size).contains(&from_start) {

@@ -11,7 +11,7 @@ use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values;
-use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SPLIT: OpDef = OpDef::new("Split")
     .about("Cuts a tensor into pieces along one axis, of given sizes or equal ones.")
@@ -118,6 +118,7 @@ fn sizes(
                 "the pieces have {sum} elements together, but axis {axis} has {whole}"
             ));
         }
+        cx.demand(|| Demand::Equal(whole.clone(), sum));
         // The reference implementation does not trust them where it cannot compare the sum.
         let trusted = whole.known().is_some() || rule == Rule::Operator;
         return Ok(if trusted { sizes } else { vec![Dim::Unknown; count] });
@@ -154,6 +155,7 @@ fn sizes(
         // The reference implementation goes on: the node may be in a branch that is never taken.
         last = Dim::Unknown;
     }
+    cx.demand(|| Demand::NotNegative(last.clone()));
     let mut sizes = vec![size; count];
     if let Some(end) = sizes.last_mut() {
         *end = last;

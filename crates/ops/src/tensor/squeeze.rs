@@ -9,7 +9,7 @@ use sardonyx_model::Shape;
 use super::{Axes, axes, ints_to_input, unknown_dims, widened};
 use crate::facts::*;
 use crate::math::shape_values;
-use crate::{Infer, InferError, OpDef};
+use crate::{Demand, Infer, InferError, OpDef};
 
 pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .about("Takes away axes of size 1, given ones or all.")
@@ -52,6 +52,7 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
                 if let Some(size) = shape[axis].known().filter(|size| *size != 1) {
                     return cx.fail(format_args!("axis {axis} has size {size}, not 1"));
                 }
+                cx.demand(|| Demand::Equal(shape[axis].clone(), 1.into()));
                 stays[axis] = false;
             }
         }

@@ -1,6 +1,7 @@
 //! The walk over the nodes.
 
 use std::borrow::Cow;
+use std::mem::take;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
@@ -9,8 +10,8 @@ use sardonyx_model::{
     Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
-    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef, Present,
-    Registry, Said, Schema, Subgraphs,
+    AttrType, Attribute, Demand, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef,
+    Present, Registry, Said, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -19,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::calls::{Answer, Asked, Call};
 use super::denotations;
-use super::equalities::Equalities;
+use super::equalities::{Equalities, over_sizes};
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
 use super::reference::weaken;
@@ -50,6 +51,8 @@ pub(super) struct Engine<'a> {
     of_resolved: Vec<Option<Callee<'a>>>,
     pub(super) found: Inference,
     pub(super) equalities: Equalities,
+    /// What nodes demand of sizes, if it is asked for.
+    pub(super) demands: HashSet<Demand>,
     pub(super) fresh: Fresh,
     /// The sizes that names of the file stand for.
     named: HashMap<Symbol, Dim>,
@@ -179,6 +182,7 @@ impl<'a> Engine<'a> {
                 ..Inference::default()
             },
             equalities: Equalities::default(),
+            demands: HashSet::new(),
             fresh: Fresh::default(),
             named: HashMap::new(),
             imports: HashMap::new(),
@@ -220,7 +224,10 @@ impl<'a> Engine<'a> {
             }
         }
         self.found.visits = visits(self.model) - self.visits;
-        let equalities = std::mem::take(&mut self.equalities);
+        let equalities = take(&mut self.equalities);
+        if let Some(sizes) = self.options.sizes {
+            self.found.demands = over_sizes(take(&mut self.demands), &equalities, sizes);
+        }
         self.found.equalities = equalities.into_learned();
         // A session does not need to know what dimensions mean.
         if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {
@@ -295,8 +302,15 @@ impl<'a> Engine<'a> {
         // about them.
         let is_read = self.is_algebra() || !self.calls.last().is_some_and(is_body);
         let declared: &[_] = if is_read { &graph.value_info } else { &[] };
-        let infos = declared.iter().chain(&graph.outputs);
-        for info in infos.chain(&graph.inputs) {
+        let infos = declared.iter().chain(&graph.outputs).chain(&graph.inputs);
+        // Only of inputs of the model does a declaration hold for all sizes.
+        let all_count = self.options.sizes.is_none();
+        for info in infos {
+            let is_input = |value| matches!(model.value(value).producer, Producer::Input(_));
+            let is_certain = model.main == Some(id) && info.value.is_some_and(is_input);
+            if !all_count && !is_certain {
+                continue;
+            }
             // Lists of an inner graph may name values of an outer one, which are what that one
             // says.
             if let (Some(value), Some(ty)) = (info.value, &info.ty)
@@ -562,7 +576,11 @@ impl<'a> Engine<'a> {
     }
 
     fn book(&self) -> Rulebook<'a> {
-        Rulebook { model: self.model, rules: self.options.rules }
+        Rulebook {
+            model: self.model,
+            rules: self.options.rules,
+            demands: self.options.sizes.is_some(),
+        }
     }
 
     /// What is said of a node whose attributes are graphs, or that calls a function.
@@ -826,6 +844,8 @@ struct Judged {
 struct Rulebook<'a> {
     model: &'a Model,
     rules: Option<&'a dyn Rules>,
+    /// Whether demands are listed.
+    demands: bool,
 }
 
 impl Rulebook<'_> {
@@ -845,7 +865,8 @@ impl Rulebook<'_> {
         let count = outputs.len();
         let context = |inputs| {
             let cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
-                .with_present(Present { inputs: given.present, outputs: &present });
+                .with_present(Present { inputs: given.present, outputs: &present })
+                .with_demands(self.demands);
             match inside {
                 Some(inside) => cx.with_subgraphs(inside),
                 None => cx,

@@ -1,8 +1,8 @@
 //! What nodes demand of sizes: that two expressions are equal.
 
-use std::collections::{HashMap, HashSet};
-
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, NodeId, Type};
+use sardonyx_ops::Demand;
 
 /// Two sizes that a node demands to be equal, or it fails when it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +33,23 @@ impl Equalities {
         self.replaced.is_empty()
     }
 
-    /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else the one
-    /// that is named later in the alphabet: any order will do, as long as it is the same in every
-    /// run.
-    pub(super) fn learn(&mut self, node: NodeId, a: &Dim, b: &Dim, is_ours: impl Fn(&str) -> bool) {
+    /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else one that
+    /// is not of `sizes`, else the one that is named later in the alphabet: any order will do, as
+    /// long as it is the same in every run.
+    pub(super) fn learn(
+        &mut self,
+        node: NodeId,
+        a: &Dim,
+        b: &Dim,
+        sizes: Option<&HashSet<String>>,
+        is_ours: impl Fn(&str) -> bool,
+    ) {
         let (left, right) = (self.apply(a), self.apply(b));
         if left == right || left.is_unknown() || right.is_unknown() {
             return;
         }
-        match left.sub(&right).solve_for_zero(&is_ours) {
+        let goes = |name: &str| is_ours(name) || sizes.is_some_and(|sizes| !sizes.contains(name));
+        match left.sub(&right).solve_for_zero(&goes) {
             Some((symbol, value)) => {
                 if self.replaced.len() < MOST && value.known().is_none_or(|value| value >= 0) {
                     let only = |name: &str| (name == symbol).then(|| value.clone());
@@ -89,7 +97,40 @@ impl Equalities {
         }
     }
 
+    /// A size in terms of some sizes, as far as equalities tell; these themselves stay, even where
+    /// they are equal to others.
+    fn in_terms_of(&self, sizes: &HashSet<String>, dim: &Dim) -> Dim {
+        dim.substitute(&|name| self.replaced.get(name).filter(|_| !sizes.contains(name)).cloned())
+    }
+
     pub(super) fn into_learned(self) -> Vec<Equality> {
         self.learned
     }
+}
+
+/// What is demanded of sizes alone, in an order that is the same in every run.
+pub(super) fn over_sizes(
+    demands: HashSet<Demand>,
+    equalities: &Equalities,
+    sizes: &HashSet<String>,
+) -> Vec<Demand> {
+    let in_terms = |dim: &Dim| equalities.in_terms_of(sizes, dim);
+    let is_over_sizes = |dim: &Dim| dim.symbols().iter().all(|name| sizes.contains(name));
+    let demands = demands.into_iter().map(|demand| match demand {
+        Demand::Equal(a, b) => Demand::Equal(in_terms(&a), in_terms(&b)),
+        Demand::Broadcast(a, b) => Demand::Broadcast(in_terms(&a), in_terms(&b)),
+        Demand::Stretch(from, to) => Demand::Stretch(in_terms(&from), in_terms(&to)),
+        Demand::NotNegative(dim) => Demand::NotNegative(in_terms(&dim)),
+    });
+    let mut demands: Vec<Demand> = demands
+        .filter(|demand| match demand {
+            Demand::Equal(a, b) | Demand::Broadcast(a, b) | Demand::Stretch(a, b) => {
+                is_over_sizes(a) && is_over_sizes(b)
+            }
+            Demand::NotNegative(dim) => is_over_sizes(dim),
+        })
+        .collect();
+    demands.sort();
+    demands.dedup();
+    demands
 }

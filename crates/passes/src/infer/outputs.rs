@@ -1,7 +1,7 @@
 //! Taking down what is said of the outputs of nodes.
 
 use sardonyx_model::{Dim, Id, NodeId, Type, ValueId};
-use sardonyx_ops::Said;
+use sardonyx_ops::{Demand, Said};
 use smallvec::SmallVec;
 
 use super::engine::{Engine, MOST_LISTED, element, only_names};
@@ -30,7 +30,12 @@ impl Engine<'_> {
         if algebra {
             for (a, b) in &said.equal {
                 let fresh = &self.fresh;
-                self.equalities.learn(node, a, b, |name| fresh.number(name).is_some());
+                self.equalities
+                    .learn(node, a, b, self.options.sizes, |name| fresh.number(name).is_some());
+            }
+            if self.options.sizes.is_some() {
+                let equal = said.equal.into_iter().map(|(a, b)| Demand::Equal(a, b));
+                self.demands.extend(equal.chain(said.demands));
             }
         }
         let is_constant = || {
