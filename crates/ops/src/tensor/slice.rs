@@ -10,7 +10,7 @@ use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
-use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SLICE: OpDef = OpDef::new("Slice")
     .about("Every `step`-th element from a start to an end, along some of the axes.")
@@ -94,7 +94,11 @@ fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, Infe
     let mut result = shape.clone();
     for range in ranges {
         let axis = cx.axis(range.axis, shape.len())?;
-        result[axis] = len(&shape[axis], range);
+        // A size that is computed could be negative, and then would count from the end.
+        let is_from_start = |value: &Dim| {
+            value.is_never_negative() || cx.assume(|| Demand::NotNegative(value.clone()))
+        };
+        result[axis] = len(&shape[axis], range, &is_from_start);
     }
     Ok(result)
 }
@@ -155,7 +159,7 @@ fn ranges(cx: &Infer<'_>, rule: Rule) -> Result<Option<Vec<Range>>, InferError> 
 }
 
 /// The number of elements that a range picks from an axis.
-fn len(size: &Dim, range: &Range) -> Dim {
+fn len(size: &Dim, range: &Range, is_from_start: &dyn Fn(&Dim) -> bool) -> Dim {
     match (size, &range.start, &range.end) {
         (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => {
             picks(*size, *start, *end, range.step).count.into()
@@ -163,7 +167,8 @@ fn len(size: &Dim, range: &Range) -> Dim {
         // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no
         // axis is as long.
         (_, start, end) if range.step > 0 => {
-            let (Some(start), Some(end)) = (Bound::new(start, size), Bound::new(end, size)) else {
+            let bound = |value| Bound::new(value, size, is_from_start);
+            let (Some(start), Some(end)) = (bound(start), bound(end)) else {
                 return Dim::Unknown;
             };
             forward(size, start, end).ceil_div(&Dim::Known(range.step))
@@ -190,7 +195,7 @@ enum Bound {
 }
 
 impl Bound {
-    fn new(value: &Dim, size: &Dim) -> Option<Bound> {
+    fn new(value: &Dim, size: &Dim, is_from_start: &dyn Fn(&Dim) -> bool) -> Option<Bound> {
         match value.known() {
             Some(value) if value >= i32::MAX.into() => Some(Bound::End),
             Some(value) if value >= 0 => Some(Bound::FromStart(Dim::Known(value))),
@@ -199,9 +204,9 @@ impl Bound {
             None if size.sub(value).known().is_some_and(|distance| distance <= 0) => {
                 Some(Bound::End)
             }
-            // A symbol is a size. Any other expression could be negative and then would count from
-            // the end.
-            None if value.as_symbol().is_some() => Some(Bound::FromStart(value.clone())),
+            None if !value.is_unknown() && is_from_start(value) => {
+                Some(Bound::FromStart(value.clone()))
+            }
             None => None,
         }
     }
@@ -398,10 +403,10 @@ mod tests {
             for end in bounds {
                 for step in [-2, -1, 1, 2, 3] {
                     let range = Range { axis: 0, start: start.into(), end: end.into(), step };
-                    let symbolic = len(&Dim::symbol("N"), &range);
+                    let symbolic = len(&Dim::symbol("N"), &range, &Dim::is_never_negative);
                     for size in 0..9i64 {
                         let put_in = symbolic.substitute(&|_| Some(size.into()));
-                        let exact = len(&size.into(), &range);
+                        let exact = len(&size.into(), &range, &Dim::is_never_negative);
                         assert!(
                             symbolic.is_unknown() || put_in == exact,
                             "{start}:{end}:{step} of {size}: {symbolic}"
