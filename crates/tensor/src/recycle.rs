@@ -32,6 +32,13 @@ impl Stock {
         self.most_lent = self.most_lent.max(self.lent);
     }
 
+    /// Takes out a free block.
+    fn remove(&mut self, index: usize) -> AlignedBytes {
+        let block = self.free.swap_remove(index);
+        self.free_bytes -= block.len();
+        block
+    }
+
     /// What was not wanted for longest goes first.
     fn keep_at_most(&mut self, bytes: usize) {
         let mut freed = 0;
@@ -49,26 +56,36 @@ impl Recycler {
     /// # Errors
     /// If memory is refused.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
-        let found = {
+        let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
             // Not much more than is wanted, so that a small buffer does not hold a large block.
             let fits = |block: &AlignedBytes| (len..=len + len / 4 + 64).contains(&block.len());
             let best = (0..stock.free.len())
                 .filter(|index| fits(&stock.free[*index]))
                 .min_by_key(|index| stock.free[*index].len());
-            best.map(|index| {
-                let block = stock.free.swap_remove(index);
-                stock.free_bytes -= block.len();
-                stock.lend(block.len());
-                block
-            })
+            match best {
+                Some(index) => {
+                    let block = stock.remove(index);
+                    stock.lend(block.len());
+                    (Some(block), None)
+                }
+                None => {
+                    let near = |block: &AlignedBytes| (len - len / 4..len).contains(&block.len());
+                    let outgrown = stock.free.iter().position(near);
+                    (None, outgrown.map(|index| stock.remove(index)))
+                }
+            }
         };
         let bytes = match found {
             Some(block) => block,
             // Room to grow by a little: a sequence that gets longer with every call finds its
-            // memory again.
+            // memory again. What has outgrown its memory once will do so again, so it gets more
+            // room: fresh pages cost more than the address space.
             None => {
-                let len = (len + len / 16).next_multiple_of(64);
+                let room = if outgrown.is_some() { len / 4 } else { len / 16 };
+                // The old block goes first: the two need never exist together.
+                drop(outgrown);
+                let len = len.saturating_add(room).next_multiple_of(64);
                 let block = AlignedBytes::zeroed_on_huge_pages(len)?;
                 let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
                 stock.lend(len);
@@ -152,6 +169,22 @@ mod tests {
         assert_ne!(recycler.take(100).unwrap().as_slice().as_ptr(), start);
         drop(recycler);
         assert_eq!(other.len(), 1000);
+    }
+
+    #[test]
+    fn what_grows_finds_its_memory_again() {
+        let recycler = Arc::new(Recycler::default());
+        let mut sizes = Vec::new();
+        for len in (1 << 16..1 << 17).step_by(512) {
+            let grown = [recycler.take(len).unwrap(), recycler.take(len).unwrap()];
+            drop(grown);
+            let stock = recycler.stock.lock().unwrap();
+            assert_eq!(stock.free.len(), 2, "memory that is outgrown goes");
+            sizes.extend(stock.free.iter().map(|block| block.len()));
+        }
+        sizes.dedup();
+        // A sixteenth more to begin with, then a quarter each time.
+        assert!(sizes.len() <= 5, "{sizes:?}");
     }
 
     #[test]
