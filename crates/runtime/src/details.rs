@@ -3,16 +3,17 @@
 
 use sardonyx_model::Type;
 use sardonyx_ops::Known;
-use sardonyx_passes::{InferOptions, Inference, infer, node_multiply_adds};
+use sardonyx_passes::{Inference, node_multiply_adds};
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
-use crate::error::{InputError, RunError};
+use crate::error::RunError;
 use crate::executable::{Executable, Step};
 use crate::layout::{Layout, ViewSite};
-use crate::plan::{Plan, integers, plan, settled};
+use crate::plan::{Plan, plan};
 use crate::program::Slot;
 use crate::session::Session;
+use crate::sizes::{Sizes, inferred, integers};
 
 /// What a run does for inputs of given types.
 #[derive(Debug, Clone)]
@@ -86,18 +87,8 @@ impl Session {
     /// Types with which the model contradicts itself.
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let executable = &self.executable;
-        let plan = plan(executable, inputs)?;
-        let constant = |value| settled(executable, value);
-        let options = InferOptions {
-            inputs,
-            symbols: &executable.dims,
-            known: Some(&constant),
-            ..InferOptions::default()
-        };
-        let inference = infer(&executable.resolved, options).map_err(|findings| {
-            let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            RunError::Input(InputError::new(lines.join("\n  ")))
-        })?;
+        let inference = inferred(executable, inputs)?;
+        let plan = plan(&executable.body, Sizes::of(executable, &inference));
         let look = Look { executable, plan: &plan, inference: &inference };
         let steps: Vec<StepDetails> = executable
             .body

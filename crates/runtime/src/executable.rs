@@ -40,6 +40,14 @@ pub(crate) struct SlotInfo {
 }
 
 impl SlotInfo {
+    /// Type and dimensions of a constant.
+    pub(crate) fn fixed(&self) -> Option<(DataType, Dims)> {
+        match &self.constant {
+            Some(tensor) => Some((tensor.data_type(), tensor.dims().into())),
+            None => self.outline.clone(),
+        }
+    }
+
     /// Whether it is known before anything runs.
     pub(crate) fn is_constant(&self) -> bool {
         self.constant.is_some() || self.outline.is_some()

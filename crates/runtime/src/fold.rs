@@ -20,7 +20,7 @@ use crate::constants::{Constants, How, Outline, SMALL};
 use crate::error::{BindError, CompileError};
 use crate::lower::Lowering;
 use crate::make::{Alone, Maker};
-use crate::plan::sized;
+use crate::sizes::sized;
 
 /// Elements from which on the transpose of a constant is not made.
 const WORTH_PACKING: usize = 1 << 14;

@@ -4,8 +4,8 @@
 //! at the file's own versions, upgrade to the newest forms, infer again, share what is computed
 //! twice, fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`]
 //! the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per
-//! set of input dimensions, [`plan`] says where values lie, and a [`schedule`] the same by step. A
-//! run ([`run`]) then only walks that list.
+//! set of input dimensions, [`sizes`] says how large values are, [`plan`] where they lie, and a
+//! [`schedule`] the same by step. A run ([`run`]) then only walks that list.
 //!
 //! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at
 //! the same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops
@@ -37,6 +37,7 @@ mod run;
 mod schedule;
 mod select;
 mod session;
+mod sizes;
 mod unsupported;
 mod weights;
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use sardonyx_model::Type;
 use sardonyx_tensor::{Arena, Dims, TensorView, Value};
 use smallvec::SmallVec;
 
@@ -13,8 +14,7 @@ use crate::schedule::Schedule;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) arena: Option<Arena>,
-    /// The latest used of the plans, by the inputs that they are for.
-    pub(crate) plans: Vec<(Key, Arc<Planned>)>,
+    pub(crate) plans: Plans,
     /// Empty between runs.
     pub(crate) held: Vec<Held<'static>>,
 }
@@ -29,13 +29,34 @@ pub(crate) struct Memories([Mutex<Option<Box<Memory>>>; 32]);
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) schedule: Schedule,
+    /// The types of inputs that inference has not seen: if a step fails, it may know better why.
+    pub(crate) uninferred: Option<Vec<Option<Type>>>,
+}
+
+/// The plans that were used last, by the inputs that they are for.
+#[derive(Debug, Default)]
+pub(crate) struct Plans(Vec<(Key, Arc<Planned>)>);
+
+impl Plans {
+    /// The plan for inputs such as these.
+    pub(crate) fn find(&mut self, given: &Given<'_>) -> Option<Arc<Planned>> {
+        let found = self.0.iter().position(|(key, _)| fits(key, given))?;
+        self.0[..=found].rotate_right(1);
+        Some(self.0[0].1.clone())
+    }
+
+    /// Keeps a plan in the place of the one that was not used for longest.
+    pub(crate) fn keep(&mut self, key: Key, planned: Arc<Planned>) {
+        self.0.truncate(MAX_PLANS - 1);
+        self.0.insert(0, (key, planned));
+    }
 }
 
 /// Element types and sizes of the inputs; `None` for what is no tensor, or not given.
 pub(crate) type Key = Vec<Option<(i32, Dims)>>;
 
 /// More sets of input sizes than this are not remembered.
-pub(crate) const MAX_PLANS: usize = 32;
+const MAX_PLANS: usize = 32;
 
 /// A value outside of the arena and the constants.
 #[derive(Debug, Default)]
@@ -74,7 +95,11 @@ impl Memory {
         let bytes = planned.plan.arena_bytes;
         match &mut self.arena {
             Some(arena) => {
-                arena.reserve(bytes).map_err(refused)?;
+                if bytes > arena.len() {
+                    // Inputs that grow a little with every run do not want a new arena every time.
+                    let more = bytes.max(arena.len() + arena.len() / 8);
+                    arena.reserve(more).or_else(|_| arena.reserve(bytes)).map_err(refused)?;
+                }
                 Ok(arena)
             }
             none => Ok(none.insert(Arena::new(bytes).map_err(refused)?)),
@@ -101,7 +126,7 @@ impl Memories {
 pub(crate) type Given<'a> = SmallVec<[Held<'a>; 8]>;
 
 /// Whether a plan is for inputs such as these.
-pub(crate) fn fits(key: &Key, given: &Given<'_>) -> bool {
+fn fits(key: &Key, given: &Given<'_>) -> bool {
     let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (wanted, given.as_view())
     {
         (Some((elem, dims)), Some(view)) => {
@@ -118,4 +143,52 @@ pub(crate) fn emptied<'b>(mut held: Vec<Held<'_>>) -> Vec<Held<'b>> {
     held.clear();
     // Collecting in place keeps the memory: the two types differ in a lifetime only.
     held.into_iter().map(|_| Held::Nothing).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executable::Body;
+    use crate::plan::plan;
+    use crate::sizes::Sizes;
+
+    fn planned(arena_bytes: usize) -> Arc<Planned> {
+        let body =
+            Body { slots: Vec::new(), steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
+        let plan = Plan { arena_bytes, ..plan(&body, Sizes::default()) };
+        Arc::new(Planned { plan, schedule: Schedule::default(), uninferred: None })
+    }
+
+    fn given(size: usize) -> Given<'static> {
+        let zeros = sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, [size]);
+        let zeros = Value::Tensor(zeros.expect("a little memory"));
+        [Held::Value(zeros, 0)].into_iter().collect()
+    }
+
+    #[test]
+    fn the_plan_goes_that_was_not_used_for_longest() {
+        let mut plans = Plans::default();
+        let key = |size: usize| {
+            vec![Some((sardonyx_tensor::DataType::Float.number(), [size].as_slice().into()))]
+        };
+        for size in 0..MAX_PLANS {
+            plans.keep(key(size), planned(size));
+        }
+        assert!(plans.find(&given(0)).is_some());
+        plans.keep(key(MAX_PLANS), planned(0));
+        let found: Vec<usize> =
+            (0..=MAX_PLANS).filter(|size| plans.find(&given(*size)).is_none()).collect();
+        assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn an_arena_grows_by_more_than_a_little() {
+        let mut memory = Memory::default();
+        let mut sizes: Vec<usize> = (4096..=8192)
+            .step_by(64)
+            .map(|bytes| memory.arena(&planned(bytes)).expect("a little memory").len())
+            .collect();
+        sizes.dedup();
+        assert!(sizes.len() <= 7, "{sizes:?}");
+    }
 }

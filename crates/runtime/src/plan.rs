@@ -1,24 +1,21 @@
 //! Planning memory for one set of input dimensions: which value lies where.
 //!
-//! Shapes are inferred once more, with the numbers at hand. Every tensor whose shape is then known
-//! gets a place in the arena for as long as it is needed; a view gets the place of what it views;
-//! an operation in place gets the place of its input. Places are found by walking the steps with a
-//! list of free ranges, best fit first, as in Sekiyama et al., "Profile-guided memory optimization
-//! for deep neural networks" (2018), section 4. Values of unknown shape, strings, sequences and the
-//! outputs of the model get memory of their own when they are made.
+//! Every tensor whose [size](crate::sizes) is known gets a place in the arena for as long as it is
+//! needed; a view gets the place of what it views; an operation in place gets the place of its
+//! input. Places are found by walking the steps with a list of free ranges, best fit first, as in
+//! Sekiyama et al., "Profile-guided memory optimization for deep neural networks" (2018), section
+//! 4. Values of unknown shape, strings, sequences and the outputs of the model get memory of their
+//! own when they are made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use sardonyx_model::{Type, ValueId};
-use sardonyx_ops::Known;
-use sardonyx_passes::{InferOptions, Inference, infer};
-use sardonyx_tensor::{ALIGNMENT, DataType, Dims, Tensor};
+use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
-use crate::error::{InputError, RunError};
-use crate::executable::{Body, Executable};
+use crate::executable::{Body, SlotInfo};
 use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::Slot;
+use crate::sizes::Sizes;
 
 /// Where the values of a run lie.
 #[derive(Debug)]
@@ -31,8 +28,8 @@ pub(crate) struct Plan {
     pub(crate) over: Vec<Option<usize>>,
     /// By step: whether nothing needs to happen, because the output is a view.
     pub(crate) skip: Vec<bool>,
-    /// By step: slots that nobody reads later and that own memory.
-    pub(crate) last_use: Vec<Vec<Slot>>,
+    /// Slots that nothing reads after a step, and that are no outputs of the model.
+    pub(crate) last_use: ByStep,
     /// Bytes of the arena.
     pub(crate) arena_bytes: usize,
 }
@@ -49,6 +46,49 @@ pub(crate) enum Place {
     /// Within the memory of another slot, under its own dimensions: in all of it from the first
     /// element on, or as a layout says.
     View(Slot, Option<Layout>),
+}
+
+/// Slots by step.
+#[derive(Debug, Default)]
+pub(crate) struct ByStep {
+    slots: Vec<Slot>,
+    /// By step, where its slots end.
+    ends: Vec<u32>,
+}
+
+impl ByStep {
+    /// From the step of each slot.
+    fn new(step_of: &[Option<usize>], steps: usize) -> ByStep {
+        let mut ends = vec![0u32; steps];
+        for step in step_of.iter().flatten() {
+            ends[*step] += 1;
+        }
+        let mut count = 0;
+        for end in &mut ends {
+            count += std::mem::replace(end, count);
+        }
+        let mut slots = vec![Slot(0); count as usize];
+        // Each begins where the one before it ends, and ends where it has got to.
+        for (slot, step) in step_of.iter().enumerate() {
+            if let Some(step) = step {
+                slots[ends[*step] as usize] = Slot(slot as u32);
+                ends[*step] += 1;
+            }
+        }
+        ByStep { slots, ends }
+    }
+
+    pub(crate) fn of(&self, step: usize) -> &[Slot] {
+        let start = step.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.slots[start as usize..self.ends[step] as usize]
+    }
+}
+
+impl Place {
+    /// Where a slot is as long as nothing better is found.
+    fn at_first(slot: &SlotInfo) -> Place {
+        if slot.is_constant() { Place::Constant } else { Place::Own }
+    }
 }
 
 impl Plan {
@@ -75,78 +115,29 @@ impl Plan {
     }
 }
 
-/// Plans for inputs of the given types, by position among the graph's inputs.
-pub(crate) fn plan(executable: &Executable, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
-    let constant = |value: ValueId| settled(executable, value);
-    let options = InferOptions {
-        inputs,
-        symbols: &executable.dims,
-        known: Some(&constant),
-        ..InferOptions::default()
-    };
-    let inference = infer(&executable.resolved, options).map_err(|findings| {
-        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        RunError::Input(InputError::new(format!(
-            "with inputs of these shapes the model contradicts itself\n  {}",
-            lines.join("\n  ")
-        )))
-    })?;
-    let body = &executable.body;
-    let count = body.slots.len();
+/// The plan for values of these sizes.
+pub(crate) fn plan(body: &Body, sizes: Sizes) -> Plan {
     let mut plan = Plan {
-        places: vec![Place::Own; count],
-        types: body
-            .slots
-            .iter()
-            .map(|slot| match (&slot.constant, &slot.outline) {
-                (Some(tensor), _) => Some((tensor.data_type(), tensor.dims().into())),
-                (None, Some(outline)) => Some(outline.clone()),
-                (None, None) => sized(inference.ty(slot.value)?),
-            })
-            .collect(),
+        places: body.slots.iter().map(Place::at_first).collect(),
+        types: Vec::new(),
         over: vec![None; body.steps.len()],
         skip: vec![false; body.steps.len()],
-        last_use: vec![Vec::new(); body.steps.len()],
+        last_use: ByStep::default(),
         arena_bytes: 0,
     };
-    for (place, slot) in plan.places.iter_mut().zip(&body.slots) {
-        if slot.is_constant() {
-            *place = Place::Constant;
-        }
-    }
     // What must stay where it is: model inputs and outputs own their memory.
-    let mut owns = vec![false; count];
+    let mut owns = vec![false; body.slots.len()];
     for slot in body.inputs.iter().flatten().chain(&body.outputs) {
         owns[slot.index()] = true;
     }
-    place_views(body, &owns, &inference, &mut plan);
-    let last_read = last_reads(body, &plan);
-    place_in_arena(body, &owns, &last_read, &mut plan);
-    for (slot, last) in last_read.iter().enumerate() {
-        if let (Some(step), Place::Own) = (last, &plan.places[slot])
-            && !body.outputs.iter().any(|output| output.index() == slot)
-        {
-            plan.last_use[*step].push(Slot(slot as u32));
-        }
+    place_views(body, &owns, sizes, &mut plan);
+    let mut last_read = last_reads(body, &plan);
+    for slot in &body.outputs {
+        last_read[slot.index()] = None;
     }
-    Ok(plan)
-}
-
-/// What is known of a value for all sizes of the inputs. What was known only as a formula of these
-/// is found anew.
-pub(crate) fn settled(executable: &Executable, value: ValueId) -> Option<Known> {
-    let known = executable.inference.known(value)?;
-    let is_settled = match known {
-        Known::Tensor(_) => true,
-        Known::Ints { values, .. } => values.iter().all(|value| value.known().is_some()),
-    };
-    is_settled.then(|| known.clone())
-}
-
-/// Element type and dimensions of a tensor of which everything is known.
-pub(crate) fn sized(ty: &Type) -> Option<(DataType, Dims)> {
-    let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
-    Some((ty.elem()?, dims))
+    plan.last_use = ByStep::new(&last_read, body.steps.len());
+    place_in_arena(body, &owns, &last_read, &mut plan);
+    plan
 }
 
 fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
@@ -155,10 +146,12 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
 }
 
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
-fn place_views(body: &Body, owns: &[bool], inference: &Inference, plan: &mut Plan) {
+fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
     let follows = readers_that_follow_strides(body);
+    let Sizes { types, ints } = sizes;
+    plan.types = types;
     for (index, step) in body.steps.iter().enumerate() {
-        let (Some(_), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
+        let (Some(movement), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
             continue;
         };
         let Some((data_type, from)) = plan.types[input.index()].clone() else {
@@ -175,20 +168,16 @@ fn place_views(body: &Body, owns: &[bool], inference: &Inference, plan: &mut Pla
         };
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &body.slots[slot.index()];
-            let known = || inference.known(slot.value).and_then(Known::to_tensor);
-            integers(&slot.constant.clone().or_else(known)?)
+            ints.get(&slot).cloned()
         };
         let has_input = |position: usize| step.inputs.get(position).is_some_and(Option::is_some);
         let mut all = true;
         for (output, slot) in step.outputs.iter().enumerate() {
             let Some(slot) = slot else { continue };
             let viewed = match &plan.types[slot.index()] {
-                Some((output_type, to)) if *output_type == data_type && !owns[slot.index()] => step
-                    .movement
-                    .as_ref()
-                    .and_then(|movement| {
-                        movement.view(&ViewSite {
+                Some((output_type, to)) if *output_type == data_type && !owns[slot.index()] => {
+                    movement
+                        .view(&ViewSite {
                             output,
                             from: &from,
                             layout: &layout,
@@ -196,12 +185,12 @@ fn place_views(body: &Body, owns: &[bool], inference: &Inference, plan: &mut Pla
                             ints: &ints,
                             has_input: &has_input,
                         })
-                    })
-                    .filter(|layout| layout.is_dense(to) || follows[slot.index()])
-                    // Who follows strides does so forwards.
-                    .filter(|layout| layout.strides.iter().all(|stride| *stride >= 0))
-                    .map(|layout| (is_whole(to, &layout), layout))
-                    .filter(|(whole, _)| *whole || bits % 8 == 0),
+                        .filter(|layout| layout.is_dense(to) || follows[slot.index()])
+                        // Who follows strides does so forwards.
+                        .filter(|layout| layout.strides.iter().all(|stride| *stride >= 0))
+                        .map(|layout| (is_whole(to, &layout), layout))
+                        .filter(|(whole, _)| *whole || bits % 8 == 0)
+                }
                 _ => None,
             };
             match viewed {
@@ -230,15 +219,6 @@ fn readers_that_follow_strides(body: &Body) -> Vec<bool> {
     follows
 }
 
-/// The elements of a tensor of integers.
-pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
-    match tensor.data_type() {
-        DataType::Int64 => tensor.to_vec().ok(),
-        DataType::Int32 => Some(tensor.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
-        _ => None,
-    }
-}
-
 /// By slot: the last step that reads it, directly or through a view.
 fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
     let mut last = vec![None; body.slots.len()];
@@ -253,7 +233,8 @@ fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
 
 fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan: &mut Plan) {
     let mut free = FreeList::default();
-    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); body.steps.len()];
+    // What has been taken over dies with what has taken it.
+    let mut is_taken = vec![false; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
         if !plan.skip[index] {
             for (position, output) in step.outputs.iter().enumerate() {
@@ -265,28 +246,29 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                 let Some(bytes) = bytes_of(plan, output) else {
                     continue;
                 };
-                let last = last_read[output.index()].unwrap_or(index);
                 let over = if position == 0 {
                     take_over(body, plan, last_read, index, output)
                 } else {
                     None
                 };
                 let range = match over {
-                    Some((input, range)) => {
+                    Some((input, root, range)) => {
                         plan.over[index] = Some(input);
-                        // The range dies with the output now, not with the input.
-                        dying[index].retain(|dead| *dead != range);
+                        is_taken[root.index()] = true;
                         range
                     }
                     None => free.take(bytes),
                 };
                 plan.arena_bytes = plan.arena_bytes.max(range.end);
-                dying[last].push(range.clone());
                 plan.places[output.index()] = Place::Arena(range);
             }
         }
-        for range in dying[index].drain(..) {
-            free.give(range);
+        for slot in plan.last_use.of(index) {
+            if let Place::Arena(range) = &plan.places[slot.index()]
+                && !is_taken[slot.index()]
+            {
+                free.give(range.clone());
+            }
         }
     }
 }
@@ -299,7 +281,7 @@ fn take_over(
     last_read: &[Option<usize>],
     index: usize,
     output: Slot,
-) -> Option<(usize, Range<usize>)> {
+) -> Option<(usize, Slot, Range<usize>)> {
     let step = &body.steps[index];
     step.rules.in_place.iter().find_map(|position| {
         let input = step.inputs.get(*position).copied().flatten()?;
@@ -313,7 +295,7 @@ fn take_over(
         let same =
             plan.types[input.index()] == plan.types[output.index()] && plan.layout(input).is_none();
         (same && read_once && last_read[root.index()] == Some(index))
-            .then(|| (*position, range.clone()))
+            .then(|| (*position, root, range.clone()))
     })
 }
 
@@ -323,6 +305,8 @@ fn take_over(
 struct FreeList {
     /// Start to end.
     ranges: BTreeMap<usize, usize>,
+    /// The same, by length: length and start.
+    by_length: BTreeSet<(usize, usize)>,
     end: usize,
 }
 
@@ -330,13 +314,12 @@ impl FreeList {
     /// The smallest free range that is large enough, or new memory.
     fn take(&mut self, bytes: usize) -> Range<usize> {
         let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let fits = self.ranges.iter().filter(|(start, end)| *end - *start >= size);
-        let best = fits.min_by_key(|(start, end)| *end - *start).map(|(start, end)| (*start, *end));
+        let best = self.by_length.range((size, 0)..).next().copied();
         let start = match best {
-            Some((start, end)) => {
-                self.ranges.remove(&start);
-                if end > start + size {
-                    self.ranges.insert(start + size, end);
+            Some((length, start)) => {
+                self.remove(start);
+                if length > size {
+                    self.insert(start + size, start + length);
                 }
                 start
             }
@@ -346,7 +329,7 @@ impl FreeList {
                     Some((start, end)) if *end == self.end => *start,
                     _ => self.end,
                 };
-                self.ranges.remove(&start);
+                self.remove(start);
                 self.end = start + size;
                 start
             }
@@ -357,15 +340,28 @@ impl FreeList {
     fn give(&mut self, range: Range<usize>) {
         let mut start = range.start;
         let mut end = range.start + range.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        if let Some(next) = self.ranges.remove(&end) {
+        if let Some(next) = self.remove(end) {
             end = next;
         }
         if let Some((before, before_end)) = self.ranges.range(..start).next_back()
             && *before_end == start
         {
             start = *before;
+            self.remove(start);
         }
+        self.insert(start, end);
+    }
+
+    fn insert(&mut self, start: usize, end: usize) {
         self.ranges.insert(start, end);
+        self.by_length.insert((end - start, start));
+    }
+
+    /// The end of a range that begins there, which is free no longer.
+    fn remove(&mut self, start: usize) -> Option<usize> {
+        let end = self.ranges.remove(&start)?;
+        self.by_length.remove(&(end - start, start));
+        Some(end)
     }
 }
 

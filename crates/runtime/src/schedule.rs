@@ -105,7 +105,7 @@ impl Schedule {
                 };
                 schedule.goals.push(goal);
             }
-            let dead = plan.last_use[index].iter();
+            let dead = plan.last_use.of(index).iter();
             schedule.dead.extend(dead.filter_map(|slot| held[slot.index()]));
             let last = schedule.ends();
             schedule.steps.push(Scheduled {

@@ -2,7 +2,6 @@
 
 mod runs;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +15,11 @@ use crate::dims;
 use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
 use crate::inputs::{Door, Port, find};
-use crate::memory::{Key, Memories, Planned};
+use crate::memory::{Memories, Plans};
 use crate::options::Options;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
+use crate::sizes::KnownSizes;
 
 /// A model ready to run, from any number of threads at once.
 pub struct Session {
@@ -35,7 +35,9 @@ pub struct Session {
     pub(crate) pool: SharedPool,
     pub(crate) memory_limit: Option<usize>,
     /// What runs have planned, whichever memory they had.
-    pub(crate) plans: Mutex<HashMap<Key, Arc<Planned>>>,
+    pub(crate) plans: Mutex<Plans>,
+    /// What inputs of new sizes make of all others.
+    pub(crate) sizes: KnownSizes,
     /// Memory of outputs, which comes back when they are dropped.
     pub(crate) recycler: Arc<Recycler>,
     pub(crate) memories: Memories,
@@ -138,6 +140,7 @@ impl Session {
             pool,
             memory_limit: options.memory_limit,
             plans: Mutex::default(),
+            sizes: KnownSizes::default(),
             recycler: Arc::default(),
             memories: Memories::default(),
         })
@@ -235,3 +238,6 @@ impl fmt::Debug for Session {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,10 +17,11 @@ use crate::account::Account;
 use crate::error::{InputError, KernelError, RunError};
 use crate::inputs::{Port, find};
 use crate::kernel::Operand;
-use crate::memory::{Given, Held, Key, MAX_PLANS, Memory, Planned, emptied, fits};
+use crate::memory::{Given, Held, Key, Memory, Planned, emptied};
 use crate::plan::{Place, Plan, plan};
 use crate::run::{Run, StepEvent};
 use crate::schedule::{Schedule, Source};
+use crate::sizes::{Found, inferred};
 
 impl Session {
     /// Runs the model.
@@ -51,13 +52,9 @@ impl Session {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             let body = &self.executable.body;
-            self.started(&account).walk(
-                body,
-                &planned,
-                memory.arena(&planned)?,
-                &mut held,
-                watch,
-            )?;
+            let arena = memory.arena(&planned)?;
+            let walked = self.started(&account).walk(body, &planned, arena, &mut held, watch);
+            walked.map_err(|error| self.failure(&planned, error))?;
             let outputs = self.returned(&planned.schedule, &mut held);
             memory.held = emptied(held);
             outputs
@@ -89,7 +86,8 @@ impl Session {
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
             let arena = memory.arena(&planned)?;
-            self.started(&account).walk(body, &planned, arena, &mut held, None)?;
+            let walked = self.started(&account).walk(body, &planned, arena, &mut held, None);
+            walked.map_err(|error| self.failure(&planned, error))?;
             for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
                 if let Some((name, memory)) = wanted {
                     let copied = body.operand(&planned.plan, &held, *source, None);
@@ -202,9 +200,8 @@ impl Session {
     }
 
     fn find_plan(&self, memory: &mut Memory, given: &Given<'_>) -> Result<Arc<Planned>, RunError> {
-        if let Some(found) = memory.plans.iter().position(|(key, _)| fits(key, given)) {
-            memory.plans[..=found].rotate_right(1);
-            return Ok(memory.plans[0].1.clone());
+        if let Some(planned) = memory.plans.find(given) {
+            return Ok(planned);
         }
         let key: Key = given
             .iter()
@@ -214,21 +211,16 @@ impl Session {
             })
             .collect();
         let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = plans().get(&key).cloned();
+        let found = plans().find(given);
         let planned = match found {
             Some(planned) => planned,
             None => {
                 let planned = Arc::new(self.make_plan(given)?);
-                let mut plans = plans();
-                if plans.len() >= MAX_PLANS {
-                    plans.clear();
-                }
-                plans.insert(key.clone(), planned.clone());
+                plans().keep(key.clone(), planned.clone());
                 planned
             }
         };
-        memory.plans.truncate(MAX_PLANS - 1);
-        memory.plans.insert(0, (key, planned.clone()));
+        memory.plans.keep(key, planned.clone());
         Ok(planned)
     }
 
@@ -242,8 +234,21 @@ impl Session {
                 Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
             })
             .collect();
-        let plan = plan(&self.executable, &types)?;
-        Ok(Planned { schedule: Schedule::new(&self.executable.body, &plan), plan })
+        let Found { sizes, is_inferred } = self.sizes.find(&self.executable, &types)?;
+        let plan = plan(&self.executable.body, sizes);
+        let schedule = Schedule::new(&self.executable.body, &plan);
+        Ok(Planned { plan, schedule, uninferred: (!is_inferred).then_some(types) })
+    }
+
+    /// Why a run failed. Where inference did not look at these sizes, it may have more to say of
+    /// them than the step that they made fail.
+    fn failure(&self, planned: &Planned, error: RunError) -> RunError {
+        match (&error, &planned.uninferred) {
+            (RunError::Node { .. }, Some(types)) => {
+                inferred(&self.executable, types).err().unwrap_or(error)
+            }
+            _ => error,
+        }
     }
 
     /// The values that a run starts with.

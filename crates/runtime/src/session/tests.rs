@@ -1,0 +1,243 @@
+//! What lists say of sizes is what inference says, and what they refuse, inference refuses.
+
+use sardonyx_model::{Model, NoExternalData, Type};
+use sardonyx_tensor::{Buffer, DataType, Dims, Tensor, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+use super::Session;
+use crate::options::{Optimization, Options};
+use crate::sizes::{SizeList, Sizes};
+
+fn model(text: &str) -> Model {
+    let text = format!("<ir_version: 10, opset_import: [\"\" : 21]>\n{text}");
+    let text = Buffer::from_vec(text.into_bytes());
+    parse_model(text, ParseOptions::default()).expect("the text is a model").model
+}
+
+fn session(text: &str) -> Session {
+    let mut options = Options::with_threads(1);
+    options.optimization = Optimization::All;
+    Session::compile(&model(text), &NoExternalData, &options).expect("the model can run")
+}
+
+/// Types of these sizes, of the elements that the model declares.
+fn types(session: &Session, sizes: &[&[i64]]) -> Vec<Option<Type>> {
+    let elems = session.inputs().iter().map(|port| port.ty().and_then(Type::elem));
+    let types = elems.zip(sizes);
+    types.map(|(elem, sizes)| Some(Type::tensor(elem?, sizes.iter().copied()))).collect()
+}
+
+/// Tensors of ones.
+fn ones(session: &Session, sizes: &[&[i64]]) -> Vec<(String, Value)> {
+    let ports = session.inputs().iter().zip(sizes);
+    ports
+        .map(|(port, sizes)| {
+            let dims: Dims = sizes.iter().map(|size| *size as usize).collect();
+            let count: usize = dims.iter().product();
+            let ones = Tensor::from_vec(&dims[..], vec![1i64; count]).expect("as many as that");
+            let elem = port.ty().and_then(Type::elem).expect("a declared type");
+            let ones = sardonyx_tensor::cast(&ones, elem, Default::default()).expect("numbers");
+            (port.name().to_string(), Value::Tensor(ones))
+        })
+        .collect()
+}
+
+/// Models with some sizes for their inputs, of which the first are those that a list is made like.
+const MODELS: [(&str, &[&[&[i64]]]); 6] = [
+    // A decoder with what came before.
+    (
+        "g (float[B, S, 8] x, float[B, 2, P, 4] past, float[B, T] mask) => (float[] y, float[] k) {
+            ws = Constant <value_ints = [8, 8]> () w = ConstantOfShape (ws)
+            q0 = MatMul (x, w) shape = Shape (x)
+            two = Constant <value_ints = [2, 4]> () front = Constant <value_ints = [0, 1]> ()
+            begin = Gather (shape, front) target = Concat <axis = 0> (begin, two)
+            q1 = Reshape (q0, target) q = Transpose <perm = [0, 2, 1, 3]> (q1)
+            k = Concat <axis = 2> (past, q) kt = Transpose <perm = [0, 1, 3, 2]> (k)
+            s0 = MatMul (q, kt) axes = Constant <value_ints = [1, 2]> ()
+            m = Unsqueeze (mask, axes) s1 = Add (s0, m) p = Softmax (s1) o0 = MatMul (p, k)
+            o1 = Transpose <perm = [0, 2, 1, 3]> (o0) y = Reshape (o1, shape)
+        }",
+        &[
+            &[&[1, 1, 8], &[1, 2, 5, 4], &[1, 6]],
+            &[&[1, 1, 8], &[1, 2, 6, 4], &[1, 7]],
+            &[&[3, 2, 8], &[3, 2, 9, 4], &[3, 11]],
+            // Repeated over all.
+            &[&[3, 2, 8], &[3, 2, 9, 4], &[3, 1]],
+        ],
+    ),
+    (
+        "g (float[N, 3, H, W] x) => (float[] y) {
+            ws = Constant <value_ints = [4, 3, 3, 3]> () w = ConstantOfShape (ws)
+            a = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w) b = Relu (a)
+            c = MaxPool <kernel_shape = [2, 2]> (b) y = Flatten (c)
+        }",
+        &[&[&[1, 3, 8, 8]], &[&[1, 3, 9, 7]], &[&[5, 3, 32, 20]]],
+    ),
+    (
+        "g (float[N, M] x) => (float[] y, float[] z) {
+            a, b = Split <axis = 1, num_outputs = 2> (x)
+            s = Constant <value_ints = [1]> () e = Constant <value_ints = [4]> ()
+            axes = Constant <value_ints = [0]> ()
+            c = Slice (a, s, e, axes) y = Neg (c) z = Exp (b)
+        }",
+        &[&[&[6, 4]], &[&[2, 7]], &[&[3, 10]]],
+    ),
+    // A view whose place the sizes decide.
+    (
+        "g (float[N, M] x) => (float[] y) {
+            one = Constant <value_ints = [1]> () zero = Constant <value_ints = [0]> ()
+            r = Relu (x) shape = Shape (r) n0 = Gather (shape, zero) n = Sub (n0, one)
+            l = Slice (r, n, n0, zero) y = Neg (l)
+        }",
+        &[&[&[6, 4]], &[&[2, 7]], &[&[3, 10]]],
+    ),
+    // Two inputs that only a node makes alike.
+    (
+        "g (float[N, 3] x, float[M, 3] y) => (float[] z) {
+            a = Concat <axis = 1> (x, y) z = Relu (a)
+        }",
+        &[&[&[2, 3], &[2, 3]], &[&[5, 3], &[5, 3]]],
+    ),
+    // What data decides is known to neither.
+    (
+        "g (float[N, M] x) => (float[] z) {
+            i = NonZero (x) t = Transpose (i) f = Cast <to = 1> (t) z = Relu (f)
+        }",
+        &[&[&[2, 3]], &[&[5, 3]]],
+    ),
+];
+
+#[test]
+fn lists_say_what_inference_says() {
+    for (text, sets) in MODELS {
+        let session = session(text);
+        let executable = &session.executable;
+        let first = types(&session, sets[0]);
+        let list = SizeList::like(executable, &first).expect("formulas");
+        for set in sets {
+            let inputs = types(&session, set);
+            let inferred = Sizes::inferred(executable, &inputs).expect("sizes that fit");
+            assert_eq!(list.compute(&inputs), Some(inferred), "{set:?} for {text}");
+        }
+    }
+}
+
+#[test]
+fn only_the_first_sizes_are_inferred() {
+    for (text, sets) in MODELS {
+        let session = session(text);
+        let is_inferred = |set: &[&[i64]]| {
+            let found = session.sizes.find(&session.executable, &types(&session, set));
+            found.expect("sizes that fit").is_inferred
+        };
+        for (index, set) in sets.iter().enumerate() {
+            assert_eq!(is_inferred(set), index == 0, "{set:?} for {text}");
+        }
+    }
+}
+
+/// An empty tensor, another rank, and what numbers tell and no formula.
+#[test]
+fn what_a_list_is_not_for_is_inferred() {
+    let rows: [(&str, &[&[i64]], &[bool]); 3] = [
+        (
+            "g (float[N, M] x) => (y) { y = Relu (x) }",
+            &[&[2, 3], &[4, 3], &[0, 3], &[4, 5]],
+            &[true, false, true, false],
+        ),
+        (
+            "g (float[] x) => (y) { y = Relu (x) }",
+            &[&[2, 3], &[4, 3], &[4], &[5, 5]],
+            &[true, false, true, false],
+        ),
+        (
+            "g (float[N, M] x) => (y) { z = Squeeze (x) y = Relu (z) }",
+            &[&[2, 3], &[4, 3], &[4, 1]],
+            &[true, true, true],
+        ),
+    ];
+    for (text, sets, expected) in rows {
+        let session = session(text);
+        for (set, expected) in sets.iter().zip(expected) {
+            let elem = DataType::Float;
+            let inputs = [Some(Type::tensor(elem, set.iter().copied()))];
+            let found = session.sizes.find(&session.executable, &inputs).expect("sizes that fit");
+            assert_eq!(found.is_inferred, *expected, "{set:?} for {text}");
+            let inferred = Sizes::inferred(&session.executable, &inputs).expect("sizes that fit");
+            assert_eq!(found.sizes, inferred, "{set:?} for {text}");
+        }
+    }
+}
+
+/// The error is the one that a session says to which these sizes are the first.
+#[test]
+fn errors_do_not_depend_on_earlier_sizes() {
+    let rows: [(&str, [&[&[i64]]; 3]); 9] = [
+        (
+            "g (float[N, 3] x, float[M, 3] y) => (z) { z = Concat <axis = 1> (x, y) }",
+            [&[&[2, 3], &[2, 3]], &[&[5, 3], &[5, 3]], &[&[5, 3], &[4, 3]]],
+        ),
+        (
+            "g (float[N, A] x, float[B] y) => (z) { z = Add (x, y) }",
+            [&[&[2, 3], &[3]], &[&[5, 3], &[1]], &[&[5, 3], &[2]]],
+        ),
+        (
+            "g (float[N, 6] x) => (z) { s = Constant <value_ints = [-1, 4]> () z = Reshape (x, s) }",
+            [&[&[2, 6]], &[&[4, 6]], &[&[3, 6]]],
+        ),
+        (
+            "g (float[N, 3, H, W] x) => (y) {
+                ws = Constant <value_ints = [4, 3, 3, 3]> () w = ConstantOfShape (ws)
+                y = Conv (x, w)
+            }",
+            [&[&[2, 3, 8, 8]], &[&[2, 3, 9, 9]], &[&[2, 3, 2, 9]]],
+        ),
+        (
+            "g (float[N, M] x) => (y) {
+                a = Constant <value_ints = [0]> () r = Relu (x) z = Squeeze (r, a) y = Neg (z)
+            }",
+            [&[&[1, 8]], &[&[1, 9]], &[&[2, 9]]],
+        ),
+        (
+            "g (float[N, M] x) => (y) {
+                i = Constant <value_int = 3> () r = Relu (x) z = Gather (r, i) y = Neg (z)
+            }",
+            [&[&[4, 8]], &[&[5, 9]], &[&[3, 9]]],
+        ),
+        (
+            "g (float[N, M] x) => (y) {
+                s = Constant <value_ints = [2, 3]> () r = Relu (x)
+                a, b = Split <axis = 1> (r, s) y = Neg (a)
+            }",
+            [&[&[1, 5]], &[&[2, 5]], &[&[2, 6]]],
+        ),
+        // No condition: what the step finds, inference knows better.
+        (
+            "g (float[N, M] x, int64[K] depth) => (y) {
+                i = Cast <to = 7> (x) d = Constant <value_int = 3> () v = Cast <to = 1> (depth)
+                y = OneHot (i, d, v)
+            }",
+            [&[&[1, 5], &[2]], &[&[2, 5], &[2]], &[&[2, 6], &[3]]],
+        ),
+        (
+            "g (float[N] x, float[N] y, float[N, K] z) => (w) {
+                a = Add (x, y) b = Mul (a, z) w = Relu (b)
+            }",
+            [&[&[5], &[5], &[5, 5]], &[&[2], &[2], &[2, 2]], &[&[3], &[3], &[3, 2]]],
+        ),
+    ];
+    for (text, [first, second, bad]) in rows {
+        let (used, fresh) = (session(text), session(text));
+        for set in [first, second] {
+            used.run(ones(&used, set)).expect("sizes that fit");
+        }
+        let inputs = types(&used, second);
+        let found = used.sizes.find(&used.executable, &inputs).expect("sizes that fit");
+        assert!(!found.is_inferred, "{text}");
+        let say = |session: &Session| {
+            let error = session.run(ones(session, bad)).map(|_| ()).expect_err(text);
+            error.to_string()
+        };
+        assert_eq!(say(&used), say(&fresh), "{text}");
+    }
+}

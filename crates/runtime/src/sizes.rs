@@ -1,0 +1,472 @@
+//! Types of all values for one set of sizes of the inputs.
+//!
+//! The first set is inferred. When a second one comes, inference runs once more with a symbol for
+//! every size of an input, and what it says becomes a list of operations over these sizes,
+//! together with the conditions under which it holds: sizes that must be equal, divisions that must
+//! come out. Computing the list is all that the second set and every later one cost. Where a
+//! condition does not hold, inference runs with the numbers: as a rule it finds an error.
+//!
+//! If the list does not say of the first set of sizes what inference says, because formulas cannot
+//! say what numbers can, every set is inferred. What neither knows, data decides.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Computed, Dim, Formula, Formulas, Id, Type, ValueId};
+use sardonyx_ops::{Demand, Known};
+use sardonyx_passes::{InferOptions, Inference, infer};
+use sardonyx_tensor::{DataType, Dims, Tensor};
+use smallvec::SmallVec;
+
+use crate::error::{InputError, RunError};
+use crate::executable::{Body, Executable};
+use crate::program::{MoveKind, Slot};
+
+/// What is known of the values of a run before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// By slot: type and dimensions, where known.
+    pub(crate) types: Vec<Option<(DataType, Dims)>>,
+    /// Values that say where elements lie, by slot.
+    pub(crate) ints: HashMap<Slot, Vec<i64>>,
+}
+
+impl Sizes {
+    /// Infers them for inputs of the given types, by position among the graph's inputs.
+    pub(crate) fn inferred(
+        executable: &Executable,
+        inputs: &[Option<Type>],
+    ) -> Result<Sizes, RunError> {
+        inferred(executable, inputs).map(|inference| Sizes::of(executable, &inference))
+    }
+
+    /// What inference says with numbers.
+    pub(crate) fn of(executable: &Executable, inference: &Inference) -> Sizes {
+        let body = &executable.body;
+        let type_of = |value| inference.ty(value).and_then(sized);
+        let slots = body.slots.iter();
+        let types = slots.map(|slot| slot.fixed().or_else(|| type_of(slot.value))).collect();
+        let ints = pointing_slots(executable).filter_map(|slot| {
+            let info = &body.slots[slot.index()];
+            let known = || inference.known(info.value).and_then(Known::to_tensor);
+            Some((slot, integers(&info.constant.clone().or_else(known)?)?))
+        });
+        Sizes { types, ints: ints.collect() }
+    }
+}
+
+/// What inference says for inputs of the given types, by position among the graph's inputs.
+///
+/// # Errors
+///
+/// Types with which the model contradicts itself.
+pub(crate) fn inferred(
+    executable: &Executable,
+    inputs: &[Option<Type>],
+) -> Result<Inference, RunError> {
+    inferred_over(executable, inputs, None)
+}
+
+fn inferred_over(
+    executable: &Executable,
+    inputs: &[Option<Type>],
+    sizes: Option<&HashSet<String>>,
+) -> Result<Inference, RunError> {
+    let constant = |value: ValueId| settled(executable, value);
+    let options = InferOptions {
+        inputs,
+        symbols: &executable.dims,
+        known: Some(&constant),
+        sizes,
+        ..InferOptions::default()
+    };
+    infer(&executable.resolved, options).map_err(|findings| {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        RunError::Input(InputError::new(format!(
+            "with inputs of these shapes the model contradicts itself\n  {}",
+            lines.join("\n  ")
+        )))
+    })
+}
+
+/// What is known of a value for all sizes of the inputs. What was known only as a formula of these
+/// is found anew.
+fn settled(executable: &Executable, value: ValueId) -> Option<Known> {
+    let known = executable.inference.known(value)?;
+    let is_settled = match known {
+        Known::Tensor(_) => true,
+        Known::Ints { values, .. } => values.iter().all(|value| value.known().is_some()),
+    };
+    is_settled.then(|| known.clone())
+}
+
+/// Element type and dimensions of a tensor of which everything is known.
+pub(crate) fn sized(ty: &Type) -> Option<(DataType, Dims)> {
+    let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
+    Some((ty.elem()?, dims))
+}
+
+/// The elements of a tensor of integers.
+pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
+    match tensor.data_type() {
+        DataType::Int64 => tensor.to_vec().ok(),
+        DataType::Int32 => Some(tensor.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
+        _ => None,
+    }
+}
+
+/// Slots whose values say where the elements of others lie.
+fn pointing_slots(executable: &Executable) -> impl Iterator<Item = Slot> {
+    let steps = executable.body.steps.iter();
+    let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
+    moves.flat_map(|(step, movement)| {
+        let slots = step.inputs.iter().skip(1).flatten().copied();
+        // A slice of its own has an address, several that are picked have none.
+        let is_one = |slot: &Slot| is_one_element(executable, *slot);
+        let is_gather = matches!(movement, MoveKind::Gather(_));
+        slots.filter(move |slot| !is_gather || is_one(slot))
+    })
+}
+
+/// Whether a slot has one element, whatever the sizes of inputs are.
+fn is_one_element(executable: &Executable, slot: Slot) -> bool {
+    let slot = &executable.body.slots[slot.index()];
+    let dims = match slot.fixed() {
+        Some((_, dims)) => Some(dims),
+        None => executable.inference.ty(slot.value).and_then(sized).map(|(_, dims)| dims),
+    };
+    dims.is_some_and(|dims| dims.iter().all(|dim| *dim == 1))
+}
+
+/// The sizes of a session: inferred, or computed once it is known how.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSizes(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    /// No sizes were asked for yet.
+    #[default]
+    Nothing,
+    /// Those of one set of inputs.
+    First(Vec<Option<Type>>, Sizes),
+    /// Computed.
+    List(Arc<SizeList>),
+    /// Inference with numbers knows more than any list could say, or formulas are too large.
+    NoList,
+}
+
+/// Sizes, and where they come from.
+pub(crate) struct Found {
+    pub(crate) sizes: Sizes,
+    /// Whether inference with these numbers had nothing to say against them. What a list cannot
+    /// know of, kernels find.
+    pub(crate) is_inferred: bool,
+}
+
+impl KnownSizes {
+    /// The sizes for inputs of the given types, by position among the graph's inputs.
+    ///
+    /// # Errors
+    ///
+    /// Types with which the model contradicts itself.
+    pub(crate) fn find(
+        &self,
+        executable: &Executable,
+        inputs: &[Option<Type>],
+    ) -> Result<Found, RunError> {
+        let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = {
+            let mut state = state();
+            if let State::First(first, sizes) = &*state
+                && first != inputs
+            {
+                let list = SizeList::new(executable, first, sizes);
+                *state = list.map_or(State::NoList, |list| State::List(Arc::new(list)));
+            }
+            match &*state {
+                State::List(list) => Some(list.clone()),
+                _ => None,
+            }
+        };
+        if let Some(sizes) = list.and_then(|list| list.compute(inputs)) {
+            return Ok(Found { sizes, is_inferred: false });
+        }
+        let sizes = Sizes::inferred(executable, inputs)?;
+        let mut state = state();
+        if let State::Nothing = &*state {
+            *state = State::First(inputs.to_vec(), sizes.clone());
+        }
+        Ok(Found { sizes, is_inferred: true })
+    }
+}
+
+/// Sizes as operations over the sizes of the inputs.
+#[derive(Debug)]
+pub(crate) struct SizeList {
+    inputs: Vec<Option<Pattern>>,
+    /// How many different sizes inputs have.
+    symbols: usize,
+    formulas: Formulas,
+    /// By slot.
+    types: Vec<SlotType>,
+    ints: Vec<(Slot, SlotInts)>,
+    /// Formulas that are dimensions, of any value of the graph.
+    dims: Vec<Formula>,
+    conditions: Vec<Condition>,
+}
+
+/// Which tensors the list is for, by input.
+#[derive(Debug)]
+struct Pattern {
+    elem: DataType,
+    dims: SmallVec<[PatternDim; 4]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PatternDim {
+    Fixed(i64),
+    Symbol(usize),
+}
+
+#[derive(Debug)]
+enum SlotType {
+    /// The same for all sizes: of a constant, or known for other reasons, or not known.
+    Fixed(Option<(DataType, Dims)>),
+    Computed(DataType, SmallVec<[Formula; 4]>),
+}
+
+#[derive(Debug)]
+enum SlotInts {
+    Fixed(Vec<i64>),
+    Computed(DataType, Vec<Formula>),
+}
+
+/// What must hold of the numbers of formulas.
+#[derive(Debug)]
+enum Condition {
+    Equal(Formula, Formula),
+    Broadcast(Formula, Formula),
+    Stretch(Formula, Formula),
+    NotNegative(Formula),
+}
+
+impl SizeList {
+    /// For inputs like some of which the sizes are known. `None` if the list does not say these.
+    fn new(executable: &Executable, first: &[Option<Type>], known: &Sizes) -> Option<SizeList> {
+        let list = SizeList::like(executable, first)?;
+        (list.compute(first)? == *known).then_some(list)
+    }
+
+    /// For inputs like some of which the sizes are known.
+    pub(crate) fn like(executable: &Executable, first: &[Option<Type>]) -> Option<SizeList> {
+        let (inputs, names) = patterns(executable, first)?;
+        let types: Vec<Option<Type>> =
+            inputs.iter().map(|pattern| Some(pattern.as_ref()?.ty(&names))).collect();
+        let set = names.iter().cloned().collect();
+        let inference = inferred_over(executable, &types, Some(&set)).ok()?;
+        let mut list = SizeList {
+            inputs,
+            symbols: names.len(),
+            formulas: Formulas::over(names.iter().map(String::as_str)),
+            types: Vec::new(),
+            ints: Vec::new(),
+            dims: Vec::new(),
+            conditions: Vec::new(),
+        };
+        list.add_types(&executable.body, &inference);
+        list.add_ints(executable, &inference);
+        list.add_dims(executable, &inference);
+        for demand in inference.demands() {
+            list.add_condition(demand)?;
+        }
+        Some(list)
+    }
+
+    fn add_types(&mut self, body: &Body, inference: &Inference) {
+        let types = body.slots.iter().map(|slot| {
+            if let Some(fixed) = slot.fixed() {
+                return SlotType::Fixed(Some(fixed));
+            }
+            let ty = inference.ty(slot.value);
+            if let Some(fixed) = ty.and_then(sized) {
+                return SlotType::Fixed(Some(fixed));
+            }
+            let dims = ty.and_then(|ty| Some((ty.elem()?, ty.shape()?)));
+            let computed = dims.and_then(|(elem, dims)| {
+                let dims = dims.iter().map(|dim| self.formulas.add(dim)).collect::<Option<_>>()?;
+                Some(SlotType::Computed(elem, dims))
+            });
+            computed.unwrap_or(SlotType::Fixed(None))
+        });
+        self.types = types.collect();
+    }
+
+    fn add_ints(&mut self, executable: &Executable, inference: &Inference) {
+        let slots: HashSet<Slot> = pointing_slots(executable).collect();
+        for slot in slots {
+            let info = &executable.body.slots[slot.index()];
+            let known = inference.known(info.value);
+            let fixed = info.constant.clone().or_else(|| known.and_then(Known::to_tensor));
+            let ints = match (fixed, known) {
+                (Some(tensor), _) => integers(&tensor).map(SlotInts::Fixed),
+                (None, Some(Known::Ints { elem, values, .. })) => {
+                    let values = values.iter().map(|value| self.formulas.add(value));
+                    values.collect::<Option<_>>().map(|values| SlotInts::Computed(*elem, values))
+                }
+                (None, _) => None,
+            };
+            self.ints.extend(ints.map(|ints| (slot, ints)));
+        }
+    }
+
+    /// Rules say of a dimension what holds where there are elements: values between the slots
+    /// count as well.
+    fn add_dims(&mut self, executable: &Executable, inference: &Inference) {
+        let values = 0..executable.resolved.model().value_count();
+        let types = values.filter_map(|value| inference.ty(ValueId::new(value)));
+        let dims = types.filter_map(Type::shape).flatten();
+        let dims = dims.filter(|dim| dim.known().is_none());
+        let mut dims: Vec<Formula> = dims.filter_map(|dim| self.formulas.add(dim)).collect();
+        dims.sort_unstable();
+        dims.dedup();
+        self.dims = dims;
+    }
+
+    /// `None` if the condition is too large to be looked at.
+    fn add_condition(&mut self, demand: &Demand) -> Option<()> {
+        let mut add = |dim: &Dim| self.formulas.add(dim);
+        let condition = match demand {
+            Demand::Equal(a, b) => Condition::Equal(add(a)?, add(b)?),
+            Demand::Broadcast(a, b) => Condition::Broadcast(add(a)?, add(b)?),
+            Demand::Stretch(from, to) => Condition::Stretch(add(from)?, add(to)?),
+            Demand::NotNegative(dim) => Condition::NotNegative(add(dim)?),
+        };
+        self.conditions.push(condition);
+        Some(())
+    }
+
+    /// The sizes for inputs of the given types. `None` if they are not like those that the list was
+    /// made for, or a condition does not hold.
+    pub(crate) fn compute(&self, inputs: &[Option<Type>]) -> Option<Sizes> {
+        let computed = self.formulas.compute(&self.bind(inputs)?)?;
+        let number = |formula: &Formula| computed.number(*formula);
+        // Of nothing at all, sizes need not be what they are of something: 0 divides by nothing.
+        if self.dims.iter().any(|dim| number(dim) < 1) {
+            return None;
+        }
+        let holds = |condition: &Condition| match condition {
+            Condition::Equal(a, b) => number(a) == number(b),
+            Condition::Broadcast(a, b) => {
+                number(a) == number(b) || number(a) == 1 || number(b) == 1
+            }
+            Condition::Stretch(from, to) => number(from) == number(to) || number(from) == 1,
+            Condition::NotNegative(dim) => number(dim) >= 0,
+        };
+        if !self.conditions.iter().all(holds) {
+            return None;
+        }
+        let types = self.types.iter().map(|ty| match ty {
+            SlotType::Fixed(fixed) => Some(fixed.clone()),
+            SlotType::Computed(elem, dims) => {
+                let dims = dims.iter().map(|dim| usize::try_from(number(dim)).ok());
+                Some(Some((*elem, dims.collect::<Option<Dims>>()?)))
+            }
+        });
+        let types = types.collect::<Option<_>>()?;
+        let ints = self.ints.iter().map(|(slot, ints)| (*slot, ints.numbers(&computed)));
+        let ints = ints.filter_map(|(slot, ints)| Some((slot, ints?)));
+        Some(Sizes { types, ints: ints.collect() })
+    }
+
+    /// The numbers of the symbols.
+    fn bind(&self, inputs: &[Option<Type>]) -> Option<SmallVec<[i64; 8]>> {
+        if inputs.len() != self.inputs.len() {
+            return None;
+        }
+        let mut numbers: SmallVec<[Option<i64>; 8]> = SmallVec::from_elem(None, self.symbols);
+        for (pattern, input) in self.inputs.iter().zip(inputs) {
+            let (Some(pattern), Some(input)) = (pattern, input) else {
+                if pattern.is_some() || input.is_some() {
+                    return None;
+                }
+                continue;
+            };
+            let dims = input.shape()?;
+            if input.elem() != Some(pattern.elem) || dims.len() != pattern.dims.len() {
+                return None;
+            }
+            for (wanted, dim) in pattern.dims.iter().zip(dims) {
+                let number = dim.known()?;
+                let fits = match wanted {
+                    PatternDim::Fixed(wanted) => *wanted == number,
+                    PatternDim::Symbol(symbol) => *numbers[*symbol].get_or_insert(number) == number,
+                };
+                if !fits {
+                    return None;
+                }
+            }
+        }
+        numbers.into_iter().collect()
+    }
+}
+
+impl SlotInts {
+    fn numbers(&self, computed: &Computed) -> Option<Vec<i64>> {
+        match self {
+            SlotInts::Fixed(numbers) => Some(numbers.clone()),
+            SlotInts::Computed(elem, formulas) => {
+                let numbers = formulas.iter().map(|formula| computed.number(*formula));
+                let mut numbers = numbers.map(|number| match elem {
+                    DataType::Int64 => Some(number),
+                    DataType::Int32 => i32::try_from(number).ok().map(i64::from),
+                    _ => None,
+                });
+                numbers.by_ref().collect()
+            }
+        }
+    }
+}
+
+impl Pattern {
+    /// The type with symbols where sizes may differ.
+    fn ty(&self, names: &[String]) -> Type {
+        let dims = self.dims.iter().map(|dim| match dim {
+            PatternDim::Fixed(number) => Dim::Known(*number),
+            PatternDim::Symbol(symbol) => Dim::symbol(&names[*symbol]),
+        });
+        Type::tensor(self.elem, dims)
+    }
+}
+
+/// Which sizes of inputs may differ, and names for them. Axes for which the model has one name have
+/// one size. `None` if inputs are not what it declares.
+fn patterns(
+    executable: &Executable,
+    first: &[Option<Type>],
+) -> Option<(Vec<Option<Pattern>>, Vec<String>)> {
+    let graph = executable.resolved.model().graph(executable.resolved.main());
+    let mut names = Vec::new();
+    let mut of_dims: HashMap<Dim, usize> = HashMap::new();
+    let patterns = graph.inputs.iter().zip(first).map(|(info, ty)| {
+        let Some(ty) = ty else { return Some(None) };
+        let (elem, dims) = sized(ty)?;
+        let declared = info.value.and_then(|value| executable.inference.ty(value));
+        let declared = declared.and_then(Type::shape).filter(|shape| shape.len() == dims.len());
+        let dims = dims.iter().enumerate().map(|(axis, _)| {
+            // No text of a file that is read as a size begins with a space.
+            let mut fresh = || {
+                names.push(format!(" {}", names.len()));
+                names.len() - 1
+            };
+            match declared.map(|shape| &shape[axis]) {
+                Some(Dim::Known(number)) => PatternDim::Fixed(*number),
+                Some(dim @ Dim::Expr(_)) => {
+                    PatternDim::Symbol(*of_dims.entry(dim.clone()).or_insert_with(fresh))
+                }
+                Some(Dim::Unknown) | None => PatternDim::Symbol(fresh()),
+            }
+        });
+        Some(Some(Pattern { elem, dims: dims.collect() }))
+    });
+    Some((patterns.collect::<Option<_>>()?, names))
+}
