@@ -10,6 +10,7 @@
 mod cases;
 mod document;
 mod groups;
+mod growing;
 mod row;
 mod sides;
 
@@ -20,6 +21,7 @@ pub(super) use sides::allowed_processors;
 use crate::workspace::{artifacts, root};
 use crate::{Result, shell};
 use groups::Summary;
+use growing::Growing;
 use row::{Accuracy, Measured, Outcome, Round, Row};
 use serde_json::{Value, json};
 use sides::{Job, Precision, Sides};
@@ -29,8 +31,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Models {
-    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes; all if
-    /// none is named.
+    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes, or
+    /// gpt2.growing for inputs of new sizes; all if none is named.
     names: Vec<String>,
     /// Numbers of threads to measure with.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -93,8 +95,14 @@ pub(crate) fn run(task: &Models) -> Result {
         }
     }
 
+    let mut grown = Vec::new();
+    if !task.smoke && growing::is_wanted(&task.names) {
+        grown = growing::measure(&sides, &zoo(task)?, &task.threads, task.rounds)?;
+    }
+
     let summaries = groups::summaries(&rows);
     let report = json!({
+        "growing": grown.iter().map(Growing::to_json).collect::<Vec<_>>(),
         "cases": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
         "groups": summaries.iter().map(Summary::to_json).collect::<Vec<_>>(),
     });
@@ -106,6 +114,9 @@ pub(crate) fn run(task: &Models) -> Result {
     } else {
         print_table(&rows);
         print_summaries(&summaries);
+        for growing in &grown {
+            println!("{}", growing.in_words());
+        }
     }
     if task.write {
         document::write(&rows, &summaries, &sides)?;
@@ -113,12 +124,13 @@ pub(crate) fn run(task: &Models) -> Result {
     failures.extend(rows.iter().flat_map(Row::failures));
     if task.bars {
         failures.extend(groups::missed(&rows, &summaries));
+        failures.extend(grown.iter().filter_map(Growing::missed));
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// The cases that were asked for, their models made or filled with weights.
-fn chosen(task: &Models) -> Result<Vec<Case>> {
+/// The folder of models without weights.
+fn zoo(task: &Models) -> Result<PathBuf> {
     let zoo = match &task.zoo {
         Some(zoo) => zoo.clone(),
         None => root().join("../shared/zoo"),
@@ -127,9 +139,16 @@ fn chosen(task: &Models) -> Result<Vec<Case>> {
         let hint = "pass --zoo DIR (NAME.onnx, NAME.weights.json and NAME.*.case), or --smoke to do without";
         return Err(format!("no models in {}: {hint}", zoo.display()).into());
     }
+    Ok(zoo)
+}
+
+/// The cases that were asked for, their models made or filled with weights.
+fn chosen(task: &Models) -> Result<Vec<Case>> {
+    let zoo = zoo(task)?;
     let mut cases = Case::small_nodes(&task.names)?;
-    let others: Vec<String> =
-        task.names.iter().filter(|name| !cases.iter().any(|case| case.is(name))).cloned().collect();
+    let is_other =
+        |name: &&String| *name != growing::NAME && !cases.iter().any(|case| case.is(name));
+    let others: Vec<String> = task.names.iter().filter(is_other).cloned().collect();
     if task.names.is_empty() || !others.is_empty() {
         cases.extend(zoo_cases(&zoo, &others)?);
     }

@@ -102,7 +102,7 @@ impl Sides {
     }
 
     /// A command that may use only the first `threads` of our processors.
-    fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
+    pub(super) fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
         let Some(processors) = self.processors.get(..threads) else {
             return Err(format!("there are only {} processors", self.processors.len()).into());
         };
