@@ -14,6 +14,7 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(global_pool::infer)
+    .infer_as_reference(global_pool::infer_as_reference)
     .without_reference_rule(&[1]);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
