@@ -1,11 +1,18 @@
-//! Depthwise convolution: one input plane, one output plane, one small kernel; vectors run along
-//! the output row.
+//! Depthwise convolution: one input plane, one output plane, one small kernel. Vectors run along the
+//! output row; the same columns of several rows are computed together, so that their sums do not
+//! wait for each other and share each weight.
 
 use super::Geometry;
 use super::patches::inside;
 use crate::Isa;
 use crate::gemm::TileEpilogue;
 use crate::simd::{Body, Simd, dispatch};
+
+/// Output rows computed together.
+const ROWS: usize = 4;
+
+/// Taps along the width for which the lanes inside the input are kept.
+const TAPS: usize = 16;
 
 /// One plane's work.
 pub(super) struct Plane<'a> {
@@ -31,17 +38,6 @@ impl Plane<'_> {
         // SAFETY: the caller's promise.
         unsafe { dispatch(isa, self) }
     }
-
-    /// The taps along dimension `i` that fall inside the input for output coordinate `x`, and the
-    /// input coordinate of tap 0.
-    #[inline(always)]
-    fn taps(&self, i: usize, x: usize) -> (usize, usize, isize) {
-        let g = self.geometry;
-        let first = (x * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let (kernel, size) = (g.kernel[i] as isize, self.in_dims[i] as isize);
-        let (lo, hi) = inside(first, g.dilations[i] as isize, kernel, size);
-        (lo as usize, hi.max(lo) as usize, first)
-    }
 }
 
 impl Body for Plane<'_> {
@@ -49,66 +45,159 @@ impl Body for Plane<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let g = self.geometry;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.geometry.strides[2] {
+                1 => self.rows_by_stride::<S, 1>(),
+                2 => self.rows_by_stride::<S, 2>(),
+                _ => self.rows_by_stride::<S, 0>(),
+            }
+        }
+    }
+}
+
+/// Some columns of some rows of the output.
+struct Block {
+    /// The first row, along depth and height.
+    depth: usize,
+    row: usize,
+    /// At most [`ROWS`].
+    rows: usize,
+    /// The first column.
+    col: usize,
+    /// At most the lanes of a vector.
+    cols: usize,
+}
+
+impl Plane<'_> {
+    /// `STRIDE`: that of the width, or 0 if it is known only at run time.
+    ///
+    /// # Safety
+    ///
+    /// As [`Plane::run`].
+    #[inline(always)]
+    unsafe fn rows_by_stride<S: Simd, const STRIDE: usize>(&self) {
         let [out_d, out_h, out_w] = self.out_dims;
-        let [_, in_h, in_w] = self.in_dims;
-        let [_, kernel_h, kernel_w] = g.kernel;
-        let (stride, dilation) = (g.strides[2], g.dilations[2] as isize);
-        let mut row = 0;
-        for od in 0..out_d {
-            let (d_lo, d_hi, d0) = self.taps(0, od);
-            for oh in 0..out_h {
-                let (h_lo, h_hi, h0) = self.taps(1, oh);
-                let mut col = 0;
-                while col < out_w {
-                    let n = S::LANES.min(out_w - col);
-                    let all = ((1u64 << n) - 1) as u32;
-                    let w0 = (col * stride) as isize - g.pads_begin[2] as isize;
-                    // Whether every tap of every lane is inside the input.
-                    let reach = (kernel_w - 1) as isize * dilation + ((n - 1) * stride) as isize;
-                    let interior = w0 >= 0 && w0 + reach < in_w as isize;
-                    // SAFETY: taps in the ranges are inside the input along depth and height; along
-                    // the width either all lanes are, or `inside` says which.
+        for depth in 0..out_d {
+            for row in (0..out_h).step_by(ROWS) {
+                let rows = ROWS.min(out_h - row);
+                let rows_inside = rows == ROWS && self.is_inside(1, row, rows);
+                for col in (0..out_w).step_by(S::LANES) {
+                    let cols = S::LANES.min(out_w - col);
+                    let cols_inside = cols == S::LANES && self.is_inside(2, col, cols);
+                    let block = Block { depth, row, rows, col, cols };
+                    // SAFETY: the caller's promise; what is inside has been found.
                     unsafe {
-                        let mut acc = S::splat(0.0);
-                        for kd in d_lo..d_hi {
-                            let d = d0 + (kd * g.dilations[0]) as isize;
-                            for kh in h_lo..h_hi {
-                                let h = h0 + (kh * g.dilations[1]) as isize;
-                                let line = (d * in_h as isize + h) * in_w as isize + w0;
-                                let line = self.input.as_ptr().wrapping_offset(line);
-                                let weights = &self.weights[(kd * kernel_h + kh) * kernel_w..];
-                                for (kw, &weight) in weights[..kernel_w].iter().enumerate() {
-                                    let shift = kw as isize * dilation;
-                                    let lanes = if interior {
-                                        all
-                                    } else {
-                                        let (lo, hi) = inside(
-                                            w0 + shift,
-                                            stride as isize,
-                                            n as isize,
-                                            in_w as isize,
-                                        );
-                                        let bits = |n: isize| (1u32 << n) - 1;
-                                        if lo < hi { bits(hi) & !bits(lo) } else { 0 }
-                                    };
-                                    let x = S::select(
-                                        S::splat(0.0),
-                                        lanes,
-                                        line.wrapping_offset(shift),
-                                        stride,
-                                    );
-                                    acc = S::fma(S::splat(weight), x, acc);
-                                }
+                        match (rows_inside, cols_inside, STRIDE, rows) {
+                            (true, true, 1, _) => {
+                                self.block::<S, ROWS, STRIDE, true, true>(&block);
+                            }
+                            (true, _, 1 | 2, _) => {
+                                self.block::<S, ROWS, STRIDE, true, false>(&block);
+                            }
+                            (_, _, _, 1) => self.block::<S, 1, STRIDE, false, false>(&block),
+                            _ => self.block::<S, ROWS, STRIDE, false, false>(&block),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether all taps of the output coordinates `at..at + len` along dimension `i` are inside the
+    /// input.
+    #[inline(always)]
+    fn is_inside(&self, i: usize, at: usize, len: usize) -> bool {
+        let g = self.geometry;
+        let first = (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
+        let reach = (g.kernel[i] - 1) * g.dilations[i] + (len - 1) * g.strides[i];
+        first >= 0 && first + (reach as isize) < self.in_dims[i] as isize
+    }
+
+    /// Computes `block`, whose rows are at most `R`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Plane::run`]; if `ROWS_INSIDE`, the block has `R` rows and their taps are inside the
+    /// input along the height; if `COLS_INSIDE`, a vector of columns, `STRIDE` 1 and the same along
+    /// the width.
+    #[inline(always)]
+    unsafe fn block<
+        S: Simd,
+        const R: usize,
+        const STRIDE: usize,
+        const ROWS_INSIDE: bool,
+        const COLS_INSIDE: bool,
+    >(
+        &self,
+        block: &Block,
+    ) {
+        let g = self.geometry;
+        let [in_d, in_h, in_w] = self.in_dims.map(|size| size as isize);
+        let [kernel_d, kernel_h, kernel_w] = g.kernel;
+        let [dilation_d, dilation_h, dilation_w] = g.dilations.map(|by| by as isize);
+        let stride = if STRIDE == 0 { g.strides[2] } else { STRIDE };
+        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
+        let (d0, h0, w0) = (first(0, block.depth), first(1, block.row), first(2, block.col));
+        // SAFETY: taps outside the input along depth are left out; along height and width the
+        // caller promises that they are inside, or their lanes are not read. Weights have one value
+        // per tap and outputs one per row and column.
+        unsafe {
+            let mut sums = [S::splat(0.0); R];
+            for from in (0..kernel_w).step_by(TAPS) {
+                let taps = TAPS.min(kernel_w - from);
+                let mut inside_width = [u32::MAX; TAPS];
+                if !COLS_INSIDE {
+                    for (i, lanes) in inside_width[..taps].iter_mut().enumerate() {
+                        let at = w0 + (from + i) as isize * dilation_w;
+                        let (lo, hi) = inside(at, stride as isize, block.cols as isize, in_w);
+                        let bits = |n: isize| (1u32 << n) - 1;
+                        *lanes = if lo < hi { bits(hi) & !bits(lo) } else { 0 };
+                    }
+                }
+                for kd in 0..kernel_d {
+                    let d = d0 + kd as isize * dilation_d;
+                    if d < 0 || d >= in_d {
+                        continue;
+                    }
+                    for kh in 0..kernel_h {
+                        let h = h0 + kh as isize * dilation_h;
+                        let inside_height: [u32; R] = std::array::from_fn(|r| {
+                            let h = h + (r * g.strides[1]) as isize;
+                            if r < block.rows && h >= 0 && h < in_h { u32::MAX } else { 0 }
+                        });
+                        if !ROWS_INSIDE && inside_height == [0; R] {
+                            continue;
+                        }
+                        let at = (d * in_h + h) * in_w + w0 + from as isize * dilation_w;
+                        let line = self.input.as_ptr().wrapping_offset(at);
+                        let weights =
+                            self.weights.as_ptr().add((kd * kernel_h + kh) * kernel_w + from);
+                        for kw in 0..taps {
+                            let weight = S::splat(*weights.add(kw));
+                            let tap = line.wrapping_offset(kw as isize * dilation_w);
+                            for r in 0..R {
+                                let x = tap.wrapping_add(r * g.strides[1] * self.in_dims[2]);
+                                let x = if COLS_INSIDE && ROWS_INSIDE {
+                                    S::load(x)
+                                } else {
+                                    let mut lanes = inside_width[kw];
+                                    if !ROWS_INSIDE {
+                                        lanes &= inside_height[r];
+                                    }
+                                    S::select(S::splat(0.0), lanes, x, stride)
+                                };
+                                sums[r] = S::fma(weight, x, sums[r]);
                             }
                         }
-                        let at = row * out_w + col;
-                        let acc = self.epilogue.finish_linear::<S>(acc, at, n);
-                        S::store_m(self.output.add(at), S::first(n), acc);
                     }
-                    col += n;
                 }
-                row += 1;
+            }
+            let [_, out_h, out_w] = self.out_dims;
+            for (r, &sum) in sums.iter().enumerate().take(block.rows) {
+                let at = (block.depth * out_h + block.row + r) * out_w + block.col;
+                let sum = self.epilogue.finish_linear::<S>(sum, at, block.cols);
+                S::store_m(self.output.add(at), S::first(block.cols), sum);
             }
         }
     }

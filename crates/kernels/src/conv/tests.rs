@@ -137,6 +137,12 @@ const CASES: &[Case] = &[
         ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3])
     },
     Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
+    Case { groups: 3, pads: (&[40], &[2]), ..case("depthwise 1-D, long", (3, 3), &[90], &[41]) },
+    Case {
+        groups: 3,
+        pads: (&[0, 9], &[1, 9]),
+        ..case("depthwise, wide kernel", (3, 3), &[9, 60], &[2, 19])
+    },
 ];
 
 #[test]
