@@ -272,7 +272,8 @@ impl Places {
     }
 }
 
-fn words(model: &Model, spot: Spot) -> String {
+/// The place of a spot in words, with the nodes around it.
+pub(crate) fn words(model: &Model, spot: Spot) -> String {
     let item = item_words(model, spot);
     let whole = match spot.part {
         SpotPart::Model => "the model".to_string(),

@@ -17,7 +17,7 @@ use sardonyx_model::{
 use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 
 use crate::check::{self, codes};
-use crate::finding::{Finding, Findings, Spot, place_of_node};
+use crate::finding::{Finding, Findings, Spot, words};
 use crate::order::{sorted, tree};
 
 /// Findings after which no more are looked for: a person reads the first few, and a file may have
@@ -238,7 +238,7 @@ impl Resolved {
     /// for one of the file.
     pub fn place_of(&self, node: NodeId) -> String {
         let origin = self.made.origin(node);
-        let place = place_of_node(&self.model, origin);
+        let place = words(&self.model, Spot::node(origin));
         if origin == node {
             return place;
         }

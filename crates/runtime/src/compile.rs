@@ -128,7 +128,7 @@ pub(crate) fn compile(
         _ => false,
     };
     let needed = needed(&resolved, &is_folded);
-    let live: Vec<NodeId> = remaining.iter().copied().filter(|node| needed[node.index()]).collect();
+    let live = |node: NodeId| !folded.contains(&node) && needed[node.index()];
     let lowering = Lowering {
         resolved: &resolved,
         inference: &inference,
@@ -137,7 +137,7 @@ pub(crate) fn compile(
         exact_up_to: 0,
         weights: &packer,
     };
-    report.unread += remaining.len() - live.len();
+    report.unread += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
     let exact_up_to = small_matrices(program.constant_matrices());
     let lowering = Lowering { exact_up_to, ..lowering };

@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
 use sardonyx_ops::Known;
 use sardonyx_passes::{Inference, Resolved};
-use sardonyx_tensor::{DataType, Dims, Sparse, Tensor};
+use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use crate::account::{Account, Refused};
@@ -407,6 +407,15 @@ impl Constants {
         self.tensors
             .keys()
             .any(|value| inference.known(*value).is_none() && self.known(*value).is_some())
+    }
+
+    /// A constant that is there, with its elements at addresses of their type.
+    pub(crate) fn aligned(&mut self, value: ValueId) -> Result<Option<&Tensor>, TensorError> {
+        let Some(tensor) = self.tensors.get_mut(&value) else {
+            return Ok(None);
+        };
+        *tensor = tensor.aligned()?;
+        Ok(Some(tensor))
     }
 
     /// What inference may know of constants.

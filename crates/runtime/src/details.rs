@@ -8,9 +8,10 @@ use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
 use crate::error::RunError;
-use crate::executable::{Executable, Step};
+use crate::executable::{Body, Executable, Step};
 use crate::layout::{Layout, ViewSite};
-use crate::plan::{Plan, plan};
+use crate::memory::Planned;
+use crate::plan::Plan;
 use crate::program::Slot;
 use crate::session::Session;
 use crate::sizes::{Sizes, inferred, integers};
@@ -21,7 +22,8 @@ use crate::sizes::{Sizes, inferred, integers};
 pub struct RunDetails {
     /// By step, as in [`Session::steps`].
     pub steps: Vec<StepDetails>,
-    /// Bytes of the one piece of memory in which values between inputs and outputs lie.
+    /// Bytes of the memory in which values between inputs and outputs lie, that of inner graphs
+    /// included.
     pub arena_bytes: usize,
     /// Bytes that these values would take if none shared the memory of another.
     pub unshared_bytes: u64,
@@ -88,25 +90,41 @@ impl Session {
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let executable = &self.executable;
         let inference = inferred(executable, inputs)?;
-        let plan = plan(&executable.body, Sizes::of(executable, &inference));
-        let look = Look { executable, plan: &plan, inference: &inference };
-        let steps: Vec<StepDetails> = executable
-            .body
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(index, step)| look.step(index, step))
-            .collect();
-        let outputs = executable.body.steps.iter().flat_map(|step| &step.outputs);
-        let planned = outputs.flatten().filter(|slot| look.is_between(**slot));
-        let unshared_bytes =
-            planned.filter_map(|slot| bytes_of(&look.type_of(*slot)?)).fold(0, u64::saturating_add);
-        Ok(RunDetails { steps, arena_bytes: plan.arena_bytes, unshared_bytes })
+        let sizes = Sizes::of(executable, &executable.body, &inference);
+        let planned = Planned::new(&executable.body, sizes);
+        let mut details = RunDetails { steps: Vec::new(), arena_bytes: 0, unshared_bytes: 0 };
+        details.add(executable, &executable.body, &planned, &inference);
+        Ok(details)
+    }
+}
+
+impl RunDetails {
+    /// Adds the steps of a program, and after each those of the inner graphs in it.
+    fn add(
+        &mut self,
+        executable: &Executable,
+        body: &Body,
+        planned: &Planned,
+        inference: &Inference,
+    ) {
+        let look = Look { executable, body, plan: &planned.plan, inference };
+        for (index, step) in body.steps.iter().enumerate() {
+            self.steps.push(look.step(index, step));
+            for (body, planned) in step.bodies().iter().zip(planned.inner(index)) {
+                self.add(executable, body, planned, inference);
+            }
+        }
+        let outputs = body.steps.iter().flat_map(|step| &step.outputs);
+        let between = outputs.flatten().filter(|slot| look.is_between(**slot));
+        let bytes = between.filter_map(|slot| bytes_of(&look.type_of(*slot)?));
+        self.unshared_bytes = bytes.fold(self.unshared_bytes, u64::saturating_add);
+        self.arena_bytes = self.arena_bytes.saturating_add(planned.plan.arena_bytes);
     }
 }
 
 struct Look<'a> {
     executable: &'a Executable,
+    body: &'a Body,
     plan: &'a Plan,
     inference: &'a Inference,
 }
@@ -166,7 +184,7 @@ impl Look<'_> {
     fn operand(&self, slot: Slot) -> OperandDetails {
         OperandDetails {
             ty: self.type_of(slot),
-            constant: self.executable.body.slots[slot.index()].is_constant(),
+            constant: self.body.slots[slot.index()].is_constant(),
             strided: self.plan.layout(slot).is_some(),
         }
     }
@@ -175,7 +193,7 @@ impl Look<'_> {
         match &self.plan.types[slot.index()] {
             Some((elem, dims)) => Some(Type::tensor(*elem, dims.iter().copied())),
             None => {
-                let value = self.executable.body.slots[slot.index()].value;
+                let value = self.body.slots[slot.index()].value;
                 self.inference.ty(value).cloned()
             }
         }
@@ -183,7 +201,7 @@ impl Look<'_> {
 
     /// Whether a slot is neither input nor output of the model, nor a constant.
     fn is_between(&self, slot: Slot) -> bool {
-        let executable = &self.executable.body;
+        let executable = self.body;
         let outside = executable.outputs.contains(&slot) || executable.inputs.contains(&Some(slot));
         !outside && !executable.slots[slot.index()].is_constant()
     }
@@ -197,7 +215,7 @@ impl Look<'_> {
         let layout = Layout::dense(from);
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
-            let slot = &self.executable.body.slots[slot.index()];
+            let slot = &self.body.slots[slot.index()];
             let known = || self.inference.known(slot.value).and_then(Known::to_tensor);
             integers(&slot.constant.clone().or_else(known)?)
         };

@@ -7,7 +7,7 @@ use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 use crate::kernel::{Kernel, MemoryRules};
-use crate::program::{MoveKind, Slot};
+use crate::program::{MoveKind, RegionKind, Slot};
 
 /// A compiled model.
 pub(crate) struct Executable {
@@ -54,9 +54,24 @@ impl SlotInfo {
     }
 }
 
-/// One kernel with what it reads and writes.
+/// What a step runs.
+pub(crate) enum Work {
+    Kernel(Box<dyn Kernel>),
+    Region(Region),
+}
+
+/// Inner graphs, ready to run.
+pub(crate) struct Region {
+    pub(crate) kind: RegionKind,
+    pub(crate) bodies: Vec<Body>,
+}
+
+/// One kernel or region with what it reads and writes.
 pub(crate) struct Step {
-    pub(crate) kernel: Box<dyn Kernel>,
+    /// Its number among all steps of the model: those of inner graphs come after the step that
+    /// they are in.
+    pub(crate) number: usize,
+    pub(crate) work: Work,
     pub(crate) rules: MemoryRules,
     /// How the outputs lie in the first input, if strides may say it.
     pub(crate) movement: Option<MoveKind>,
@@ -67,6 +82,48 @@ pub(crate) struct Step {
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
     /// The nodes that it does: the one that it was made from, then those that joined it.
     pub(crate) origins: SmallVec<[NodeId; 1]>,
+}
+
+impl Step {
+    /// The programs of inner graphs.
+    pub(crate) fn bodies(&self) -> &[Body] {
+        match &self.work {
+            Work::Region(region) => &region.bodies,
+            Work::Kernel(_) => &[],
+        }
+    }
+
+    /// What runs, for profiles and `explain`.
+    pub(crate) fn describe(&self) -> String {
+        match &self.work {
+            Work::Kernel(kernel) => kernel.describe(),
+            Work::Region(Region { kind: RegionKind::If { .. }, .. }) => "one of two".to_string(),
+        }
+    }
+}
+
+impl Body {
+    /// Gives numbers to the steps.
+    pub(crate) fn number(&mut self, next: &mut usize) {
+        for step in &mut self.steps {
+            step.number = *next;
+            *next += 1;
+            if let Work::Region(region) = &mut step.work {
+                region.bodies.iter_mut().for_each(|body| body.number(next));
+            }
+        }
+    }
+
+    /// All steps by number, also those of inner graphs.
+    pub(crate) fn all_steps(&self) -> Vec<&Step> {
+        let mut all = Vec::with_capacity(self.steps.len());
+        let mut open: Vec<&Step> = self.steps.iter().rev().collect();
+        while let Some(step) = open.pop() {
+            all.push(step);
+            open.extend(step.bodies().iter().flat_map(|body| &body.steps).rev());
+        }
+        all
+    }
 }
 
 impl Executable {

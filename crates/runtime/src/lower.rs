@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use hashbrown::{HashMap, HashSet};
 use sardonyx_kernels::Isa;
-use sardonyx_model::{Id, NodeAttributes, NodeId, Type, ValueId};
-use sardonyx_ops::{AttributeView, Schema};
-use sardonyx_passes::{Finding, Inference, Resolved};
+use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, Type, ValueId};
+use sardonyx_ops::operators::IF;
+use sardonyx_ops::{AttrValue, AttributeView, Attributes, Schema};
+use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use smallvec::SmallVec;
 
 use crate::constants::{Constants, Look};
@@ -15,7 +17,7 @@ use crate::kernel::Selected;
 use crate::kernel::{Site, SiteInput};
 use crate::ops;
 use crate::precision::Precision;
-use crate::program::{Constant, Op, Program, SMALL, Slot, Step, Value};
+use crate::program::{Constant, Op, Program, Region, RegionKind, SMALL, Slot, Step, Value};
 use crate::unsupported::Unsupported;
 use crate::weights::{Elements, Packer, Weight};
 
@@ -94,92 +96,213 @@ impl Lowering<'_> {
         inputs.map(|(index, value)| value.map(|value| (Slot(index as u32), value))).collect()
     }
 
-    /// The program of the main graph, of which `nodes` are not computed ahead of time, in order.
+    /// The program of the main graph, of which nodes that are not `live` are left out.
     ///
     /// # Errors
     ///
     /// All operators that cannot run, or a node that contradicts the standard.
     pub(crate) fn program(
         &self,
-        nodes: &[NodeId],
+        live: &dyn Fn(NodeId) -> bool,
         constants: &Constants,
     ) -> Result<Program, CompileError> {
         let model = self.resolved.model();
-        let graph = model.graph(self.resolved.main());
-        let mut program = Program::default();
-        let mut slots = Slots { slots: vec![None; model.value_count()] };
-        let mut unsupported = Unsupported::new(model);
         let mut is_read = vec![false; model.value_count()];
-        let outputs = graph.outputs.iter().filter_map(|output| output.value);
-        for value in nodes.iter().flat_map(|node| model.inputs(*node).flatten()).chain(outputs) {
-            is_read[value.index()] = true;
+        for graph in self.resolved.graphs() {
+            let nodes = self.resolved.order_of(*graph).iter().filter(|node| live(**node));
+            let read = nodes.flat_map(|node| model.inputs(*node).flatten());
+            let outputs = model.graph(*graph).outputs.iter().filter_map(|output| output.value);
+            read.chain(outputs).for_each(|value| is_read[value.index()] = true);
         }
-        for node in nodes {
-            let mut slot = |value: ValueId| slots.of(&mut program, self, constants, value);
-            let inputs = model.inputs(*node);
-            let read = inputs.map(|value| value.map(|value| (slot(value), value))).collect();
-            let op = match self.operation(*node, read, constants) {
-                Ok(op) => op,
-                Err(BindError::Unsupported(why)) => {
-                    unsupported.add(*node, 1, why);
-                    continue;
-                }
-                Err(BindError::Invalid(fact)) => {
-                    let spot = sardonyx_passes::Spot::node(*node);
-                    let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
-                    return Err(CompileError::Invalid(vec![Finding::new(model, code, spot, fact)]));
-                }
+        let mut making = Making {
+            lowering: self,
+            constants,
+            live,
+            is_read,
+            slots: vec![(0, Slot(0)); model.value_count()],
+            scopes: 0,
+            unsupported: Unsupported::new(model),
+        };
+        let mut scope = Scope::new(&mut making.scopes);
+        making.graph(&mut scope, self.resolved.main())?;
+        if !making.unsupported.is_empty() {
+            return Err(CompileError::Unsupported(making.unsupported.into_sorted()));
+        }
+        let inputs = model.graph(self.resolved.main()).inputs.iter();
+        scope.program.inputs = inputs
+            .map(|info| {
+                let value = info.value.filter(|value| making.is_read[value.index()])?;
+                Some(making.slot(&mut scope, value))
+            })
+            .collect();
+        Ok(scope.program)
+    }
+}
+
+/// What lowers the graphs of a model.
+struct Making<'a> {
+    lowering: &'a Lowering<'a>,
+    constants: &'a Constants,
+    live: &'a dyn Fn(NodeId) -> bool,
+    /// By value of the model: whether a live node or an output of a graph reads it.
+    is_read: Vec<bool>,
+    /// By value of the model: its slot in the innermost scope that has one, and the number of that
+    /// scope; 0 for none.
+    slots: Vec<(u32, Slot)>,
+    /// How many scopes there have been.
+    scopes: u32,
+    unsupported: Unsupported<'a>,
+}
+
+/// A graph that becomes a program.
+struct Scope {
+    number: u32,
+    program: Program,
+    /// Slots of scopes around this one that values have again once it is left.
+    outer: Vec<(ValueId, (u32, Slot))>,
+    /// Values that the graph reads from the graphs around it, with their slots here.
+    captures: Vec<(ValueId, Slot)>,
+}
+
+impl Scope {
+    fn new(scopes: &mut u32) -> Scope {
+        *scopes += 1;
+        let program = Program::default();
+        Scope { number: *scopes, program, outer: Vec::new(), captures: Vec::new() }
+    }
+}
+
+impl Making<'_> {
+    /// Adds the steps and the outputs of a graph.
+    fn graph(&mut self, scope: &mut Scope, graph: GraphId) -> Result<(), CompileError> {
+        let resolved = self.lowering.resolved;
+        let model = resolved.model();
+        for node in resolved.order_of(graph) {
+            if !(self.live)(*node) {
+                continue;
+            }
+            let op = match self.region(scope, *node)? {
+                Some(region) => region,
+                None => match self.operation(scope, *node)? {
+                    Some(op) => op,
+                    None => continue,
+                },
             };
             let outputs = model.outputs(*node).iter();
-            let outputs =
-                outputs.map(|value| value.filter(|value| is_read[value.index()]).map(&mut slot));
+            let outputs = outputs.map(|value| {
+                let value = value.filter(|value| self.is_read[value.index()])?;
+                Some(self.define(scope, value))
+            });
             let outputs = outputs.collect();
             let origins = SmallVec::from_slice(&[*node]);
-            program.steps.push(Step { op, outputs, origins });
+            scope.program.steps.push(Step { op, outputs, origins });
         }
-        if !unsupported.is_empty() {
-            return Err(CompileError::Unsupported(unsupported.into_sorted()));
-        }
-        let mut slot = |value: ValueId| slots.of(&mut program, self, constants, value);
-        let outputs = graph.outputs.iter().filter_map(|info| info.value).map(&mut slot).collect();
-        let inputs = graph
-            .inputs
-            .iter()
-            .map(|info| info.value.filter(|value| is_read[value.index()]).map(&mut slot));
-        let inputs = inputs.collect();
-        (program.inputs, program.outputs) = (inputs, outputs);
-        Ok(program)
+        let outputs = model.graph(graph).outputs.iter().filter_map(|info| info.value);
+        scope.program.outputs = outputs.map(|value| self.slot(scope, value)).collect();
+        Ok(())
     }
-}
 
-/// By value of the model: its slot.
-struct Slots {
-    slots: Vec<Option<Slot>>,
-}
+    /// The operation of a node without graphs; `None` for one that cannot run.
+    fn operation(&mut self, scope: &mut Scope, node: NodeId) -> Result<Option<Op>, CompileError> {
+        let model = self.lowering.resolved.model();
+        let inputs = model.inputs(node);
+        let read = inputs.map(|value| value.map(|value| (self.slot(scope, value), value)));
+        let read = read.collect();
+        match self.lowering.operation(node, read, self.constants) {
+            Ok(op) => Ok(Some(op)),
+            Err(BindError::Unsupported(why)) => {
+                self.unsupported.add(node, 1, why);
+                Ok(None)
+            }
+            Err(BindError::Invalid(fact)) => Err(malformed(model, node, fact)),
+        }
+    }
 
-impl Slots {
-    fn of(
-        &mut self,
-        program: &mut Program,
-        lowering: &Lowering<'_>,
-        constants: &Constants,
-        value: ValueId,
-    ) -> Slot {
-        *self.slots[value.index()].get_or_insert_with(|| {
-            let look = constants.look(value);
-            let constant = look.as_ref().map(|look| match (look.weight.elements, look.there) {
-                (Elements::Fill(one), _) => Constant::Fill(one.clone()),
-                (_, Some(tensor)) if tensor.len() <= SMALL => Constant::Small(tensor.clone()),
-                _ => Constant::Large,
-            });
-            let ty = match look {
-                Some(look) => Some(outlined(&look.weight)),
-                None => lowering.inference.ty(value).cloned(),
+    /// The region that a node is, if its graphs become programs.
+    fn region(&mut self, scope: &mut Scope, node: NodeId) -> Result<Option<Op>, CompileError> {
+        let resolved = self.lowering.resolved;
+        if !resolved.is(node, &IF) {
+            return Ok(None);
+        }
+        let model = resolved.model();
+        let Some(condition) = model.inputs(node).next().flatten() else {
+            return Err(malformed(model, node, "there is no condition".to_string()));
+        };
+        let kind = RegionKind::If { condition: self.slot(scope, condition) };
+        let mut bodies = Vec::new();
+        for name in kind.attributes() {
+            let attributes = NodeAttributes::new(model, node);
+            let Some(AttrValue::Graph(graph)) = attributes.attribute(name) else {
+                return Err(malformed(model, node, format!("there is no graph '{name}'")));
             };
-            program.values.push(Value { value, ty, constant });
-            Slot(program.values.len() as u32 - 1)
-        })
+            let mut body = Scope::new(&mut self.scopes);
+            self.graph(&mut body, graph)?;
+            for (value, slot) in body.outer.drain(..).rev() {
+                self.slots[value.index()] = slot;
+            }
+            bodies.push(body);
+        }
+        let mut captured: Vec<ValueId> = Vec::new();
+        let all = bodies.iter().flat_map(|body| &body.captures);
+        let mut seen = HashSet::new();
+        captured.extend(all.map(|(value, _)| *value).filter(|value| seen.insert(*value)));
+        let captures = captured.iter().map(|value| self.slot(scope, *value)).collect();
+        let bodies = bodies.into_iter().map(|mut body| {
+            let slots: HashMap<ValueId, Slot> = body.captures.into_iter().collect();
+            body.program.inputs = captured.iter().map(|value| slots.get(value).copied()).collect();
+            body.program
+        });
+        Ok(Some(Op::Region(Box::new(Region { kind, captures, bodies: bodies.collect() }))))
     }
+
+    /// The slot of a value that is read.
+    fn slot(&mut self, scope: &mut Scope, value: ValueId) -> Slot {
+        let (number, slot) = self.slots[value.index()];
+        if number == scope.number {
+            return slot;
+        }
+        let look = self.constants.look(value);
+        // A fill that an outer graph computes in each run may be no constant in the end.
+        let is_captured = match &look {
+            Some(look) => number != 0 && matches!(look.weight.elements, Elements::Fill(_)),
+            None => true,
+        };
+        let slot = self.define(scope, value);
+        if is_captured {
+            scope.program.values[slot.index()].constant = None;
+            scope.captures.push((value, slot));
+        }
+        slot
+    }
+
+    /// A new slot for a value.
+    fn define(&mut self, scope: &mut Scope, value: ValueId) -> Slot {
+        let entry = self.slots[value.index()];
+        if entry.0 == scope.number {
+            return entry.1;
+        }
+        let look = self.constants.look(value);
+        let constant = look.as_ref().map(|look| match (look.weight.elements, look.there) {
+            (Elements::Fill(one), _) => Constant::Fill(one.clone()),
+            (_, Some(tensor)) if tensor.len() <= SMALL => Constant::Small(tensor.clone()),
+            _ => Constant::Large,
+        });
+        let ty = match look {
+            Some(look) => Some(outlined(&look.weight)),
+            None => self.lowering.inference.ty(value).cloned(),
+        };
+        scope.program.values.push(Value { value, ty, constant });
+        let slot = Slot(scope.program.values.len() as u32 - 1);
+        scope.outer.push((value, entry));
+        self.slots[value.index()] = (scope.number, slot);
+        slot
+    }
+}
+
+/// A node contradicts the standard.
+pub(crate) fn malformed(model: &Model, node: NodeId, fact: String) -> CompileError {
+    let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
+    CompileError::Invalid(vec![Finding::new(model, code, Spot::node(node), fact)])
 }
 
 /// The type of a constant.

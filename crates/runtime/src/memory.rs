@@ -1,5 +1,6 @@
 //! What runs keep: plans for sizes of inputs, and memory.
 
+use std::mem::take;
 use std::sync::{Arc, Mutex};
 
 use sardonyx_model::Type;
@@ -7,8 +8,10 @@ use sardonyx_tensor::{Arena, Dims, TensorView, Value};
 use smallvec::SmallVec;
 
 use crate::error::RunError;
-use crate::plan::Plan;
+use crate::executable::Body;
+use crate::plan::{Plan, plan};
 use crate::schedule::Schedule;
+use crate::sizes::Sizes;
 
 /// What a run keeps for the next one.
 #[derive(Debug, Default)]
@@ -17,6 +20,8 @@ pub(crate) struct Memory {
     pub(crate) plans: Plans,
     /// Empty between runs.
     pub(crate) held: Vec<Held<'static>>,
+    /// For inner graphs, of which one runs at a time.
+    pub(crate) inner: Option<Box<Memory>>,
 }
 
 /// Memories that no run uses at the moment. Nobody waits here: a place that somebody else looks at
@@ -31,6 +36,27 @@ pub(crate) struct Planned {
     pub(crate) schedule: Schedule,
     /// The types of inputs that inference has not seen: if a step fails, it may know better why.
     pub(crate) uninferred: Option<Vec<Option<Type>>>,
+    /// By number of a step with inner graphs, in order: what is planned for these.
+    inner: Vec<(usize, Vec<Planned>)>,
+}
+
+impl Planned {
+    /// Plans for values of these sizes, which inference has seen.
+    pub(crate) fn new(body: &Body, mut sizes: Sizes) -> Planned {
+        let inner = take(&mut sizes.inner).into_iter().map(|(index, sizes)| {
+            let bodies = body.steps[index].bodies().iter().zip(sizes);
+            (index, bodies.map(|(body, sizes)| Planned::new(body, sizes)).collect())
+        });
+        let inner = inner.collect();
+        let plan = plan(body, sizes);
+        Planned { inner, schedule: Schedule::new(body, &plan), plan, uninferred: None }
+    }
+
+    /// What is planned for the inner graphs of a step.
+    pub(crate) fn inner(&self, step: usize) -> &[Planned] {
+        let found = self.inner.binary_search_by_key(&step, |(index, _)| *index);
+        found.map_or(&[], |at| &self.inner[at].1)
+    }
 }
 
 /// The plans that were used last, by the inputs that they are for.
@@ -148,15 +174,13 @@ pub(crate) fn emptied<'b>(mut held: Vec<Held<'_>>) -> Vec<Held<'b>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executable::Body;
-    use crate::plan::plan;
-    use crate::sizes::Sizes;
 
     fn planned(arena_bytes: usize) -> Arc<Planned> {
         let body =
             Body { slots: Vec::new(), steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
-        let plan = Plan { arena_bytes, ..plan(&body, Sizes::default()) };
-        Arc::new(Planned { plan, schedule: Schedule::default(), uninferred: None })
+        let mut planned = Planned::new(&body, Sizes::default());
+        planned.plan.arena_bytes = arena_bytes;
+        Arc::new(planned)
     }
 
     fn given(size: usize) -> Given<'static> {

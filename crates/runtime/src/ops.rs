@@ -82,6 +82,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "HardSwish", lowered(math::unary::lower_hard_swish)),
     ("", "Hardmax", bind(math::softmax::bind_hardmax)),
     ("", "Identity", lowered(tensor::reshape::lower_identity)),
+    ("", "If", REGION),
     ("", "InstanceNormalization", bind(nn::instance_normalization::bind)),
     ("", "IsInf", bind(math::classify::bind_is_inf)),
     ("", "IsNaN", bind(math::classify::bind_is_nan)),
@@ -179,6 +180,10 @@ type Lower = fn(&Site<'_>) -> Result<Op, BindError>;
 
 type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
 
+/// An operator whose graphs become a [region](crate::program::Region): that takes a whole model, so
+/// [`lower`](mod@crate::lower) does it.
+const REGION: Binding = Binding { lower: None, bind: None };
+
 /// An operator that is opaque to rewrites.
 const fn bind(bind: Bind) -> Binding {
     Binding { lower: None, bind: Some(bind) }
@@ -216,6 +221,8 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
+        // Bodies have kernels of their own.
+        Op::Region(_) => return Err(not_implemented()),
         Op::Opaque(_) => match binding(schema.domain, schema.name).and_then(|row| row.bind) {
             Some(bind) => bind(site)?.into(),
             None => return Err(not_implemented()),

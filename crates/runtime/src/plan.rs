@@ -148,7 +148,7 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
 fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
     let follows = readers_that_follow_strides(body);
-    let Sizes { types, ints } = sizes;
+    let Sizes { types, ints, .. } = sizes;
     plan.types = types;
     for (index, step) in body.steps.iter().enumerate() {
         let (Some(movement), Some(Some(input))) = (&step.movement, step.inputs.first()) else {

@@ -30,7 +30,8 @@ pub(crate) struct Program {
     /// By slot.
     pub(crate) values: Vec<Value>,
     pub(crate) steps: Vec<Step>,
-    /// By input of the graph; `None` if nothing reads it.
+    /// By input of the graph, or by capture of the region that this is a body of; `None` if nothing
+    /// reads it.
     pub(crate) inputs: Vec<Option<Slot>>,
     /// By output of the graph.
     pub(crate) outputs: Vec<Slot>,
@@ -92,6 +93,7 @@ pub(crate) enum Op {
     BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
     Fill(Box<Fill>),
+    Region(Box<Region>),
     Opaque(Opaque),
 }
 
@@ -233,6 +235,23 @@ pub(crate) struct Move {
 pub(crate) struct Fill {
     pub(crate) one: Tensor,
     pub(crate) shape: Slot,
+}
+
+/// The inner graphs of a node, as programs.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) kind: RegionKind,
+    /// What the bodies read of the programs around them. Each body has an input for each of them,
+    /// in this order.
+    pub(crate) captures: Vec<Slot>,
+    pub(crate) bodies: Vec<Program>,
+}
+
+/// Which bodies of a region run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RegionKind {
+    /// The first if the condition is true, the second if it is false.
+    If { condition: Slot },
 }
 
 /// An operator that no rewrite looks into: the node has its attributes.
@@ -377,6 +396,11 @@ impl Op {
                 return;
             }
             Op::Fill(fill) => return see(Some(fill.shape)),
+            Op::Region(region) => {
+                let RegionKind::If { condition } = region.kind;
+                see(Some(condition));
+                return region.captures.iter().for_each(|slot| see(Some(*slot)));
+            }
             Op::Attention(attention) => &attention.operands,
             Op::Move(moved) => &moved.operands,
             Op::Opaque(opaque) => &opaque.operands,
@@ -395,7 +419,37 @@ impl Op {
     }
 }
 
+impl RegionKind {
+    /// The attributes with the graphs of the bodies, in the order of these.
+    pub(crate) fn attributes(self) -> &'static [&'static str] {
+        match self {
+            RegionKind::If { .. } => &["then_branch", "else_branch"],
+        }
+    }
+}
+
+impl Step {
+    /// The programs of inner graphs.
+    pub(crate) fn bodies(&self) -> &[Program] {
+        match &self.op {
+            Op::Region(region) => &region.bodies,
+            _ => &[],
+        }
+    }
+}
+
 impl Program {
+    /// The program and those in its steps, each before those in it.
+    pub(crate) fn tree(&self) -> Vec<&Program> {
+        let mut tree = vec![self];
+        let mut next = 0;
+        while let Some(program) = tree.get(next).copied() {
+            tree.extend(program.steps.iter().flat_map(Step::bodies));
+            next += 1;
+        }
+        tree
+    }
+
     pub(crate) fn value(&self, slot: Slot) -> &Value {
         &self.values[slot.index()]
     }
@@ -483,15 +537,18 @@ impl Program {
 }
 
 impl Program {
-    /// The numbers of elements of constant matrices that products read as their right operands.
+    /// The numbers of elements of constant matrices that products read as their right operands,
+    /// also in inner graphs.
     pub(crate) fn constant_matrices(&self) -> Vec<usize> {
-        let matrix = |step: &Step| {
+        let matrix = |program: &Program, step: &Step| {
             let Op::Product(product) = &step.op else { return None };
-            let shape = self.shape(product.b).filter(|_| self.is_constant(product.b))?;
+            let shape = program.shape(product.b).filter(|_| program.is_constant(product.b))?;
             let [rows, cols] = &shape[..] else { return None };
             usize::try_from(rows.known()?.checked_mul(cols.known()?)?).ok()
         };
-        self.steps.iter().filter_map(matrix).collect()
+        let programs = self.tree().into_iter();
+        let steps = programs.flat_map(|within| within.steps.iter().map(move |step| (within, step)));
+        steps.filter_map(|(within, step)| matrix(within, step)).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use sardonyx_model::NodeId;
 use smallvec::SmallVec;
 
 use crate::options::Optimization;
-use crate::program::{Program, Slot, Step};
+use crate::program::{Op, Program, Slot, Step};
 
 /// A change of a program that changes nothing of what it computes, but for rounding.
 pub(crate) struct Rewrite {
@@ -92,13 +92,21 @@ pub(crate) const REWRITES: [Rewrite; 5] = [
 ];
 
 impl Rewrite {
-    /// Changes a program, which is valid before and after: that is looked at if it `verifies`.
+    /// Changes a program, those of inner graphs first. It is valid before and after: that is looked
+    /// at if it `verifies`.
     ///
     /// # Panics
     ///
     /// If the rewrite broke the program, which is a mistake in this crate.
     pub(crate) fn apply(&self, program: &mut Program, verifies: bool) -> Vec<Note> {
-        let notes = (self.run)(program);
+        let mut notes = Vec::new();
+        for step in &mut program.steps {
+            if let Op::Region(region) = &mut step.op {
+                let bodies = region.bodies.iter_mut();
+                notes.extend(bodies.flat_map(|body| self.apply(body, verifies)));
+            }
+        }
+        notes.extend((self.run)(program));
         if verifies && let Err(broken) = program.verify() {
             panic!("after the rewrite {}: {broken}", self.name);
         }

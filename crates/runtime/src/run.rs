@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sardonyx_kernels::Exec;
-use sardonyx_tensor::{Arena, Recycler, TensorView, Value, ViewData};
+use sardonyx_tensor::{
+    Arena, ArenaError, Bool8, Recycler, TensorError, TensorView, TensorViewMut, Value, ViewData,
+};
 use smallvec::SmallVec;
 
 use crate::account::Account;
-use crate::error::RunError;
-use crate::executable::{Body, Executable};
+use crate::error::{KernelError, RunError};
+use crate::executable::{Body, Executable, Region, Work};
 use crate::kernel::{Call, Operand, Target};
-use crate::memory::{Held, Planned};
+use crate::memory::{Held, Memory, Planned, emptied};
 use crate::plan::Plan;
+use crate::program::{RegionKind, Slot};
 use crate::schedule::{Goal, Scheduled, Source};
 
 /// A step of a run that has just ended.
@@ -24,7 +27,7 @@ pub struct StepEvent {
     pub step: usize,
     /// When it began, since the beginning of the run.
     pub start: Duration,
-    /// How long it took.
+    /// How long it took, without the steps of inner graphs, which have events of their own.
     pub took: Duration,
 }
 
@@ -38,29 +41,121 @@ pub(crate) struct Run<'r> {
     pub(crate) account: &'r Account,
 }
 
+/// Who is told of steps that have run.
+pub(crate) struct Watch<'w> {
+    began: Instant,
+    /// What the steps of inner graphs have taken since the step around them began.
+    inside: Duration,
+    tell: &'w mut dyn FnMut(StepEvent),
+}
+
+impl<'w> Watch<'w> {
+    /// From now on.
+    pub(crate) fn new(tell: &'w mut dyn FnMut(StepEvent)) -> Watch<'w> {
+        Watch { began: Instant::now(), inside: Duration::ZERO, tell }
+    }
+
+    /// Runs a step and tells of it.
+    fn step<R>(
+        watch: &mut Option<Watch<'_>>,
+        step: usize,
+        run: impl FnOnce(&mut Option<Watch<'_>>) -> R,
+    ) -> R {
+        let Some(watching) = watch else {
+            return run(watch);
+        };
+        let start = watching.began.elapsed();
+        let before = take(&mut watching.inside);
+        let result = run(watch);
+        if let Some(watching) = watch {
+            let all = watching.began.elapsed() - start;
+            let took = all.saturating_sub(watching.inside);
+            watching.inside = before + all;
+            (watching.tell)(StepEvent { step, start, took });
+        }
+        result
+    }
+}
+
+/// The memory that a program runs in.
+struct Room<'m, 'h> {
+    arena: &'m mut Arena,
+    /// For inner graphs.
+    inner: &'m mut Option<Box<Memory>>,
+    held: &'m mut [Held<'h>],
+}
+
+/// Why a step fails.
+enum Failed {
+    /// The step itself cannot do it.
+    Here(String),
+    /// A step of an inner graph.
+    Inside(RunError),
+}
+
+impl From<KernelError> for Failed {
+    fn from(error: KernelError) -> Failed {
+        Failed::Here(error.0)
+    }
+}
+
+impl From<TensorError> for Failed {
+    fn from(error: TensorError) -> Failed {
+        Failed::Here(error.to_string())
+    }
+}
+
+impl From<ArenaError> for Failed {
+    fn from(error: ArenaError) -> Failed {
+        Failed::Here(error.to_string())
+    }
+}
+
+impl From<String> for Failed {
+    fn from(what: String) -> Failed {
+        Failed::Here(what)
+    }
+}
+
 impl Run<'_> {
-    /// Runs the steps of a program.
-    pub(crate) fn walk(
+    /// Runs a program in a memory that nothing else uses.
+    pub(crate) fn program(
         &self,
         body: &Body,
         planned: &Planned,
-        arena: &mut Arena,
+        memory: &mut Memory,
         held: &mut [Held<'_>],
-        mut watch: Option<&mut dyn FnMut(StepEvent)>,
+        watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
-        let began = watch.is_some().then(Instant::now);
+        let mut inner = memory.inner.take();
+        let arena = memory.arena(planned)?;
+        let walked = self.walk(body, planned, &mut Room { arena, inner: &mut inner, held }, watch);
+        memory.inner = inner;
+        walked
+    }
+
+    /// Runs the steps of a program.
+    fn walk(
+        &self,
+        body: &Body,
+        planned: &Planned,
+        room: &mut Room<'_, '_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), RunError> {
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
-            let start = began.map(|began| began.elapsed());
-            self.run_step(body, planned, arena, held, scheduled).map_err(|what| {
-                let nodes = &body.steps[scheduled.step].origins;
-                RunError::Node { place: self.executable.label(nodes), what }
+            let step = &body.steps[scheduled.step];
+            let ran = Watch::step(watch, step.number, |watch| {
+                self.run_step(body, planned, room, scheduled, watch)
+            });
+            ran.map_err(|failed| match failed {
+                Failed::Here(what) => {
+                    RunError::Node { place: self.executable.label(&step.origins), what }
+                }
+                Failed::Inside(error) => error,
             })?;
-            if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {
-                watch(StepEvent { step: scheduled.step, start, took: began.elapsed() - start });
-            }
             for place in schedule.dead(scheduled) {
-                if let Held::Value(_, bytes) = take(&mut held[*place as usize]) {
+                if let Held::Value(_, bytes) = take(&mut room.held[*place as usize]) {
                     self.account.credit(bytes);
                 }
             }
@@ -72,18 +167,18 @@ impl Run<'_> {
         &self,
         body: &Body,
         planned: &Planned,
-        arena: &mut Arena,
-        held: &mut [Held<'a>],
+        room: &mut Room<'_, 'a>,
         scheduled: &Scheduled,
-    ) -> Result<(), String> {
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let Room { arena, inner, held } = room;
         let account = self.account;
         let taken = account.taken();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &body.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
-        let (read, mut written) = arena
-            .borrow(schedule.reads(scheduled), schedule.writes(scheduled))
-            .map_err(|error| error.to_string())?;
+        let (read, mut written) =
+            arena.borrow(schedule.reads(scheduled), schedule.writes(scheduled))?;
         let makes_values = goals.iter().any(|goal| matches!(goal, Goal::Held(..)));
         // Memory of the caller leaves its place while it is written.
         let mut lent: SmallVec<[(u32, &'a mut [u8]); 2]> = SmallVec::new();
@@ -135,7 +230,12 @@ impl Run<'_> {
                 _ => Target::Owned(None),
             });
         }
-        step.kernel.run(&mut call).map_err(|error| error.0)?;
+        match &step.work {
+            Work::Kernel(kernel) => kernel.run(&mut call)?,
+            Work::Region(region) => {
+                self.region(region, planned.inner(scheduled.step), inner, &mut call, watch)?;
+            }
+        }
         if !makes_values {
             account.settle(taken);
             return Ok(());
@@ -159,6 +259,144 @@ impl Run<'_> {
             held[place as usize] = Held::Output(bytes);
         }
         Ok(())
+    }
+
+    /// Runs the inner graphs of a step as its kind says. The operands of the call are those of the
+    /// kind, then what the graphs capture.
+    fn region(
+        &self,
+        region: &Region,
+        planned: &[Planned],
+        inner: &mut Option<Box<Memory>>,
+        call: &mut Call<'_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let RegionKind::If { .. } = region.kind;
+        let condition = call.slice::<Bool8>(0)?;
+        let [condition] = condition else {
+            let dims = call.tensor(0)?.dims();
+            return Err(format!("the condition must be one bool, but is {dims:?}").into());
+        };
+        let chosen = if bool::from(*condition) { 0 } else { 1 };
+        let (Some(body), Some(planned)) = (region.bodies.get(chosen), planned.get(chosen)) else {
+            return Err(format!("there is no graph {chosen}").into());
+        };
+        let Call { operands, targets, .. } = call;
+        let captured = operands.iter().skip(1).map(|operand| match operand {
+            Operand::Tensor(view) => Held::Input(view.clone()),
+            Operand::Value(value) => Held::Value((*value).clone(), 0),
+            Operand::InPlace | Operand::Absent => Held::Nothing,
+        });
+        let memory = inner.get_or_insert_with(Box::default);
+        self.account.charge(planned.plan.arena_bytes).map_err(KernelError::from)?;
+        self.enter(body, planned, memory, captured, targets, watch)?;
+        self.account.credit(planned.plan.arena_bytes);
+        Ok(())
+    }
+
+    /// Runs an inner graph on what it captures. Outputs are written where the step around it wants
+    /// them.
+    fn enter<'h>(
+        &self,
+        body: &Body,
+        planned: &Planned,
+        memory: &mut Memory,
+        captured: impl Iterator<Item = Held<'h>>,
+        targets: &'h mut [Target<'_>],
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let (plan, schedule) = (&planned.plan, &planned.schedule);
+        let mut held: Vec<Held<'h>> = emptied(take(&mut memory.held));
+        held.resize_with(schedule.held, Held::default);
+        for (place, value) in schedule.inputs.iter().zip(captured) {
+            if let Some(place) = place {
+                held[*place as usize] = value;
+            }
+        }
+        // What a step of the graph cannot write in its place is put there in the end.
+        let mut later: SmallVec<[(Source, &mut Target<'_>); 2]> = SmallVec::new();
+        for (source, target) in schedule.outputs.iter().zip(targets) {
+            if let Source::Held { place, root, slot } = *source
+                && root == slot
+                && matches!(held[place as usize], Held::Nothing)
+                && fits(plan, slot, target)
+                && let Target::Planned { bytes, .. } = target
+            {
+                held[place as usize] = Held::Output(bytes);
+                continue;
+            }
+            later.push((*source, target));
+        }
+        let ran = self.program(body, planned, memory, &mut held, watch);
+        ran.map_err(Failed::Inside)?;
+        let mut later = later.into_iter();
+        while let Some((source, target)) = later.next() {
+            let is_last = later.as_slice().iter().all(|(other, _)| *other != source);
+            match target {
+                Target::Absent => {}
+                Target::Planned { data_type, dims, bytes } => {
+                    let operand = body.operand(plan, &held, source, None)?;
+                    let Operand::Tensor(view) = operand else {
+                        return Err("an output is not a tensor, as was inferred"
+                            .to_string()
+                            .into());
+                    };
+                    if view.data_type() != *data_type || view.dims() != &dims[..] {
+                        let (is, inferred) = (view.dims(), &dims[..]);
+                        return Err(
+                            format!("an output is {is:?}, {inferred:?} was inferred").into()
+                        );
+                    }
+                    TensorViewMut::over(*data_type, dims, bytes)?.copy_from(&view)?;
+                }
+                Target::Owned(place_of) => {
+                    *place_of = Some(self.taken(body, plan, &mut held, source, is_last)?);
+                }
+            }
+        }
+        memory.held = emptied(held);
+        Ok(())
+    }
+
+    /// A value that an inner graph gives; nothing else wants it if `is_last`.
+    fn taken(
+        &self,
+        body: &Body,
+        plan: &Plan,
+        held: &mut [Held<'_>],
+        source: Source,
+        is_last: bool,
+    ) -> Result<Value, Failed> {
+        if let Source::Held { place, root, slot } = source
+            && root == slot
+            && is_last
+            && let place = &mut held[place as usize]
+            && matches!(place, Held::Value(..))
+            && let Held::Value(value, _) = take(place)
+        {
+            return Ok(value);
+        }
+        match body.operand(plan, held, source, None)? {
+            Operand::Tensor(view) => {
+                let bytes = view.data_type().storage_bytes(view.len());
+                self.account.charge(bytes.unwrap_or(0)).map_err(KernelError::from)?;
+                Ok(Value::Tensor(view.to_tensor()?))
+            }
+            Operand::Value(value) => Ok(value.clone()),
+            Operand::InPlace | Operand::Absent => {
+                Err("an output has not been computed".to_string().into())
+            }
+        }
+    }
+}
+
+/// Whether a slot has the type and the dimensions that were planned for a target.
+fn fits(plan: &Plan, slot: Slot, target: &Target<'_>) -> bool {
+    match (target, &plan.types[slot.index()]) {
+        (Target::Planned { data_type, dims, .. }, Some((is, sized))) => {
+            is == data_type && sized == *dims
+        }
+        _ => false,
     }
 }
 

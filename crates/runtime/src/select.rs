@@ -7,16 +7,15 @@
 use hashbrown::HashSet;
 
 use sardonyx_model::{Id, ValueId};
-use sardonyx_passes::Finding;
 use smallvec::SmallVec;
 
 use crate::constants::Constants;
 use crate::error::{BindError, CompileError};
-use crate::executable::{Body, SlotInfo, Step};
-use crate::kernel::Selected;
-use crate::lower::Lowering;
+use crate::executable::{Body, Region, SlotInfo, Step, Work};
+use crate::kernel::{MemoryRules, Selected};
+use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
-use crate::program::{self, Constant, Op, Program, Slot};
+use crate::program::{self, Constant, Op, Program, Slot, Value};
 use crate::report::CompileReport;
 use crate::unsupported::Unsupported;
 
@@ -33,155 +32,186 @@ pub(crate) fn select(
     report: &mut CompileReport,
 ) -> Result<Body, CompileError> {
     let model = lowering.resolved.model();
-    let looks = lowering.weights.looks();
     let account = lowering.weights.account;
-    let Program { values, steps, inputs, outputs } = program;
-
     // By value of the model: how many operands and outputs still want it.
     let mut readers = vec![0u32; model.value_count()];
-    let operands: Vec<SmallVec<[ValueId; 6]>> = steps
-        .iter()
-        .map(|step| {
-            let slots = step.op.operands().into_iter().flatten();
-            slots.map(|slot| values[slot.index()].value).collect()
-        })
-        .collect();
-    let read = operands.iter().flatten().copied();
-    for value in read.chain(outputs.iter().map(|slot| values[slot.index()].value)) {
-        readers[value.index()] += 1;
+    let mut wanting: Vec<SmallVec<[ValueId; 6]>> = Vec::new();
+    for program in program.tree() {
+        for step in &program.steps {
+            let values = values_of(&program.values, step);
+            values.iter().for_each(|value| readers[value.index()] += 1);
+            if !is_fill(&program.values, step) {
+                wanting.push(values);
+            }
+        }
+        for slot in &program.outputs {
+            readers[program.value(*slot).value.index()] += 1;
+        }
     }
-    // A step that computes a fill runs if the fill is neither packed everywhere nor kept.
-    let is_fill = |step: &program::Step| {
-        let output = step.outputs.first().copied().flatten();
-        output.is_some_and(|slot| matches!(values[slot.index()].constant, Some(Constant::Fill(_))))
-    };
-    let wanting = steps.iter().zip(&operands).filter(|(step, _)| !is_fill(step));
-    constants.count_wanted(lowering.resolved, wanting.map(|(_, values)| values), &mut readers);
+    constants.count_wanted(lowering.resolved, wanting.iter(), &mut readers);
 
     let mut selecting = Selecting {
         lowering,
-        values: values.iter().map(|value| value.value).collect(),
+        maker,
         is_used: vec![false; model.value_count()],
         constants: &mut constants,
         readers,
-        steps: Vec::with_capacity(steps.len()),
         unsupported: Unsupported::new(model),
         packed: (0, 0),
+        kept: HashSet::new(),
+        used: HashSet::new(),
     };
-    let steps = steps.into_iter().zip(operands).enumerate();
-    let (fills, steps): (Vec<_>, Vec<_>) = steps.partition(|(_, (step, _))| is_fill(step));
-    for (position, (step, operands)) in steps {
-        if !looks {
-            maker.make_for(selecting.constants, &operands)?;
-        }
-        selecting.step(position, step)?;
-        let Selecting { constants, is_used, .. } = &mut selecting;
-        constants.done_with(&operands, account, |value| is_used[value.index()]);
-    }
-    for slot in &outputs {
-        selecting.is_used[values[slot.index()].value.index()] = true;
-    }
-    // Kernels have packed what they could; what they have not is kept as a constant, or computed in
-    // each run.
-    let mut computed: HashSet<Slot> = HashSet::new();
-    for (position, (step, _)) in fills.into_iter().rev() {
-        let Some(slot) = step.outputs.first().copied().flatten() else { continue };
-        let value = values[slot.index()].value;
-        if selecting.is_used[value.index()] && !selecting.constants.may_keep_fill(value, account) {
-            computed.insert(slot);
-            selecting.step(position, step)?;
-        }
-    }
-    let Selecting { mut steps, unsupported, is_used, packed, .. } = selecting;
-    (report.packed, report.packed_bytes) = packed;
+    let mut body = selecting.program(program)?;
+    let Selecting { unsupported, packed, kept, used, .. } = selecting;
     if !unsupported.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
     }
-    steps.sort_by_key(|(position, _)| *position);
-    let mut steps: Vec<Step> = steps.into_iter().map(|(_, step)| step).collect();
-    let numbered = || (0..values.len()).map(|index| Slot(index as u32)).zip(&values);
-    let kept = numbered().filter(|(slot, value)| {
-        is_used[value.value.index()] && constants.contains(value.value) && !computed.contains(slot)
-    });
-    let kept: Vec<usize> = kept.map(|(_, value)| constants.bytes_of(value.value)).collect();
-    (report.kept, report.kept_bytes) = (kept.len(), kept.iter().sum());
-    let uses = remove_dead(&mut steps, values.len(), &outputs);
-    let all = numbered().zip(&uses);
-    let used = all.filter(|((slot, _), used)| **used != Used::Not && !computed.contains(slot));
-    let used: HashSet<ValueId> = used.map(|((_, value), _)| value.value).collect();
-    if !looks {
-        for value in values.iter().filter(|value| used.contains(&value.value)) {
-            maker.make(&mut constants, value.value)?;
-        }
-    }
+    (report.packed, report.packed_bytes) = packed;
+    let bytes = kept.iter().map(|value| constants.bytes_of(*value));
+    (report.kept, report.kept_bytes) = (kept.len(), bytes.sum());
     constants.settle(account, |value| used.contains(&value));
-    let slots = values
-        .into_iter()
-        .zip(uses)
-        .map(|(value, how)| {
-            let value = value.value;
-            let is_constant = used.contains(&value) && constants.contains(value);
-            let outline = constants.outline(value).filter(|_| is_constant && looks);
-            let outline = outline.map(|(data_type, dims)| (data_type, dims.into()));
-            let constant = match how {
-                _ if !is_constant => Ok(None),
-                // Kernels read slices; bytes of a file may lie anywhere.
-                Used::AsElements if !looks => {
-                    constants.take(value).map(|tensor| tensor.aligned()).transpose()
-                }
-                _ => Ok(constants.take(value)),
-            };
-            constant
-                .map(|constant| SlotInfo { value, constant, outline })
-                .map_err(|e| CompileError::Resources(e.to_string()))
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Body { slots, steps, inputs, outputs })
+    body.number(&mut 0);
+    Ok(body)
+}
+
+/// The values that a step reads.
+fn values_of(values: &[Value], step: &program::Step) -> SmallVec<[ValueId; 6]> {
+    let mut read = SmallVec::new();
+    step.op.each_operand(|slot| read.extend(slot.map(|slot| values[slot.index()].value)));
+    read
+}
+
+/// Whether a step computes a fill. It runs if the fill is neither packed everywhere nor kept.
+fn is_fill(values: &[Value], step: &program::Step) -> bool {
+    let output = step.outputs.first().copied().flatten();
+    output.is_some_and(|slot| matches!(values[slot.index()].constant, Some(Constant::Fill(_))))
 }
 
 /// What [`select`] works on.
 struct Selecting<'a, 'm> {
     lowering: &'a Lowering<'m>,
-    /// By slot.
-    values: Vec<ValueId>,
+    maker: &'a Maker<'a>,
     /// By value of the model: whether a kernel reads it as it is, or it is an output.
     is_used: Vec<bool>,
     constants: &'a mut Constants,
     /// By value of the model.
     readers: Vec<u32>,
-    /// With their places among all steps.
-    steps: Vec<(usize, Step)>,
     unsupported: Unsupported<'m>,
     /// How many constants kernels have packed, and their bytes.
     packed: (usize, usize),
+    /// Constants that kernels read as they are.
+    kept: HashSet<ValueId>,
+    /// Those of them that steps read that are left in the end.
+    used: HashSet<ValueId>,
 }
 
 impl Selecting<'_, '_> {
-    fn step(&mut self, position: usize, step: program::Step) -> Result<(), CompileError> {
+    /// The steps of a program, and the constants that they read.
+    fn program(&mut self, program: Program) -> Result<Body, CompileError> {
+        let Program { values, steps, inputs, outputs } = program;
+        let looks = self.lowering.weights.looks();
+        let account = self.lowering.weights.account;
+        let mut selected: Vec<(usize, Step)> = Vec::with_capacity(steps.len());
+        let steps = steps.into_iter().enumerate();
+        let (fills, steps): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| is_fill(&values, step));
+        for (position, step) in steps {
+            let operands = values_of(&values, &step);
+            if !looks {
+                self.maker.make_for(self.constants, &operands)?;
+            }
+            selected.extend(self.step(&values, step)?.map(|step| (position, step)));
+            let Selecting { constants, is_used, .. } = self;
+            constants.done_with(&operands, account, |value| is_used[value.index()]);
+        }
+        for slot in &outputs {
+            self.is_used[values[slot.index()].value.index()] = true;
+        }
+        // Kernels have packed what they could; what they have not is kept as a constant, or
+        // computed in each run.
+        let mut computed: HashSet<Slot> = HashSet::new();
+        for (position, step) in fills.into_iter().rev() {
+            let Some(slot) = step.outputs.first().copied().flatten() else { continue };
+            let value = values[slot.index()].value;
+            if self.is_used[value.index()] && !self.constants.may_keep_fill(value, account) {
+                computed.insert(slot);
+                selected.extend(self.step(&values, step)?.map(|step| (position, step)));
+            }
+        }
+        selected.sort_by_key(|(position, _)| *position);
+        let mut steps: Vec<Step> = selected.into_iter().map(|(_, step)| step).collect();
+        let uses = remove_dead(&mut steps, values.len(), &outputs);
+        let mut slots = Vec::with_capacity(values.len());
+        // What cannot run is told of without making anything.
+        let makes = !looks && self.unsupported.is_empty();
+        for (index, (value, how)) in values.iter().zip(uses).enumerate() {
+            let id = value.value;
+            let is_computed = computed.contains(&Slot(index as u32));
+            let is_constant = value.constant.is_some() && !is_computed;
+            let is_constant = is_constant && self.constants.contains(id);
+            if is_constant && self.is_used[id.index()] {
+                self.kept.insert(id);
+            }
+            if how == Used::Not || !is_constant {
+                slots.push(SlotInfo { value: id, constant: None, outline: None });
+                continue;
+            }
+            self.used.insert(id);
+            if makes {
+                self.maker.make(self.constants, id)?;
+            }
+            let outline = self.constants.outline(id).filter(|_| looks);
+            let outline = outline.map(|(data_type, dims)| (data_type, dims.into()));
+            // Kernels read slices; bytes of a file may lie anywhere.
+            let constant = match how {
+                Used::AsElements if !looks => self.constants.aligned(id),
+                _ => Ok(self.constants.get(id)),
+            };
+            let constant = constant.map_err(|e| CompileError::Resources(e.to_string()))?.cloned();
+            slots.push(SlotInfo { value: id, constant, outline });
+        }
+        Ok(Body { slots, steps, inputs, outputs })
+    }
+
+    /// What runs for a step; `None` if nothing can.
+    fn step(
+        &mut self,
+        values: &[Value],
+        step: program::Step,
+    ) -> Result<Option<Step>, CompileError> {
         let resolved = self.lowering.resolved;
         let node = step.origins[0];
-        let slots = step.op.operands();
-        let values = &self.values;
-        let read = slots.iter().map(|slot| slot.map(|slot| (slot, values[slot.index()])));
+        let mut inputs = step.op.operands();
+        if let Op::Region(region) = step.op {
+            for slot in inputs.iter().flatten() {
+                self.is_used[values[slot.index()].value.index()] = true;
+            }
+            let bodies = region.bodies.into_iter().map(|body| self.program(body));
+            let bodies = bodies.collect::<Result<_, _>>()?;
+            return Ok(Some(Step {
+                number: 0,
+                work: Work::Region(Region { kind: region.kind, bodies }),
+                rules: MemoryRules::default(),
+                movement: None,
+                inputs,
+                packed: SmallVec::new(),
+                outputs: step.outputs,
+                origins: step.origins,
+            }));
+        }
+        let read = inputs.iter().map(|slot| slot.map(|slot| (slot, values[slot.index()].value)));
         let selected = self.lowering.kernel_of(node, &step.op, read.collect(), self.constants);
         let Selected { kernel, packed } = match selected {
             Ok(selected) => selected,
             Err(BindError::Unsupported(why)) => {
                 self.unsupported.add(node, 1, why);
-                return Ok(());
+                return Ok(None);
             }
-            Err(BindError::Invalid(fact)) => {
-                let spot = sardonyx_passes::Spot::node(node);
-                let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
-                let finding = Finding::new(resolved.model(), code, spot, fact);
-                return Err(CompileError::Invalid(vec![finding]));
-            }
+            Err(BindError::Invalid(fact)) => return Err(malformed(resolved.model(), node, fact)),
         };
-        let mut inputs = slots;
         let mut packed_slots = SmallVec::new();
         for (index, input) in inputs.iter_mut().enumerate() {
             let Some(slot) = *input else { continue };
-            let value = self.values[slot.index()];
+            let value = values[slot.index()].value;
             if !packed.contains(&index) {
                 self.is_used[value.index()] = true;
                 continue;
@@ -202,17 +232,16 @@ impl Selecting<'_, '_> {
             Op::Move(moved) => Some(moved.kind),
             _ => None,
         };
-        let selected = Step {
+        Ok(Some(Step {
+            number: 0,
             rules: kernel.memory(),
-            kernel,
+            work: Work::Kernel(kernel),
             movement,
             inputs,
             packed: packed_slots,
             outputs: step.outputs,
             origins: step.origins,
-        };
-        self.steps.push((position, selected));
-        Ok(())
+        }))
     }
 }
 

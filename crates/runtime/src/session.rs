@@ -185,7 +185,7 @@ impl Session {
     /// The steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
         let executable = &self.executable;
-        let steps = executable.body.steps.iter();
+        let steps = executable.body.all_steps().into_iter();
         steps
             .map(|step| {
                 let (node, others) = (step.origins[0], &step.origins[1..]);
@@ -194,7 +194,7 @@ impl Session {
                     node: name_of_node(executable.resolved.model(), node),
                     op: executable.operator(node),
                     with: others.iter().map(|node| executable.operator(*node)).collect(),
-                    kernel: step.kernel.describe(),
+                    kernel: step.describe(),
                 }
             })
             .collect()

@@ -7,7 +7,8 @@
 //! condition does not hold, inference runs with the numbers: as a rule it finds an error.
 //!
 //! If the list does not say of the first set of sizes what inference says, because formulas cannot
-//! say what numbers can, every set is inferred. What neither knows, data decides.
+//! say what numbers can, every set is inferred; so it is if a step has inner graphs, of which the list
+//! says nothing. What neither knows, data decides.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +30,8 @@ pub(crate) struct Sizes {
     pub(crate) types: Vec<Option<(DataType, Dims)>>,
     /// Values that say where elements lie, by slot.
     pub(crate) ints: HashMap<Slot, Vec<i64>>,
+    /// By number of a step with inner graphs, in order: the sizes in these.
+    pub(crate) inner: Vec<(usize, Vec<Sizes>)>,
 }
 
 impl Sizes {
@@ -37,21 +40,26 @@ impl Sizes {
         executable: &Executable,
         inputs: &[Option<Type>],
     ) -> Result<Sizes, RunError> {
-        inferred(executable, inputs).map(|inference| Sizes::of(executable, &inference))
+        let inference = inferred(executable, inputs)?;
+        Ok(Sizes::of(executable, &executable.body, &inference))
     }
 
-    /// What inference says with numbers.
-    pub(crate) fn of(executable: &Executable, inference: &Inference) -> Sizes {
-        let body = &executable.body;
+    /// What inference says with numbers of the values of a program.
+    pub(crate) fn of(executable: &Executable, body: &Body, inference: &Inference) -> Sizes {
         let type_of = |value| inference.ty(value).and_then(sized);
         let slots = body.slots.iter();
         let types = slots.map(|slot| slot.fixed().or_else(|| type_of(slot.value))).collect();
-        let ints = pointing_slots(executable).filter_map(|slot| {
+        let ints = pointing_slots(executable, body).filter_map(|slot| {
             let info = &body.slots[slot.index()];
             let known = || inference.known(info.value).and_then(Known::to_tensor);
             Some((slot, integers(&info.constant.clone().or_else(known)?)?))
         });
-        Sizes { types, ints: ints.collect() }
+        let steps = body.steps.iter().enumerate();
+        let inner = steps.filter(|(_, step)| !step.bodies().is_empty()).map(|(index, step)| {
+            let bodies = step.bodies().iter();
+            (index, bodies.map(|body| Sizes::of(executable, body, inference)).collect())
+        });
+        Sizes { types, ints: ints.collect(), inner: inner.collect() }
     }
 }
 
@@ -116,21 +124,21 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 }
 
 /// Slots whose values say where the elements of others lie.
-fn pointing_slots(executable: &Executable) -> impl Iterator<Item = Slot> {
-    let steps = executable.body.steps.iter();
+fn pointing_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
+    let steps = body.steps.iter();
     let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
     moves.flat_map(|(step, movement)| {
         let slots = step.inputs.iter().skip(1).flatten().copied();
         // A slice of its own has an address, several that are picked have none.
-        let is_one = |slot: &Slot| is_one_element(executable, *slot);
+        let is_one = |slot: &Slot| is_one_element(executable, body, *slot);
         let is_gather = matches!(movement, MoveKind::Gather(_));
         slots.filter(move |slot| !is_gather || is_one(slot))
     })
 }
 
 /// Whether a slot has one element, whatever the sizes of inputs are.
-fn is_one_element(executable: &Executable, slot: Slot) -> bool {
-    let slot = &executable.body.slots[slot.index()];
+fn is_one_element(executable: &Executable, body: &Body, slot: Slot) -> bool {
+    let slot = &body.slots[slot.index()];
     let dims = match slot.fixed() {
         Some((_, dims)) => Some(dims),
         None => executable.inference.ty(slot.value).and_then(sized).map(|(_, dims)| dims),
@@ -302,7 +310,7 @@ impl SizeList {
     }
 
     fn add_ints(&mut self, executable: &Executable, inference: &Inference) {
-        let slots: HashSet<Slot> = pointing_slots(executable).collect();
+        let slots: HashSet<Slot> = pointing_slots(executable, &executable.body).collect();
         for slot in slots {
             let info = &executable.body.slots[slot.index()];
             let known = inference.known(info.value);
@@ -375,7 +383,7 @@ impl SizeList {
         let types = types.collect::<Option<_>>()?;
         let ints = self.ints.iter().map(|(slot, ints)| (*slot, ints.numbers(&computed)));
         let ints = ints.filter_map(|(slot, ints)| Some((slot, ints?)));
-        Some(Sizes { types, ints: ints.collect() })
+        Some(Sizes { types, ints: ints.collect(), inner: Vec::new() })
     }
 
     /// The numbers of the symbols.

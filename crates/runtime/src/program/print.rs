@@ -7,7 +7,9 @@
 //! out   %4 'y'
 //! ```
 //!
-//! Stages and links follow `|>`; `·` is the value that they work on.
+//! Stages and links follow `|>`; `·` is the value that they work on. The programs of inner graphs
+//! are after their step, further in; slots have numbers of their own there, and the inputs are what
+//! the step captures.
 
 use std::fmt::{self, Display, Write};
 
@@ -17,8 +19,8 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program, Slot, Stage,
-    Step,
+    Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program, RegionKind,
+    Slot, Stage, Step,
 };
 
 /// Elements of constants that are shown.
@@ -65,6 +67,14 @@ impl Program {
         }
         for step in &self.steps {
             self.step(&mut text, step, model, resolved);
+            if let Op::Region(region) = &step.op {
+                for (name, body) in region.kind.attributes().iter().zip(&region.bodies) {
+                    let _ = writeln!(text, "  {name}");
+                    for line in body.text(resolved).lines() {
+                        let _ = writeln!(text, "    {line}");
+                    }
+                }
+            }
         }
         for slot in &self.outputs {
             let _ = writeln!(text, "out   {slot} '{}'", name(*slot));
@@ -172,6 +182,11 @@ impl Display for Printed<'_> {
             },
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
+            Op::Region(region) => {
+                let RegionKind::If { condition } = region.kind;
+                let captures: Operands = region.captures.iter().copied().map(Some).collect();
+                write!(f, "if {condition} with ({})", List(&captures))
+            }
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
         }
     }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use sardonyx_model::Shape;
+use sardonyx_tensor::DataType;
 
 use super::{
-    Constant, Conv, Link, Numbers, Op, Parameters, Product, ProductForm, Program, Slot, Stage,
-    same_shape,
+    Constant, Conv, Link, Numbers, Op, Parameters, Product, ProductForm, Program, Region,
+    RegionKind, Slot, Stage, same_shape,
 };
 
 /// Why a program is not one: a step, if it is about one, and what does not hold.
@@ -70,6 +71,10 @@ impl Program {
             }
             if let Some(what) = self.contradiction(&step.op, &step.outputs) {
                 return Err(broken(what));
+            }
+            for (number, body) in step.bodies().iter().enumerate() {
+                let inner = body.verify();
+                inner.map_err(|inner| broken(format!("in its body {number}: {inner}")))?;
             }
         }
         for slot in &self.outputs {
@@ -144,6 +149,7 @@ impl Program {
             Op::Fill(fill) => {
                 (fill.one.len() != 1).then(|| format!("it fills with {} elements", fill.one.len()))
             }
+            Op::Region(region) => self.contradiction_of_region(region, outputs),
             Op::Opaque(_) => None,
         }
     }
@@ -179,6 +185,35 @@ impl Program {
             return Some(why.to_string());
         }
         self.contradiction_after(&conv.epilogue.0, result, |_| Some(1))
+    }
+
+    /// What a region demands: bodies have what the region captures as inputs, and all of its
+    /// outputs.
+    fn contradiction_of_region(&self, region: &Region, outputs: &[Option<Slot>]) -> Option<String> {
+        let RegionKind::If { condition } = region.kind;
+        if self.elem(condition).is_some_and(|elem| elem != DataType::Bool) {
+            return Some(format!("the condition {condition} is not of type bool"));
+        }
+        if region.bodies.len() != 2 {
+            return Some(format!("there are {} bodies instead of 2", region.bodies.len()));
+        }
+        region.bodies.iter().enumerate().find_map(|(number, body)| {
+            if body.inputs.len() != region.captures.len() {
+                let [inputs, captures] = [body.inputs.len(), region.captures.len()];
+                return Some(format!("body {number} has {inputs} inputs for {captures} captures"));
+            }
+            if body.outputs.len() != outputs.len() {
+                let (has, wanted) = (body.outputs.len(), outputs.len());
+                return Some(format!("body {number} has {has} outputs instead of {wanted}"));
+            }
+            region.captures.iter().zip(&body.inputs).find_map(|(outer, inner)| {
+                let inner = (*inner)?;
+                let (outside, inside) = (self.elem(*outer)?, body.values.get(inner.index())?);
+                let inside = inside.ty.as_ref()?.elem()?;
+                (outside != inside)
+                    .then(|| format!("body {number} reads the {outside} {outer} as {inside}"))
+            })
+        })
     }
 
     /// What the stages of an epilogue demand and do not get; the result has the shape that it has
@@ -241,8 +276,8 @@ mod tests {
 
     use crate::program::{
         Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Link, Move, Norm, NormKind, Numbers,
-        Op, Opaque, Parameters, Pointwise, Product, ProductForm, Program, Residual, Slot, Stage,
-        Step, Value,
+        Op, Opaque, Parameters, Pointwise, Product, ProductForm, Program, Region, RegionKind,
+        Residual, Slot, Stage, Step, Value,
     };
 
     const A: Slot = Slot(0);
@@ -250,8 +285,9 @@ mod tests {
     const W: Slot = Slot(2);
     const P: Slot = Slot(3);
     const Y: Slot = Slot(4);
+    const C: Slot = Slot(5);
 
-    /// `y = relu(a x w + b)`: of two inputs, a constant, a value between and an output.
+    /// `y = relu(a x w + b)`: of three inputs, a constant, a value between and an output.
     fn valid() -> Program {
         let value = |index: usize, dims: [i64; 2], constant: Option<Constant>| Value {
             value: ValueId::new(index),
@@ -265,9 +301,10 @@ mod tests {
                 value(2, [4, 6], Some(Constant::Large)),
                 value(3, [2, 6], None),
                 value(4, [2, 6], None),
+                Value { ty: Some(Type::tensor(DataType::Bool, [1i64])), ..value(5, [1, 1], None) },
             ],
             steps: vec![step(product(), &[P]), step(relu(P), &[Y])],
-            inputs: vec![Some(A), Some(B)],
+            inputs: vec![Some(A), Some(B), Some(C)],
             outputs: vec![Y],
         }
     }
@@ -321,6 +358,28 @@ mod tests {
         pointwise(DataType::Float, vec![Link::Unary(Unary::Relu)], &[of])
     }
 
+    /// Both branches negate `P`.
+    fn region(condition: Slot, change: impl FnOnce(&mut Region)) -> Op {
+        let value = || Value {
+            value: ValueId::new(3),
+            ty: Some(Type::tensor(DataType::Float, [2i64, 6])),
+            constant: None,
+        };
+        let body = || Program {
+            values: vec![value(), value()],
+            steps: vec![step(
+                pointwise(DataType::Float, vec![Link::Unary(Unary::Neg)], &[Slot(0)]),
+                &[Slot(1)],
+            )],
+            inputs: vec![Some(Slot(0))],
+            outputs: vec![Slot(1)],
+        };
+        let kind = RegionKind::If { condition };
+        let mut region = Region { kind, captures: vec![P], bodies: vec![body(), body()] };
+        change(&mut region);
+        Op::Region(Box::new(region))
+    }
+
     fn norm(residual: Residual) -> Op {
         Op::Norm(Box::new(Norm {
             kind: NormKind::RootMeanSquare { axis: -1, epsilon: 1e-5 },
@@ -336,7 +395,7 @@ mod tests {
     fn every_way_to_break_a_program_is_found() {
         assert_eq!(valid().verify(), Ok(()));
         type Break = fn(&mut Program);
-        let rows: [(Break, &str); 27] = [
+        let rows: [(Break, &str); 33] = [
             (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
             (|p| p.steps.truncate(1), "the output %4 is not computed"),
             (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
@@ -436,6 +495,31 @@ mod tests {
                     p.steps[1].op = Op::Fill(Box::new(Fill { one, shape: P }));
                 },
                 "step 1: it fills with 2 elements",
+            ),
+            (|p| p.steps[1].op = region(B, |_| {}), "step 1: the condition %1 is not of type bool"),
+            (
+                |p| p.steps[1].op = region(C, |region| region.bodies.truncate(1)),
+                "step 1: there are 1 bodies instead of 2",
+            ),
+            (
+                |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs.clear()),
+                "step 1: body 1 has 0 inputs for 1 captures",
+            ),
+            (
+                |p| p.steps[1].op = region(C, |region| region.bodies[0].outputs.push(Slot(0))),
+                "step 1: body 0 has 2 outputs instead of 1",
+            ),
+            (
+                |p| {
+                    p.steps[1].op = region(C, |region| {
+                        region.bodies[0].values[0].ty = Some(Type::tensor(DataType::Int8, [2i64]));
+                    });
+                },
+                "step 1: body 0 reads the float %3 as int8",
+            ),
+            (
+                |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs[0] = None),
+                "step 1: in its body 1: step 0: %0 is read before it is computed",
             ),
         ];
         for (change, expected) in rows {

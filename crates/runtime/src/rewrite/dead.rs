@@ -1,10 +1,15 @@
 //! Dead steps: those whose results nothing reads.
 
 use super::Note;
-use crate::program::Program;
+use crate::program::{Op, Program, Region};
 
 /// Leaves out steps whose results nothing reads, and results that nothing reads.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    for step in &mut program.steps {
+        if let Op::Region(region) = &mut step.op {
+            forget_captures(region);
+        }
+    }
     let mut is_read = vec![false; program.values.len()];
     for slot in &program.outputs {
         is_read[slot.index()] = true;
@@ -21,4 +26,31 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut is_needed = is_needed.into_iter();
     program.steps.retain(|_| is_needed.next().unwrap_or(true));
     Vec::new()
+}
+
+/// Leaves out captures that no body reads any more.
+fn forget_captures(region: &mut Region) {
+    for body in &mut region.bodies {
+        let mut is_read = vec![false; body.values.len()];
+        for step in &body.steps {
+            step.op.each_operand(|slot| slot.into_iter().for_each(|s| is_read[s.index()] = true));
+        }
+        body.outputs.iter().for_each(|slot| is_read[slot.index()] = true);
+        for input in &mut body.inputs {
+            *input = input.filter(|slot| is_read[slot.index()]);
+        }
+    }
+    let read: Vec<bool> = (0..region.captures.len())
+        .map(|index| region.bodies.iter().any(|body| body.inputs[index].is_some()))
+        .collect();
+    let keep = |read: &[bool]| {
+        let mut read = read.to_vec().into_iter();
+        move || read.next().unwrap_or(true)
+    };
+    let mut kept = keep(&read);
+    region.captures.retain(|_| kept());
+    for body in &mut region.bodies {
+        let mut kept = keep(&read);
+        body.inputs.retain(|_| kept());
+    }
 }

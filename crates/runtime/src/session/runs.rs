@@ -18,8 +18,8 @@ use crate::error::{InputError, KernelError, RunError};
 use crate::inputs::{Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Given, Held, Key, Memory, Planned, emptied};
-use crate::plan::{Place, Plan, plan};
-use crate::run::{Run, StepEvent};
+use crate::plan::{Place, Plan};
+use crate::run::{Run, StepEvent, Watch};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, inferred};
 
@@ -52,9 +52,10 @@ impl Session {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             let body = &self.executable.body;
-            let arena = memory.arena(&planned)?;
-            let walked = self.started(&account).walk(body, &planned, arena, &mut held, watch);
-            walked.map_err(|error| self.failure(&planned, error))?;
+            let mut watch = watch.map(Watch::new);
+            let run = self.started(&account);
+            let ran = run.program(body, &planned, memory, &mut held, &mut watch);
+            ran.map_err(|error| self.failure(&planned, error))?;
             let outputs = self.returned(&planned.schedule, &mut held);
             memory.held = emptied(held);
             outputs
@@ -85,9 +86,9 @@ impl Session {
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
-            let arena = memory.arena(&planned)?;
-            let walked = self.started(&account).walk(body, &planned, arena, &mut held, None);
-            walked.map_err(|error| self.failure(&planned, error))?;
+            let run = self.started(&account);
+            let ran = run.program(body, &planned, memory, &mut held, &mut None);
+            ran.map_err(|error| self.failure(&planned, error))?;
             for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
                 if let Some((name, memory)) = wanted {
                     let copied = body.operand(&planned.plan, &held, *source, None);
@@ -235,9 +236,8 @@ impl Session {
             })
             .collect();
         let Found { sizes, is_inferred } = self.sizes.find(&self.executable, &types)?;
-        let plan = plan(&self.executable.body, sizes);
-        let schedule = Schedule::new(&self.executable.body, &plan);
-        Ok(Planned { plan, schedule, uninferred: (!is_inferred).then_some(types) })
+        let planned = Planned::new(&self.executable.body, sizes);
+        Ok(Planned { uninferred: (!is_inferred).then_some(types), ..planned })
     }
 
     /// Why a run failed. Where inference did not look at these sizes, it may have more to say of

@@ -1,0 +1,224 @@
+//! Inner graphs run: branches of `If` with constants, captures and errors of their own.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_runtime::{Options, RunError, Session, SharedWeights, StepEvent};
+use sardonyx_tensor::{Bool8, Buffer, Tensor, TensorView, TensorViewMut, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+fn model(text: &str) -> Model {
+    let text = Buffer::from_vec(text.as_bytes().to_vec());
+    parse_model(text, ParseOptions::default()).unwrap_or_else(|error| panic!("{error:?}")).model
+}
+
+fn session(text: &str, options: &Options) -> Session {
+    Session::compile(&model(text), &NoExternalData, options).unwrap()
+}
+
+fn truth(value: bool) -> Tensor {
+    Tensor::scalar(Bool8::from(value))
+}
+
+fn given(x: &Tensor, conditions: &[(&str, bool)]) -> Vec<(String, Value)> {
+    let conditions =
+        conditions.iter().map(|(name, value)| (name.to_string(), Value::Tensor(truth(*value))));
+    std::iter::once(("x".to_string(), Value::Tensor(x.clone()))).chain(conditions).collect()
+}
+
+fn numbers(value: &Value) -> (Vec<usize>, Vec<f32>) {
+    match value {
+        Value::Tensor(tensor) => (tensor.dims().to_vec(), tensor.to_vec().unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Three deep, with branches of other shapes, captured values and constants of their own.
+const NESTED: &str = "<ir_version: 10, opset_import: [\"\": 21]>
+    g (float[N, 2] x, bool a, bool b, bool c) => (float[M, 2] y)
+    <float[2, 2] w = {1, 2, 3, 4}, float[2] one = {1, 1}>
+    {
+      h = MatMul (x, w)
+      y = If (a) <
+        then_branch = shallow () => (float[M, 2] t) { t = Add (h, one) },
+        else_branch = first () => (float[M, 2] e) {
+          two = Concat <axis = 0> (h, x)
+          e = If (b) <
+            then_branch = second () => (float[M, 2] u) { u = MatMul (two, w) },
+            else_branch = third () => (float[M, 2] v) <float[2] ten = {10, 10}> {
+              far = Mul (two, ten)
+              v = If (c) <
+                then_branch = deep () => (float[M, 2] p) { p = Sub (far, two) },
+                else_branch = deeper () => (float[M, 2] q) { q = Identity (h) }
+              >
+            }
+          >
+        }
+      >
+    }";
+
+#[test]
+fn branches_run_three_deep() {
+    let x = Tensor::from_slice([1, 2], &[1f32, -1.0]).unwrap();
+    // h = [-2, -2]; two = [h, x].
+    let rows: [([bool; 3], &[usize], &[f32]); 4] = [
+        ([true, false, false], &[1, 2], &[-1.0, -1.0]),
+        ([false, true, false], &[2, 2], &[-8.0, -12.0, -2.0, -2.0]),
+        ([false, false, true], &[2, 2], &[-18.0, -18.0, 9.0, -9.0]),
+        ([false, false, false], &[1, 2], &[-2.0, -2.0]),
+    ];
+    for threads in [1, 3] {
+        let session = session(NESTED, &Options::with_threads(threads));
+        // Twice: memory of inner graphs is used again.
+        for ([a, b, c], dims, expected) in rows.iter().chain(&rows) {
+            let inputs = given(&x, &[("a", *a), ("b", *b), ("c", *c)]);
+            let outputs = session.run(inputs).unwrap();
+            let (is, found) = numbers(&outputs[0].1);
+            assert_eq!((&is[..], &found[..]), (*dims, *expected), "{a} {b} {c}");
+        }
+    }
+}
+
+#[test]
+fn a_captured_constant_is_packed_once() {
+    let size = 64;
+    let w: Vec<String> = (0..size * size).map(|i| format!("{}", i % 7)).collect();
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[N, {size}] x, bool c) => (float[N, {size}] y)
+        <float[{size}, {size}] w = {{{}}}>
+        {{
+          h = MatMul (x, w)
+          y = If (c) <
+            then_branch = yes () => (float[N, {size}] t) {{ t = MatMul (h, w) }},
+            else_branch = no () => (float[N, {size}] e) {{ e0 = Neg (h) e = MatMul (e0, w) }}
+          >
+        }}",
+        w.join(", ")
+    );
+    let weights = SharedWeights::default();
+    let mut options = Options::with_threads(1);
+    options.weights = weights.clone();
+    let session = session(&text, &options);
+    assert_eq!(weights.in_use(), 1, "three products read the same panels");
+    let x = Tensor::from_slice([1, size], &vec![1f32; size]).unwrap();
+    let run = |c| numbers(&session.run(given(&x, &[("c", c)])).unwrap()[0].1).1;
+    let negated: Vec<f32> = run(false).iter().map(|number| -number).collect();
+    assert_eq!(run(true), negated);
+}
+
+#[test]
+fn errors_and_steps_lead_through_the_branches() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[2] x, int64[K] at, bool c) => (float[L] y)
+        {
+          y = If <then_branch = yes () => (float[L] t) { t = Gather (x, at) },
+                  else_branch = no () => (float[L] e) { e = Identity (x) }> (c)
+        }";
+    let session = session(text, &Options::with_threads(1));
+    let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
+    let mut inputs = given(&x, &[("c", true)]);
+    inputs.push(("at".to_string(), Value::Tensor(Tensor::from_slice([1], &[5i64]).unwrap())));
+    let place = "Gather node that makes 't' in graph 'yes' in If node that makes 'y'";
+    match session.run(inputs.clone()) {
+        Err(RunError::Node { place: found, .. }) => assert_eq!(found, place),
+        other => panic!("{other:?}"),
+    }
+    let steps = session.steps();
+    let found: Vec<&str> = steps.iter().map(|step| step.op).collect();
+    assert_eq!(found, ["If", "Gather", "Identity"]);
+    assert_eq!(steps[1].place, place);
+    // The steps of a branch are told of before the step that they are in ends.
+    inputs[2].1 = Value::Tensor(Tensor::from_slice([1], &[1i64]).unwrap());
+    let mut events: Vec<StepEvent> = Vec::new();
+    session.run_watched(inputs, Some(&mut |event| events.push(event))).unwrap();
+    let numbers: Vec<usize> = events.iter().map(|event| event.step).collect();
+    assert_eq!(numbers, [1, 0]);
+    assert_eq!(session.details(&[None, None, None]).unwrap().steps.len(), steps.len());
+}
+
+#[test]
+fn outputs_of_branches_go_where_the_caller_wants_them() {
+    let session = session(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[2] x, bool c) => (float[2] y, float[2] z)
+        {
+          h = Abs (x)
+          y, z = If (c) <
+            then_branch = yes () => (float[2] i, float[2] own) <float[2] own = {5, 6}> { i = Identity (h) },
+            else_branch = no () => (float[2] a, float[2] a) { a = Exp (h) }
+          >
+        }",
+        &Options::with_threads(1),
+    );
+    let x = Tensor::from_slice([2], &[0f32, 0.0]).unwrap();
+    for (condition, expected) in [(true, [[0.0, 0.0], [5.0, 6.0]]), (false, [[1.0, 1.0]; 2])] {
+        let (mut y, mut z) = ([9f32; 2], [9f32; 2]);
+        let condition = truth(condition);
+        let inputs: [(&str, TensorView<'_>); 2] = [("x", x.view()), ("c", condition.view())];
+        let outputs: &mut [(&str, TensorViewMut<'_>)] = &mut [
+            ("y", TensorViewMut::from_slice(&[2], &mut y).unwrap()),
+            ("z", TensorViewMut::from_slice(&[2], &mut z).unwrap()),
+        ];
+        session.run_into(&inputs, outputs).unwrap();
+        assert_eq!([y, z], expected);
+    }
+}
+
+#[test]
+fn a_condition_is_one_bool() {
+    let session = session(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[2] x, bool[K] c) => (float[2] y)
+        {
+          y = If <then_branch = yes () => (float[2] t) { t = Neg (x) },
+                  else_branch = no () => (float[2] e) { e = Exp (x) }> (c)
+        }",
+        &Options::with_threads(1),
+    );
+    let x = Tensor::from_slice([2], &[0f32, 0.0]).unwrap();
+    let run = |conditions: &[bool]| {
+        let conditions: Vec<Bool8> = conditions.iter().map(|c| Bool8::from(*c)).collect();
+        let conditions = Tensor::from_slice([conditions.len()], &conditions).unwrap();
+        session.run(vec![
+            ("x".to_string(), Value::Tensor(x.clone())),
+            ("c".to_string(), Value::Tensor(conditions)),
+        ])
+    };
+    assert_eq!(numbers(&run(&[false]).unwrap()[0].1).1, [1.0, 1.0]);
+    for wrong in [&[][..], &[true, false]] {
+        match run(wrong) {
+            Err(RunError::Node { what, .. }) => {
+                assert_eq!(
+                    what,
+                    format!("the condition must be one bool, but is [{}]", wrong.len())
+                )
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn memory_of_inner_graphs_counts() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[1000] x, bool c) => (float[1] y)
+        {
+          y = If <then_branch = yes () => (float[1] t) {
+                    a = Exp (x) b = Concat <axis = 0> (a, a, a, a) t = ReduceSum <keepdims = 1> (b) },
+                  else_branch = no () => (float[1] e) { e = ReduceSum <keepdims = 1> (x) }> (c)
+        }";
+    let x = Tensor::from_slice([1000], &[0.5f32; 1000]).unwrap();
+    let limited = |limit: usize| {
+        let mut options = Options::with_threads(1);
+        options.memory_limit = Some(limit);
+        session(text, &options)
+    };
+    let enough = limited(1 << 20);
+    assert!(enough.run(given(&x, &[("c", true)])).is_ok());
+    let little = limited(10_000);
+    assert!(little.run(given(&x, &[("c", false)])).is_ok());
+    match little.run(given(&x, &[("c", true)])) {
+        Err(RunError::Node { what, .. }) => assert!(what.contains("memory"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+}
