@@ -352,7 +352,7 @@ impl PackedConv {
         } else {
             let depth = params.in_channels / params.groups * geometry.taps();
             let group_out = params.out_channels / params.groups;
-            Packed::floats(isa, Storage::F32, depth, group_out)
+            Packed::words(isa, Storage::F32, depth, group_out)
                 .and_then(|floats| floats.checked_mul(params.groups))
         };
         let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));

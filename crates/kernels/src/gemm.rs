@@ -1,5 +1,5 @@
-//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine and in any number type
-//! correctly.
+//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine, in bytes with sums of 32
+//! bits, and in any number type correctly.
 //!
 //! ```
 //! use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
@@ -28,9 +28,11 @@ mod bf16;
 mod blocked;
 pub(crate) mod buffer;
 mod epilogue;
+mod form;
 mod gemv;
 mod generic;
 mod halves;
+mod integer;
 mod matrix;
 pub(crate) mod pack;
 mod sizes;
@@ -38,13 +40,16 @@ mod tables;
 
 pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_scratch};
 pub use epilogue::{Activation, Bias, Epilogue};
+pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, Storage};
+pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 
-pub(crate) use blocked::{Operand, PanelForm, Product};
+pub(crate) use blocked::{Operand, Product};
 pub(crate) use epilogue::{ApplyFunction, TileEpilogue};
+pub(crate) use form::PanelForm;
 pub(crate) use sizes::{OperandKind, Sizes};
 
 use crate::Exec;
@@ -134,7 +139,7 @@ impl<'a> Rhs<'a> {
 /// Whether both operands of a product become pairs of bfloat16: B is a constant that may be
 /// rounded, and A has so many rows that this pays.
 fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
-    let rounds = matches!(b, Rhs::Packed(b) if b.rounds);
+    let rounds = matches!(b, Rhs::Packed(b) if b.rounds());
     rounds && !matches!(a, Lhs::Packed(_)) && a.size().0 >= bf16::MIN_ROWS
 }
 

@@ -52,6 +52,11 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// Adds lanes as integers of 32 bits, wrapping.
+    unsafe fn add_i32(a: Self::V, b: Self::V) -> Self::V;
+    /// Adds to each lane of `c`, an integer of 32 bits, the two products of the lanes of `a` and
+    /// `b` as pairs of integers of 16 bits, wrapping.
+    unsafe fn dot_i16(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere.

@@ -11,13 +11,12 @@
 
 use super::buffer::with_scratch;
 use super::epilogue::{ApplyFunction, TileEpilogue};
+use super::form::{Form, PanelForm};
 use super::gemv::Gemv;
-use super::halves::{Storage, Widen};
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
 use super::sizes::{FewRows, OperandKind, PacksB, Sizes};
-use super::tables::tiles;
-use super::tile::{Tile, TileTable};
+use super::tile::Tile;
 use crate::pool::{Pool, split_even};
 use crate::simd::{Body, Simd, dispatch};
 use crate::{Exec, Isa};
@@ -59,44 +58,21 @@ impl Operand<'_> {
 
 /// A product C = epilogue(A B) with sizes checked: everything the loops need.
 #[derive(Clone, Copy)]
-pub(crate) struct Product<'a> {
+pub(crate) struct Product<'a, F: Form = PanelForm> {
     pub(crate) isa: Isa,
     pub(crate) m: usize,
     pub(crate) n: usize,
     pub(crate) k: usize,
     pub(crate) a: Operand<'a>,
     pub(crate) b: Operand<'a>,
-    pub(crate) c: SendPtr,
+    pub(crate) c: SendPtr<F::Sum>,
     pub(crate) ldc: usize,
+    /// Of sums of floats only.
     pub(crate) epilogue: TileEpilogue,
-    pub(crate) form: PanelForm,
-}
-
-/// What panels hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PanelForm {
-    /// B in this type, A in floats.
-    Right(Storage),
-    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of so many steps: pairs are made of
-    /// it panel by panel.
-    Pairs(Storage, usize),
-}
-
-impl PanelForm {
-    pub(crate) const FLOATS: PanelForm = PanelForm::Right(Storage::F32);
+    pub(crate) form: F,
 }
 
 impl Product<'_> {
-    fn tiles(&self) -> TileTable {
-        match self.form {
-            PanelForm::Right(storage) => tiles(self.isa, storage),
-            #[cfg(target_arch = "x86_64")]
-            PanelForm::Pairs(..) => super::bf16::tiles::PAIRS,
-            #[cfg(not(target_arch = "x86_64"))]
-            PanelForm::Pairs(..) => unreachable!("no machine but x86 multiplies pairs"),
-        }
-    }
-
     /// The sizes, and how the operands are given.
     fn sizes(&self) -> Sizes {
         Sizes {
@@ -188,13 +164,6 @@ impl Product<'_> {
         }
     }
 
-    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
-    /// results are stored all the same.
-    fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
-        let count = self.k.div_ceil(kc.max(1)).max(1);
-        (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
-    }
-
     /// Each chunk packs its own columns and multiplies all rows with them.
     unsafe fn run_local(&self, pool: &Pool, threads: usize, a: Panels, source: &dyn PackSource) {
         let w = panel_width(self.isa);
@@ -225,7 +194,7 @@ impl Product<'_> {
         });
     }
 
-    /// Both operands are packed: chunks are rectangles of panels.
+    /// Both operands are packed.
     unsafe fn run_packed(
         &self,
         pool: &Pool,
@@ -234,20 +203,115 @@ impl Product<'_> {
         b: Panels,
         transposed: bool,
     ) {
+        if !transposed {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_panels(pool, threads, a, b) };
+        }
+        let row_panels = self.m.div_ceil(panel_width(self.isa));
+        let kc = k_block(self.k);
+        let chunk = (row_panels / (threads * 4)).clamp(1, 4);
+        let parts = row_panels.div_ceil(chunk);
+        pool_run(pool, threads, parts, |part| {
+            let rows = split_even(row_panels, parts, part);
+            // SAFETY: the chunk owns these rows of C.
+            unsafe { self.rows_transposed(a, b, rows, kc) }
+        });
+    }
+
+    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
+    /// is done.
+    unsafe fn rows_transposed(
+        &self,
+        a: Panels,
+        b: Panels,
+        row_panels: std::ops::Range<usize>,
+        kc: usize,
+    ) {
+        let w = panel_width(self.isa);
+        let tiles = self.form.tiles(self.isa);
+        let unit = usize::from(b.ws == 1);
+        let ld = row_panels.len() * w;
+        // Whole vectors of rows, so that the end can be transposed in blocks.
+        with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
+            let out = buf.as_mut_ptr();
+            for (k0, k1) in self.k_blocks(kc) {
+                for (i, row_panel) in row_panels.clone().enumerate() {
+                    let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
+                    let next = if row_panel + 1 < row_panels.end {
+                        a.at(row_panel + 1, k0)
+                    } else {
+                        a.at(row_panels.start, k1)
+                    };
+                    let per_panel = self.n.div_ceil(tiles.len());
+                    let mut ahead = self.ahead(a.at(row_panel, k0), next, k1 - k0, per_panel);
+                    let mut col = 0;
+                    while col < self.n {
+                        let cols = w.min(self.n - col);
+                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.len()));
+                        let b_panel = b.at(col / w, k0);
+                        let mut j = 0;
+                        while j < cols {
+                            let count = tile_cols.min(cols - j);
+                            let tile = Tile {
+                                k: k1 - k0,
+                                a: b_panel.wrapping_add(j * b.ws),
+                                a_rs: b.ws,
+                                a_ks: b.ks,
+                                b: a.at(row_panel, k0),
+                                b_vs: w / 2,
+                                b_ks: w,
+                                ahead: ahead.advance(),
+                                ahead_step: ahead.step,
+                                c: out.wrapping_add((col + j) * ld + i * w),
+                                ldc: ld,
+                                n: vectors * (w / 2),
+                                resume: k0 != 0,
+                                epilogue: std::ptr::null(),
+                            };
+                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
+                            // the scratch.
+                            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+                            j += count;
+                        }
+                        col += cols;
+                    }
+                }
+            }
+            let row0 = row_panels.start * w;
+            let body = FinishTransposed {
+                src: buf.as_ptr(),
+                ld,
+                out: self.c.get().wrapping_add(row0 * self.ldc),
+                ldc: self.ldc,
+                rows: self.m.min(row_panels.end * w) - row0,
+                cols: self.n,
+                epilogue: self.epilogue.at(row0, 0, self.ldc),
+            };
+            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
+            // rows of C.
+            unsafe { dispatch(self.isa, body) };
+        });
+    }
+}
+
+impl<F: Form> Product<'_, F> {
+    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
+    /// results are stored all the same.
+    fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
+        let count = self.k.div_ceil(kc.max(1)).max(1);
+        (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
+    }
+
+    /// Both operands are packed: chunks are rectangles of panels.
+    ///
+    /// # Safety
+    ///
+    /// As [`Product::run`].
+    pub(super) unsafe fn run_panels(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
         let kc = k_block(self.k);
-        if transposed {
-            let chunk = (row_panels / (threads * 4)).clamp(1, 4);
-            let parts = row_panels.div_ceil(chunk);
-            pool_run(pool, threads, parts, |part| {
-                let rows = split_even(row_panels, parts, part);
-                // SAFETY: the chunk owns these rows of C.
-                unsafe { self.rows_transposed(a, b, rows, kc) }
-            });
-            return;
-        }
-        if matches!(self.a, Operand::Panels(_)) && !matches!(self.form, PanelForm::Pairs(..)) {
+        if matches!(self.a, Operand::Panels(_)) && self.form.waits_for_left() {
             // It is A that was packed long ago and comes from memory, as the weights of a
             // convolution do. SAFETY: the caller's promise.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
@@ -323,17 +387,11 @@ impl Product<'_> {
         let w = panel_width(self.isa);
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
-        let tiles_of_column = rows.div_ceil(self.tiles().len());
+        let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).len());
         // Panels that are turned into another form once for all rows, and the product of that form.
-        let turns = match self.form {
-            PanelForm::Pairs(..) => true,
-            PanelForm::Right(storage) => storage != Storage::F32 && self.widens_panels(rows),
-        };
-        let form = match self.form {
-            PanelForm::Right(_) if turns => PanelForm::FLOATS,
-            form => form,
-        };
-        let (product, turned) = (Product { form, ..*self }, if turns { steps * w } else { 0 });
+        let turns = self.form.turned(self.isa, rows);
+        let product = Product { form: turns.unwrap_or(self.form), ..*self };
+        let turned = if turns.is_some() { steps * w } else { 0 };
         with_scratch(turned, |turned| {
             for col_panel in block.cols.clone() {
                 let mut b_panel = b.at(col_panel, block.k0);
@@ -346,11 +404,11 @@ impl Product<'_> {
                 };
                 let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
                 let mut b = b;
-                if turns {
+                if turns.is_some() {
                     let to = turned.as_mut_ptr();
                     // SAFETY: the panel has the steps of the block, the scratch room for as many;
                     // the machine multiplies pairs where they are asked for, the caller's promise.
-                    unsafe { self.turn_panel(b_panel, &block, to) };
+                    unsafe { self.form.turn_panel(self.isa, b_panel, block.k0, block.k1, to) };
                     (b_panel, b.ks) = (to, w);
                 }
                 for row_panel in block.rows.clone() {
@@ -364,35 +422,6 @@ impl Product<'_> {
         });
     }
 
-    /// Whether panels in 16 bits are widened before they meet so many rows, instead of in each
-    /// tile: where that takes many instructions.
-    fn widens_panels(&self, rows: usize) -> bool {
-        self.isa == Isa::Portable && rows > self.tiles().len()
-    }
-
-    /// Writes a panel of a block in the form in which it is multiplied.
-    ///
-    /// # Safety
-    ///
-    /// The panel must have the steps of the block, `to` room for as many rows of floats, and the
-    /// machine must multiply pairs if these are wanted.
-    unsafe fn turn_panel(&self, panel: *const f32, block: &Block, to: *mut f32) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.form {
-                PanelForm::Pairs(storage, depth) => {
-                    let steps = depth.min(2 * block.k1) - 2 * block.k0;
-                    super::bf16::pairs_of(storage, panel, steps, to);
-                }
-                PanelForm::Right(storage) => {
-                    let count = (block.k1 - block.k0) * panel_width(self.isa);
-                    let from = panel;
-                    dispatch(self.isa, Widen { storage, from, count, to });
-                }
-            }
-        }
-    }
-
     /// The tiles of a panel of rows and one of columns.
     #[inline(always)]
     unsafe fn tiles_of(
@@ -404,7 +433,7 @@ impl Product<'_> {
         ahead: &mut Ahead,
     ) {
         let w = panel_width(self.isa);
-        let tiles = self.tiles();
+        let tiles = self.form.tiles(self.isa);
         let unit = usize::from(a.ws == 1);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
         let (row0, col0) = (row_panel * w, b.index * w);
@@ -428,7 +457,7 @@ impl Product<'_> {
                 b_ks: b.ks,
                 ahead: ahead.advance(),
                 ahead_step: ahead.step,
-                c: self.c.get().wrapping_add(row * self.ldc + col0),
+                c: self.c.get().cast::<f32>().wrapping_add(row * self.ldc + col0),
                 ldc: self.ldc,
                 n,
                 resume: block.k0 != 0,
@@ -458,7 +487,7 @@ impl Product<'_> {
             } else {
                 a.at(block.rows.start, block.k1)
             };
-            let per_panel = block.cols.len() * rows.div_ceil(self.tiles().len());
+            let per_panel = block.cols.len() * rows.div_ceil(self.form.tiles(self.isa).len());
             let mut ahead = self.ahead(a.at(row_panel, block.k0), next, steps, per_panel);
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
@@ -479,81 +508,6 @@ impl Product<'_> {
         let worth = self.m * self.k >= AHEAD_FLOATS;
         let next = if worth { next } else { now };
         Ahead::new(now, next, if worth { steps } else { 0 }, w, tiles)
-    }
-
-    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
-    /// is done.
-    unsafe fn rows_transposed(
-        &self,
-        a: Panels,
-        b: Panels,
-        row_panels: std::ops::Range<usize>,
-        kc: usize,
-    ) {
-        let w = panel_width(self.isa);
-        let tiles = self.tiles();
-        let unit = usize::from(b.ws == 1);
-        let ld = row_panels.len() * w;
-        // Whole vectors of rows, so that the end can be transposed in blocks.
-        with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
-            let out = buf.as_mut_ptr();
-            for (k0, k1) in self.k_blocks(kc) {
-                for (i, row_panel) in row_panels.clone().enumerate() {
-                    let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
-                    let next = if row_panel + 1 < row_panels.end {
-                        a.at(row_panel + 1, k0)
-                    } else {
-                        a.at(row_panels.start, k1)
-                    };
-                    let per_panel = self.n.div_ceil(tiles.len());
-                    let mut ahead = self.ahead(a.at(row_panel, k0), next, k1 - k0, per_panel);
-                    let mut col = 0;
-                    while col < self.n {
-                        let cols = w.min(self.n - col);
-                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.len()));
-                        let b_panel = b.at(col / w, k0);
-                        let mut j = 0;
-                        while j < cols {
-                            let count = tile_cols.min(cols - j);
-                            let tile = Tile {
-                                k: k1 - k0,
-                                a: b_panel.wrapping_add(j * b.ws),
-                                a_rs: b.ws,
-                                a_ks: b.ks,
-                                b: a.at(row_panel, k0),
-                                b_vs: w / 2,
-                                b_ks: w,
-                                ahead: ahead.advance(),
-                                ahead_step: ahead.step,
-                                c: out.wrapping_add((col + j) * ld + i * w),
-                                ldc: ld,
-                                n: vectors * (w / 2),
-                                resume: k0 != 0,
-                                epilogue: std::ptr::null(),
-                            };
-                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
-                            // the scratch.
-                            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
-                            j += count;
-                        }
-                        col += cols;
-                    }
-                }
-            }
-            let row0 = row_panels.start * w;
-            let body = FinishTransposed {
-                src: buf.as_ptr(),
-                ld,
-                out: self.c.get().wrapping_add(row0 * self.ldc),
-                ldc: self.ldc,
-                rows: self.m.min(row_panels.end * w) - row0,
-                cols: self.n,
-                epilogue: self.epilogue.at(row0, 0, self.ldc),
-            };
-            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
-            // rows of C.
-            unsafe { dispatch(self.isa, body) };
-        });
     }
 }
 

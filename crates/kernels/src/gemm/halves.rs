@@ -337,7 +337,7 @@ impl Packed {
     /// All panels in 16 bits, and the largest magnitude.
     pub(super) fn in_halves(isa: Isa, source: &dyn PackSource, storage: Storage) -> (Packed, f32) {
         let most = AtomicU32::new(0);
-        let packed = Packed::by_chunks(isa, source, storage, |steps, start, out| {
+        let packed = Packed::of_source(isa, storage, source, |steps, start, out| {
             with_scratch(2 * out.len(), |floats| {
                 source.pack(isa, steps, start, floats);
                 let body = Round {

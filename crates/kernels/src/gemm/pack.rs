@@ -5,12 +5,14 @@
 //! same form, and the microkernel may use either side of a panel: whole vectors of it (wide) or
 //! some of its lanes, broadcast (narrow). So a constant is packed once for products of any shape,
 //! and which operand is vectorised is decided per call. Panels of B may hold elements of 16 bits
-//! instead (see [`Storage`]); these are always the wide side.
+//! instead (see [`Storage`]), or bytes (see [`Bytes`](super::integer::Bytes)); these are always the
+//! wide side. [`Elements`] says what panels hold.
 
 use std::ops::Range;
 
 use super::bf16;
 use super::buffer::AlignedBuf;
+use super::form::Elements;
 use super::halves::{LeMatrix, Storage};
 use super::matrix::MatRef;
 use crate::pool::Pool;
@@ -95,10 +97,9 @@ impl PackedA {
 
 /// A right operand packed once. The form does not depend on the left operand.
 #[derive(Debug)]
-pub struct PackedB {
-    pub(crate) panels: Packed,
-    /// Whether products of many rows may round both operands to bfloat16.
-    pub(super) rounds: bool,
+pub struct PackedB<E: Elements = Storage> {
+    pub(crate) panels: Packed<E>,
+    pub(super) beside: E::Beside,
 }
 
 impl PackedB {
@@ -108,7 +109,7 @@ impl PackedB {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
-        PackedB { panels: Packed::new(isa, &b), rounds: false }
+        PackedB { panels: Packed::new(isa, &b), beside: false }
     }
 
     /// Packs `b` (k x n) in the type that it has.
@@ -121,7 +122,7 @@ impl PackedB {
             Storage::F32 => Packed::new(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB { panels, rounds: false }
+        PackedB { panels, beside: false }
     }
 
     /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
@@ -140,13 +141,26 @@ impl PackedB {
             Storage::F32 => Packed::rounded(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB { panels, rounds: bf16::is_available(isa) }
+        PackedB { panels, beside: bf16::is_available(isa) }
     }
 
+    /// The type of the elements in memory.
+    pub fn storage(&self) -> Storage {
+        self.panels.elements
+    }
+
+    /// Whether products of many rows round both operands to bfloat16.
+    pub fn rounds(&self) -> bool {
+        self.beside
+    }
+}
+
+impl<E: Elements> PackedB<E> {
     /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that
     /// overflows.
-    pub fn bytes_of(isa: Isa, storage: Storage, depth: usize, cols: usize) -> Option<usize> {
-        Packed::floats(isa, storage, depth, cols)?.checked_mul(size_of::<f32>())
+    pub fn bytes_of(isa: Isa, elements: E, depth: usize, cols: usize) -> Option<usize> {
+        let panels = Packed::words(isa, elements, depth, cols)?.checked_mul(size_of::<f32>())?;
+        panels.checked_add(elements.bytes_beside(cols))
     }
 
     pub fn depth(&self) -> usize {
@@ -163,91 +177,96 @@ impl PackedB {
 
     /// Memory held.
     pub fn bytes(&self) -> usize {
-        self.panels.data.len() * size_of::<f32>()
-    }
-
-    /// The type of the elements in memory.
-    pub fn storage(&self) -> Storage {
-        self.panels.storage
-    }
-
-    /// Whether products of many rows round both operands to bfloat16.
-    pub fn rounds(&self) -> bool {
-        self.rounds
+        let beside = self.panels.elements.bytes_beside(self.cols());
+        self.panels.data.len() * size_of::<f32>() + beside
     }
 }
 
 /// All panels of a matrix.
 #[derive(Debug)]
-pub(crate) struct Packed {
+pub(crate) struct Packed<E: Elements = Storage> {
     pub(crate) isa: Isa,
     pub(crate) depth: usize,
     pub(crate) width: usize,
     pub(crate) data: AlignedBuf,
-    pub(crate) storage: Storage,
+    pub(crate) elements: E,
 }
 
 impl Packed {
     pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Packed {
-        Packed::by_chunks(isa, source, Storage::F32, |steps, start, out| {
+        Packed::of_source(isa, Storage::F32, source, |steps, start, out| {
             source.pack(isa, steps, start, out);
         })
     }
 
-    /// Floats of memory that all panels take; `None` when that overflows.
-    pub(crate) fn floats(isa: Isa, storage: Storage, depth: usize, width: usize) -> Option<usize> {
-        let w = panel_width(isa);
-        let row = storage.floats(w);
-        width.div_ceil(w).checked_mul(row)?.checked_mul(depth)
-    }
-
-    /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of
-    /// the columns from `start` on.
-    pub(super) fn by_chunks(
+    /// As [`Packed::by_chunks`], with the size of a source that is told which columns come next.
+    pub(super) fn of_source(
         isa: Isa,
-        source: &dyn PackSource,
         storage: Storage,
+        source: &dyn PackSource,
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Packed {
-        check_isa(isa);
-        let (depth, width) = (source.depth(), source.width());
-        let w = panel_width(isa);
-        let (panels, row) = (width.div_ceil(w), storage.floats(w));
-        let len = Packed::floats(isa, storage, depth, width).expect("packed size overflows");
-        // SAFETY: the chunks below are all of it.
-        let mut data = unsafe { AlignedBuf::unwritten(len) };
-        let out = SendPtr(data.as_mut_ptr());
-        // Nothing may be a matrix of very many columns.
-        let piece = match len {
-            0 => panels.max(1),
-            _ => (PIECE / (depth * w)).max(1),
-        };
-        for first in (0..panels).step_by(piece) {
-            let panels = first..panels.min(first + piece);
-            source.next_columns(first * w..width.min(panels.end * w));
-            each_chunk(Pool::global(), depth, panels, w, |panel, steps| {
-                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
-                // while it stays in a cache.
-                let out = unsafe {
-                    let start = out.get().add((panel * depth + steps.start) * row);
-                    start.write_bytes(0, steps.len() * row);
-                    std::slice::from_raw_parts_mut(start, steps.len() * row)
-                };
-                fill(steps, panel * w, out);
-            });
-        }
-        Packed { isa, depth, width, data, storage }
-    }
-
-    pub(crate) fn view(&self) -> Panels {
-        let row = self.storage.floats(panel_width(self.isa));
-        Panels { ptr: self.data.as_ptr(), stride: self.depth * row, ks: row, ws: 1 }
+        let next_columns = |columns| source.next_columns(columns);
+        Packed::by_chunks(isa, storage, [source.depth(), source.width()], next_columns, fill)
     }
 
     /// Panels in 16 bits, two steps of k as one.
     pub(super) fn view_of_pairs(&self) -> Panels {
         let view = self.view();
         Panels { ks: 2 * view.ks, ..view }
+    }
+}
+
+impl<E: Elements> Packed<E> {
+    /// Words of memory that all panels take; `None` when that overflows.
+    pub(crate) fn words(isa: Isa, elements: E, depth: usize, width: usize) -> Option<usize> {
+        let w = panel_width(isa);
+        width.div_ceil(w).checked_mul(elements.words(w))?.checked_mul(elements.rows(depth))
+    }
+
+    /// All panels of a matrix of `depth` steps by `width` columns, whose chunks `fill(rows, start,
+    /// out)` writes on several threads: some rows of the columns from `start` on. `next_columns` is
+    /// told of columns before they are packed.
+    pub(super) fn by_chunks(
+        isa: Isa,
+        elements: E,
+        [depth, width]: [usize; 2],
+        next_columns: impl Fn(Range<usize>),
+        fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
+    ) -> Packed<E> {
+        check_isa(isa);
+        let w = panel_width(isa);
+        let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
+        let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
+        // SAFETY: the chunks below are all of it.
+        let mut data = unsafe { AlignedBuf::unwritten(len) };
+        let out = SendPtr(data.as_mut_ptr());
+        // Nothing may be a matrix of very many columns.
+        let piece = match len {
+            0 => panels.max(1),
+            _ => (PIECE / (rows * w)).max(1),
+        };
+        for first in (0..panels).step_by(piece) {
+            let panels = first..panels.min(first + piece);
+            next_columns(first * w..width.min(panels.end * w));
+            each_chunk(Pool::global(), rows, panels, w, |panel, chunk| {
+                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
+                // while it stays in a cache.
+                let out = unsafe {
+                    let start = out.get().add((panel * rows + chunk.start) * row);
+                    start.write_bytes(0, chunk.len() * row);
+                    std::slice::from_raw_parts_mut(start, chunk.len() * row)
+                };
+                fill(chunk, panel * w, out);
+            });
+        }
+        Packed { isa, depth, width, data, elements }
+    }
+
+    pub(crate) fn view(&self) -> Panels {
+        let row = self.elements.words(panel_width(self.isa));
+        let stride = self.elements.rows(self.depth) * row;
+        Panels { ptr: self.data.as_ptr(), stride, ks: row, ws: 1 }
     }
 }
 
@@ -337,17 +356,25 @@ pub(crate) fn pack_all(exec: &Exec<'_>, source: &dyn PackSource, out: &mut [f32]
 }
 
 /// A pointer that may cross threads; who dereferences it says why that is sound.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SendPtr(pub(crate) *mut f32);
+#[derive(Debug)]
+pub(crate) struct SendPtr<T = f32>(pub(crate) *mut T);
+
+impl<T> Clone for SendPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SendPtr<T> {}
 
 // SAFETY: only an address.
-unsafe impl Send for SendPtr {}
+unsafe impl<T> Send for SendPtr<T> {}
 // SAFETY: only an address.
-unsafe impl Sync for SendPtr {}
+unsafe impl<T> Sync for SendPtr<T> {}
 
-impl SendPtr {
+impl<T> SendPtr<T> {
     #[inline(always)]
-    pub(crate) fn get(self) -> *mut f32 {
+    pub(crate) fn get(self) -> *mut T {
         self.0
     }
 }

@@ -11,7 +11,7 @@ const SERIAL_MACS: usize = 40_000;
 /// in scratch.
 const TRANSPOSED_COLS: usize = 256;
 /// Most values of the narrow operand per step for which it is read where it lies.
-const NARROW: usize = 12;
+pub(super) const NARROW: usize = 12;
 /// Most floats of B that are packed whole. The patches of a convolution can be a hundred times as
 /// large as its operands.
 const WHOLE_FLOATS: usize = 64 << 20;
@@ -47,6 +47,12 @@ pub(super) enum FewRows {
     Right,
 }
 
+/// How many threads are worth using for a product of m, n and k.
+pub(super) fn threads(pool: &Pool, [m, n, k]: [usize; 3]) -> usize {
+    let macs = m.saturating_mul(n).saturating_mul(k);
+    if macs < SERIAL_MACS { 1 } else { pool.threads() }
+}
+
 impl Sizes {
     /// Whether this is a product of very few rows or columns with an unpacked matrix.
     pub(super) fn few_rows(&self) -> Option<FewRows> {
@@ -61,10 +67,8 @@ impl Sizes {
         }
     }
 
-    /// How many threads are worth using.
     pub(super) fn threads(&self, pool: &Pool) -> usize {
-        let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
-        if macs < SERIAL_MACS { 1 } else { pool.threads() }
+        threads(pool, [self.m, self.n, self.k])
     }
 
     /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a

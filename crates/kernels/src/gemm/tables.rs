@@ -4,12 +4,13 @@ use super::halves::Storage;
 use super::tile::TileTable;
 use crate::Isa;
 
-/// Defines `FLOATS`, `F16` and `BF16` of one instruction set, for the row counts listed.
+/// Defines `FLOATS`, `F16`, `BF16` and `SHORTS` of one instruction set, for the row counts listed.
 macro_rules! tile_tables {
     ($simd:ty, $set:ident, $($rows:literal)*) => {
         tile_table!(FLOATS, $simd, $crate::gemm::tile::Floats, $set, $($rows)*);
         tile_table!(F16, $simd, $crate::gemm::halves::F16, $set, $($rows)*);
         tile_table!(BF16, $simd, $crate::gemm::halves::Bf16, $set, $($rows)*);
+        tile_table!(SHORTS, $simd, $crate::gemm::tile::Shorts, $set, $($rows)*);
     };
 }
 
@@ -37,4 +38,9 @@ pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
         Storage::F16 => by_isa!(isa, avx512::F16, avx2::F16, portable::F16),
         Storage::Bf16 => by_isa!(isa, avx512::BF16, avx2::BF16, portable::BF16),
     }
+}
+
+/// The tile functions of an instruction set for pairs of integers of 16 bits.
+pub(super) fn tiles_of_shorts(isa: Isa) -> TileTable {
+    by_isa!(isa, avx512::SHORTS, avx2::SHORTS, portable::SHORTS)
 }

@@ -65,8 +65,11 @@ pub(crate) type TileTable = &'static [[[TileFn; 2]; MAX_VECTORS]];
 /// Most vectors of the wide operand in a tile.
 pub(crate) const MAX_VECTORS: usize = 2;
 
-/// What panels of the wide operand hold, and how a lane of both operands is multiplied and added to
-/// a float.
+/// What panels hold, and how a lane of both operands is multiplied and added to a sum.
+///
+/// Elements and sums are words of 32 bits in the lanes of vectors. An element is a float, a half
+/// that is widened, or several steps of k in one word: two bfloat16, two integers of 16 bits, four
+/// bytes. Sums are floats, or integers of 32 bits, which have no epilogue.
 pub(crate) trait Mac<S: Simd> {
     /// Whether elements have 16 bits, so that two vectors lie in one cache line.
     const HALVES: bool = false;
@@ -90,12 +93,40 @@ pub(crate) trait Mac<S: Simd> {
         // SAFETY: the caller's promise.
         unsafe { S::fma(a, b, c) }
     }
+
+    /// Adds up sums.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`].
+    #[inline(always)]
+    unsafe fn add(a: S::V, b: S::V) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::add(a, b) }
+    }
 }
 
 /// Floats.
 pub(crate) struct Floats;
 
 impl<S: Simd> Mac<S> for Floats {}
+
+/// Pairs of integers of 16 bits, summed up as integers of 32 bits.
+pub(crate) struct Shorts;
+
+impl<S: Simd> Mac<S> for Shorts {
+    #[inline(always)]
+    unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::dot_i16(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: S::V, b: S::V) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::add_i32(a, b) }
+    }
+}
 
 /// The body of a tile function of `R` rows and `V` vectors; `UNIT` fixes `a_rs` to 1.
 ///
@@ -163,7 +194,7 @@ pub(crate) unsafe fn tile_body<
         if t.resume {
             for (r, row) in acc.iter_mut().enumerate() {
                 for (v, x) in row.iter_mut().enumerate() {
-                    *x = S::add(*x, S::load_m(t.c.add(r * t.ldc + v * S::LANES), masks[v]));
+                    *x = P::add(*x, S::load_m(t.c.add(r * t.ldc + v * S::LANES), masks[v]));
                 }
             }
         }

@@ -81,6 +81,24 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn add_i32(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
+            _mm256_castsi256_ps(_mm256_add_epi32(a, b))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_i16(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
+            Self::add_i32(_mm256_castsi256_ps(products), c)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn max(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe { _mm256_max_ps(a, b) }

@@ -75,6 +75,24 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn add_i32(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
+            _mm512_castsi512_ps(_mm512_add_epi32(a, b))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_i16(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let products = _mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b));
+            Self::add_i32(_mm512_castsi512_ps(products), c)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn max(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_max_ps(a, b) }

@@ -16,7 +16,7 @@ macro_rules! by_isa {
 ///
 /// `enable!(avx2, fn f() {})` is `f` compiled for AVX2. The attribute takes a literal, so this is
 /// where the lists stand; `isa.rs` and `is_available` of what goes beyond an instruction set
-/// (`avx512_bf16`) test for each instruction before such a function is called.
+/// (`avx512_bf16`, `avx512_vnni`) test for each instruction before such a function is called.
 macro_rules! enable {
     (portable, $function:item) => {
         $function
@@ -27,6 +27,10 @@ macro_rules! enable {
     };
     (avx512, $function:item) => {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+        $function
+    };
+    (avx512_vnni, $function:item) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi2")]
         $function
     };
     (avx512_bf16, $function:item) => {

@@ -103,6 +103,24 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn add_i32(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| f32::from_bits(a.to_bits().wrapping_add(b.to_bits())))
+    }
+
+    #[inline(always)]
+    unsafe fn dot_i16(a: F4, b: F4, c: F4) -> F4 {
+        let products = map2(a, b, |a, b| {
+            let (a, b) = (a.to_bits().cast_signed(), b.to_bits().cast_signed());
+            // The earlier step is the lower half.
+            let (first, second) =
+                (i32::from(a as i16) * i32::from(b as i16), (a >> 16) * (b >> 16));
+            f32::from_bits(first.wrapping_add(second).cast_unsigned())
+        });
+        // SAFETY: plain arithmetic.
+        unsafe { Self::add_i32(products, c) }
+    }
+
+    #[inline(always)]
     unsafe fn max(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| if a > b { a } else { b })
     }

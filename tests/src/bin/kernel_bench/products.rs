@@ -1,7 +1,9 @@
 //! Matrix products of the shapes of real networks.
 
 use super::{Bench, Group, Work, numbers};
-use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
+use sardonyx_kernels::gemm::{
+    ByteMatrix, ByteRhs, Epilogue, Lhs, MatRef, PackedB, Rhs, ZeroPoints, gemm, gemm_bytes,
+};
 
 /// Rows, columns, depth.
 type Shape = (usize, usize, usize);
@@ -36,6 +38,44 @@ pub(super) fn run(bench: &Bench) {
             product(&mut group, shape);
         }
     }
+    let (_, shapes) = GROUPS[0];
+    let mut group = Group::new(bench, "products of bytes, bert");
+    for &shape in shapes {
+        product_of_bytes(&mut group, shape);
+    }
+}
+
+/// One shape with weights packed ahead and as rows. Where the machine multiplies four bytes in one
+/// instruction, this may pass the peak, which is that of floats.
+fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
+    let bench = group.bench;
+    let count = |x: usize, y: usize| x as f64 * y as f64;
+    let work = Work {
+        flops: 2.0 * count(m, n) * k as f64,
+        bytes: count(m, k) + count(k, n) + size_of::<i32>() as f64 * count(m, n),
+        from_memory: true,
+    };
+    let [packed, plain] = ["packed", "plain"].map(|form| format!("{m} x {n} x {k}, {form}"));
+    if !group.wants(&packed) && !group.wants(&plain) {
+        return;
+    }
+    let bytes = |len: usize| -> Vec<u8> { (0..len).map(|i| (i * 7919 % 251) as u8).collect() };
+    let a = bytes(m * k);
+    let a = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: false };
+    let mut c = vec![0; m * n];
+    let mut multiply = |b: ByteRhs<'_>| {
+        gemm_bytes(&bench.exec(), a, b, ZeroPoints { a: &[128], b: &[] }, &mut c);
+    };
+    let turns = bench.turns(n * k);
+    let weights: Vec<Vec<u8>> = (0..turns).map(|_| bytes(k * n)).collect();
+    let matrix =
+        |i: usize| ByteMatrix { bits: MatRef::row_major(&weights[i % turns], k, n), signed: true };
+    if group.wants(&packed) {
+        let weights: Vec<_> =
+            (0..turns).map(|i| PackedB::from_bytes(bench.isa, matrix(i))).collect();
+        group.time(&packed, work, |i| multiply(ByteRhs::Packed(&weights[i % turns])));
+    }
+    group.time(&plain, work, |i| multiply(ByteRhs::Plain(matrix(i))));
 }
 
 /// One shape with weights in each form: packed ahead, as rows, and as columns (a matrix stored
