@@ -12,6 +12,7 @@ pub use crate::math::unary::{COS, ERF, GELU, NEG, RECIPROCAL, SIGMOID, SIN, SQRT
 pub use crate::nn::attention::{ATTENTION, FLEX_ATTENTION, ROTARY_EMBEDDING};
 pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION};
 pub use crate::nn::max_unpool::MAX_UNPOOL;
+pub use crate::quantization::MATMUL_INTEGER;
 pub use crate::reduction::{
     REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN,
     REDUCE_PROD, REDUCE_SUM, REDUCE_SUM_SQUARE,

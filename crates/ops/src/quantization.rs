@@ -56,7 +56,7 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
     .cost(|node| node.convolution(1));
 
-pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
+pub static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .about("A matrix product of 8-bit integers with zero points, summed up in 32 bits.")
     .since(
         10,

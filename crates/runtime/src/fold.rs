@@ -9,7 +9,7 @@ mod tests;
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{NodeAttributes, NodeId, ValueId};
-use sardonyx_ops::operators::{MATMUL, TRANSPOSE};
+use sardonyx_ops::operators::{MATMUL, MATMUL_INTEGER, TRANSPOSE};
 use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
 use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Tensor, shape};
@@ -199,16 +199,20 @@ fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId)
     let Some(output) = model.outputs(node).first().copied().flatten() else {
         return false;
     };
+    let product = match data_type {
+        DataType::Float => &MATMUL,
+        DataType::Int8 | DataType::Uint8 => &MATMUL_INTEGER,
+        _ => return false,
+    };
     is(node, &TRANSPOSE)
         && dims.len() == 2
-        && data_type == DataType::Float
         && dims.iter().product::<usize>() >= WORTH_PACKING
         && !source.is_some_and(|source| constants.is_fill(source))
         && NodeAttributes::new(model, node)
             .attribute("perm")
             .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
         && !model.value(output).is_output
-        && model.uses(output).all(|(reader, position)| position == 1 && is(reader, &MATMUL))
+        && model.uses(output).all(|(reader, position)| position == 1 && is(reader, product))
 }
 
 /// A node whose outputs have known sizes.

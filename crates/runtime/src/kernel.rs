@@ -1,12 +1,10 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
-use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Storage};
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -18,7 +16,7 @@ use crate::account::Account;
 use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
-use crate::weights::{Form, Packed, Packer, Unpacked, Weight};
+use crate::weights::{Packer, Weight};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -186,23 +184,6 @@ pub(crate) struct SiteInput<'a> {
     pub(crate) weight: Option<Weight<'a>>,
 }
 
-/// A constant matrix as the right operand of products.
-pub(crate) struct Right {
-    pub(crate) depth: usize,
-    pub(crate) cols: usize,
-    storage: Storage,
-    precision: Precision,
-    isa: Isa,
-    panels: Packed<PackedB>,
-}
-
-impl Right {
-    /// The matrix, unless the session is only looked at.
-    pub(crate) fn panels(&self) -> Result<&PackedB, KernelError> {
-        self.panels.get().map(|panels| &**panels)
-    }
-}
-
 impl<'a> Site<'a> {
     /// Whether the input is there.
     pub(crate) fn has_input(&self, index: usize) -> bool {
@@ -234,40 +215,6 @@ impl<'a> Site<'a> {
     /// What can be packed in place of an input.
     pub(crate) fn weight(&self, index: usize) -> Option<Weight<'a>> {
         self.inputs.get(index)?.as_ref()?.weight
-    }
-
-    /// A constant matrix as the right operand of products, or its transpose. `None` if the input is
-    /// no such matrix, for types that are not packed, and where there is no memory for it.
-    pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
-        let isa = self.isa;
-        let b = self.weight(index)?;
-        let storage = storage(b.data_type)?;
-        let [rows, cols] = *b.dims else { return None };
-        let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
-        let form = Form::Right { isa, precision, transposed };
-        let (depth, width) = if transposed { (cols, rows) } else { (rows, cols) };
-        let bytes = PackedB::bytes_of(isa, storage, depth, width)?;
-        let pack = |constant: Unpacked<'_>| {
-            let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
-            let next_rows = |rows: Range<usize>| {
-                constant.next(bytes_of(rows.start)..bytes_of(rows.end));
-            };
-            let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
-            let matrix = match (constant.fill(), transposed) {
-                (Some(fill), _) => LeMatrix::filled(fill, storage, depth, width),
-                (None, false) => matrix(constant.at_once()),
-                (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),
-            };
-            Ok::<_, Infallible>(match precision {
-                Precision::Exact => PackedB::from_le(isa, &matrix),
-                Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
-            })
-        };
-        let panels = match self.weights.find_or_pack(&b, form, bytes, pack) {
-            Ok(panels) => panels?,
-            Err(never) => match never {},
-        };
-        Some(Right { depth, cols: width, storage, precision, isa, panels })
     }
 
     /// The shape of an input, as far as inferred.
@@ -315,40 +262,6 @@ impl<'a> Site<'a> {
     /// What a binding returns for an element type that it has no loop for.
     pub(crate) fn unsupported_type<T>(&self, elem: DataType) -> Result<T, BindError> {
         Err(BindError::Unsupported(format!("type not implemented: {}", elem.name())))
-    }
-}
-
-/// How elements of a type lie in packed matrices; `None` for types that are not packed.
-fn storage(elem: DataType) -> Option<Storage> {
-    match elem {
-        DataType::Float => Some(Storage::F32),
-        DataType::Float16 => Some(Storage::F16),
-        DataType::Bfloat16 => Some(Storage::Bf16),
-        _ => None,
-    }
-}
-
-/// A product's right operand, for those who look at a session.
-pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
-    let Some(right) = packed else {
-        return "plain B";
-    };
-    let (storage, rounds) = match right.panels.get() {
-        Ok(packed) => (packed.storage(), packed.rounds()),
-        // Which 16 bits only the elements tell.
-        Err(_) => match (right.storage, right.precision) {
-            (Storage::F32, Precision::Fast) if right.isa != Isa::Portable => {
-                return "packed B in 16 bits";
-            }
-            (storage, _) => (storage, false),
-        },
-    };
-    match (storage, rounds) {
-        (Storage::F32, _) => "packed B",
-        (Storage::F16, false) => "packed B in float16",
-        (Storage::Bf16, false) => "packed B in bfloat16",
-        (Storage::F16, true) => "packed B in float16, many rows in bfloat16",
-        (Storage::Bf16, true) => "packed B and many rows in bfloat16",
     }
 }
 

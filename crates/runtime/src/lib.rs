@@ -33,6 +33,7 @@ mod precision;
 mod program;
 mod report;
 mod rewrite;
+mod right;
 mod run;
 mod schedule;
 mod select;

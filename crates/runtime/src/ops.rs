@@ -95,6 +95,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "LogSoftmax", bind(math::softmax::bind_log_softmax)),
     ("", "LpNormalization", bind(nn::layer_normalization::bind_lp)),
     ("", "MatMul", lowered(math::matmul::lower)),
+    ("", "MatMulInteger", lowered(math::matmul_integer::lower)),
     ("", "Max", either(math::variadic::lower_max, math::variadic::bind_max)),
     ("", "MaxPool", bind(nn::pool::bind_max)),
     ("", "Mean", bind(math::variadic::bind_mean)),
@@ -211,6 +212,9 @@ pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
 pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Selected, BindError> {
     Ok(match op {
         Op::Product(product) => match product.form {
+            ProductForm::MatMul if math::matmul_integer::is_of_bytes(product) => {
+                math::matmul_integer::select(site, product)
+            }
             ProductForm::MatMul => math::matmul::select(site, product),
             ProductForm::Gemm => math::gemm::select(site, product),
         },

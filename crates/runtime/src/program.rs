@@ -100,13 +100,17 @@ pub(crate) enum Op {
 /// Rewrites move steps about, so steps are small.
 const _: () = assert!(size_of::<Step>() <= 144);
 
-/// A matrix product: `MatMul` or `Gemm`.
+/// A matrix product: `MatMul`, `MatMulInteger` or `Gemm`.
 #[derive(Debug)]
 pub(crate) struct Product {
     pub(crate) form: ProductForm,
-    pub(crate) elem: DataType,
+    pub(crate) types: ProductTypes,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
+    /// What is taken off the elements of `a` before they are multiplied.
+    pub(crate) a_zero_point: Option<Slot>,
+    /// The same for `b`.
+    pub(crate) b_zero_point: Option<Slot>,
     pub(crate) trans_a: bool,
     pub(crate) trans_b: bool,
     /// What the product is multiplied with.
@@ -114,6 +118,28 @@ pub(crate) struct Product {
     /// What `Gemm` adds.
     pub(crate) addend: Option<Addend>,
     pub(crate) epilogue: Epilogue,
+}
+
+/// The element types of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProductTypes {
+    pub(crate) a: DataType,
+    pub(crate) b: DataType,
+    /// In which the products of elements are added up.
+    pub(crate) sum: DataType,
+    pub(crate) result: DataType,
+}
+
+impl ProductTypes {
+    /// Those of a product whose operands and result have one type. Floats of 16 bits are added up
+    /// in `float`.
+    pub(crate) fn of(elem: DataType) -> ProductTypes {
+        let sum = match elem {
+            DataType::Float16 | DataType::Bfloat16 => DataType::Float,
+            _ => elem,
+        };
+        ProductTypes { a: elem, b: elem, sum, result: elem }
+    }
 }
 
 /// Which shapes a product has.
@@ -370,6 +396,10 @@ impl Op {
             Op::Product(product) => {
                 see(Some(product.a));
                 see(Some(product.b));
+                let zero_points = [product.a_zero_point, product.b_zero_point];
+                if zero_points.iter().any(Option::is_some) {
+                    zero_points.into_iter().for_each(&mut see);
+                }
                 product.addend.iter().for_each(|addend| see(Some(addend.c)));
                 return product.epilogue.each_operand(see);
             }

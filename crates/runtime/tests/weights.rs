@@ -111,3 +111,40 @@ fn weights_are_shared_if_their_channels_have_the_same_factors() {
     }
     assert_eq!(run(&again), found);
 }
+
+/// Constants of bytes are packed in one form, whatever the precision and the zero points.
+#[test]
+fn bytes_have_one_form() {
+    let signed = |elements: &[i8]| elements.iter().map(|element| element.cast_unsigned()).collect();
+    let model = Draft::new(13)
+        .input("x", &["2", "3"])
+        .bytes("w", &[3, 2], true, signed(&[1, -2, 3, -4, 5, -128]))
+        .bytes("z", &[], false, vec![1])
+        .bytes("v", &[2], true, signed(&[-1, 2]))
+        .node("Cast", &["x"], &["b"])
+        .with(&[("to", 2)])
+        .node("MatMulInteger", &["b", "w", "z"], &["p"])
+        .node("MatMulInteger", &["b", "w", "z", "v"], &["q"])
+        .node("Sub", &["p", "q"], &["d"])
+        .node("Concat", &["p", "d"], &["c"])
+        .with(&[("axis", 0)])
+        .node("Cast", &["c"], &["y"])
+        .with(&[("to", 1)])
+        .model();
+    let weights = SharedWeights::default();
+    let sessions = [Precision::Exact, Precision::Fast].map(|precision| {
+        let session = session(&model, &weights, precision);
+        assert_eq!(weights.in_use(), 1);
+        session
+    });
+    for session in &sessions {
+        let x = [0.0, 1.0, 2.0, 253.0, 254.0, 255.0];
+        let outputs = session.run(values(&[("x", &[2, 3], &x)])).unwrap();
+        let products = [4.0, -126.0, 252.0 + 759.0 + 1270.0, -504.0 - 1012.0 - 254.0 * 128.0];
+        // What the zero points of `w` take off: each as often as the row of `x` has ones.
+        let less = [0.0, 0.0, -759.0, 2.0 * 759.0];
+        assert_eq!(floats(&outputs[0].1), [products, less].concat());
+    }
+    drop(sessions);
+    assert_eq!(weights.in_use(), 0);
+}

@@ -9,6 +9,7 @@ pub(crate) mod cumulative;
 pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
+pub(crate) mod matmul_integer;
 pub(crate) mod pointwise;
 pub(crate) mod prelu;
 pub(crate) mod softmax;

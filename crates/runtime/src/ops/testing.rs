@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::error::BindError;
 use crate::kernel::{Call, Operand, Site, SiteInput, Target};
 use crate::program::Slot;
-use crate::weights::Packer;
+use crate::weights::{Elements, Packer, Weight};
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
 
@@ -31,6 +31,17 @@ pub(crate) fn run(
     inputs: &[Option<&Tensor>],
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
+    run_with_constants(op, attributes, inputs, &[], outputs)
+}
+
+/// The same where the inputs at some positions are constants, which kernels may pack.
+pub(crate) fn run_with_constants(
+    op: &str,
+    attributes: &[(&str, AttrValue<'static>)],
+    inputs: &[Option<&Tensor>],
+    constants: &[usize],
+    outputs: usize,
+) -> Result<Vec<Tensor>, String> {
     let registry = Registry::standard();
     let schema = registry.schema("", op, u32::MAX).expect("a standard operator");
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
@@ -42,12 +53,16 @@ pub(crate) fn run(
             .iter()
             .enumerate()
             .map(|(index, input)| {
-                let input = input.map(|tensor| (Slot(index as u32), tensor));
-                input.map(|(slot, tensor)| SiteInput {
-                    slot,
-                    ty: Some(Cow::Owned(ty(tensor))),
-                    constant: None,
-                    weight: None,
+                input.map(|tensor| {
+                    let constant = constants.contains(&index).then_some(tensor);
+                    let weight = constant.map(|constant| Weight {
+                        data_type: constant.data_type(),
+                        dims: constant.dims(),
+                        elements: Elements::All(constant),
+                        stored: true,
+                    });
+                    let ty = Some(Cow::Owned(ty(tensor)));
+                    SiteInput { slot: Slot(index as u32), ty, constant, weight }
                 })
             })
             .collect(),
@@ -62,9 +77,11 @@ pub(crate) fn run(
     let (selected, slots) = selected.map_err(|error| match error {
         BindError::Unsupported(why) | BindError::Invalid(why) => why,
     })?;
-    let operands = slots.iter().map(|slot| match slot.and_then(|slot| inputs[slot.index()]) {
-        Some(tensor) => Operand::Tensor(tensor.view()),
-        None => Operand::Absent,
+    let operands = slots.iter().enumerate().map(|(position, slot)| {
+        match slot.and_then(|slot| inputs[slot.index()]) {
+            Some(tensor) if !selected.packed.contains(&position) => Operand::Tensor(tensor.view()),
+            _ => Operand::Absent,
+        }
     });
     let mut call = Call {
         operands: operands.collect(),

@@ -120,7 +120,12 @@ impl Display for Printed<'_> {
                     ProductForm::MatMul => "product",
                     ProductForm::Gemm => "gemm",
                 };
-                write!(f, "{form} {}{a}, {}{b}", product.a, product.b)?;
+                let zero_point = |slot: Option<Slot>| match slot {
+                    Some(slot) => format!(" - {slot}"),
+                    None => String::new(),
+                };
+                let (z, y) = (zero_point(product.a_zero_point), zero_point(product.b_zero_point));
+                write!(f, "{form} {}{a}{z}, {}{b}{y}", product.a, product.b)?;
                 if product.alpha != 1.0 {
                     write!(f, " * {}", product.alpha)?;
                 }

@@ -155,11 +155,19 @@ impl Program {
     }
 
     fn contradiction_in_product(&self, product: &Product, result: Option<Slot>) -> Option<String> {
-        let of_type = [product.a, product.b]
-            .into_iter()
-            .find(|slot| self.elem(*slot).is_some_and(|elem| elem != product.elem));
-        if let Some(slot) = of_type {
-            return Some(format!("{slot} is not of type {}", product.elem));
+        let types = &product.types;
+        let of_other_type = [
+            (Some(product.a), types.a),
+            (Some(product.b), types.b),
+            (product.a_zero_point, types.a),
+            (product.b_zero_point, types.b),
+            (result, types.result),
+        ]
+        .into_iter()
+        .filter_map(|(slot, wanted)| Some((slot?, wanted)))
+        .find(|(slot, wanted)| self.elem(*slot).is_some_and(|elem| elem != *wanted));
+        if let Some((slot, wanted)) = of_other_type {
+            return Some(format!("{slot} is not of type {wanted}"));
         }
         let is_matrix = |slot: Slot| self.shape(slot).is_none_or(|shape| shape.len() == 2);
         if product.form == ProductForm::Gemm
@@ -276,8 +284,8 @@ mod tests {
 
     use crate::program::{
         Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Link, Move, Norm, NormKind, Numbers,
-        Op, Opaque, Parameters, Pointwise, Product, ProductForm, Program, Region, RegionKind,
-        Residual, Slot, Stage, Step, Value,
+        Op, Opaque, Parameters, Pointwise, Product, ProductForm, ProductTypes, Program, Region,
+        RegionKind, Residual, Slot, Stage, Step, Value,
     };
 
     const A: Slot = Slot(0);
@@ -336,9 +344,11 @@ mod tests {
     fn product_with(change: impl FnOnce(&mut Product)) -> Op {
         let mut product = Product {
             form: ProductForm::MatMul,
-            elem: DataType::Float,
+            types: ProductTypes::of(DataType::Float),
             a: A,
             b: W,
+            a_zero_point: None,
+            b_zero_point: None,
             trans_a: false,
             trans_b: false,
             alpha: 1.0,
@@ -395,7 +405,7 @@ mod tests {
     fn every_way_to_break_a_program_is_found() {
         assert_eq!(valid().verify(), Ok(()));
         type Break = fn(&mut Program);
-        let rows: [(Break, &str); 33] = [
+        let rows: [(Break, &str); 36] = [
             (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
             (|p| p.steps.truncate(1), "the output %4 is not computed"),
             (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
@@ -408,8 +418,23 @@ mod tests {
             (|p| p.outputs[0] = Slot(9), "the output %9 is not computed"),
             (|p| p.steps[0].origins.clear(), "step 0: it does no node of the model"),
             (
-                |p| p.steps[0].op = product_with(|product| product.elem = DataType::Double),
+                |p| p.steps[0].op = product_with(|product| product.types.a = DataType::Double),
                 "step 0: %0 is not of type double",
+            ),
+            (
+                |p| p.steps[0].op = product_with(|product| product.types.b = DataType::Int8),
+                "step 0: %2 is not of type int8",
+            ),
+            (
+                |p| p.steps[0].op = product_with(|product| product.types.result = DataType::Int32),
+                "step 0: %3 is not of type int32",
+            ),
+            (
+                |p| {
+                    p.values[1].ty = Some(Type::tensor(DataType::Uint8, [6i64]));
+                    p.steps[0].op = product_with(|product| product.b_zero_point = Some(B));
+                },
+                "step 0: %1 is not of type float",
             ),
             (
                 |p| {

@@ -118,7 +118,7 @@ fn accept(program: &Program, op: &mut Op, next: Next) -> Result<(), &'static str
 
 /// Adds a stage to a product.
 fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static str> {
-    if product.elem != DataType::Float {
+    if product.types.a != DataType::Float {
         return Err("only products of float do more before they write");
     }
     let is_biased = || product.epilogue.biases().next().is_some();

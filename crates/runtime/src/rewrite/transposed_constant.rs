@@ -33,8 +33,9 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             continue;
         };
         let (step, transpose) = (&program.steps[index], &program.steps[transposing]);
-        if product.elem != DataType::Float {
-            let why = format!("constants of type {} are not packed", product.elem);
+        let elem = product.types.b;
+        if !matches!(elem, DataType::Float | DataType::Int8 | DataType::Uint8) {
+            let why = format!("constants of type {elem} are not packed");
             notes.push(Note::missed(step, transpose, why));
             continue;
         }

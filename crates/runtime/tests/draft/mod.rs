@@ -20,6 +20,8 @@ pub(crate) struct Draft {
     pub(crate) outputs: Vec<&'static str>,
     /// Name, dimensions, elements.
     pub(crate) initializers: Vec<(&'static str, &'static [i64], Vec<f32>)>,
+    /// Name, dimensions, whether they have a sign, elements of 8 bits.
+    pub(crate) bytes: Vec<(&'static str, &'static [i64], bool, Vec<u8>)>,
     /// Name, dimension, positions, elements.
     pub(crate) sparse: Vec<(&'static str, i64, Vec<i64>, Vec<f32>)>,
     /// Operator, inputs, outputs, integer attributes.
@@ -61,6 +63,14 @@ impl Encode for Draft {
                     out.put(tensor::Name, name.as_bytes());
                     let raw: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
                     out.put(tensor::RawData, &raw);
+                });
+            }
+            for (name, dims, signed, elements) in &self.bytes {
+                out.message(graph::Initializer, |out| {
+                    out.put(tensor::Dims, dims);
+                    out.put(tensor::DataType, if *signed { 3 } else { 2 });
+                    out.put(tensor::Name, name.as_bytes());
+                    out.put(tensor::RawData, elements);
                 });
             }
             for (name, dim, positions, elements) in &self.sparse {
@@ -130,6 +140,17 @@ impl Draft {
         elements: Vec<f32>,
     ) -> Draft {
         self.initializers.push((name, dims, elements));
+        self
+    }
+
+    pub(crate) fn bytes(
+        mut self,
+        name: &'static str,
+        dims: &'static [i64],
+        signed: bool,
+        elements: Vec<u8>,
+    ) -> Draft {
+        self.bytes.push((name, dims, signed, elements));
         self
     }
 

@@ -7,15 +7,16 @@ use sardonyx_kernels::gemm::{
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
-use super::matmul::product_type;
+use super::matmul::product_types;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::Selected;
-use crate::kernel::{Call, Ending, Kernel, Right, Site, describe_right};
+use crate::kernel::{Call, Ending, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::program::{self, Addend, Op, Product, ProductForm};
+use crate::program::{self, Addend, Op, Product, ProductForm, ProductTypes};
+use crate::right::{Right, describe_right};
 
 struct Gemm {
-    elem: DataType,
+    types: ProductTypes,
     alpha: f32,
     beta: f32,
     trans_a: bool,
@@ -32,9 +33,11 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let addend = if site.has_input(2) { Some(Addend { c: site.slot(2)?, beta }) } else { None };
     Ok(Op::Product(Box::new(Product {
         form: ProductForm::Gemm,
-        elem: product_type(site)?,
+        types: product_types(site)?,
         a: site.slot(0)?,
         b: site.slot(1)?,
+        a_zero_point: None,
+        b_zero_point: None,
         trans_a: site.need_int("transA")? != 0,
         trans_b: site.need_int("transB")? != 0,
         alpha: site.float("alpha").unwrap_or(1.0),
@@ -49,7 +52,7 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let is_packed = packed.is_some();
     let has_c = product.addend.is_some();
     let kernel = Gemm {
-        elem: product.elem,
+        types: product.types,
         alpha: product.alpha,
         beta: product.addend.map_or(1.0, |addend| addend.beta),
         trans_a: product.trans_a,
@@ -191,7 +194,7 @@ impl Gemm {
         let left = Lhs::Plain(a.of(&left));
         call.reserve(gemm_scratch(call.exec, &left, &right))?;
         gemm(call.exec, left, right, &mut y, cols, &epilogue);
-        narrow(call, 0, self.elem, &dims, y)
+        narrow(call, 0, self.types.result, &dims, y)
     }
 }
 
@@ -213,14 +216,15 @@ impl Kernel for Gemm {
         if a.cols != depth {
             fail!("A has {} columns, but B has {depth} rows", a.cols);
         }
-        match self.elem {
-            DataType::Float => return self.run_f32(call, &a, depth, cols),
-            DataType::Float16 | DataType::Bfloat16 => return self.run_narrow(call, &a, cols),
-            _ => {}
+        if self.types.sum == DataType::Float {
+            return match self.types.a {
+                DataType::Float => self.run_f32(call, &a, depth, cols),
+                _ => self.run_narrow(call, &a, cols),
+            };
         }
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
         // The factors are floats in the standard even where the matrices are integers.
-        match self.elem {
+        match self.types.sum {
             DataType::Double => {
                 self.run_plainly::<f64>(call, &a, &b, self.alpha.into(), self.beta.into())
             }

@@ -12,12 +12,13 @@ use smallvec::SmallVec;
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::Selected;
-use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Right, Site, describe_right};
+use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::program::{self, Op, Product, ProductForm};
+use crate::program::{self, Op, Product, ProductForm, ProductTypes};
+use crate::right::{Right, describe_right};
 
 struct MatMul {
-    elem: DataType,
+    types: ProductTypes,
     /// Whether the right operand is read as its transpose, where it is not packed.
     trans_b: bool,
     packed: Option<Right>,
@@ -29,9 +30,11 @@ struct MatMul {
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::Product(Box::new(Product {
         form: ProductForm::MatMul,
-        elem: product_type(site)?,
+        types: product_types(site)?,
         a: site.slot(0)?,
         b: site.slot(1)?,
+        a_zero_point: None,
+        b_zero_point: None,
         trans_a: false,
         trans_b: false,
         alpha: 1.0,
@@ -40,14 +43,14 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     })))
 }
 
-/// The type of products.
-pub(super) fn product_type(site: &Site<'_>) -> Result<DataType, BindError> {
+/// The types of products whose operands have one type.
+pub(super) fn product_types(site: &Site<'_>) -> Result<ProductTypes, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
     if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
         return site.unsupported_type(elem);
     }
-    Ok(elem)
+    Ok(ProductTypes::of(elem))
 }
 
 /// The kernel of a product of the form [`ProductForm::MatMul`].
@@ -55,7 +58,7 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let packed = site.pack_right(1, product.trans_b);
     let is_packed = packed.is_some();
     let kernel = MatMul {
-        elem: product.elem,
+        types: product.types,
         trans_b: product.trans_b,
         packed,
         ending: Ending::new(&product.epilogue, 2),
@@ -65,38 +68,38 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
 }
 
 /// The products that two shapes stand for.
-struct Shapes {
+pub(super) struct Shapes {
     /// Leading dimensions of the result.
-    batch: Dims,
-    rows: usize,
-    depth: usize,
-    cols: usize,
-    a: Side,
-    b: Side,
+    pub(super) batch: Dims,
+    pub(super) rows: usize,
+    pub(super) depth: usize,
+    pub(super) cols: usize,
+    pub(super) a: Side,
+    pub(super) b: Side,
     /// Dimensions of the result, without those that vectors stood in for.
-    output: Dims,
+    pub(super) output: Dims,
 }
 
 /// Where the matrices of an operand lie, in elements.
-struct Side {
-    row_step: usize,
-    col_step: usize,
+pub(super) struct Side {
+    pub(super) row_step: usize,
+    pub(super) col_step: usize,
     /// From matrix to matrix per leading dimension; 0 where the operand broadcasts.
-    steps: SmallVec<[usize; 6]>,
+    pub(super) steps: SmallVec<[usize; 6]>,
 }
 
 /// Dimensions of an operand and the distances of its elements.
-struct Form<'a> {
-    dims: &'a [usize],
-    strides: Strides,
+pub(super) struct Form<'a> {
+    pub(super) dims: &'a [usize],
+    pub(super) strides: Strides,
 }
 
 impl<'a> Form<'a> {
-    fn of(view: &'a TensorView<'_>) -> Self {
+    pub(super) fn of(view: &'a TensorView<'_>) -> Self {
         Form { dims: view.dims(), strides: view.strides() }
     }
 
-    fn dense(dims: &'a [usize]) -> Self {
+    pub(super) fn dense(dims: &'a [usize]) -> Self {
         Form { dims, strides: shape::strides(dims) }
     }
 
@@ -128,7 +131,25 @@ impl<'a> Form<'a> {
 }
 
 impl Shapes {
-    fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
+    /// Those of the operands of a call, where they lie. A right operand that was packed has the
+    /// dimensions `packed`; any other may be read as its transpose.
+    pub(super) fn strided(
+        call: &Call<'_>,
+        packed: Option<[usize; 2]>,
+        trans_b: bool,
+    ) -> Result<Self, KernelError> {
+        let left = Form::of(call.tensor(0)?);
+        match packed {
+            Some(dims) => Shapes::new(&left, &Form::dense(&dims)),
+            None if trans_b => {
+                let right = call.tensor(1)?.transpose(&[1, 0])?;
+                Shapes::new(&left, &Form::of(&right))
+            }
+            None => Shapes::new(&left, &Form::of(call.tensor(1)?)),
+        }
+    }
+
+    pub(super) fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
         let (a, b) = (a_form.dims, b_form.dims);
         if a.is_empty() || b.is_empty() {
             fail!("scalars have no matrix product");
@@ -159,12 +180,22 @@ impl Shapes {
         Ok(Shapes { batch, rows, depth, cols, a: a_side, b: b_side, output })
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.batch.iter().product()
     }
 
+    /// Whether all matrices of the left operand are the rows of one, one after the other.
+    pub(super) fn left_is_one_matrix(&self) -> bool {
+        let mut next = self.rows * self.a.row_step;
+        self.batch.iter().zip(&self.a.steps).rev().all(|(dim, step)| {
+            let follows = *dim == 1 || *step == next;
+            next *= dim;
+            follows
+        })
+    }
+
     /// Where matrix number `index` of an operand begins.
-    fn start(&self, steps: &[usize], mut index: usize) -> usize {
+    pub(super) fn start(&self, steps: &[usize], mut index: usize) -> usize {
         let mut start = 0;
         for (dim, step) in self.batch.iter().zip(steps).rev() {
             start += index % dim * step;
@@ -221,7 +252,7 @@ impl MatMul {
 
 impl Kernel for MatMul {
     fn memory(&self) -> MemoryRules {
-        let is_strided = self.elem == DataType::Float;
+        let is_strided = self.types.a == DataType::Float;
         let strided = if is_strided { Inputs::at(&[0, 1]) } else { Inputs::default() };
         MemoryRules { strided, ..MemoryRules::default() }
     }
@@ -232,23 +263,19 @@ impl Kernel for MatMul {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let b_dims: Dims = match &self.packed {
-            Some(packed) => Dims::from_slice(&[packed.depth, packed.cols]),
-            None => call.tensor(1)?.dims().into(),
-        };
-        let left = call.tensor(0)?;
-        let shapes = match (self.elem, &self.packed) {
-            (DataType::Float, None) if self.trans_b => {
-                let right = call.tensor(1)?.transpose(&[1, 0])?;
-                Shapes::new(&Form::of(left), &Form::of(&right))?
-            }
-            (DataType::Float, None) => Shapes::new(&Form::of(left), &Form::of(call.tensor(1)?))?,
-            (DataType::Float, Some(_)) => Shapes::new(&Form::of(left), &Form::dense(&b_dims))?,
+        let packed = self.packed.as_ref().map(|packed| [packed.depth, packed.cols]);
+        let shapes = if self.types.a == DataType::Float {
+            Shapes::strided(call, packed, self.trans_b)?
+        } else {
             // The other types are read, or widened, densely.
-            _ => Shapes::new(&Form::dense(left.dims()), &Form::dense(&b_dims))?,
+            let b_dims: Dims = match packed {
+                Some(dims) => Dims::from_slice(&dims),
+                None => call.tensor(1)?.dims().into(),
+            };
+            Shapes::new(&Form::dense(call.tensor(0)?.dims()), &Form::dense(&b_dims))?
         };
-        match self.elem {
-            DataType::Float => {
+        match self.types.sum {
+            DataType::Float if self.types.a == DataType::Float => {
                 let a = call.strided::<f32>(0)?;
                 let right = match &self.packed {
                     Some(packed) => BatchRhs::Packed(packed.panels()?),
@@ -275,7 +302,7 @@ impl Kernel for MatMul {
             DataType::Int64 => self.run_plainly::<i64>(call, &shapes),
             DataType::Uint32 => self.run_plainly::<u32>(call, &shapes),
             DataType::Uint64 => self.run_plainly::<u64>(call, &shapes),
-            _ => {
+            DataType::Float => {
                 let a = widen(call, call.tensor(0)?)?;
                 let b;
                 let right = match &self.packed {
@@ -298,8 +325,9 @@ impl Kernel for MatMul {
                     BatchOut { data: &mut y, ldc: shapes.cols, stride: size },
                     &epilogue,
                 );
-                narrow(call, 0, self.elem, &shapes.output, y)
+                narrow(call, 0, self.types.result, &shapes.output, y)
             }
+            other => fail!("type not implemented: {}", other.name()),
         }
     }
 }

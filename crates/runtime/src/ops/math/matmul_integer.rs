@@ -1,0 +1,340 @@
+//! MatMulInteger: products of bytes with zero points, summed up in 32 bits; a constant matrix is
+//! packed once.
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::gemm::{
+    ByteMatrix, ByteRhs, Bytes, MatRef, ZeroPoints, gemm_bytes, gemm_bytes_scratch,
+};
+use sardonyx_tensor::{DataType, Dims};
+
+use super::matmul::Shapes;
+use super::steps;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Selected, Site};
+use crate::program::{Epilogue, Op, Product, ProductForm, ProductTypes, Slot};
+use crate::right::Right;
+
+/// `MatMulInteger`
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let byte_type = |input: usize| {
+        let elem = site.elem(input)?;
+        if is_byte(elem) { Ok(elem) } else { site.unsupported_type(elem) }
+    };
+    let zero_point = |input: usize| -> Result<Option<Slot>, BindError> {
+        site.has_input(input).then(|| site.slot(input)).transpose()
+    };
+    let (a, b) = (byte_type(0)?, byte_type(1)?);
+    Ok(Op::Product(Box::new(Product {
+        form: ProductForm::MatMul,
+        types: ProductTypes { a, b, sum: DataType::Int32, result: DataType::Int32 },
+        a: site.slot(0)?,
+        b: site.slot(1)?,
+        a_zero_point: zero_point(2)?,
+        b_zero_point: zero_point(3)?,
+        trans_a: false,
+        trans_b: false,
+        alpha: 1.0,
+        addend: None,
+        epilogue: Epilogue::default(),
+    })))
+}
+
+fn is_byte(elem: DataType) -> bool {
+    matches!(elem, DataType::Int8 | DataType::Uint8)
+}
+
+/// Whether a product is one of bytes.
+pub(crate) fn is_of_bytes(product: &Product) -> bool {
+    is_byte(product.types.a)
+}
+
+/// The kernel of a product of bytes.
+pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
+    let packed = site.pack_right_of_bytes(1, product.trans_b);
+    let is_packed = packed.is_some();
+    let is_signed = |elem: DataType| elem == DataType::Int8;
+    let kernel = MatMulInteger {
+        is_signed: [is_signed(product.types.a), is_signed(product.types.b)],
+        trans_b: product.trans_b,
+        packed,
+        isa: site.isa,
+    };
+    Selected::new(kernel).packing(is_packed.then_some(1))
+}
+
+struct MatMulInteger {
+    /// Of both operands.
+    is_signed: [bool; 2],
+    /// Whether the right operand is read as its transpose, where it is not packed.
+    trans_b: bool,
+    packed: Option<Right<Bytes>>,
+    isa: Isa,
+}
+
+/// The zero points of an operand.
+struct Points<'a> {
+    bits: &'a [u8],
+    /// How many each matrix has.
+    each: usize,
+    /// From matrix to matrix per leading dimension.
+    steps: Dims,
+}
+
+impl<'a> Points<'a> {
+    fn matrix(&self, shapes: &Shapes, index: usize) -> &'a [u8] {
+        &self.bits[shapes.start(&self.steps, index)..][..self.each]
+    }
+
+    /// Whether all matrices have the same.
+    fn are_shared(&self) -> bool {
+        self.steps.iter().all(|step| *step == 0)
+    }
+}
+
+impl MatMulInteger {
+    /// The bits of an operand, from its first element on.
+    fn bits<'a>(&self, call: &Call<'a>, operand: usize) -> Result<&'a [u8], KernelError> {
+        Ok(if self.is_signed[operand] {
+            bytemuck::cast_slice(call.strided::<i8>(operand)?)
+        } else {
+            call.strided::<u8>(operand)?
+        })
+    }
+
+    /// The zero points of an operand: none, one, one for each of the `count` rows (of the left
+    /// operand) or columns (of the right one), or such for every matrix of a batch.
+    fn points<'a>(
+        &self,
+        call: &Call<'a>,
+        operand: usize,
+        count: usize,
+        batch: &Dims,
+    ) -> Result<Points<'a>, KernelError> {
+        let index = operand + 2;
+        let Some(view) = call.maybe_tensor(index)? else {
+            return Ok(Points { bits: &[], each: 0, steps: Dims::from_elem(0, batch.len()) });
+        };
+        let bits = match (self.is_signed[operand], view.data_type()) {
+            (true, DataType::Int8) => bytemuck::cast_slice(call.slice::<i8>(index)?),
+            (false, DataType::Uint8) => call.slice::<u8>(index)?,
+            _ => fail!("input {index} is the zero point of input {operand}, but has another type"),
+        };
+        let dims = view.dims();
+        let (leading, own) = dims.split_at(dims.len().saturating_sub(2));
+        let each = match (operand, own) {
+            (_, [] | [1] | [1, 1]) => 1,
+            (_, [each]) | (0, [each, 1]) | (1, [1, each]) if *each == count => count,
+            _ => {
+                let what = if operand == 0 { "rows" } else { "columns" };
+                fail!("zero points of dimensions {dims:?} for {count} {what}");
+            }
+        };
+        let mut steps = steps(leading, batch)?;
+        steps.iter_mut().for_each(|step| *step *= each);
+        Ok(Points { bits, each, steps })
+    }
+}
+
+impl Kernel for MatMulInteger {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::at(&[0, 1]), ..MemoryRules::default() }
+    }
+
+    fn describe(&self) -> String {
+        let form = if self.packed.is_some() { "packed B" } else { "plain B" };
+        format!("{form} of bytes, {:?}", self.isa)
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let packed = self.packed.as_ref().map(|packed| [packed.depth, packed.cols]);
+        let shapes = Shapes::strided(call, packed, self.trans_b)?;
+        let (mut m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
+        let a_points = self.points(call, 0, m, &shapes.batch)?;
+        let b_points = self.points(call, 1, n, &shapes.batch)?;
+        let mut count = shapes.count();
+        // All rows of a batch meet one matrix.
+        let is_one_product = shapes.left_is_one_matrix()
+            && shapes.b.steps.iter().all(|step| *step == 0)
+            && (a_points.each <= 1 && a_points.are_shared() && b_points.are_shared());
+        if is_one_product && count > 0 {
+            (m, count) = (m * count, 1);
+        }
+        let a = self.bits(call, 0)?;
+        let b = if packed.is_none() { self.bits(call, 1)? } else { &[] };
+        let [a_signed, b_signed] = self.is_signed;
+        let left = |index: usize| {
+            let a = a.get(shapes.start(&shapes.a.steps, index)..).unwrap_or_default();
+            let bits = MatRef::new(a, m, k, shapes.a.row_step, shapes.a.col_step);
+            ByteMatrix { bits, signed: a_signed }
+        };
+        let right = |index: usize| -> Result<ByteRhs<'_>, KernelError> {
+            if let Some(packed) = &self.packed {
+                return Ok(ByteRhs::Packed(packed.panels()?));
+            }
+            let b = b.get(shapes.start(&shapes.b.steps, index)..).unwrap_or_default();
+            let bits = MatRef::new(b, k, n, shapes.b.row_step, shapes.b.col_step);
+            Ok(ByteRhs::Plain(ByteMatrix { bits, signed: b_signed }))
+        };
+        let exec = call.exec;
+        if count > 0 {
+            call.reserve(gemm_bytes_scratch(exec, &left(0), &right(0)?))?;
+        }
+        let y = call.output_slice::<i32>(0, &shapes.output)?;
+        for (index, y) in y.chunks_mut((m * n).max(1)).enumerate().take(count) {
+            let zero_points = ZeroPoints {
+                a: a_points.matrix(&shapes, index),
+                b: b_points.matrix(&shapes, index),
+            };
+            gemm_bytes(exec, left(index), right(index)?, zero_points, y);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Tensor;
+
+    use crate::ops::testing::{run, run_with_constants, tensor};
+
+    /// Bytes with these bits, and what they are.
+    fn operand(dims: &[usize], signed: bool, salt: usize) -> (Tensor, Vec<i32>) {
+        let len = dims.iter().product::<usize>();
+        let bits: Vec<u8> = (0..len).map(|i| ((i + salt) * 89 % 257) as u8).collect();
+        if signed {
+            let bytes: Vec<i8> = bits.iter().map(|x| x.cast_signed()).collect();
+            (tensor(dims, &bytes), bytes.iter().map(|x| i32::from(*x)).collect())
+        } else {
+            (tensor(dims, &bits), bits.iter().map(|x| i32::from(*x)).collect())
+        }
+    }
+
+    #[test]
+    fn all_signs_and_all_forms_of_zero_points() {
+        let (batch, m, n, k) = (2, 3, 5, 7);
+        let both = [false, true];
+        // Dimensions of the zero points, and for matrix, row or column which of them it is.
+        type Which = fn(usize, usize) -> usize;
+        let lefts: [(&[usize], Which); 4] = [
+            (&[], |_, _| 0),
+            (&[3], |_, i| i),
+            (&[2, 3, 1], |p, i| p * 3 + i),
+            (&[2, 1, 1], |p, _| p),
+        ];
+        let rights: [(&[usize], Which); 4] = [
+            (&[1], |_, _| 0),
+            (&[5], |_, j| j),
+            (&[2, 1, 5], |p, j| p * 5 + j),
+            (&[1, 1, 5], |_, j| j),
+        ];
+        for (a_signed, b_signed) in both.into_iter().flat_map(|a| both.map(|b| (a, b))) {
+            let (a, a_is) = operand(&[batch, m, k], a_signed, 1);
+            // One right operand for all left ones.
+            let (b, b_is) = operand(&[k, n], b_signed, 2);
+            for ((a_dims, a_which), (b_dims, b_which)) in
+                lefts.into_iter().flat_map(|left| rights.map(|right| (left, right)))
+            {
+                let (z, z_is) = operand(a_dims, a_signed, 3);
+                let (y, y_is) = operand(b_dims, b_signed, 4);
+                let want = (0..batch * m * n).map(|at| {
+                    let (p, i, j) = (at / (m * n), at / n % m, at % n);
+                    let terms = (0..k).map(|q| {
+                        let a = a_is[(p * m + i) * k + q] - z_is[a_which(p, i)];
+                        a * (b_is[q * n + j] - y_is[b_which(p, j)])
+                    });
+                    terms.sum::<i32>()
+                });
+                let want: Vec<i32> = want.collect();
+                let inputs = [Some(&a), Some(&b), Some(&z), Some(&y)];
+                for constants in [&[][..], &[1], &[1, 3]] {
+                    let found = run_with_constants("MatMulInteger", &[], &inputs, constants, 1);
+                    let found = found.unwrap();
+                    assert_eq!(found[0].dims(), [batch, m, n]);
+                    assert_eq!(
+                        found[0].view().as_slice::<i32>().unwrap(),
+                        want,
+                        "{a_signed} {b_signed} {a_dims:?} {b_dims:?} {constants:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_and_missing_zero_points() {
+        let (a, b) = (tensor(&[3], &[1u8, 2, 255]), tensor(&[3], &[-128i8, 5, 127]));
+        let found = run("MatMulInteger", &[], &[Some(&a), Some(&b), None, None], 1).unwrap();
+        assert!(found[0].dims().is_empty());
+        assert_eq!(found[0].view().as_slice::<i32>().unwrap(), [-128 + 10 + 255 * 127]);
+        let (m, y) = (tensor(&[3, 2], &[1i8, 2, 3, 4, 5, 6]), tensor(&[2], &[1i8, -1]));
+        for constants in [&[][..], &[1]] {
+            let inputs = [Some(&a), Some(&m), None, Some(&y)];
+            let found = run_with_constants("MatMulInteger", &[], &inputs, constants, 1).unwrap();
+            assert_eq!(found[0].dims(), [2]);
+            let want = [2 * 2 + 255 * 4, 3 + 2 * 5 + 255 * 7];
+            assert_eq!(found[0].view().as_slice::<i32>().unwrap(), want);
+        }
+        let (n, z) = (tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6]), tensor(&[1], &[1u8]));
+        let found = run("MatMulInteger", &[], &[Some(&n), Some(&b), Some(&z), None], 1);
+        let found = found.unwrap();
+        assert_eq!(found[0].dims(), [2]);
+        assert_eq!(found[0].view().as_slice::<i32>().unwrap(), [5 + 254, -3 * 128 + 20 + 5 * 127]);
+    }
+
+    /// Leading dimensions of both operands broadcast, and each matrix has its own zero points.
+    #[test]
+    fn batches_broadcast() {
+        let (a, a_is) = operand(&[2, 1, 3, 4], false, 1);
+        let (b, b_is) = operand(&[5, 4, 6], true, 2);
+        let (z, z_is) = operand(&[2, 1, 3, 1], false, 3);
+        let (y, y_is) = operand(&[5, 1, 6], true, 4);
+        let inputs = [Some(&a), Some(&b), Some(&z), Some(&y)];
+        let found = run("MatMulInteger", &[], &inputs, 1).unwrap();
+        assert_eq!(found[0].dims(), [2, 5, 3, 6]);
+        let want = (0..2 * 5 * 3 * 6).map(|at| {
+            let (p, q, i, j) = (at / 90, at / 18 % 5, at / 6 % 3, at % 6);
+            let terms = (0..4).map(|t| {
+                let a = a_is[(p * 3 + i) * 4 + t] - z_is[p * 3 + i];
+                a * (b_is[(q * 4 + t) * 6 + j] - y_is[q * 6 + j])
+            });
+            terms.sum::<i32>()
+        });
+        assert_eq!(found[0].view().as_slice::<i32>().unwrap(), want.collect::<Vec<i32>>());
+    }
+
+    #[test]
+    fn empty_dimensions() {
+        for (a_dims, b_dims, want) in [
+            (&[0, 3][..], &[3, 4][..], &[0, 4][..]),
+            (&[2, 0], &[0, 4], &[2, 4]),
+            (&[2, 3], &[3, 0], &[2, 0]),
+            (&[0, 2, 3], &[3, 4], &[0, 2, 4]),
+            (&[0, 2, 3], &[1, 3, 4], &[0, 2, 4]),
+        ] {
+            let ((a, _), (b, _)) = (operand(a_dims, false, 1), operand(b_dims, true, 2));
+            let (z, y) = (tensor(&[], &[7u8]), tensor(&[], &[9i8]));
+            for constants in [&[][..], &[1]] {
+                let inputs = [Some(&a), Some(&b), Some(&z), Some(&y)];
+                let found = run_with_constants("MatMulInteger", &[], &inputs, constants, 1);
+                let found = found.unwrap();
+                assert_eq!(found[0].dims(), want);
+                assert!(found[0].view().as_slice::<i32>().unwrap().iter().all(|sum| *sum == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn zero_points_that_do_not_fit_are_refused() {
+        let (a, b) = (tensor(&[2, 3], &[1u8; 6]), tensor(&[3, 4], &[1i8; 12]));
+        for (zero, why) in [
+            (tensor(&[3], &[0u8; 3]), "zero points of dimensions [3] for 2 rows"),
+            (tensor(&[1, 2], &[0u8; 2]), "zero points of dimensions [1, 2] for 2 rows"),
+            (tensor(&[5, 2, 1], &[0u8; 10]), "[5] does not broadcast to []"),
+            (tensor(&[], &[0i8]), "input 2 is the zero point of input 0, but has another type"),
+        ] {
+            let error =
+                run("MatMulInteger", &[], &[Some(&a), Some(&b), Some(&zero), None], 1).unwrap_err();
+            assert_eq!(error, why);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Constant matrices as the right operands of products: packed once, in the form that their type and
+//! the precision ask for, and shared by sessions.
+
+use std::convert::Infallible;
+use std::ops::Range;
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::gemm::{ByteMatrix, Bytes, Elements, LeMatrix, MatRef, PackedB, Storage};
+use sardonyx_tensor::DataType;
+
+use crate::error::KernelError;
+use crate::kernel::Site;
+use crate::precision::Precision;
+use crate::weights::{Form, Packed, Unpacked, Weight};
+
+/// A constant matrix as the right operand of products.
+pub(crate) struct Right<E: Elements = Storage> {
+    pub(crate) depth: usize,
+    pub(crate) cols: usize,
+    elements: E,
+    precision: Precision,
+    isa: Isa,
+    panels: Packed<PackedB<E>>,
+}
+
+impl<E: Elements> Right<E> {
+    /// The matrix, unless the session is only looked at.
+    pub(crate) fn panels(&self) -> Result<&PackedB<E>, KernelError> {
+        self.panels.get().map(|panels| &**panels)
+    }
+}
+
+impl Site<'_> {
+    /// A constant matrix of floats, or its transpose, as the right operand of products. `None` if
+    /// the input is not such a matrix, for types that are not packed, and where there is no memory
+    /// for it.
+    pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
+        let isa = self.isa;
+        let b = self.weight(index)?;
+        let storage = storage(b.data_type)?;
+        let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
+        let form = Form::Right { isa, precision, transposed };
+        self.pack(&b, form, storage, |constant, [rows, cols]| {
+            let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
+            let next_rows = |rows: Range<usize>| {
+                constant.next(bytes_of(rows.start)..bytes_of(rows.end));
+            };
+            let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
+            let matrix = match (constant.fill(), transposed) {
+                (Some(fill), false) => LeMatrix::filled(fill, storage, rows, cols),
+                (Some(fill), true) => LeMatrix::filled(fill, storage, cols, rows),
+                (None, false) => matrix(constant.at_once()),
+                (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),
+            };
+            match precision {
+                Precision::Exact => PackedB::from_le(isa, &matrix),
+                Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
+            }
+        })
+    }
+
+    /// The same for a matrix of integers of 8 bits.
+    pub(crate) fn pack_right_of_bytes(
+        &self,
+        index: usize,
+        transposed: bool,
+    ) -> Option<Right<Bytes>> {
+        let isa = self.isa;
+        let b = self.weight(index)?;
+        let signed = match b.data_type {
+            DataType::Int8 => true,
+            DataType::Uint8 => false,
+            _ => return None,
+        };
+        let form = Form::Right { isa, precision: Precision::Exact, transposed };
+        self.pack(&b, form, Bytes::new(isa, signed), |constant, [rows, cols]| {
+            let bits = match constant.fill() {
+                Some(fill) => MatRef::new(fill, rows, cols, 0, 0),
+                None => MatRef::row_major(constant.at_once(), rows, cols),
+            };
+            let bits = if transposed { bits.transposed() } else { bits };
+            PackedB::from_bytes(isa, ByteMatrix { bits, signed })
+        })
+    }
+
+    /// A constant matrix in a form, which `pack` makes of it and its dimensions.
+    fn pack<E: Elements>(
+        &self,
+        b: &Weight<'_>,
+        form: Form,
+        elements: E,
+        pack: impl FnOnce(Unpacked<'_>, [usize; 2]) -> PackedB<E>,
+    ) -> Option<Right<E>> {
+        let [rows, cols] = *b.dims else { return None };
+        let Form::Right { isa, precision, transposed } = form else { return None };
+        let (depth, width) = if transposed { (cols, rows) } else { (rows, cols) };
+        let bytes = PackedB::bytes_of(isa, elements, depth, width)?;
+        let pack = |constant: Unpacked<'_>| Ok::<_, Infallible>(pack(constant, [rows, cols]));
+        let panels = match self.weights.find_or_pack(b, form, bytes, pack) {
+            Ok(panels) => panels?,
+            Err(never) => match never {},
+        };
+        Some(Right { depth, cols: width, elements, precision, isa, panels })
+    }
+}
+
+/// How elements of a type lie in packed matrices; `None` for types that are not packed.
+fn storage(elem: DataType) -> Option<Storage> {
+    match elem {
+        DataType::Float => Some(Storage::F32),
+        DataType::Float16 => Some(Storage::F16),
+        DataType::Bfloat16 => Some(Storage::Bf16),
+        _ => None,
+    }
+}
+
+/// A product's right operand, for those who look at a session.
+pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
+    let Some(right) = packed else {
+        return "plain B";
+    };
+    let (storage, rounds) = match right.panels.get() {
+        Ok(packed) => (packed.storage(), packed.rounds()),
+        // Which 16 bits only the elements tell.
+        Err(_) => match (right.elements, right.precision) {
+            (Storage::F32, Precision::Fast) if right.isa != Isa::Portable => {
+                return "packed B in 16 bits";
+            }
+            (storage, _) => (storage, false),
+        },
+    };
+    match (storage, rounds) {
+        (Storage::F32, _) => "packed B",
+        (Storage::F16, false) => "packed B in float16",
+        (Storage::Bf16, false) => "packed B in bfloat16",
+        (Storage::F16, true) => "packed B in float16, many rows in bfloat16",
+        (Storage::Bf16, true) => "packed B and many rows in bfloat16",
+    }
+}
