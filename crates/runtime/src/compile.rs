@@ -39,20 +39,29 @@ pub(crate) struct Compiled {
     pub(crate) printed: Option<String>,
 }
 
-/// Compiles a model.
-pub(crate) fn compile(
+/// A model before anything of it is computed.
+struct Front {
+    /// Every function expanded, every node of the newest version, equal nodes shared, no dead ones.
+    resolved: Resolved,
+    inference: Inference,
+    constants: Constants,
+}
+
+/// Checks, expands and upgrades `model` and reads its constants.
+fn front(
     model: &Model,
     external: &dyn ExternalData,
     options: &Options,
-    pool: &Pool,
-) -> Result<Compiled, CompileError> {
-    let (mut report, mut clock) = (CompileReport::default(), Clock::start());
+    account: &Account,
+    report: &mut CompileReport,
+    clock: &mut Clock,
+) -> Result<Front, CompileError> {
     dims::check(model, &options.dims)?;
     check_names(options)?;
     let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
     let expanded = expand(model, declared).map_err(CompileError::Invalid)?;
     report.nodes = expanded.nodes;
-    clock.lap(&mut report, "resolve");
+    clock.lap(report, "resolve");
     let missing = expanded.unsupported();
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
@@ -62,24 +71,36 @@ pub(crate) fn compile(
     let before = nodes_in(&resolved);
     report.upgraded = upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
     report.added = nodes_in(&resolved) - before;
-    clock.lap(&mut report, "upgrade");
-    let account = Account::new(options.memory_limit, 0);
-    let mut constants = Constants::read(&resolved, external, &account)?;
-    clock.lap(&mut report, "read");
-    let first = if report.upgraded.is_empty() {
+    clock.lap(report, "upgrade");
+    let constants = Constants::read(&resolved, external, account)?;
+    clock.lap(report, "read");
+    let inference = if report.upgraded.is_empty() {
         at_file_versions
     } else {
         infer(&resolved, declared).map_err(CompileError::Invalid)?
     };
-    let fuses = options.optimization >= Optimization::All;
-    if fuses {
+    if options.optimization >= Optimization::All {
         // Before anything is computed ahead of time, so that nothing is computed twice there
         // either.
-        report.shared = share(&mut resolved, &first, &|value| constants.get(value).cloned());
+        report.shared = share(&mut resolved, &inference, &|value| constants.get(value).cloned());
     }
     report.unread = remove_dead(&mut resolved);
-    clock.lap(&mut report, "share");
+    clock.lap(report, "share");
+    Ok(Front { resolved, inference, constants })
+}
 
+/// Compiles a model.
+pub(crate) fn compile(
+    model: &Model,
+    external: &dyn ExternalData,
+    options: &Options,
+    pool: &Pool,
+) -> Result<Compiled, CompileError> {
+    let (mut report, mut clock) = (CompileReport::default(), Clock::start());
+    let account = Account::new(options.memory_limit, 0);
+    let Front { mut resolved, inference: first, mut constants } =
+        front(model, external, options, &account, &mut report, &mut clock)?;
+    let fuses = options.optimization >= Optimization::All;
     let isa = match options.isa {
         Some(isa) => isa,
         None => Isa::requested().map_err(|error| CompileError::Option(error.to_string()))?,

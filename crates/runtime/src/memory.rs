@@ -37,7 +37,7 @@ pub(crate) struct Planned {
     /// The types of inputs that inference has not seen: if a step fails, it may know better why.
     pub(crate) uninferred: Option<Vec<Option<Type>>>,
     /// By number of a step with inner graphs, in order: what is planned for these.
-    inner: Vec<(usize, Vec<Planned>)>,
+    pub(crate) inner: Vec<(usize, Vec<Planned>)>,
 }
 
 impl Planned {

@@ -1,5 +1,5 @@
-//! Constant matrices as the right operands of products: packed once, in the form that their type and
-//! the precision ask for, and shared by sessions.
+//! Constant matrices as the right operands of products: packed once, in the form that their type
+//! and the precision ask for, and shared by sessions.
 
 use std::convert::Infallible;
 use std::ops::Range;

@@ -7,8 +7,8 @@
 //! condition does not hold, inference runs with the numbers: as a rule it finds an error.
 //!
 //! If the list does not say of the first set of sizes what inference says, because formulas cannot
-//! say what numbers can, every set is inferred; so it is if a step has inner graphs, of which the list
-//! says nothing. What neither knows, data decides.
+//! say what numbers can, every set is inferred; so it is if a step has inner graphs, of which the
+//! list says nothing. What neither knows, data decides.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

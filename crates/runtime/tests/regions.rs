@@ -156,8 +156,8 @@ fn outputs_of_branches_go_where_the_caller_wants_them() {
         let condition = truth(condition);
         let inputs: [(&str, TensorView<'_>); 2] = [("x", x.view()), ("c", condition.view())];
         let outputs: &mut [(&str, TensorViewMut<'_>)] = &mut [
-            ("y", TensorViewMut::from_slice(&[2], &mut y).unwrap()),
-            ("z", TensorViewMut::from_slice(&[2], &mut z).unwrap()),
+            ("y", TensorViewMut::from_slice([2], &mut y).unwrap()),
+            ("z", TensorViewMut::from_slice([2], &mut z).unwrap()),
         ];
         session.run_into(&inputs, outputs).unwrap();
         assert_eq!([y, z], expected);

@@ -1,6 +1,6 @@
-//! Depthwise convolution: one input plane, one output plane, one small kernel. Vectors run along the
-//! output row; the same columns of several rows are computed together, so that their sums do not
-//! wait for each other and share each weight.
+//! Depthwise convolution: one input plane, one output plane, one small kernel. Vectors run along
+//! the output row; the same columns of several rows are computed together, so that their sums do
+//! not wait for each other and share each weight.
 
 use super::Geometry;
 use super::patches::inside;
@@ -173,21 +173,20 @@ impl Plane<'_> {
                         let line = self.input.as_ptr().wrapping_offset(at);
                         let weights =
                             self.weights.as_ptr().add((kd * kernel_h + kh) * kernel_w + from);
-                        for kw in 0..taps {
+                        for (kw, &lanes) in inside_width[..taps].iter().enumerate() {
                             let weight = S::splat(*weights.add(kw));
                             let tap = line.wrapping_offset(kw as isize * dilation_w);
-                            for r in 0..R {
+                            for (r, sum) in sums.iter_mut().enumerate() {
                                 let x = tap.wrapping_add(r * g.strides[1] * self.in_dims[2]);
                                 let x = if COLS_INSIDE && ROWS_INSIDE {
                                     S::load(x)
                                 } else {
-                                    let mut lanes = inside_width[kw];
-                                    if !ROWS_INSIDE {
-                                        lanes &= inside_height[r];
-                                    }
+                                    let rows =
+                                        if ROWS_INSIDE { u32::MAX } else { inside_height[r] };
+                                    let lanes = lanes & rows;
                                     S::select(S::splat(0.0), lanes, x, stride)
                                 };
-                                sums[r] = S::fma(weight, x, sums[r]);
+                                *sum = S::fma(weight, x, *sum);
                             }
                         }
                     }

@@ -1,9 +1,9 @@
 //! What panels hold, and how products of them add up: what [`Packed`](super::pack::Packed) and
 //! [`Product`](super::blocked::Product) are generic over.
 //!
-//! Panels are rows of words of 32 bits. To the loops a word is a number of bytes to pass on; what it
-//! holds is known to who packs it and to the [`Mac`](super::tile::Mac) that multiplies it: a float,
-//! two elements of 16 bits, or neighbouring steps of k.
+//! Panels are rows of words of 32 bits. The loops only pass words on; what a word holds is known to
+//! the code that packs it and to the [`Mac`](super::tile::Mac) that multiplies it: a float, two
+//! elements of 16 bits, or neighbouring steps of k.
 
 use super::halves::{Storage, Widen};
 use super::pack::panel_width;

@@ -43,14 +43,14 @@ fn forget_captures(region: &mut Region) {
     let read: Vec<bool> = (0..region.captures.len())
         .map(|index| region.bodies.iter().any(|body| body.inputs[index].is_some()))
         .collect();
-    let keep = |read: &[bool]| {
-        let mut read = read.to_vec().into_iter();
-        move || read.next().unwrap_or(true)
-    };
-    let mut kept = keep(&read);
-    region.captures.retain(|_| kept());
+    keep(&mut region.captures, &read);
     for body in &mut region.bodies {
-        let mut kept = keep(&read);
-        body.inputs.retain(|_| kept());
+        keep(&mut body.inputs, &read);
     }
+}
+
+/// Keeps the items whose place `kept` names.
+fn keep<T>(items: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter().copied();
+    items.retain(|_| kept.next().unwrap_or(true));
 }
