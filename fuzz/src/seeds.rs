@@ -248,6 +248,7 @@ fn model(graph: Vec<Record>, rest: Vec<Record>) -> Vec<u8> {
 }
 
 /// Small models, each for one part of what a model can be.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn models() -> Vec<Seed> {
     let x = || message(11, value_info("x", &[2, -1]));
     let y = || message(12, value_info("y", &[2, -1]));

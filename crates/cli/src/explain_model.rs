@@ -213,25 +213,59 @@ impl Story<'_> {
 
     fn text(&self, with_steps: bool) -> String {
         let report = self.session.report();
-        let mut text = format!(
+        let mut lines = Lines(format!(
             "{}: {} become {}\n\n",
             self.name,
             count(report.nodes, "node"),
             count(self.steps.len(), "step")
+        ));
+        self.say_rewritten(&mut lines);
+        self.say_fused(&mut lines);
+        lines.add(
+            "constants",
+            format!(
+                "{} packed for kernels, {}; {} read as they are, {}",
+                human::group(report.packed as u64),
+                human::bytes(report.packed_bytes as u64),
+                human::group(report.kept as u64),
+                human::bytes(report.kept_bytes as u64)
+            ),
         );
-        let mut line = |name: &str, rest: String| text += &format!("{name:<9} {rest}\n");
+        if report.made_bytes > 0 {
+            let made = human::bytes(report.made_bytes as u64);
+            lines.add("", format!("{made} of it is not in the file"));
+        }
+        self.say_memory(&mut lines);
+        let took = report.took.iter();
+        let took: Vec<String> =
+            took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
+        lines.add("took", format!("{} ms", took.join(", ")));
+        let Lines(mut text) = lines;
+        if with_steps {
+            text += "\n";
+            text += &self.step_table();
+        }
+        text
+    }
+
+    /// What became of the nodes before any were fused.
+    fn say_rewritten(&self, lines: &mut Lines) {
+        let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
-            line("expanded", format!("{} became the body of its function", count(calls, "node")));
+            lines.add(
+                "expanded",
+                format!("{} became the body of its function", count(calls, "node")),
+            );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
-                line("", format!("{calls:>5}  {}", qualified(domain, name)));
+                lines.add("", format!("{calls:>5}  {}", qualified(domain, name)));
             }
-            more(&mut line, report.expanded.len());
+            lines.more(report.expanded.len());
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => line("upgraded", "nothing: every node has the newest form".into()),
-            _ => line(
+            0 => lines.add("upgraded", "nothing: every node has the newest form".into()),
+            _ => lines.add(
                 "upgraded",
                 format!(
                     "{} to newer forms, {} added for it",
@@ -243,10 +277,10 @@ impl Story<'_> {
         for group in report.upgraded.iter().take(SHOWN) {
             let op = qualified(group.domain, group.op);
             let (from, to, nodes) = (group.from, group.to, group.nodes);
-            line("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
+            lines.add("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
-        more(&mut line, report.upgraded.len());
-        line(
+        lines.more(report.upgraded.len());
+        lines.add(
             "shared",
             match (report.shared.nodes, report.shared.constants) {
                 (0, 0) => "nothing".to_string(),
@@ -257,7 +291,7 @@ impl Story<'_> {
                 ),
             },
         );
-        line(
+        lines.add(
             "folded",
             format!(
                 "{} computed ahead of time, {}; {} held a value",
@@ -266,10 +300,15 @@ impl Story<'_> {
                 count(report.constant_nodes, "Constant node")
             ),
         );
+    }
+
+    /// What was fused, and what nearly was.
+    fn say_fused(&self, lines: &mut Lines) {
+        let report = self.session.report();
         let [fused, nearly] = self.fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
-        line(
+        lines.add(
             "fused",
             match times {
                 0 => "nothing".to_string(),
@@ -283,21 +322,21 @@ impl Story<'_> {
             } else {
                 format!("{} nodes in all", group.nodes)
             };
-            line("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
+            lines.add("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            line("nearly", format!("{} would be fused, but:", count(times, "node")));
+            lines.add("nearly", format!("{} would be fused, but:", count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
                 let (times, example) = (group.times, cut(&group.example));
                 let why = cut(why.unwrap_or_default());
-                line("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
+                lines.add("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
-            more(&mut line, nearly.len());
+            lines.more(nearly.len());
         }
         let tails = self.with_tails();
         let times: usize = tails.iter().map(|(_, group)| group.nodes).sum();
-        line(
+        lines.add(
             "absorbed",
             match times {
                 0 => "nothing".to_string(),
@@ -306,29 +345,19 @@ impl Story<'_> {
         );
         for (operators, group) in tails.iter().take(SHOWN) {
             let (times, example) = (group.times, cut(&group.example));
-            line("", format!("{times:>5}  {operators}, such as '{example}'"));
+            lines.add("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        more(&mut line, tails.len());
+        lines.more(tails.len());
         if report.unread > 0 {
             let unread = count(report.unread, "node");
-            line("unread", format!("{unread} gone, because nothing reads them"));
+            lines.add("unread", format!("{unread} gone, because nothing reads them"));
         }
-        line(
-            "constants",
-            format!(
-                "{} packed for kernels, {}; {} read as they are, {}",
-                human::group(report.packed as u64),
-                human::bytes(report.packed_bytes as u64),
-                human::group(report.kept as u64),
-                human::bytes(report.kept_bytes as u64)
-            ),
-        );
-        if report.made_bytes > 0 {
-            let made = human::bytes(report.made_bytes as u64);
-            line("", format!("{made} of it is not in the file"));
-        }
+    }
+
+    /// What values between inputs and outputs take.
+    fn say_memory(&self, lines: &mut Lines) {
         match &self.details {
-            Err(failure) => line("memory", format!("unknown: {}", failure.message())),
+            Err(failure) => lines.add("memory", format!("unknown: {}", failure.message())),
             Ok(details) => {
                 let memory = Memory::of(details);
                 let inputs = self.inputs.iter().take(SHOWN).map(|(name, ty)| match ty {
@@ -336,7 +365,7 @@ impl Story<'_> {
                     None => name.clone(),
                 });
                 let inputs = inputs.collect::<Vec<_>>().join(", ");
-                line(
+                lines.add(
                     "memory",
                     format!(
                         "{} between inputs and outputs ({} if nothing were shared), for {}",
@@ -345,7 +374,7 @@ impl Story<'_> {
                         if inputs.is_empty() { "no inputs" } else { &inputs }
                     ),
                 );
-                line(
+                lines.add(
                     "",
                     format!(
                         "of the steps {} are views and never run, {} work in place, {} read through strides, {} copy what could be a view",
@@ -354,15 +383,6 @@ impl Story<'_> {
                 );
             }
         }
-        let took = report.took.iter();
-        let took: Vec<String> =
-            took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
-        line("took", format!("{} ms", took.join(", ")));
-        if with_steps {
-            text += "\n";
-            text += &self.step_table();
-        }
-        text
     }
 
     fn step_table(&self) -> String {
@@ -485,10 +505,19 @@ impl Story<'_> {
     }
 }
 
-/// Says how many rows are not listed.
-fn more(line: &mut impl FnMut(&str, String), rows: usize) {
-    if rows > SHOWN {
-        line("", format!("    … and {} more", rows - SHOWN));
+/// Lines of a name and what is said of it.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, rest: String) {
+        self.0 += &format!("{name:<9} {rest}\n");
+    }
+
+    /// Says how many of `rows` are not listed.
+    fn more(&mut self, rows: usize) {
+        if rows > SHOWN {
+            self.add("", format!("    … and {} more", rows - SHOWN));
+        }
     }
 }
 

@@ -385,6 +385,30 @@ fn convolutions_over_four_axes_read_a_constant_bias() {
     holds(graph, &[&[("N", 2)]], 1e-6);
 }
 
+/// Adds the constant `w{number}` of random numbers.
+fn random_weight(constants: &mut String, seed: u64, number: u64, dims: &[usize]) -> String {
+    let count = dims.iter().product();
+    let elements: Vec<String> = Numbers::new(seed * 100 + number)
+        .floats(count)
+        .iter()
+        .map(|x| (x * 0.7).to_string())
+        .collect();
+    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+    *constants += &format!(", float[{}] w{number} = {{{}}}", dims.join(", "), elements.join(", "));
+    format!("w{number}")
+}
+
+/// The last value, and sometimes others that are not inputs.
+fn random_outputs(numbers: &mut Numbers, values: &[(String, usize, usize)]) -> Vec<String> {
+    let mut outputs = vec![values[values.len() - 1].0.clone()];
+    for (name, ..) in &values[2..] {
+        if numbers.below(8) == 0 && !outputs.contains(name) {
+            outputs.push(name.clone());
+        }
+    }
+    outputs
+}
+
 /// A random graph of products, sums, activations and moves over values `[N, rows, cols]`.
 fn random_graph(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
@@ -407,16 +431,7 @@ fn random_graph(seed: u64) -> String {
         let name = format!("v{step}");
         let mut weight = |constants: &mut String, dims: &[usize]| {
             weights += 1;
-            let count = dims.iter().product();
-            let elements: Vec<String> = Numbers::new(seed * 100 + weights)
-                .floats(count)
-                .iter()
-                .map(|x| (x * 0.7).to_string())
-                .collect();
-            let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
-            *constants +=
-                &format!(", float[{}] w{weights} = {{{}}}", dims.join(", "), elements.join(", "));
-            format!("w{weights}")
+            random_weight(constants, seed, weights, dims)
         };
         match numbers.below(16) {
             0..=3 => {
@@ -492,13 +507,7 @@ fn random_graph(seed: u64) -> String {
             }
         }
     }
-    // The last value, and sometimes others.
-    let mut outputs = vec![values[values.len() - 1].0.clone()];
-    for (name, ..) in &values[2..] {
-        if numbers.below(8) == 0 && !outputs.contains(name) {
-            outputs.push(name.clone());
-        }
-    }
+    let outputs = random_outputs(&mut numbers, &values);
     format!(
         "g (float[N, S, 8] x, float[N, S, 4] z) => ({}) <{constants}, int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body}}}",
         outputs.join(", ")

@@ -272,6 +272,7 @@ fn deep() -> Vec<Row> {
 }
 
 /// Tensors that say what cannot be.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn impossible_tensors() -> Vec<Row> {
     use ErrorKind::Invalid;
     let raw = |count: usize| field(9, vec![0; count]);
@@ -469,6 +470,7 @@ fn impossible_references() -> Vec<Row> {
 
 /// Locations that lead to something else than a file in the folder.
 #[cfg(unix)]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn traps() -> Vec<Row> {
     use ErrorKind::ExternalData;
     use std::os::unix::fs::symlink;
@@ -601,6 +603,7 @@ fn traps() -> Vec<Row> {
 }
 
 /// Small files that grow, and files of other formats.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn bombs() -> Vec<Row> {
     use ErrorKind::{Format, Unsupported};
     let million = |content: &[u8]| content.repeat(1_000_000);

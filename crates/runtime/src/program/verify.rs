@@ -401,153 +401,156 @@ mod tests {
         }))
     }
 
+    type Break = fn(&mut Program);
+
+    /// What is done to a valid program, and what is found.
+    const BROKEN: [(Break, &str); 36] = [
+        (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
+        (|p| p.steps.truncate(1), "the output %4 is not computed"),
+        (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
+        (|p| p.steps[1].outputs[0] = Some(Slot(9)), "step 1: %9 does not exist"),
+        (|p| p.steps[1].outputs[0] = Some(P), "step 1: %3 is defined twice"),
+        (|p| p.steps[1].outputs[0] = Some(A), "step 1: %0 is defined twice"),
+        (|p| p.steps[1].outputs[0] = Some(W), "step 1: %2 is defined twice"),
+        (|p| p.inputs[1] = Some(A), "the input %0 is defined twice"),
+        (|p| p.inputs[0] = Some(Slot(9)), "an input is %9, which does not exist"),
+        (|p| p.outputs[0] = Slot(9), "the output %9 is not computed"),
+        (|p| p.steps[0].origins.clear(), "step 0: it does no node of the model"),
+        (
+            |p| p.steps[0].op = product_with(|product| product.types.a = DataType::Double),
+            "step 0: %0 is not of type double",
+        ),
+        (
+            |p| p.steps[0].op = product_with(|product| product.types.b = DataType::Int8),
+            "step 0: %2 is not of type int8",
+        ),
+        (
+            |p| p.steps[0].op = product_with(|product| product.types.result = DataType::Int32),
+            "step 0: %3 is not of type int32",
+        ),
+        (
+            |p| {
+                p.values[1].ty = Some(Type::tensor(DataType::Uint8, [6i64]));
+                p.steps[0].op = product_with(|product| product.b_zero_point = Some(B));
+            },
+            "step 0: %1 is not of type float",
+        ),
+        (
+            |p| {
+                p.values[0].ty = Some(Type::tensor(DataType::Float, [4i64]));
+                p.steps[0].op = product_with(|product| product.form = ProductForm::Gemm);
+            },
+            "step 0: %0 is not a matrix",
+        ),
+        (
+            |p| {
+                let stage = bias(Numbers::Value(A), 1);
+                p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
+            },
+            "step 0: %0 is not a vector",
+        ),
+        (
+            |p| {
+                let stage = bias(Numbers::Value(B), 0);
+                p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
+            },
+            "step 0: its numbers are not those of axis 0",
+        ),
+        (
+            |p| p.values[1].ty = Some(Type::tensor(DataType::Float, [5i64])),
+            "step 0: there are 5 numbers for an axis of 6",
+        ),
+        (
+            |p| {
+                let stage = scale(known(6), 1);
+                p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
+            },
+            "step 0: it is a product, and scaled by more than one number",
+        ),
+        (
+            |p| p.steps[1].op = batch_norm(DataType::Double, 6, 6),
+            "step 1: %3 is not of type double",
+        ),
+        (
+            |p| p.steps[1].op = batch_norm(DataType::Float, 6, 5),
+            "step 1: there are 6 factors and 5 summands",
+        ),
+        (
+            |p| p.steps[1].op = batch_norm(DataType::Float, 5, 5),
+            "step 1: there are 5 factors for 6 channels",
+        ),
+        (
+            |p| {
+                p.values[1].ty = Some(Type::tensor(DataType::Int32, [2i64, 6]));
+                p.steps[0].op = product_with(|product| product.epilogue.0[0] = Stage::Add(B));
+            },
+            "step 0: %1 is not of the type of %3",
+        ),
+        (
+            |p| p.steps[1].op = pointwise(DataType::Float, vec![], &[P]),
+            "step 1: no function is applied",
+        ),
+        (
+            |p| {
+                let link = Link::Binary { op: Binary::Add, side: Side::Left, other: 1 };
+                p.steps[1].op = pointwise(DataType::Float, vec![link], &[P]);
+            },
+            "step 1: there is no operand 1",
+        ),
+        (
+            |p| p.steps[1].op = norm(Residual { with: P, sum: 1 }),
+            "step 1: there is no output 1 for the sum",
+        ),
+        (
+            |p| p.steps[1].op = norm(Residual { with: A, sum: 0 }),
+            "step 1: %3 and %0 do not have one shape",
+        ),
+        (
+            |p| {
+                let permute = Some(smallvec![0, 2, 2, 3]);
+                let operands = smallvec![Some(P), Some(P), Some(P)];
+                p.steps[1].op = Op::Attention(Box::new(Attention { operands, permute }));
+            },
+            "step 1: [0, 2, 2, 3] is not an order of four axes",
+        ),
+        (
+            |p| {
+                let one = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
+                p.steps[1].op = Op::Fill(Box::new(Fill { one, shape: P }));
+            },
+            "step 1: it fills with 2 elements",
+        ),
+        (|p| p.steps[1].op = region(B, |_| {}), "step 1: the condition %1 is not of type bool"),
+        (
+            |p| p.steps[1].op = region(C, |region| region.bodies.truncate(1)),
+            "step 1: there are 1 bodies instead of 2",
+        ),
+        (
+            |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs.clear()),
+            "step 1: body 1 has 0 inputs for 1 captures",
+        ),
+        (
+            |p| p.steps[1].op = region(C, |region| region.bodies[0].outputs.push(Slot(0))),
+            "step 1: body 0 has 2 outputs instead of 1",
+        ),
+        (
+            |p| {
+                p.steps[1].op = region(C, |region| {
+                    region.bodies[0].values[0].ty = Some(Type::tensor(DataType::Int8, [2i64]));
+                });
+            },
+            "step 1: body 0 reads the float %3 as int8",
+        ),
+        (
+            |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs[0] = None),
+            "step 1: in its body 1: step 0: %0 is read before it is computed",
+        ),
+    ];
+
     #[test]
     fn every_way_to_break_a_program_is_found() {
         assert_eq!(valid().verify(), Ok(()));
-        type Break = fn(&mut Program);
-        let rows: [(Break, &str); 36] = [
-            (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
-            (|p| p.steps.truncate(1), "the output %4 is not computed"),
-            (|p| p.steps[1].op = relu(Slot(9)), "step 1: %9 does not exist"),
-            (|p| p.steps[1].outputs[0] = Some(Slot(9)), "step 1: %9 does not exist"),
-            (|p| p.steps[1].outputs[0] = Some(P), "step 1: %3 is defined twice"),
-            (|p| p.steps[1].outputs[0] = Some(A), "step 1: %0 is defined twice"),
-            (|p| p.steps[1].outputs[0] = Some(W), "step 1: %2 is defined twice"),
-            (|p| p.inputs[1] = Some(A), "the input %0 is defined twice"),
-            (|p| p.inputs[0] = Some(Slot(9)), "an input is %9, which does not exist"),
-            (|p| p.outputs[0] = Slot(9), "the output %9 is not computed"),
-            (|p| p.steps[0].origins.clear(), "step 0: it does no node of the model"),
-            (
-                |p| p.steps[0].op = product_with(|product| product.types.a = DataType::Double),
-                "step 0: %0 is not of type double",
-            ),
-            (
-                |p| p.steps[0].op = product_with(|product| product.types.b = DataType::Int8),
-                "step 0: %2 is not of type int8",
-            ),
-            (
-                |p| p.steps[0].op = product_with(|product| product.types.result = DataType::Int32),
-                "step 0: %3 is not of type int32",
-            ),
-            (
-                |p| {
-                    p.values[1].ty = Some(Type::tensor(DataType::Uint8, [6i64]));
-                    p.steps[0].op = product_with(|product| product.b_zero_point = Some(B));
-                },
-                "step 0: %1 is not of type float",
-            ),
-            (
-                |p| {
-                    p.values[0].ty = Some(Type::tensor(DataType::Float, [4i64]));
-                    p.steps[0].op = product_with(|product| product.form = ProductForm::Gemm);
-                },
-                "step 0: %0 is not a matrix",
-            ),
-            (
-                |p| {
-                    let stage = bias(Numbers::Value(A), 1);
-                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
-                },
-                "step 0: %0 is not a vector",
-            ),
-            (
-                |p| {
-                    let stage = bias(Numbers::Value(B), 0);
-                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
-                },
-                "step 0: its numbers are not those of axis 0",
-            ),
-            (
-                |p| p.values[1].ty = Some(Type::tensor(DataType::Float, [5i64])),
-                "step 0: there are 5 numbers for an axis of 6",
-            ),
-            (
-                |p| {
-                    let stage = scale(known(6), 1);
-                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
-                },
-                "step 0: it is a product, and scaled by more than one number",
-            ),
-            (
-                |p| p.steps[1].op = batch_norm(DataType::Double, 6, 6),
-                "step 1: %3 is not of type double",
-            ),
-            (
-                |p| p.steps[1].op = batch_norm(DataType::Float, 6, 5),
-                "step 1: there are 6 factors and 5 summands",
-            ),
-            (
-                |p| p.steps[1].op = batch_norm(DataType::Float, 5, 5),
-                "step 1: there are 5 factors for 6 channels",
-            ),
-            (
-                |p| {
-                    p.values[1].ty = Some(Type::tensor(DataType::Int32, [2i64, 6]));
-                    p.steps[0].op = product_with(|product| product.epilogue.0[0] = Stage::Add(B));
-                },
-                "step 0: %1 is not of the type of %3",
-            ),
-            (
-                |p| p.steps[1].op = pointwise(DataType::Float, vec![], &[P]),
-                "step 1: no function is applied",
-            ),
-            (
-                |p| {
-                    let link = Link::Binary { op: Binary::Add, side: Side::Left, other: 1 };
-                    p.steps[1].op = pointwise(DataType::Float, vec![link], &[P]);
-                },
-                "step 1: there is no operand 1",
-            ),
-            (
-                |p| p.steps[1].op = norm(Residual { with: P, sum: 1 }),
-                "step 1: there is no output 1 for the sum",
-            ),
-            (
-                |p| p.steps[1].op = norm(Residual { with: A, sum: 0 }),
-                "step 1: %3 and %0 do not have one shape",
-            ),
-            (
-                |p| {
-                    let permute = Some(smallvec![0, 2, 2, 3]);
-                    let operands = smallvec![Some(P), Some(P), Some(P)];
-                    p.steps[1].op = Op::Attention(Box::new(Attention { operands, permute }));
-                },
-                "step 1: [0, 2, 2, 3] is not an order of four axes",
-            ),
-            (
-                |p| {
-                    let one = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
-                    p.steps[1].op = Op::Fill(Box::new(Fill { one, shape: P }));
-                },
-                "step 1: it fills with 2 elements",
-            ),
-            (|p| p.steps[1].op = region(B, |_| {}), "step 1: the condition %1 is not of type bool"),
-            (
-                |p| p.steps[1].op = region(C, |region| region.bodies.truncate(1)),
-                "step 1: there are 1 bodies instead of 2",
-            ),
-            (
-                |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs.clear()),
-                "step 1: body 1 has 0 inputs for 1 captures",
-            ),
-            (
-                |p| p.steps[1].op = region(C, |region| region.bodies[0].outputs.push(Slot(0))),
-                "step 1: body 0 has 2 outputs instead of 1",
-            ),
-            (
-                |p| {
-                    p.steps[1].op = region(C, |region| {
-                        region.bodies[0].values[0].ty = Some(Type::tensor(DataType::Int8, [2i64]));
-                    });
-                },
-                "step 1: body 0 reads the float %3 as int8",
-            ),
-            (
-                |p| p.steps[1].op = region(C, |region| region.bodies[1].inputs[0] = None),
-                "step 1: in its body 1: step 0: %0 is read before it is computed",
-            ),
-        ];
-        for (change, expected) in rows {
+        for (change, expected) in BROKEN {
             let mut program = valid();
             change(&mut program);
             let broken = program.verify().map_err(|broken| broken.to_string());

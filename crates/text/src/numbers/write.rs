@@ -568,20 +568,35 @@ fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize
         whole
     };
     if fixed > scientific {
-        text.push(&digits[..1]);
-        if digits.len() > 1 {
-            text.push(b".");
-            text.push(&digits[1..]);
-        }
-        text.push(if decimal.exponent < 0 { b"e-" } else { b"e+" });
-        let mut exponent = [0; WINDOW];
-        let length = print_size(decimal.exponent.unsigned_abs().into(), &mut exponent, 0);
-        if length < 2 {
-            text.push(b"0");
-        }
-        text.push(&exponent[..length]);
-        return text.length;
+        push_scientific(&mut text, &decimal);
+    } else {
+        push_fixed(&mut text, &decimal, value, form);
     }
+    text.length
+}
+
+/// Writes the digits with a point after the first, and an exponent.
+fn push_scientific(text: &mut Text<'_>, decimal: &Decimal) {
+    let digits = &decimal.digits[..decimal.count];
+    text.push(&digits[..1]);
+    if digits.len() > 1 {
+        text.push(b".");
+        text.push(&digits[1..]);
+    }
+    text.push(if decimal.exponent < 0 { b"e-" } else { b"e+" });
+    let mut exponent = [0; WINDOW];
+    let length = print_size(decimal.exponent.unsigned_abs().into(), &mut exponent, 0);
+    if length < 2 {
+        text.push(b"0");
+    }
+    text.push(&exponent[..length]);
+}
+
+/// Writes the digits with the point in its place, if there is anything after it.
+fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: Form) {
+    let digits = &decimal.digits[..decimal.count];
+    // The digits before the point, if there are some.
+    let whole = usize::try_from(decimal.exponent + 1).unwrap_or(0);
     if decimal.exponent < 0 {
         text.push(b"0.");
         text.push(&b"0000000000"[..decimal.exponent.unsigned_abs() as usize - 1]);
@@ -617,7 +632,6 @@ fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize
             text.push(b".0");
         }
     }
-    text.length
 }
 
 /// What stands before and behind the `e-` of a number.

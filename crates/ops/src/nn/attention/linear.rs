@@ -155,46 +155,8 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             .to_string(),
         scale => float_scalar("scale", scale),
     };
-    // Query heads that share a state each get a copy of it.
-    let group = heads / key_heads;
-    let (copies, copied, read) = match group {
-        1 => (String::new(), "", "state"),
-        _ => (
-            vector("group", &[group])
-                + &vector("third", &[2])
-                + "copies_sizes = Concat <axis = 0> (batch, key_heads, group, key_features, value_features)
-                read_sizes = Concat <axis = 0> (batch, heads, key_features, value_features)",
-            "states_apart = Unsqueeze (state, third)
-            states_copied = Expand (states_apart, copies_sizes)
-            states_read = Reshape (states_copied, read_sizes)",
-            "states_read",
-        ),
-    };
-    let (decayed, old) = if decays {
-        (
-            "factors = Exp (decay_float)
-            factor_column = Unsqueeze (factors, rest)
-            state_decayed = Mul (state_before, factor_column)",
-            "state_decayed",
-        )
-    } else {
-        ("", "state_before")
-    };
-    // A correction writes what the state does not yet say.
-    let (corrected, written) = if corrects {
-        (
-            format!(
-                "state_turned = Transpose <perm = [0, 1, 3, 2]> ({old})
-                found_column = MatMul (state_turned, key_column)
-                found = Squeeze (found_column, rest)
-                difference = Sub (value_float, found)
-                change = Mul (beta_float, difference)"
-            ),
-            "change",
-        )
-    } else {
-        (String::new(), "value_float")
-    };
+    let Copies { copies, copied, read } = copies_of_state(heads / key_heads);
+    let Change { decayed, old, corrected, written } = change(decays, corrects);
     let state_like = if cx.has_input(3) { "past_state" } else { "query" };
     let count = scanned.len();
     Some(format!(
@@ -232,6 +194,75 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         output = Reshape (outputs_by_batch, output_sizes)
         present_state = CastLike (last_state, {state_like})"
     ))
+}
+
+/// How query heads that share a state each get a copy of it.
+struct Copies {
+    /// Nodes before the scan.
+    copies: String,
+    /// Nodes of a step.
+    copied: &'static str,
+    /// The state that a step reads.
+    read: &'static str,
+}
+
+/// `group`: query heads for each state.
+fn copies_of_state(group: i64) -> Copies {
+    let (copies, copied, read) = match group {
+        1 => (String::new(), "", "state"),
+        _ => (
+            vector("group", &[group])
+                + &vector("third", &[2])
+                + "copies_sizes = Concat <axis = 0> (batch, key_heads, group, key_features, value_features)
+                read_sizes = Concat <axis = 0> (batch, heads, key_features, value_features)",
+            "states_apart = Unsqueeze (state, third)
+            states_copied = Expand (states_apart, copies_sizes)
+            states_read = Reshape (states_copied, read_sizes)",
+            "states_read",
+        ),
+    };
+    Copies { copies, copied, read }
+}
+
+/// How a step changes the state before the product is added to it.
+struct Change {
+    /// Nodes that multiply the state by the decay.
+    decayed: &'static str,
+    /// The state after them.
+    old: &'static str,
+    /// Nodes that subtract from the value what the state says already.
+    corrected: String,
+    /// What is written.
+    written: &'static str,
+}
+
+fn change(decays: bool, corrects: bool) -> Change {
+    let (decayed, old) = if decays {
+        (
+            "factors = Exp (decay_float)
+            factor_column = Unsqueeze (factors, rest)
+            state_decayed = Mul (state_before, factor_column)",
+            "state_decayed",
+        )
+    } else {
+        ("", "state_before")
+    };
+    // A correction writes what the state does not yet say.
+    let (corrected, written) = if corrects {
+        (
+            format!(
+                "state_turned = Transpose <perm = [0, 1, 3, 2]> ({old})
+                found_column = MatMul (state_turned, key_column)
+                found = Squeeze (found_column, rest)
+                difference = Sub (value_float, found)
+                change = Mul (beta_float, difference)"
+            ),
+            "change",
+        )
+    } else {
+        (String::new(), "value_float")
+    };
+    Change { decayed, old, corrected, written }
 }
 
 #[cfg(test)]
