@@ -65,8 +65,10 @@ pub fn expand_operators(
 ) -> Result<bool, Vec<Finding>> {
     let graphs = resolved.graphs().iter();
     let nodes = graphs.flat_map(|graph| resolved.order_of(*graph));
-    let nodes = nodes.filter_map(|node| Some((*node, resolved.op(*node)?)));
-    let nodes: Vec<(NodeId, OpRef)> = nodes.filter(|(_, op)| wanted(*op)).collect();
+    let is_wanted = resolved.of_operators(wanted);
+    let nodes = nodes.filter_map(|node| Some((*node, resolved.op_id(*node)?)));
+    let nodes = nodes.filter(|(_, op)| is_wanted[op.index()]);
+    let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
     // Many nodes have few bodies.
     let mut functions: HashMap<String, usize> = HashMap::new();
     let mut calls = Vec::new();

@@ -36,7 +36,7 @@ pub use infer::{
     Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
 };
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
-pub use resolve::{Resolved, resolve};
+pub use resolve::{OpId, Resolved, resolve};
 pub use share::{Shared, share};
 pub use strip::{StripOptions, StripReport, strip};
 pub use upgrade::{Upgrade, upgrade};

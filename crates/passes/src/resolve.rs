@@ -56,10 +56,11 @@ type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
 /// The number of an operator in one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OpId(u32);
+pub struct OpId(u32);
 
 impl OpId {
-    pub(crate) fn index(self) -> usize {
+    /// A position in lists that have an entry for each operator of a model.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -143,11 +144,17 @@ impl Resolved {
     }
 
     /// The number of the operator that a node calls, by which jobs keep what they know of it.
-    pub(crate) fn op_id(&self, node: NodeId) -> Option<OpId> {
+    pub fn op_id(&self, node: NodeId) -> Option<OpId> {
         match self.calls.of_node.get(node.index())? {
             Callee::Operator(op) => Some(*op),
             Callee::Unknown | Callee::Function(_) => None,
         }
+    }
+
+    /// What is so of each operator that nodes call, by number: models have many nodes of few
+    /// operators.
+    pub fn of_operators<T>(&self, what: impl Fn(OpRef) -> T) -> Vec<T> {
+        self.calls.ops.iter().copied().map(what).collect()
     }
 
     /// The operator of that number.

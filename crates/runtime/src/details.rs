@@ -217,7 +217,7 @@ impl Look<'_> {
             let slot = step.inputs.get(position).copied().flatten()?;
             let slot = &self.body.slots[slot.index()];
             let known = || self.inference.known(slot.value).and_then(Known::to_tensor);
-            integers(&slot.constant.clone().or_else(known)?)
+            integers(&slot.constant.as_deref().cloned().or_else(known)?)
         };
         let has_input = |position: usize| step.inputs.get(position).is_some_and(Option::is_some);
         let outputs = step.outputs.iter().enumerate();

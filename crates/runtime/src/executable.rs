@@ -34,9 +34,9 @@ pub(crate) struct Body {
 /// A value that may exist while running.
 pub(crate) struct SlotInfo {
     pub(crate) value: ValueId,
-    pub(crate) constant: Option<Tensor>,
+    pub(crate) constant: Option<Box<Tensor>>,
     /// Type and dimensions of a constant that is not there, because the session is only looked at.
-    pub(crate) outline: Option<(DataType, Dims)>,
+    pub(crate) outline: Option<Box<(DataType, Dims)>>,
 }
 
 impl SlotInfo {
@@ -44,7 +44,7 @@ impl SlotInfo {
     pub(crate) fn fixed(&self) -> Option<(DataType, Dims)> {
         match &self.constant {
             Some(tensor) => Some((tensor.data_type(), tensor.dims().into())),
-            None => self.outline.clone(),
+            None => self.outline.as_deref().cloned(),
         }
     }
 
@@ -57,7 +57,7 @@ impl SlotInfo {
 /// What a step runs.
 pub(crate) enum Work {
     Kernel(Box<dyn Kernel>),
-    Region(Region),
+    Region(Box<Region>),
 }
 
 /// Inner graphs, ready to run.
@@ -66,7 +66,8 @@ pub(crate) struct Region {
     pub(crate) bodies: Vec<Body>,
 }
 
-/// One kernel or region with what it reads and writes.
+/// One kernel or region with what it reads and writes. Models have many, so what few have is behind
+/// a pointer.
 pub(crate) struct Step {
     /// Its number among all steps of the model: those of inner graphs come after the step that
     /// they are in.
@@ -74,11 +75,11 @@ pub(crate) struct Step {
     pub(crate) work: Work,
     pub(crate) rules: MemoryRules,
     /// How the outputs lie in the first input, if strides may say it.
-    pub(crate) movement: Option<MoveKind>,
+    pub(crate) movement: Option<Box<MoveKind>>,
     /// By position; `None` for an operand that is left out or packed.
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
     /// Operands that the kernel has packed, with their positions.
-    pub(crate) packed: SmallVec<[(usize, Slot); 2]>,
+    pub(crate) packed: Box<[(usize, Slot)]>,
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
     /// The nodes that it does: the one that it was made from, then those that joined it.
     pub(crate) origins: SmallVec<[NodeId; 1]>,
@@ -97,7 +98,9 @@ impl Step {
     pub(crate) fn describe(&self) -> String {
         match &self.work {
             Work::Kernel(kernel) => kernel.describe(),
-            Work::Region(Region { kind: RegionKind::If { .. }, .. }) => "one of two".to_string(),
+            Work::Region(region) => match region.kind {
+                RegionKind::If { .. } => "one of two".to_string(),
+            },
         }
     }
 }

@@ -283,8 +283,8 @@ impl Making<'_> {
         }
         let look = self.constants.look(value);
         let constant = look.as_ref().map(|look| match (look.weight.elements, look.there) {
-            (Elements::Fill(one), _) => Constant::Fill(one.clone()),
-            (_, Some(tensor)) if tensor.len() <= SMALL => Constant::Small(tensor.clone()),
+            (Elements::Fill(one), _) => Constant::Fill(Box::new(one.clone())),
+            (_, Some(tensor)) if tensor.len() <= SMALL => Constant::Small(Box::new(tensor.clone())),
             _ => Constant::Large,
         });
         let ty = match look {

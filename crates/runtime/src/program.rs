@@ -61,10 +61,10 @@ pub(crate) struct Value {
 #[derive(Debug, Clone)]
 pub(crate) enum Constant {
     /// One of at most [`SMALL`] elements.
-    Small(Tensor),
+    Small(Box<Tensor>),
     /// One element in all places, given as a tensor of one element. A step may compute it all the
     /// same: `select` decides whether it runs.
-    Fill(Tensor),
+    Fill(Box<Tensor>),
     /// Any other. Rewrites do not look at its elements.
     Large,
 }

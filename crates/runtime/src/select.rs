@@ -111,15 +111,18 @@ impl Selecting<'_, '_> {
         let Program { values, steps, inputs, outputs } = program;
         let looks = self.lowering.weights.looks();
         let account = self.lowering.weights.account;
-        let mut selected: Vec<(usize, Step)> = Vec::with_capacity(steps.len());
-        let steps = steps.into_iter().enumerate();
-        let (fills, steps): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| is_fill(&values, step));
-        for (position, step) in steps {
+        let mut selected: Vec<Step> = Vec::with_capacity(steps.len());
+        let mut fills = Vec::new();
+        for step in steps {
+            if is_fill(&values, &step) {
+                fills.push((selected.len(), step));
+                continue;
+            }
             let operands = values_of(&values, &step);
             if !looks {
                 self.maker.make_for(self.constants, &operands)?;
             }
-            selected.extend(self.step(&values, step)?.map(|step| (position, step)));
+            selected.extend(self.step(&values, step)?);
             let Selecting { constants, is_used, .. } = self;
             constants.done_with(&operands, account, |value| is_used[value.index()]);
         }
@@ -129,16 +132,16 @@ impl Selecting<'_, '_> {
         // Kernels have packed what they could; what they have not is kept as a constant, or
         // computed in each run.
         let mut computed: HashSet<Slot> = HashSet::new();
+        let mut late: Vec<(usize, Step)> = Vec::new();
         for (position, step) in fills.into_iter().rev() {
             let Some(slot) = step.outputs.first().copied().flatten() else { continue };
             let value = values[slot.index()].value;
             if self.is_used[value.index()] && !self.constants.may_keep_fill(value, account) {
                 computed.insert(slot);
-                selected.extend(self.step(&values, step)?.map(|step| (position, step)));
+                late.extend(self.step(&values, step)?.map(|step| (position, step)));
             }
         }
-        selected.sort_by_key(|(position, _)| *position);
-        let mut steps: Vec<Step> = selected.into_iter().map(|(_, step)| step).collect();
+        let mut steps = with_late(selected, late);
         let uses = remove_dead(&mut steps, values.len(), &outputs);
         let mut slots = Vec::with_capacity(values.len());
         // What cannot run is told of without making anything.
@@ -160,13 +163,14 @@ impl Selecting<'_, '_> {
                 self.maker.make(self.constants, id)?;
             }
             let outline = self.constants.outline(id).filter(|_| looks);
-            let outline = outline.map(|(data_type, dims)| (data_type, dims.into()));
+            let outline = outline.map(|(data_type, dims)| Box::new((data_type, dims.into())));
             // Kernels read slices; bytes of a file may lie anywhere.
             let constant = match how {
                 Used::AsElements if !looks => self.constants.aligned(id),
                 _ => Ok(self.constants.get(id)),
             };
-            let constant = constant.map_err(|e| CompileError::Resources(e.to_string()))?.cloned();
+            let constant = constant.map_err(|e| CompileError::Resources(e.to_string()))?;
+            let constant = constant.cloned().map(Box::new);
             slots.push(SlotInfo { value: id, constant, outline });
         }
         Ok(Body { slots, steps, inputs, outputs })
@@ -189,11 +193,11 @@ impl Selecting<'_, '_> {
             let bodies = bodies.collect::<Result<_, _>>()?;
             return Ok(Some(Step {
                 number: 0,
-                work: Work::Region(Region { kind: region.kind, bodies }),
+                work: Work::Region(Box::new(Region { kind: region.kind, bodies })),
                 rules: MemoryRules::default(),
                 movement: None,
                 inputs,
-                packed: SmallVec::new(),
+                packed: Box::default(),
                 outputs: step.outputs,
                 origins: step.origins,
             }));
@@ -208,7 +212,7 @@ impl Selecting<'_, '_> {
             }
             Err(BindError::Invalid(fact)) => return Err(malformed(resolved.model(), node, fact)),
         };
-        let mut packed_slots = SmallVec::new();
+        let mut packed_slots = Vec::new();
         for (index, input) in inputs.iter_mut().enumerate() {
             let Some(slot) = *input else { continue };
             let value = values[slot.index()].value;
@@ -229,7 +233,7 @@ impl Selecting<'_, '_> {
             }
         }
         let movement = match step.op {
-            Op::Move(moved) => Some(moved.kind),
+            Op::Move(moved) => Some(Box::new(moved.kind)),
             _ => None,
         };
         Ok(Some(Step {
@@ -238,11 +242,27 @@ impl Selecting<'_, '_> {
             work: Work::Kernel(kernel),
             movement,
             inputs,
-            packed: packed_slots,
+            packed: packed_slots.into(),
             outputs: step.outputs,
             origins: step.origins,
         }))
     }
+}
+
+/// The steps with some put among them: each before the step at its position, in reverse order.
+fn with_late(steps: Vec<Step>, mut late: Vec<(usize, Step)>) -> Vec<Step> {
+    if late.is_empty() {
+        return steps;
+    }
+    let mut all = Vec::with_capacity(steps.len() + late.len());
+    for (position, step) in steps.into_iter().enumerate() {
+        while late.last().is_some_and(|(before, _)| *before <= position) {
+            all.extend(late.pop().map(|(_, step)| step));
+        }
+        all.push(step);
+    }
+    all.extend(late.into_iter().rev().map(|(_, step)| step));
+    all
 }
 
 /// How steps read a slot.

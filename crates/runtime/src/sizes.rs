@@ -52,7 +52,7 @@ impl Sizes {
         let ints = pointing_slots(executable, body).filter_map(|slot| {
             let info = &body.slots[slot.index()];
             let known = || inference.known(info.value).and_then(Known::to_tensor);
-            Some((slot, integers(&info.constant.clone().or_else(known)?)?))
+            Some((slot, integers(&info.constant.as_deref().cloned().or_else(known)?)?))
         });
         let steps = body.steps.iter().enumerate();
         let inner = steps.filter(|(_, step)| !step.bodies().is_empty()).map(|(index, step)| {
@@ -131,7 +131,7 @@ fn pointing_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = 
         let slots = step.inputs.iter().skip(1).flatten().copied();
         // A slice of its own has an address, several that are picked have none.
         let is_one = |slot: &Slot| is_one_element(executable, body, *slot);
-        let is_gather = matches!(movement, MoveKind::Gather(_));
+        let is_gather = matches!(**movement, MoveKind::Gather(_));
         slots.filter(move |slot| !is_gather || is_one(slot))
     })
 }
@@ -314,7 +314,8 @@ impl SizeList {
         for slot in slots {
             let info = &executable.body.slots[slot.index()];
             let known = inference.known(info.value);
-            let fixed = info.constant.clone().or_else(|| known.and_then(Known::to_tensor));
+            let fixed =
+                info.constant.as_deref().cloned().or_else(|| known.and_then(Known::to_tensor));
             let ints = match (fixed, known) {
                 (Some(tensor), _) => integers(&tensor).map(SlotInts::Fixed),
                 (None, Some(Known::Ints { elem, values, .. })) => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sardonyx_model::{Model, NodeId, Symbol};
-use sardonyx_ops::Registry;
+use sardonyx_ops::{OpRef, Registry};
 use sardonyx_passes::InferOptions;
 
 use crate::error::UnsupportedOperator;
@@ -56,15 +56,15 @@ impl Expanded {
         let resolved = &self.resolved;
         let model = resolved.model();
         let mut list = Unsupported::new(model);
+        let runs = resolved.of_operators(runs);
         for node in resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)) {
-            let kernel = resolved.op(*node).and_then(|op| binding(op.def.domain, op.def.name));
+            if resolved.op_id(*node).is_some_and(|op| runs[op.index()]) {
+                continue;
+            }
             let (domain, name) = (model.domain_of(*node), model.display(model.node(*node).op_type));
             let opset = resolved.op(*node).map(|op| i64::from(op.opset));
             let opset = opset.or_else(|| list.opsets.get(&domain).copied());
-            let why = match kernel {
-                Some(_) if opset <= Some(i64::from(newest(&domain))) => continue,
-                _ => why_unsupported(&domain, &name, opset),
-            };
+            let why = why_unsupported(&domain, &name, opset);
             let origin = resolved.origin(*node);
             match why {
                 Some(why) if origin == *node => list.add(*node, 1, why),
@@ -78,6 +78,11 @@ impl Expanded {
         }
         list.into_sorted()
     }
+}
+
+/// Whether there is a kernel for an operator in the form of an opset version.
+fn runs(op: OpRef) -> bool {
+    binding(op.def.domain, op.def.name).is_some() && op.opset <= newest(op.def.domain)
 }
 
 /// The newest version of an operator set.

@@ -643,7 +643,7 @@ mod tests {
     #[test]
     fn a_fill_may_be_computed_and_a_constant() {
         let mut program = valid();
-        program.values[3].constant = Some(Constant::Fill(Tensor::scalar(1f32)));
+        program.values[3].constant = Some(Constant::Fill(Box::new(Tensor::scalar(1f32))));
         assert_eq!(program.verify(), Ok(()));
         program.steps.remove(0);
         assert_eq!(program.verify(), Ok(()));

@@ -328,9 +328,11 @@ impl Session {
                         Held::Nothing | Held::Input(_) | Held::Output(_) => None,
                     },
                 },
-                Source::Constant { root, .. } => {
-                    self.executable.body.slots[root.index()].constant.clone().map(Value::Tensor)
-                }
+                Source::Constant { root, .. } => self.executable.body.slots[root.index()]
+                    .constant
+                    .as_deref()
+                    .cloned()
+                    .map(Value::Tensor),
                 Source::Absent | Source::InPlace | Source::Arena(_) => None,
             };
             let value = value.ok_or_else(|| RunError::Node {
