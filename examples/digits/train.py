@@ -1,9 +1,9 @@
-"""Trains the digit classifier of this folder and writes it as `digits.onnx`.
+"""Trains the digit classifier of this directory and writes it as `digits.onnx`.
 
 The network is small enough to be trained in plain numpy on one core in about a
 minute, so no deep-learning framework is needed: the forward and backward passes
 are written out below. Run `python train.py` in any directory; the model and the
-example pictures are written next to this file.
+example images are written next to this file.
 """
 
 import json
@@ -39,9 +39,9 @@ SHAPES = {
 }  # fmt: skip
 REQUIRED_ACCURACY = 0.97
 
-# The pictures shipped as examples: for every digit the number of an image of
+# The images shipped as examples: for every digit the number of an image of
 # `load_digits`, chosen by eye for being easy to read. All lie in the test fifth.
-PICTURES = {
+IMAGES = {
     "zero": 1365, "one": 1514, "two": 1744, "three": 1428, "four": 1257,
     "five": 625, "six": 1482, "seven": 862, "eight": 424, "nine": 1792,
 }  # fmt: skip
@@ -69,7 +69,7 @@ def augment(images, rng):
     """Turns, scales, slants and shifts every image a little and adds noise.
 
     There are only some 1,200 training images, too few without variation. It also
-    prepares the model for pictures which resizing to 8x8 has blurred.
+    prepares the model for images which resizing to 8x8 has blurred.
     """
     out = np.empty_like(images)
     centre = np.array([3.5, 3.5])
@@ -258,17 +258,17 @@ def build_model(weights, accuracy):
     return model
 
 
-def write_pictures(weights, test):
-    """Writes one picture per digit, enlarged, and checks what the model makes of it."""
+def write_images(weights, test):
+    """Writes one image per digit, enlarged, and checks what the model makes of it."""
     images, labels, numbers = test
-    for digit, (name, number) in enumerate(PICTURES.items()):
+    for digit, (name, number) in enumerate(IMAGES.items()):
         (index,) = np.flatnonzero(numbers == number)  # fails outside the test fifth
         assert labels[index] == digit
         pixels = np.round(images[index, 0] * 255).astype(np.uint8)
-        picture = Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)
+        image = Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)
         path = HERE / f"{name}.png"
-        picture.save(path, optimize=True)
-        # Back to the input's size the way a user's picture gets there.
+        image.save(path, optimize=True)
+        # Back to the input's size the way a user's image gets there.
         small = Image.open(path).resize((8, 8), Image.Resampling.BILINEAR)
         image = np.asarray(small, np.float32)[None, None] / 255
         probability = forward(weights, image)[0][0, digit]
@@ -289,7 +289,7 @@ def main():
     # The model, run by ONNX's reference, must give what the code above gives.
     (outcome,) = ReferenceEvaluator(model).run(None, {"image": test[0]})
     np.testing.assert_allclose(outcome, forward(weights, test[0])[0], rtol=1e-3, atol=1e-5)
-    write_pictures(weights, test)
+    write_images(weights, test)
     onnx.save(model, HERE / "digits.onnx")
     print(f"wrote digits.onnx, {model.ByteSize()} bytes")
 

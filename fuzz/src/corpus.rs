@@ -35,35 +35,35 @@ pub struct Sample {
     pub name: String,
     /// All of it.
     pub bytes: Vec<u8>,
-    /// What stands behind the selector, if it is a protobuf message.
+    /// What stands after the selector, if it is a protobuf message.
     pub tree: Option<Vec<Record>>,
 }
 
-/// The folder of this package.
-pub fn folder() -> &'static Path {
+/// The directory of this package.
+pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Where the inputs of a property lie.
-pub fn folder_of(property: &Property) -> PathBuf {
-    folder().join("corpus").join(property.name)
+pub fn directory_of(property: &Property) -> PathBuf {
+    directory().join("corpus").join(property.name)
 }
 
 impl Corpus {
     /// Reads the saved inputs of a property, in the order of their names.
     ///
     /// # Errors
-    /// If the folder cannot be read or holds nothing.
+    /// If the directory cannot be read or holds nothing.
     pub fn load(property: &Property) -> io::Result<Corpus> {
-        let folder = folder_of(property);
-        let mut paths: Vec<PathBuf> = fs::read_dir(&folder)?
+        let directory = directory_of(property);
+        let mut paths: Vec<PathBuf> = fs::read_dir(&directory)?
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()?;
         paths.sort();
         let samples = paths.iter().map(|path| Sample::read(path, property));
         let samples: Vec<Sample> = samples.collect::<io::Result<_>>()?;
         if samples.is_empty() {
-            return Err(io::Error::other(format!("{} is empty", folder.display())));
+            return Err(io::Error::other(format!("{} is empty", directory.display())));
         }
         Ok(Corpus {
             form: property.form,

@@ -1,7 +1,7 @@
-//! Property: whatever a model says about its data files, nothing outside its folder is read, and
+//! Property: whatever a model says about its data files, nothing outside its directory is read, and
 //! values are what the file has.
 //!
-//! Once with files in memory, once in a folder with links, pipes and folders in it.
+//! Once with files in memory, once in a directory with links, pipes and directories in it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,15 +11,15 @@ use std::sync::{Arc, OnceLock};
 use sardonyx::{Buffer, Links, Model, OpenOptions, Storage};
 use tempfile::TempDir;
 
-/// The byte that files in the folder are made of, and the one that files outside are made of.
+/// The byte that files in the directory are made of, and the one that files outside are made of.
 const INSIDE: u8 = 0x11;
 const OUTSIDE: u8 = 0xee;
 
 /// Reads the bytes as a model and all its tensors, wherever they lie.
 pub(crate) fn check(input: &[u8]) {
-    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
-    let Some(folder) = FOLDER.get_or_init(|| folder().ok()) else {
-        panic!("no temporary folder");
+    static DIRECTORY: OnceLock<Option<TempDir>> = OnceLock::new();
+    let Some(directory) = DIRECTORY.get_or_init(|| directory().ok()) else {
+        panic!("no temporary directory");
     };
     let mut options = OpenOptions::new().verify_checksums(input.len().is_multiple_of(2));
     if input.len().is_multiple_of(3) {
@@ -28,8 +28,8 @@ pub(crate) fn check(input: &[u8]) {
     let in_memory = options.clone().resolver(Arc::new(files()));
     if let Ok(model) = in_memory.from_bytes(input.to_vec()) {
         read_all(&model);
-        let in_folder = options.folder(folder.path().join("model"));
-        if let Ok(model) = in_folder.from_bytes(input.to_vec()) {
+        let in_directory = options.directory(directory.path().join("model"));
+        if let Ok(model) = in_directory.from_bytes(input.to_vec()) {
             read_all(&model);
         }
     }
@@ -65,8 +65,8 @@ fn files() -> HashMap<String, Buffer> {
     ])
 }
 
-/// A folder in which a model could lie, with everything in it that a location might lead to.
-fn folder() -> std::io::Result<TempDir> {
+/// A directory in which a model could lie, with everything in it that a location might lead to.
+fn directory() -> std::io::Result<TempDir> {
     let scratch = tempfile::tempdir()?;
     let model = scratch.path().join("model");
     fs::create_dir_all(model.join("d"))?;

@@ -41,7 +41,7 @@ use random::Random;
 /// Something that must hold for any bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Property {
-    /// Its name: that of its file, and of the folder with its corpus.
+    /// Its name: that of its file, and of the directory with its corpus.
     pub name: &'static str,
     /// Panics if it does not hold.
     pub check: fn(&[u8]),

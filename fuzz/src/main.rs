@@ -87,13 +87,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
 fn write_corpus() -> Result {
     for property in PROPERTIES {
-        let folder = corpus::folder_of(property);
-        fs::create_dir_all(&folder)?;
+        let directory = corpus::directory_of(property);
+        fs::create_dir_all(&directory)?;
         let seeds = seeds::of(property)?;
         let bytes: usize = seeds.iter().map(|(_, content)| content.len()).sum();
         println!("{}: {} files, {bytes} bytes", property.name, seeds.len());
         for (name, content) in seeds {
-            fs::write(folder.join(name), content)?;
+            fs::write(directory.join(name), content)?;
         }
     }
     Ok(())

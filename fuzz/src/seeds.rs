@@ -1,7 +1,7 @@
 //! The inputs under `fuzz/corpus`: made here, saved there by `--write-corpus`.
 //!
 //! Small, so that many mutations fit into a second, and together of every message, field and form
-//! that is read. What fuzzing has found is added to the folders by hand, under a name that says
+//! that is read. What fuzzing has found is added to the directories by hand, under a name that says
 //! what it was.
 
 use std::io::Cursor;

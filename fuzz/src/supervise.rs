@@ -1,4 +1,4 @@
-//! Starts a worker per property, watches it, and starts it again behind the input that it did not
+//! Starts a worker per property, watches it, and starts it again after the input that it did not
 //! survive.
 
 use std::fs;

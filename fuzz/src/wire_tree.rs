@@ -90,8 +90,8 @@ fn parse_level(bytes: &[u8], depth: usize) -> Option<Vec<Record>> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, behind) = rest.split_at_checked(length)?;
-    *rest = behind;
+    let (taken, after) = rest.split_at_checked(length)?;
+    *rest = after;
     Some(taken)
 }
 

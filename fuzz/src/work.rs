@@ -21,7 +21,7 @@ use crate::{Arguments, Result};
 /// What an input may make its property use. Inputs have 16 KiB at most.
 const MEMORY: u64 = 64 << 20;
 
-/// So many inputs are measured at once; if they used too much, each is measured alone.
+/// This many inputs are measured at once; if they used too much, each is measured alone.
 const BLOCK: u64 = 256;
 
 /// What Rust gives a thread, and so what callers have.
@@ -161,13 +161,13 @@ pub(crate) fn report(property: &Property, message: &str, input: &[u8]) -> Result
 }
 
 fn save(property: &Property, input: &[u8]) -> Result<PathBuf> {
-    let folder = corpus::folder().join("found");
-    fs::create_dir_all(&folder)?;
+    let directory = corpus::directory().join("found");
+    fs::create_dir_all(&directory)?;
     // The same input twice is one file.
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let path = folder.join(format!("{}-{hash:016x}", property.name));
+    let path = directory.join(format!("{}-{hash:016x}", property.name));
     fs::write(&path, input)?;
     Ok(path)
 }

@@ -40,7 +40,7 @@ fn properties_hold_for_mutations() {
 fn the_corpus_is_complete() {
     for property in PROPERTIES {
         for (name, content) in seeds::of(property).unwrap() {
-            let path = corpus::folder_of(property).join(&name);
+            let path = corpus::directory_of(property).join(&name);
             assert!(path.is_file(), "{} is missing: run with --write-corpus", path.display());
             assert!(content.len() <= mutate::MAX_INPUT, "{name}");
         }

@@ -76,10 +76,10 @@ def find_files(checkout):
 
 
 def walk(root, left_out):
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if pathlib.Path(folder, name) not in left_out)
+    for directory, directories, files in os.walk(root):
+        directories[:] = sorted(name for name in directories if pathlib.Path(directory, name) not in left_out)
         for name in sorted(files):
-            path = pathlib.Path(folder, name)
+            path = pathlib.Path(directory, name)
             if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
                 yield path
 

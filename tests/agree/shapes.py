@@ -1,6 +1,6 @@
 """Compare the sizes that we infer with those of the arrays that ONNX Runtime makes.
 
-    python shapes.py SARDONYX MODEL.onnx CASE FOLDER
+    python shapes.py SARDONYX MODEL.onnx CASE DIRECTORY
 
 CASE says how large the inputs are, and so what number each symbol of the model stands for. Every value of the main graph
 becomes an output of a copy of the model, which runs without optimisation, so that all of them are there. Each must have the
@@ -22,13 +22,13 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "perf"))
 from case_inputs import read_case  # noqa: E402
 
 
-def main(sardonyx, model_path, case, folder):
+def main(sardonyx, model_path, case, directory):
     inputs = read_case(case)
     model = onnx.load(model_path, load_external_data=False)
     symbols = symbols_of(model, inputs)
     said = inferred(sardonyx, model_path, symbols)
     values, open_sizes, problems = 0, 0, []
-    for name, array in run(model, inputs, folder).items():
+    for name, array in run(model, inputs, directory).items():
         if name not in said:
             problems.append(f"{name}: nothing is said of it")
             continue
@@ -68,12 +68,12 @@ def inferred(sardonyx, model, symbols):
     return {value["name"]: (value.get("elem"), value.get("shape")) for value in values if value["graph"] == "graph"}
 
 
-def run(model, inputs, folder):
+def run(model, inputs, directory):
     """What ONNX Runtime gives for every value that a node of the main graph makes."""
     made = [name for node in model.graph.node for name in node.output if name]
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
-    path = folder / "all-values.onnx"
+    path = directory / "all-values.onnx"
     onnx.save(model, path, save_as_external_data=True, location="all-values.data", size_threshold=1 << 16)
     ort.set_default_logger_severity(4)
     options = ort.SessionOptions()

@@ -1,8 +1,8 @@
 """Write small models that break a rule of the standard, and models that just do not, for `compare_checks.py`.
 
-    python broken_models.py CASES FOLDER
+    python broken_models.py CASES DIRECTORY
 
-CASES is the folder that `dump_cases.py` writes. Most models are a sound one with one or two changes: first those of
+CASES is the directory that `dump_cases.py` writes. Most models are a sound one with one or two changes: first those of
 `broken_rules.py`, rule by rule; then every operator, every kind of stored tensor, and every field of some models left out,
 doubled, renamed and set to other numbers. Each model is named for what was changed. Names are stable, as
 `check_expectations.txt` lists models by them.
@@ -95,33 +95,33 @@ def tensors() -> Models:
 EXTERNAL_LOCATIONS = {
     "sound": "weights.bin",
     "here": "./weights.bin",
-    "in-folder": "folder/weights.bin",
-    "through-folder": "folder/../weights.bin",
+    "in-directory": "directory/weights.bin",
+    "through-directory": "directory/../weights.bin",
     "two-dots-in-name": "a..b",
     "empty-location": "",
     "missing": "missing.bin",
     "absolute": "/etc/hostname",
     "parent": "../external/weights.bin",
     "far-parent": "../../weights.bin",
-    "directory": "folder",
+    "directory": "directory",
     "symbolic-link": "link.bin",
-    "through-linked-folder": "linked/weights.bin",
+    "through-linked-directory": "linked/weights.bin",
     "hard-link": "hard.bin",
-    "backslash": "folder\\weights.bin",
+    "backslash": "directory\\weights.bin",
     "drive": "c:weights.bin",
     "in-memory": "#weights",
     "dot": ".",
 }
 
 
-def external_files(folder: pathlib.Path) -> None:
+def external_files(directory: pathlib.Path) -> None:
     """The data files that the models beside them name."""
-    (folder / "folder").mkdir(parents=True)
-    for name in ("weights.bin", "a..b", "folder/weights.bin", "folder\\weights.bin", "c:weights.bin", "hard.bin"):
-        (folder / name).write_bytes(struct.pack("<4f", 1, 2, 3, 4))
-    os.link(folder / "hard.bin", folder / "hard-too.bin")
-    os.symlink("weights.bin", folder / "link.bin")
-    os.symlink("folder", folder / "linked")
+    (directory / "directory").mkdir(parents=True)
+    for name in ("weights.bin", "a..b", "directory/weights.bin", "directory\\weights.bin", "c:weights.bin", "hard.bin"):
+        (directory / name).write_bytes(struct.pack("<4f", 1, 2, 3, 4))
+    os.link(directory / "hard.bin", directory / "hard-too.bin")
+    os.symlink("weights.bin", directory / "link.bin")
+    os.symlink("directory", directory / "linked")
 
 
 def external() -> Models:
@@ -135,7 +135,7 @@ def external() -> Models:
     yield "external/no-entries", model()
     yield "external/no-location", model(("offset", "0"))
     yield "external/location-without-value", model(("location", None))
-    yield "external/two-locations", model(here, ("location", "folder/weights.bin"))
+    yield "external/two-locations", model(here, ("location", "directory/weights.bin"))
     yield "external/two-locations-first-missing", model(("location", "missing.bin"), here)
     yield "external/two-locations-last-missing", model(here, ("location", "missing.bin"))
     yield "external/two-locations-first-outside", model(("location", "../weights.bin"), here)
@@ -203,16 +203,16 @@ def all_models(cases: pathlib.Path) -> Models:
     yield from backend_changes(cases)
 
 
-def write(cases: pathlib.Path, folder: pathlib.Path) -> list[str]:
+def write(cases: pathlib.Path, directory: pathlib.Path) -> list[str]:
     """Writes all models; answers their names."""
-    shutil.rmtree(folder, ignore_errors=True)
-    external_files(folder / "external")
+    shutil.rmtree(directory, ignore_errors=True)
+    external_files(directory / "external")
     names: set[str] = set()
     for name, model in all_models(cases):
         if name in names:
             raise ValueError(f"two models are called {name}")
         names.add(name)
-        path = folder / f"{name}.onnx"
+        path = directory / f"{name}.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString(deterministic=True))
     return sorted(names)

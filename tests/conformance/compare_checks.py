@@ -1,8 +1,8 @@
 """Compare what our checker refuses with what `onnx.checker.check_model` refuses.
 
-    python compare_checks.py COMMAND CASES FOLDER
+    python compare_checks.py COMMAND CASES DIRECTORY
 
-COMMAND is the program `sardonyx`, CASES the folder that `dump_cases.py` writes. FOLDER gets the models of `broken_models.py`.
+COMMAND is the program `sardonyx`, CASES the directory that `dump_cases.py` writes. DIRECTORY gets the models of `broken_models.py`.
 Each model is checked by the reference, by ours as the reference would (`--like-onnx`), by ours as it is, and with `--strict`;
 and by both with a full check, which infers types as well (`full_check=True`, `--like-onnx --full`; listed under `full/`). Where the verdicts differ, `check_expectations.txt` says so and why; what is not there, or there and not so, fails the comparison.
 
@@ -44,11 +44,11 @@ FULL = "full/"
 UNSHOWN = "no model"
 
 
-def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
-    broken = [folder / f"{name}.onnx" for name in broken_models.write(cases, folder)]
+def main(command: str, cases: pathlib.Path, directory: pathlib.Path) -> int:
+    broken = [directory / f"{name}.onnx" for name in broken_models.write(cases, directory)]
     backend = sorted(cases.glob("*/*/model.onnx"))
     names = {path: "/".join(path.parts[-3:-1]) for path in backend} | {
-        path: path.relative_to(folder).with_suffix("").as_posix() for path in broken
+        path: path.relative_to(directory).with_suffix("").as_posix() for path in broken
     }
     paths = list(names)
     with quiet():

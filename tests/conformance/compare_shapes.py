@@ -1,8 +1,8 @@
 """Compare inferred types and shapes with what the backend cases show, and with what the reference infers.
 
-    python compare_shapes.py INFER_MODELS CASES FOLDER
+    python compare_shapes.py INFER_MODELS CASES DIRECTORY
 
-INFER_MODELS is the program of that name in `tests/`, CASES the folder that `dump_cases.py` writes. FOLDER gets the models of
+INFER_MODELS is the program of that name in `tests/`, CASES the directory that `dump_cases.py` writes. DIRECTORY gets the models of
 the cases with nothing declared but their inputs, and the same with types that we inferred. Two things must be so:
 
 The types that we infer contain the outputs of the case (SHAPE-15-): element types are equal, ranks and numbers too. A symbol has one
@@ -47,10 +47,10 @@ Sizes = dict[str, int]
 Value = TensorProto | SequenceProto | MapProto | OptionalProto
 
 
-def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
+def main(command: str, cases: pathlib.Path, directory: pathlib.Path) -> int:
     paths = sorted(cases.glob("*/*/model.onnx"))
     names = ["/".join(path.parts[-3:-1]) for path in paths]
-    ours = infer_all(command, paths, folder)
+    ours = infer_all(command, paths, directory)
     found, reasons, numbers = {}, {}, Counter()
     for name, path, (model, problem) in zip(names, paths, ours, strict=True):
         case = Case(onnx.load(path), model, path.parent)
@@ -75,19 +75,19 @@ def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
     return 1 if problems else 0
 
 
-def infer_all(command: str, paths: list[pathlib.Path], folder: pathlib.Path) -> list[tuple[ModelProto, str]]:
+def infer_all(command: str, paths: list[pathlib.Path], directory: pathlib.Path) -> list[tuple[ModelProto, str]]:
     """Each model with the types that we infer, and what we say is wrong with it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     lines = []
     for number, path in enumerate(paths):
         model = onnx.load(path)
         undeclare(model.graph)
-        source, target = folder / f"{number}.onnx", folder / f"{number}.inferred.onnx"
+        source, target = directory / f"{number}.onnx", directory / f"{number}.inferred.onnx"
         source.write_bytes(model.SerializeToString())
         lines.append(f"{source}\t{target}\n")
     answer = subprocess.run([command], input="".join(lines), stdout=subprocess.PIPE, text=True, check=True)
     problems = answer.stdout.splitlines()
-    targets = [folder / f"{number}.inferred.onnx" for number in range(len(paths))]
+    targets = [directory / f"{number}.inferred.onnx" for number in range(len(paths))]
     return [(onnx.load(target), problem) for target, problem in zip(targets, problems, strict=True)]
 
 
@@ -105,8 +105,8 @@ def undeclare(graph: GraphProto) -> None:
 class Case:
     """A case, and the same model with the types that we infer."""
 
-    def __init__(self, declared: ModelProto, inferred: ModelProto, folder: pathlib.Path) -> None:
-        self.declared, self.inferred, self.folder = declared, inferred, folder
+    def __init__(self, declared: ModelProto, inferred: ModelProto, directory: pathlib.Path) -> None:
+        self.declared, self.inferred, self.directory = declared, inferred, directory
         self.numbers: Counter[str] = Counter()
         # What is known of sizes before anything runs, by data set.
         self.given: list[Sizes] = []
@@ -118,7 +118,7 @@ class Case:
         defaults = {tensor.name for tensor in graph.initializer}
         fed = [info for info in graph.input if info.name not in defaults]
         types = types_of(self.inferred.graph)
-        for data in sorted(self.folder.glob("test_data_set_*")):
+        for data in sorted(self.directory.glob("test_data_set_*")):
             sizes = Observed({})
             for info, value in zip(fed, values(data, "input", fed), strict=False):
                 if value is not None:

@@ -2,14 +2,14 @@
 
     python dump_cases.py OUT
 
-Every case becomes a folder that any runner can read without Python:
+Every case becomes a directory that any runner can read without Python:
 
     OUT/<kind>/<case>/model.onnx
     OUT/<kind>/<case>/case.json                                  {"rtol": ..., "atol": ...}
     OUT/<kind>/<case>/test_data_set_<n>/{input,output}_<m>.pb    one serialized value each
 
 Kinds: `node` and `model` exist only in the wheel's memory; `simple`, `pytorch-converted` and
-`pytorch-operator` are folders inside the wheel and are copied as they are; `real` are the nine light
+`pytorch-operator` are directories inside the wheel and are copied as they are; `real` are the nine light
 networks, which come with outputs only: their inputs are made the way the wheel's own runner makes them.
 
 A value is a TensorProto, or a SequenceProto, MapProto or OptionalProto where the model's type says so.
@@ -38,14 +38,14 @@ KINDS_ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
 def main(out):
     failures = []
     for write, kind, case in [*cases_in_memory(), *cases_on_disk(), *light_networks()]:
-        folder = out / kind / case.name
+        directory = out / kind / case.name
         try:
-            folder.mkdir(parents=True)
-            write(folder, case)
+            directory.mkdir(parents=True)
+            write(directory, case)
             tolerances = {"rtol": case.rtol, "atol": case.atol}
-            (folder / "case.json").write_text(json.dumps(tolerances) + "\n")
+            (directory / "case.json").write_text(json.dumps(tolerances) + "\n")
         except Exception as error:  # one bad case must not hide the others
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
             failures.append(f"{kind}/{case.name}: {type(error).__name__}: {error}")
 
     wheel = pathlib.Path(onnx.__file__).parent
@@ -79,28 +79,28 @@ def light_networks():
         yield write_light_network, "real", case
 
 
-def write_from_memory(folder, case):
-    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+def write_from_memory(directory, case):
+    (directory / "model.onnx").write_bytes(case.model.SerializeToString())
     graph = case.model.graph
     for n, (inputs, outputs) in enumerate(case.data_sets):
-        data = folder / f"test_data_set_{n}"
+        data = directory / f"test_data_set_{n}"
         data.mkdir()
         write_values(data, "input", inputs, graph.input)
         write_values(data, "output", outputs, graph.output)
 
 
-def copy_from_wheel(folder, case):
+def copy_from_wheel(directory, case):
     for source in pathlib.Path(case.model_dir).rglob("*"):
         if source.suffix in (".onnx", ".pb"):
-            target = folder / source.relative_to(case.model_dir)
+            target = directory / source.relative_to(case.model_dir)
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(source, target)
 
 
-def write_light_network(folder, case):
+def write_light_network(directory, case):
     source = DATA / "light" / pathlib.PurePosixPath(case.url).name
-    shutil.copyfile(source, folder / "model.onnx")
-    data = folder / "test_data_set_0"
+    shutil.copyfile(source, directory / "model.onnx")
+    data = directory / "test_data_set_0"
     data.mkdir()
     graph = onnx.load(source).graph
     weights = {tensor.name for tensor in graph.initializer}
@@ -110,9 +110,9 @@ def write_light_network(folder, case):
         shutil.copyfile(output, data / f"output_{m}.pb")
 
 
-def write_values(folder, role, values, infos):
+def write_values(directory, role, values, infos):
     for m, value in enumerate(values):
-        (folder / f"{role}_{m}.pb").write_bytes(serialize(value, infos[m]))
+        (directory / f"{role}_{m}.pb").write_bytes(serialize(value, infos[m]))
 
 
 def serialize(value, info):

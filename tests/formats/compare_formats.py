@@ -1,8 +1,8 @@
 """Compare our protobuf JSON and text format with those of the protobuf package, in both directions.
 
-    python compare_formats.py CONVERTER FOLDER [CASES]
+    python compare_formats.py CONVERTER DIRECTORY [CASES]
 
-CONVERTER is the program `convert_messages` of sardonyx-tests; FOLDER receives the files. The messages are all .onnx and .pb
+CONVERTER is the program `convert_messages` of sardonyx-tests; DIRECTORY receives the files. The messages are all .onnx and .pb
 files of the onnx wheel, those below CASES (as `dump_cases.py` writes them), one message of each type with every field,
 random messages, and a tensor of each element type in each form of storage.
 
@@ -46,17 +46,17 @@ TEXT_SPELLINGS = {
 }
 
 
-def main(converter, folder, cases):
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    run = Run(folder)
+def main(converter, directory, cases):
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    run = Run(directory)
     for source, name, message in messages(cases):
         run.add(source, name, message)
     run.add_unknown_fields()
     run.convert(converter)
     run.report()
     # Half a gigabyte that nobody needs once all is well.
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 def messages(cases):
@@ -213,8 +213,8 @@ def tensors():
 
 
 class Run:
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, directory):
+        self.directory = directory
         self.tasks = []  # lines for the converter
         self.checks = []  # (what, source, name, file, judge)
         self.counts = collections.Counter()
@@ -223,7 +223,7 @@ class Run:
         self.messages = collections.Counter()
 
     def file(self, content=None):
-        path = self.folder / f"{len(self.tasks)}.{'in' if content is not None else 'out'}"
+        path = self.directory / f"{len(self.tasks)}.{'in' if content is not None else 'out'}"
         if content is not None:
             path.write_bytes(content)
         return path

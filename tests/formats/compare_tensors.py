@@ -168,21 +168,21 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        return compare(Path(folder), arguments.files, rng)
+    with tempfile.TemporaryDirectory() as directory:
+        return compare(Path(directory), arguments.files, rng)
 
 
-def compare(folder, files, rng):
+def compare(directory, files, rng):
     arrays = {}
     for i in range(files):
         whole = random_safetensors(rng) if rng.random() < 0.9 else small_types(rng)
-        (folder / f"{i}-whole.safetensors").write_bytes(whole)
+        (directory / f"{i}-whole.safetensors").write_bytes(whole)
         for j in range(8):
-            (folder / f"{i}-{j}-damaged.safetensors").write_bytes(damaged(rng, whole))
-        path = folder / f"{i}-whole.npz"
+            (directory / f"{i}-{j}-damaged.safetensors").write_bytes(damaged(rng, whole))
+        path = directory / f"{i}-whole.npz"
         arrays[path.name] = random_npz(rng, path)
-        (folder / f"{i}-damaged.npz").write_bytes(damaged(rng, path.read_bytes()))
-    command = ["cargo", "run", "--quiet", "-p", "sardonyx-formats", "--example", "rewrite_tensors", "--", str(folder)]
+        (directory / f"{i}-damaged.npz").write_bytes(damaged(rng, path.read_bytes()))
+    command = ["cargo", "run", "--quiet", "-p", "sardonyx-formats", "--example", "rewrite_tensors", "--", str(directory)]
     lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     outcomes = dict(line.split("\t", 1) for line in lines)
 
@@ -194,12 +194,12 @@ def compare(folder, files, rng):
         print(f"{name}: {what}")
         if differences <= 10:
             kept = Path(tempfile.gettempdir()) / f"differs-{name}"
-            kept.write_bytes((folder / name).read_bytes())
+            kept.write_bytes((directory / name).read_bytes())
             print(f"  kept as {kept}")
 
     for name, outcome in outcomes.items():
-        data = (folder / name).read_bytes()
-        again = folder / f"{name}.out"
+        data = (directory / name).read_bytes()
+        again = directory / f"{name}.out"
         refused += outcome != "ok"
         if name.endswith(".safetensors"):
             theirs = library_accepts(data)
@@ -210,13 +210,13 @@ def compare(folder, files, rng):
             elif outcome == "ok" and not library_accepts(again.read_bytes()):
                 differs(name, "the library refuses what we wrote")
         else:
-            theirs = arrays.get(name) or numpy_reads(folder / name)
+            theirs = arrays.get(name) or numpy_reads(directory / name)
             if "whole" in name and outcome != "ok":
                 differs(name, f"refused: {outcome}")
             elif outcome == "ok" and theirs is not None and not same_arrays(numpy_reads(again), theirs):
                 differs(name, "it came back with other arrays")
             elif outcome == "ok" and theirs is None:
-                # Bytes before and behind the archive NumPy does not take; then the arrays must be the right ones.
+                # Bytes before and after the archive NumPy does not take; then the arrays must be the right ones.
                 whole = arrays[name.replace("damaged", "whole")]
                 if not same_arrays(numpy_reads(again), whole):
                     differs(name, "NumPy refuses it, we read other arrays")

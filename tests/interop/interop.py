@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 parser = argparse.ArgumentParser()
 parser.add_argument("sardonyx", type=pathlib.Path)
-parser.add_argument("folder", type=pathlib.Path)
+parser.add_argument("directory", type=pathlib.Path)
 parser.add_argument("--models", type=pathlib.Path, nargs="*", default=[])
 arguments = parser.parse_args()
 
@@ -185,7 +185,7 @@ def same_outputs(a, b):
     return len(a) == len(b) and all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, b))
 
 
-def ours_to_theirs(name, path, folder):
+def ours_to_theirs(name, path, directory):
     original = path.read_bytes()
     model = onnx.ModelProto.FromString(original)
     try:
@@ -201,7 +201,7 @@ def ours_to_theirs(name, path, folder):
         "unaligned": ["--align", "1", "--threshold", "1"],
     }
     for way, flags in ways.items():
-        out = folder / way.replace(" ", "_")
+        out = directory / way.replace(" ", "_")
         out.mkdir(parents=True)
         moved = out / "model.onnx"
         sardonyx("externalize", path, "-o", moved, *flags)
@@ -228,7 +228,7 @@ def ours_to_theirs(name, path, folder):
         check(packed.read_bytes() == original, f"{what}: packed again")
 
 
-def theirs_to_ours(name, path, folder):
+def theirs_to_ours(name, path, directory):
     expected = content_hash(path)
     ways = {
         "one": dict(all_tensors_to_one_file=True, location="weights.bin", size_threshold=0),
@@ -236,7 +236,7 @@ def theirs_to_ours(name, path, folder):
         "attributes": dict(all_tensors_to_one_file=True, size_threshold=0, convert_attribute=True),
     }
     for way, options in ways.items():
-        out = folder / f"theirs_{way}"
+        out = directory / f"theirs_{way}"
         out.mkdir(parents=True)
         model = onnx.ModelProto.FromString(path.read_bytes())
         onnx.save_model(model, out / "model.onnx", save_as_external_data=True, **options)
@@ -249,7 +249,7 @@ def theirs_to_ours(name, path, folder):
         )
 
 
-def tensors_in_archives(name, path, folder):
+def tensors_in_archives(name, path, directory):
     model = onnx.load(path)
     arrays = {}
     for tensor in model.graph.initializer:
@@ -260,11 +260,11 @@ def tensors_in_archives(name, path, folder):
     check(all(tensor in names for tensor in arrays), f"{name}: names listed")
     plain = [t for t, array in arrays.items() if array.dtype.isbuiltin == 1]
     for tensor in plain[:20]:
-        out = folder / "one.npy"
+        out = directory / "one.npy"
         sardonyx("cat", path, tensor, "-o", out)
         check(np.array_equal(np.load(out), arrays[tensor], equal_nan=True), f"{name}: {tensor}.npy")
         out.unlink()
-        out = folder / "one.safetensors"
+        out = directory / "one.safetensors"
         if arrays[tensor].dtype != np.complex128:
             sardonyx("cat", path, tensor, "-o", out)
             loaded = safetensors.numpy.load_file(out)[tensor] if arrays[tensor].dtype != np.complex64 else arrays[tensor]
@@ -273,22 +273,22 @@ def tensors_in_archives(name, path, folder):
 
 
 def main():
-    shutil.rmtree(arguments.folder, ignore_errors=True)
-    arguments.folder.mkdir(parents=True)
-    made = arguments.folder / "every_type.onnx"
+    shutil.rmtree(arguments.directory, ignore_errors=True)
+    arguments.directory.mkdir(parents=True)
+    made = arguments.directory / "every_type.onnx"
     made.write_bytes(every_type().SerializeToString(deterministic=True))
-    small = arguments.folder / "runnable.onnx"
+    small = arguments.directory / "runnable.onnx"
     small.write_bytes(runnable().SerializeToString(deterministic=True))
     models = {"every type": made, "runnable": small}
     models.update({path.stem: path for path in arguments.models})
     for index, (name, path) in enumerate(models.items()):
-        folder = arguments.folder / str(index)
-        folder.mkdir()
-        ours_to_theirs(name, path, folder)
-        theirs_to_ours(name, path, folder)
-        tensors_in_archives(name, path, folder)
+        directory = arguments.directory / str(index)
+        directory.mkdir()
+        ours_to_theirs(name, path, directory)
+        theirs_to_ours(name, path, directory)
+        tensors_in_archives(name, path, directory)
     print(f"{len(models)} models, {comparisons} comparisons, {len(differences)} differences")
-    shutil.rmtree(arguments.folder, ignore_errors=True)
+    shutil.rmtree(arguments.directory, ignore_errors=True)
     return 1 if differences else 0
 
 

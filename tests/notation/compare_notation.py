@@ -1,8 +1,8 @@
 """Compare our parser of the notation with the reference's, `onnx.parser`.
 
-    python compare_notation.py CONVERTER FOLDER [--filter TEXT] [--all]
+    python compare_notation.py CONVERTER DIRECTORY [--filter TEXT] [--all]
 
-CONVERTER is the program `notation` of the tests; FOLDER keeps the reference's source archive. The texts are those of
+CONVERTER is the program `notation` of the tests; DIRECTORY keeps the reference's source archive. The texts are those of
 `cases.py` and what `archive.py` finds in the archive. Both parsers must make the same message of a text, or both refuse it,
 but for the cases in `expectations.txt`, which must still deviate in the way that is said there.
 
@@ -30,14 +30,14 @@ SHOWN = 20
 LONGEST = 1200
 
 
-def main(converter: str, folder: pathlib.Path, wanted: str, show_all: bool) -> int:
+def main(converter: str, directory: pathlib.Path, wanted: str, show_all: bool) -> int:
     expectations = read_expectations(HERE / "expectations.txt")
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def reference(questions):
         return ask([sys.executable, str(HERE / "reference.py")], questions)
 
-    texts = {**all_cases(), **archive_cases(fetch(folder), reference)}
+    texts = {**all_cases(), **archive_cases(fetch(directory), reference)}
     # What is printed of models is another comparison, that of `compare_models.py`.
     unknown = [name for name in expectations if name not in texts and not name.startswith("print/")]
     texts = {name: text for name, text in texts.items() if wanted in name}
@@ -149,8 +149,8 @@ def shortened(text: str) -> str:
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("converter")
-    arguments.add_argument("folder", type=pathlib.Path)
+    arguments.add_argument("directory", type=pathlib.Path)
     arguments.add_argument("--filter", default="", help="only cases whose names contain this")
     arguments.add_argument("--all", action="store_true", help="show every difference")
     given = arguments.parse_args()
-    sys.exit(main(given.converter, given.folder, given.filter, given.all))
+    sys.exit(main(given.converter, given.directory, given.filter, given.all))

@@ -1,6 +1,6 @@
 """Write small models in which something is odd, for `compare_models.py`.
 
-    python odd_models.py FOLDER
+    python odd_models.py DIRECTORY
 
 Real models have few of these things, and what the portable form cannot say must be reported for each of them. Each model is named
 for what is odd about it. Names are stable, as `expectations.txt` lists models by them.
@@ -743,7 +743,7 @@ def other_bytes() -> Models:
     first = model_of(graph_of(node_of("First"), name="first"), producer_name="first", doc_string="only the first")
     last = model_of(graph_of(node_of("Last"), name="last"), ir_version=11, producer_name="last")
     yield "bytes-two-models", first.SerializeToString() + last.SerializeToString()
-    # Nodes before the name, and the version behind everything.
+    # Nodes before the name, and the version after everything.
     graph = record(1, node) + record(2, b"main") + record(1, node)
     yield "bytes-order", record(7, graph) + b"\x08\x0a" + record(8, b"\x10\x15\x0a\x00") + record(2, b"late")
     # Numbers of fields and lengths that take more bytes than they need.
@@ -753,14 +753,14 @@ def other_bytes() -> Models:
     yield "bytes-none", b""
 
 
-def main(folder: pathlib.Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def main(directory: pathlib.Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
     # Those of an older version of this script would be compared as well.
-    for old in folder.glob("*.onnx"):
+    for old in directory.glob("*.onnx"):
         old.unlink()
     models = all_models()
     for name, content in models.items():
-        (folder / f"{name}.onnx").write_bytes(content)
+        (directory / f"{name}.onnx").write_bytes(content)
     print(f"{len(models)} odd models")
 
 

@@ -1,8 +1,8 @@
 """Check that models survive `print` and `parse` without any flags, as the same bytes, whatever is wrong with them.
 
-    python round_trips.py COMMAND FOLDER...
+    python round_trips.py COMMAND DIRECTORY...
 
-COMMAND is the program `sardonyx`. Each model in the folders is printed to a text and parsed back. A file that is not written
+COMMAND is the program `sardonyx`. Each model in the directories is printed to a text and parsed back. A file that is not written
 the way protobuf writes (fields in another order, longer numbers than needed) is compared with what `convert-format` writes.
 A file that cannot be read as a model is counted, not compared.
 """
@@ -23,12 +23,12 @@ SHOWN = 20
 SAME, REWRITTEN, UNREADABLE = "equal", "equal to what is written of them", "not readable as models"
 
 
-def main(command: str, folders: Sequence[pathlib.Path]) -> int:
-    there = [folder for folder in folders if folder.exists()]
-    for folder in folders:
-        if folder not in there:
-            print(f"{folder} is not there: skipped")
-    paths = sorted(itertools.chain.from_iterable(folder.rglob("*.onnx") for folder in there))
+def main(command: str, directories: Sequence[pathlib.Path]) -> int:
+    there = [directory for directory in directories if directory.exists()]
+    for directory in directories:
+        if directory not in there:
+            print(f"{directory} is not there: skipped")
+    paths = sorted(itertools.chain.from_iterable(directory.rglob("*.onnx") for directory in there))
     if not paths:
         print("there are no models")
         return 1
@@ -48,15 +48,15 @@ def round_trip(command: str, path: pathlib.Path) -> tuple[str, str]:
     """What became of a model, and what was said if that is not as it should be."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        found = subprocess.run([command, *arguments], cwd=folder, capture_output=True, check=False)
+        found = subprocess.run([command, *arguments], cwd=directory, capture_output=True, check=False)
         return found.returncode, found.stderr.decode(errors="replace")
 
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        shutil.copyfile(path, folder / "model.onnx")
-        # Data files that models name stand in folders with few files.
+        directory = pathlib.Path(name)
+        shutil.copyfile(path, directory / "model.onnx")
+        # Data files that models name stand in directories with few files.
         for beside in data_files(path):
-            shutil.copyfile(beside, folder / beside.name)
+            shutil.copyfile(beside, directory / beside.name)
         code, said = run("print", "model.onnx", "-o", "model.onnxtxt")
         if code != 0:
             readable, _ = run("info", "model.onnx")
@@ -64,11 +64,11 @@ def round_trip(command: str, path: pathlib.Path) -> tuple[str, str]:
         code, said = run("parse", "model.onnxtxt", "-o", "again.onnx")
         if code != 0:
             return f"parse fails with {code}", said
-        again = (folder / "again.onnx").read_bytes()
+        again = (directory / "again.onnx").read_bytes()
         if again == path.read_bytes():
             return SAME, ""
         code, said = run("convert-format", "model.onnx", "-o", "written.onnx")
-        if code == 0 and again == (folder / "written.onnx").read_bytes():
+        if code == 0 and again == (directory / "written.onnx").read_bytes():
             return REWRITTEN, ""
         return "not the same bytes", said
 
@@ -87,4 +87,4 @@ FILES: dict[pathlib.Path, list[pathlib.Path]] = {}
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:]]))
+    sys.exit(main(sys.argv[1], [pathlib.Path(directory) for directory in sys.argv[2:]]))

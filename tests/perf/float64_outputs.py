@@ -36,7 +36,7 @@ def main(path, case, out):
         values |= {name: widen(array) for name, array in read_case(case).items()}
         outputs = run(skeleton, values)
         out.parent.mkdir(parents=True, exist_ok=True)
-        # Under another name first, so that a stopped run leaves no half file behind.
+        # Under another name first, so that a stopped run leaves no half file after.
         partial = out.with_suffix(".partial")
         write_npz(partial, outputs)
         partial.rename(out)
@@ -220,7 +220,7 @@ class MatMul(OpRun):
 
 
 class Window:
-    """Where the taps of a kernel fall on an input with spatial axes behind the first two."""
+    """Where the taps of a kernel fall on an input with spatial axes after the first two."""
 
     def __init__(self, x, kernel, auto_pad, dilations, pads, strides, ceil_mode=0):
         rank = len(kernel)

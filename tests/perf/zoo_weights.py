@@ -7,7 +7,7 @@ SKELETON.weights.json: for each such tensor, keyed by its position in the model,
 deviation, smallest and largest value of the original, so that activations stay in a sane range.
 Values come from a generator seeded by the position. They are good for timing a runtime and for
 comparing two of them; they mean nothing. A matrix of nothing but zeros, as a last layer is before it was ever trained, gets
-small values: behind it, all runtimes would agree whatever they computed before.
+small values: after it, all runtimes would agree whatever they computed before.
 """
 
 import json
@@ -24,7 +24,7 @@ def main(skeleton, out):
     for position, tensor in enumerate(tensors_of(model.graph)):
         if str(position) in statistics:
             fill(tensor, position, *statistics[str(position)])
-    # Under another name first, so that a stopped run leaves no half model behind.
+    # Under another name first, so that a stopped run leaves no half model after.
     partial = out.with_suffix(".partial")
     partial.write_bytes(model.SerializeToString())
     partial.rename(out)

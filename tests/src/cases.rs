@@ -14,7 +14,7 @@ pub struct Case {
     /// `node/test_abs`: unique, and how people and the expectations name it.
     pub id: String,
     /// Where its files are.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// The bytes of one data set, in the order of the graph's inputs and outputs. An input that is left
@@ -25,13 +25,13 @@ pub struct DataSet {
     pub outputs: Vec<Vec<u8>>,
 }
 
-/// All cases under `folder`, sorted by id.
-pub fn find(folder: &Path) -> io::Result<Vec<Case>> {
+/// All cases under `directory`, sorted by id.
+pub fn find(directory: &Path) -> io::Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for kind in folders(folder)? {
-        for folder in folders(&kind)? {
-            let (kind, name) = (name_of(&kind), name_of(&folder));
-            cases.push(Case { id: format!("{kind}/{name}"), kind, folder });
+    for kind in directories(directory)? {
+        for directory in directories(&kind)? {
+            let (kind, name) = (name_of(&kind), name_of(&directory));
+            cases.push(Case { id: format!("{kind}/{name}"), kind, directory });
         }
     }
     cases.sort_by(|a, b| a.id.cmp(&b.id));
@@ -39,20 +39,24 @@ pub fn find(folder: &Path) -> io::Result<Vec<Case>> {
 }
 
 impl Case {
-    /// The case in this folder; its kind is the name of the folder above.
-    pub fn at(folder: &Path) -> Case {
-        let kind = folder.parent().map(name_of).unwrap_or_default();
-        Case { id: format!("{kind}/{}", name_of(folder)), kind, folder: folder.to_path_buf() }
+    /// The case in this directory; its kind is the name of the directory above.
+    pub fn at(directory: &Path) -> Case {
+        let kind = directory.parent().map(name_of).unwrap_or_default();
+        Case {
+            id: format!("{kind}/{}", name_of(directory)),
+            kind,
+            directory: directory.to_path_buf(),
+        }
     }
 
     pub fn model(&self) -> PathBuf {
-        self.folder.join("model.onnx")
+        self.directory.join("model.onnx")
     }
 
     /// From `case.json`; the reference runner's defaults where it says nothing.
     pub fn tolerance(&self) -> io::Result<Tolerance> {
         let json: serde_json::Value =
-            serde_json::from_slice(&fs::read(self.folder.join("case.json"))?)?;
+            serde_json::from_slice(&fs::read(self.directory.join("case.json"))?)?;
         let Tolerance { rtol, atol } = Tolerance::NODE_TESTS;
         Ok(Tolerance {
             rtol: json["rtol"].as_f64().unwrap_or(rtol),
@@ -62,10 +66,10 @@ impl Case {
 
     pub fn data_sets(&self) -> io::Result<Vec<DataSet>> {
         let mut sets = Vec::new();
-        for folder in folders(&self.folder)? {
+        for directory in directories(&self.directory)? {
             sets.push(DataSet {
-                inputs: numbered(&folder, "input")?,
-                outputs: numbered(&folder, "output")?,
+                inputs: numbered(&directory, "input")?,
+                outputs: numbered(&directory, "output")?,
             });
         }
         Ok(sets)
@@ -73,10 +77,10 @@ impl Case {
 }
 
 /// `input_0.pb`, `input_1.pb`, … as far as they go.
-fn numbered(folder: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
+fn numbered(directory: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
     let mut files = Vec::new();
     loop {
-        match fs::read(folder.join(format!("{role}_{}.pb", files.len()))) {
+        match fs::read(directory.join(format!("{role}_{}.pb", files.len()))) {
             Ok(bytes) => files.push(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
             Err(error) => return Err(error),
@@ -84,9 +88,9 @@ fn numbered(folder: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn directories(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             found.push(entry.path());

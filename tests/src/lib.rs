@@ -6,11 +6,15 @@
 //! of it, and [`expectations`] the list of those that do not pass yet. [`round_trip`] reads and
 //! writes every file of the wheel.
 //!
+//! `cargo xtask conversions` has every case converted to other versions of operator sets, and
+//! judged as before: [`convert_case`].
+//!
 //! [`bench`] is what our sides of the contests with other programs share.
 
 pub mod bench;
 pub mod cases;
 pub mod compare;
+pub mod convert_case;
 pub mod expectations;
 pub mod outcome;
 pub mod round_trip;

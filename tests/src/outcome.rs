@@ -24,6 +24,8 @@ pub enum Class {
     OperatorNotImplemented,
     /// The library names a type that it cannot handle.
     TypeNotImplemented,
+    /// The model has no exact equivalent in the version that it was to be converted to.
+    Refused,
     /// The library refuses for another reason.
     Error,
     /// The run ends with other values, shapes or types than expected.
@@ -35,9 +37,10 @@ pub enum Class {
 }
 
 impl Class {
-    const ALL: [Class; 6] = [
+    const ALL: [Class; 7] = [
         Class::OperatorNotImplemented,
         Class::TypeNotImplemented,
+        Class::Refused,
         Class::Error,
         Class::Wrong,
         Class::Panic,
@@ -48,6 +51,7 @@ impl Class {
         match self {
             Class::OperatorNotImplemented => "operator not implemented",
             Class::TypeNotImplemented => "type not implemented",
+            Class::Refused => "refused",
             Class::Error => "error",
             Class::Wrong => "wrong",
             Class::Panic => "panic",

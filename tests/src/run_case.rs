@@ -11,27 +11,32 @@ use std::sync::Mutex;
 /// Where and why the last panic happened; any thread may have done it.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Loads the model, runs every data set and compares. A panic is an outcome like any other.
+/// Loads the model, runs every data set and compares.
 pub fn run_case(case: &Case) -> Outcome {
+    caught(|| {
+        let tolerance = case.tolerance().map_err(unreadable)?;
+        run_model(case, &Model::open(case.model()).map_err(failure)?, tolerance)
+    })
+}
+
+/// What a function gives; a panic is an outcome like any other.
+pub(crate) fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(Box::new(|info| {
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = info.to_string();
         }
     }));
-    panic::catch_unwind(AssertUnwindSafe(|| load_and_run(case))).unwrap_or_else(|_| {
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         let why = LAST_PANIC.lock().map(|last| last.clone()).unwrap_or_default();
         Err(Failure::new(Class::Panic, why))
     })
 }
 
-fn load_and_run(case: &Case) -> Outcome {
-    let unreadable =
-        |error: std::io::Error| Failure::new(Class::Error, format!("the case is broken: {error}"));
-    let tolerance = case.tolerance().map_err(unreadable)?;
+/// Runs every data set of a case on a model.
+pub(crate) fn run_model(case: &Case, model: &Model, tolerance: Tolerance) -> Outcome {
     let data_sets = case.data_sets().map_err(unreadable)?;
-    let model = Model::open(case.model()).map_err(failure)?;
     // The processes share the machine; each case is small.
-    let session = Session::builder(&model).threads(1).build().map_err(failure)?;
+    let session = Session::builder(model).threads(1).build().map_err(failure)?;
     for (index, data) in data_sets.iter().enumerate() {
         run_data_set(&session, data, tolerance).map_err(|failure| match data_sets.len() {
             1 => failure,
@@ -79,7 +84,11 @@ fn wrong(why: String) -> Failure {
 }
 
 /// The class of an error is what the library says about it, never what its text looks like.
-fn failure(error: Error) -> Failure {
+pub(crate) fn unreadable(error: std::io::Error) -> Failure {
+    Failure::new(Class::Error, format!("the case is broken: {error}"))
+}
+
+pub(crate) fn failure(error: Error) -> Failure {
     let operators = error.unsupported().iter().map(|operator| match operator.domain.as_str() {
         "" => operator.name.clone(),
         domain => format!("{domain}.{}", operator.name),

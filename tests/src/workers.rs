@@ -1,7 +1,7 @@
 //! Running cases in processes of their own: a case that hangs, aborts or overflows its stack costs
 //! itself only.
 //!
-//! A worker reads one folder per line from its standard input and answers each with one line:
+//! A worker reads one directory per line from its standard input and answers each with one line:
 //! `passed`, or the text of a failure. One that does not answer in time is killed; the next case
 //! gets a fresh one.
 
@@ -55,7 +55,7 @@ pub fn run_all(
     });
 }
 
-/// The worker's side: answers each folder on standard input by what `run` makes of it.
+/// The worker's side: answers each directory on standard input by what `run` makes of it.
 pub fn serve(run: impl Fn(&Case) -> Outcome) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let answer = match run(&Case::at(line?.as_ref())) {
@@ -87,7 +87,7 @@ fn run_one(
             Err(error) => return broken(error),
         },
     };
-    let sent = writeln!(current.input, "{}", case.folder.display());
+    let sent = writeln!(current.input, "{}", case.directory.display());
     let answer = match sent.and_then(|()| current.input.flush()) {
         Ok(()) => current.answers.recv_timeout(limit),
         Err(_) => Err(RecvTimeoutError::Disconnected),
@@ -150,7 +150,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// A worker whose answer depends on the case's name.
-    const SCRIPT: &str = "while read folder; do case $folder in \
+    const SCRIPT: &str = "while read directory; do case $directory in \
         *pass*) echo passed;; *die*) exit 3;; *hang*) sleep 100;; *noise*) echo boo;; *) echo error: no;; esac; done";
 
     fn shell() -> Command {

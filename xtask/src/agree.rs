@@ -30,7 +30,7 @@ pub(crate) struct Agree {
     isa: Option<String>,
 }
 
-/// Models, each a folder in target/agree.
+/// Models, each a directory in target/agree.
 const MODELS: &[&str] = &[
     "light/bvlc_alexnet",
     "light/densenet121",
@@ -57,13 +57,13 @@ pub(crate) fn run(task: &Agree) -> Result {
     println!("{:22} {:>7} {:>9}  verdict", "model", "outputs", "worst");
     let (mut agreeing, mut disagreeing) = (0, 0);
     for model in models {
-        let folder = artifacts("agree").join(model);
+        let directory = artifacts("agree").join(model);
         // What an earlier run left must not pass for this run's.
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
-        fs::create_dir_all(&folder)?;
-        let cases = match make(&sides, model, &folder)? {
+        fs::create_dir_all(&directory)?;
+        let cases = match make(&sides, model, &directory)? {
             Made::Cases(cases) => cases,
             Made::Skipped(reason) => {
                 println!("{model:22} {:>7} {:>9}  skipped: {reason}", "", "");
@@ -85,9 +85,9 @@ pub(crate) fn run(task: &Agree) -> Result {
             }
         }
         if all_agree && !task.keep {
-            fs::remove_dir_all(&folder)?;
+            fs::remove_dir_all(&directory)?;
         } else {
-            eprintln!("Kept in {}", shown(&folder));
+            eprintln!("Kept in {}", shown(&directory));
         }
     }
     println!(
@@ -150,23 +150,23 @@ enum Made {
     Skipped(String),
 }
 
-fn make(sides: &Sides, model: &str, folder: &Path) -> Result<Made> {
+fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
     eprintln!("Preparing {model}");
     match model.strip_prefix("light/") {
-        Some(name) => light(sides, name, folder),
-        None if model == "magika" => magika(sides, folder),
-        None => zoo(sides, model, folder),
+        Some(name) => light(sides, name, directory),
+        None if model == "magika" => magika(sides, directory),
+        None => zoo(sides, model, directory),
     }
 }
 
-fn light(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
+fn light(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     let mut command = sides.script("tests/agree/light.py");
-    let words = shell::output(command.arg(name).arg(folder))?;
+    let words = shell::output(command.arg(name).arg(directory))?;
     Ok(Made::Cases(vec![Case {
         name: format!("light/{name}"),
-        model: folder.join("model.onnx"),
+        model: directory.join("model.onnx"),
         inputs: words.lines().map(str::to_string).collect(),
-        expected: folder.join("expected.npz"),
+        expected: directory.join("expected.npz"),
         labels: None,
         source: String::new(),
     }]))
@@ -174,17 +174,17 @@ fn light(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
 
 /// A model without weights from beside the checkout, filled as for `cargo xtask bench models`;
 /// batch 1.
-fn zoo(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
+fn zoo(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     let zoo = root().join("../shared/zoo");
     let (skeleton, case) = (zoo.join(format!("{name}.onnx")), zoo.join(format!("{name}.b1.case")));
     if !skeleton.is_file() || !case.is_file() {
         return Ok(Made::Skipped("no ../shared/zoo beside the checkout".into()));
     }
-    let (model, expected) = (folder.join("model.onnx"), folder.join("expected.npz"));
+    let (model, expected) = (directory.join("model.onnx"), directory.join("expected.npz"));
     let mut fill = sides.script("tests/perf/zoo_weights.py");
     shell::run(fill.arg(skeleton).arg(&model))?;
     let mut make_inputs = sides.script("tests/perf/case_inputs.py");
-    let words = shell::output(make_inputs.arg(case).arg(folder))?;
+    let words = shell::output(make_inputs.arg(case).arg(directory))?;
     let inputs: Vec<String> = words.lines().map(str::to_string).collect();
     let mut reference = sides.script("tests/agree/reference.py");
     shell::run(reference.arg(&model).arg(&expected).args(&inputs))?;
@@ -207,13 +207,13 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
         return Ok(());
     }
     let cases = zoo_cases(&zoo, names)?;
-    let folder = artifacts("agree/shapes");
-    fs::create_dir_all(&folder)?;
+    let directory = artifacts("agree/shapes");
+    fs::create_dir_all(&directory)?;
     println!("{:28} {:>7} {:>6}  for", "case", "values", "open");
     let mut wrong = 0;
     for ZooCase { name, case, model } in &cases {
         let mut compare = sides.script("tests/agree/shapes.py");
-        compare.arg(&sides.ours).arg(model).arg(case).arg(&folder);
+        compare.arg(&sides.ours).arg(model).arg(case).arg(&directory);
         let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
         let mut problems = texts(&answer["problems"]);
         if answer["values"] == 0 {
@@ -225,7 +225,7 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
         }
         wrong += usize::from(!problems.is_empty());
     }
-    fs::remove_dir_all(&folder)?;
+    fs::remove_dir_all(&directory)?;
     println!("open: sizes and ranks that only the data decide");
     match (wrong, cases.len()) {
         (_, 0) => Err("no case was compared".into()),
@@ -238,14 +238,14 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
 }
 
 /// A detector of file types, on files of this machine.
-fn magika(sides: &Sides, folder: &Path) -> Result<Made> {
+fn magika(sides: &Sides, directory: &Path) -> Result<Made> {
     let models = root().join("../shared/models/magika");
     let (model, config) = (models.join("standard_v3_3.onnx"), models.join("config.min.json"));
     if !model.is_file() || !config.is_file() {
         return Ok(Made::Skipped("no ../shared/models/magika beside the checkout".into()));
     }
     let mut command = sides.script("tests/agree/magika.py");
-    command.args([&model, &config]).arg(folder).arg(root());
+    command.args([&model, &config]).arg(directory).arg(root());
     let lines = shell::output(&mut command)?;
     let mut cases = Vec::new();
     for line in lines.lines() {
@@ -257,7 +257,7 @@ fn magika(sides: &Sides, folder: &Path) -> Result<Made> {
             model: model.clone(),
             inputs: texts(&case["inputs"]),
             expected: text("expected").into(),
-            labels: Some(folder.join("labels.txt")),
+            labels: Some(directory.join("labels.txt")),
             source: match files.as_slice() {
                 [file] => shown(Path::new(file)),
                 several => format!("{} files", several.len()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 struct Step {
     name: &'static str,
-    /// Behind `cargo`.
+    /// After `cargo`.
     arguments: &'static [&'static str],
     environment: Environment,
 }
@@ -27,6 +27,8 @@ const STEPS: &[Step] = &[
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
     step("conformance", &["xtask", "conformance"]).release(),
+    // A version for each case: all of them take minutes.
+    step("conversions", &["xtask", "conversions", "--sample", "1"]).release(),
     step("formats", &["xtask", "formats"]).release(),
     step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),

@@ -117,23 +117,23 @@ pub(crate) fn python_with_onnx() -> Result<PathBuf> {
     )
 }
 
-/// The folder of cases on disk, written when the pins or the script have changed.
+/// The directory of cases on disk, written when the pins or the script have changed.
 pub(crate) fn cases() -> Result<PathBuf> {
     let python = python_with_onnx()?;
     let script = root().join("tests/conformance/dump_cases.py");
-    let folder = artifacts("conformance/cases");
-    let stamp = folder.join("made-from");
+    let directory = artifacts("conformance/cases");
+    let stamp = directory.join("made-from");
     let venv =
         python.parent().and_then(Path::parent).ok_or("the interpreter lies in an environment")?;
     let wanted = fs::read_to_string(venv.join("made-from"))? + &fs::read_to_string(&script)?;
     if !fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
         eprintln!("Writing the cases of the onnx wheel to disk");
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
         // Making the cases sets off numeric warnings inside the wheel that say nothing about us.
-        shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&folder))?;
+        shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&directory))?;
         fs::write(stamp, wanted)?;
     }
-    Ok(folder)
+    Ok(directory)
 }

@@ -64,13 +64,13 @@ pub(crate) fn run(task: &Isa) -> Result {
 struct Program {
     executable: PathBuf,
     /// Its package, where cargo starts it.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Program {
     fn under(&self, set: &str) -> Command {
         let mut command = Command::new(&self.executable);
-        command.current_dir(&self.folder).env("SARDONYX_ISA", set);
+        command.current_dir(&self.directory).env("SARDONYX_ISA", set);
         command
     }
 }
@@ -87,7 +87,7 @@ fn run_under(programs: &[Program], set: &str) -> Vec<String> {
 /// The set that the kernels use where `set` is forced.
 fn in_use(programs: &[Program], set: &str) -> Result<String> {
     let kernels = root().join(PACKAGES[0]);
-    for program in programs.iter().filter(|program| program.folder == kernels) {
+    for program in programs.iter().filter(|program| program.directory == kernels) {
         let mut command = program.under(set);
         command.args(["--exact", NAMING_TEST, "--nocapture"]);
         // The name of the test may stand before it on the line.
@@ -110,12 +110,12 @@ fn test_programs() -> Result<Vec<Program>> {
         .iter()
         .filter(|artifact| artifact["profile"]["test"] == true)
         .filter_map(|artifact| {
-            let folder = Path::new(artifact["manifest_path"].as_str()?).parent()?;
+            let directory = Path::new(artifact["manifest_path"].as_str()?).parent()?;
             let executable = artifact["executable"].as_str()?.into();
             PACKAGES
                 .iter()
-                .any(|package| folder == root().join(package))
-                .then(|| Program { executable, folder: folder.to_path_buf() })
+                .any(|package| directory == root().join(package))
+                .then(|| Program { executable, directory: directory.to_path_buf() })
         })
         .collect();
     if programs.is_empty() {

@@ -4,6 +4,7 @@ mod agree;
 mod bench;
 mod ci;
 mod conformance;
+mod conversions;
 mod coverage;
 mod findings;
 mod formats;
@@ -48,6 +49,8 @@ enum Task {
     Ci,
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
+    /// Convert the backend cases to other versions of operator sets and compare what they give.
+    Conversions(conversions::Conversions),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
     /// Write docs/findings.md, or check that it is up to date.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
+        Task::Conversions(task) => conversions::run(&task),
         Task::Coverage(task) => coverage::run(&task),
         Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),

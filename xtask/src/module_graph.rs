@@ -46,16 +46,16 @@ impl ModuleGraph {
         uses.intersection(&used_by).map(|module| module.join("::")).collect()
     }
 
-    /// The same with a folder and its file as one module.
-    pub(crate) fn of_folders(self) -> ModuleGraph {
-        let mut folders: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+    /// The same with a directory and its file as one module.
+    pub(crate) fn of_directories(self) -> ModuleGraph {
+        let mut directories: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
         for (module, used) in self.0 {
-            let folder = module[..1].to_vec();
+            let directory = module[..1].to_vec();
             let used = used.into_iter().map(|path| path[..1].to_vec());
-            let used: Vec<Path> = used.filter(|used| *used != folder).collect();
-            folders.entry(folder).or_default().extend(used);
+            let used: Vec<Path> = used.filter(|used| *used != directory).collect();
+            directories.entry(directory).or_default().extend(used);
         }
-        ModuleGraph(folders)
+        ModuleGraph(directories)
     }
 
     /// Modules that use each other, over any number of steps: the first by name of each circle, and
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_one_module_each() {
+    fn directories_are_one_module_each() {
         let files = [
             ("lib.rs", "mod plan; mod run; mod ops;"),
             ("plan.rs", "use crate::ops::nn::Conv;"),
@@ -296,9 +296,9 @@ mod tests {
         let sources = |files: &[(&str, &str)]| {
             files.iter().map(|(file, source)| (file.to_string(), source.to_string())).collect()
         };
-        let graph = ModuleGraph::of(&sources(&files)).of_folders();
+        let graph = ModuleGraph::of(&sources(&files)).of_directories();
         assert_eq!(graph.circles(), [("ops".to_string(), vec!["plan".to_string(), "run".into()])]);
-        let graph = ModuleGraph::of(&sources(&files[..4])).of_folders();
+        let graph = ModuleGraph::of(&sources(&files[..4])).of_directories();
         assert_eq!(graph.circles(), []);
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn run(task: &Notation) -> Result {
     let odd = artifacts("notation/odd");
     shell::run(Command::new(&python).arg(scripts.join("odd_models.py")).arg(&odd))?;
     let models =
-        ["examples", "../shared/models", "../shared/zoo"].map(|folder| root().join(folder));
+        ["examples", "../shared/models", "../shared/zoo"].map(|directory| root().join(directory));
 
     let mut texts = Command::new(&python);
     texts.arg(scripts.join("compare_notation.py")).arg(&parser).arg(artifacts("notation/archive"));
@@ -40,8 +40,8 @@ pub(crate) fn run(task: &Notation) -> Result {
         .args(&models);
     // Each runs even if one before finds something.
     let returned = if task.filter.is_empty() {
-        let folders = [conformance::cases()?, odd].into_iter().chain(models);
-        round_trips(&python, &folders.collect::<Vec<_>>())
+        let directories = [conformance::cases()?, odd].into_iter().chain(models);
+        round_trips(&python, &directories.collect::<Vec<_>>())
     } else {
         Ok(())
     };
@@ -55,13 +55,13 @@ pub(crate) fn run(task: &Notation) -> Result {
     results.into_iter().chain([returned]).collect()
 }
 
-/// Whether all models in these folders are the same bytes after they were printed and parsed,
+/// Whether all models in these directories are the same bytes after they were printed and parsed,
 /// without any flags.
-pub(crate) fn round_trips(python: &Path, folders: &[PathBuf]) -> Result {
+pub(crate) fn round_trips(python: &Path, directories: &[PathBuf]) -> Result {
     shell::run(
         Command::new(python)
             .arg(root().join("tests/notation/round_trips.py"))
             .arg(build_release("sardonyx", &[])?)
-            .args(folders),
+            .args(directories),
     )
 }

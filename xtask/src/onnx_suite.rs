@@ -33,11 +33,11 @@ pub(crate) struct OnnxSuite {
 
 pub(crate) fn run(task: &OnnxSuite) -> Result {
     let scripts = root().join("tests/onnx-suite");
-    let folder = artifacts("onnx-suite");
-    let python = python::environment(&folder, &scripts.join("requirements.txt"))?;
-    let wheel = if task.original { None } else { Some(wheel(&python, &folder, &task.profile)?) };
+    let directory = artifacts("onnx-suite");
+    let python = python::environment(&directory, &scripts.join("requirements.txt"))?;
+    let wheel = if task.original { None } else { Some(wheel(&python, &directory, &task.profile)?) };
     if let Some(wheel) = wheel.as_deref().filter(|_| task.files.is_empty()) {
-        own_tests(&python, &folder, wheel)?;
+        own_tests(&python, &directory, wheel)?;
     }
     if task.own {
         return Ok(());
@@ -46,9 +46,9 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
     suite
         .arg(scripts.join("run_suite.py"))
         .arg("--tests")
-        .arg(sources(&python, &folder)?)
+        .arg(sources(&python, &directory)?)
         .arg("--work")
-        .arg(&folder);
+        .arg(&directory);
     match &wheel {
         Some(wheel) => suite.arg("--wheel").arg(wheel),
         None => suite.arg("--original"),
@@ -60,8 +60,8 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
 }
 
 /// Builds the wheel of `crates/python`.
-fn wheel(python: &Path, folder: &Path, profile: &str) -> Result<PathBuf> {
-    let wheels = folder.join("wheels");
+fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<PathBuf> {
+    let wheels = directory.join("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;
     }
@@ -81,8 +81,8 @@ fn wheel(python: &Path, folder: &Path, profile: &str) -> Result<PathBuf> {
 }
 
 /// The tests of our Python package, on the installed wheel.
-fn own_tests(python: &Path, folder: &Path, wheel: &Path) -> Result {
-    let site = folder.join("own-site");
+fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
+    let site = directory.join("own-site");
     if site.exists() {
         fs::remove_dir_all(&site)?;
     }
@@ -104,8 +104,8 @@ fn own_tests(python: &Path, folder: &Path, wheel: &Path) -> Result {
 
 /// The unpacked source distribution of the package. Only its tests are used; nothing of it is
 /// built.
-fn sources(python: &Path, folder: &Path) -> Result<PathBuf> {
-    let sources = folder.join("sources");
+fn sources(python: &Path, directory: &Path) -> Result<PathBuf> {
+    let sources = directory.join("sources");
     let unpacked = sources.join(RELEASE.replace("==", "-"));
     if unpacked.join("tests/python").is_dir() {
         return Ok(unpacked);

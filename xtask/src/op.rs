@@ -80,14 +80,14 @@ pub(crate) fn is_bound(operator: &OpDef, bindings: &str) -> bool {
 
 /// The file that defines the operator: the one place where its name is a definition's.
 fn definition(operator: &OpDef) -> Result<String> {
-    let mut folders = vec![root().join("crates/ops/src")];
+    let mut directories = vec![root().join("crates/ops/src")];
     let quoted = format!("\"{}\"", operator.name);
     let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path)?;
                 let defines =

@@ -22,10 +22,10 @@ pub(crate) struct Operators {
 }
 
 pub(crate) fn run(task: &Operators) -> Result {
-    let folder = root().join("docs/operators");
+    let directory = root().join("docs/operators");
     let pages: BTreeMap<PathBuf, String> =
-        pages().into_iter().map(|(path, text)| (folder.join(path), text)).collect();
-    let found = if folder.exists() { files(&folder, &[".md"])? } else { Vec::new() };
+        pages().into_iter().map(|(path, text)| (directory.join(path), text)).collect();
+    let found = if directory.exists() { files(&directory, &[".md"])? } else { Vec::new() };
     let stale = found.iter().filter(|path| !pages.contains_key(*path));
     if task.check {
         let differs = |path: &&PathBuf| fs::read_to_string(path).ok().as_ref() != pages.get(*path);
@@ -40,8 +40,8 @@ pub(crate) fn run(task: &Operators) -> Result {
         fs::remove_file(path)?;
     }
     for (path, text) in &pages {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
         }
         fs::write(path, text)?;
     }
@@ -49,23 +49,23 @@ pub(crate) fn run(task: &Operators) -> Result {
     Ok(())
 }
 
-/// All pages by their paths below the folder.
+/// All pages by their paths below the directory.
 fn pages() -> BTreeMap<PathBuf, String> {
     let mut pages = BTreeMap::new();
     let mut top = "# Operators\n\nWritten by `cargo xtask operators`; do not edit. \
         Which of them run is in [coverage](../coverage.md).\n\nNumber of operators by domain:\n\n"
         .to_string();
     for (domain, newest) in DOMAIN_VERSIONS {
-        let folder = folder_of(domain);
+        let directory = directory_of(domain);
         let operators: Vec<&OpDef> =
             Registry::standard().operators().filter(|op| op.domain == *domain).collect();
         let _ = writeln!(
             top,
-            "- [{folder}]({folder}/README.md): {} at opset version {newest}",
+            "- [{directory}]({directory}/README.md): {} at opset version {newest}",
             operators.len()
         );
         let mut index = format!(
-            "# Operators of {folder}\n\nWritten by `cargo xtask operators`; do not edit.\n\n\
+            "# Operators of {directory}\n\nWritten by `cargo xtask operators`; do not edit.\n\n\
              | operator | versions | what it does |\n| --- | --- | --- |\n"
         );
         for op in operators {
@@ -78,17 +78,17 @@ fn pages() -> BTreeMap<PathBuf, String> {
                 about.trim_end()
             );
             if let Some(schema) = op.schema_at(op.newest()) {
-                let path = PathBuf::from(folder).join(name).with_extension("md");
+                let path = PathBuf::from(directory).join(name).with_extension("md");
                 pages.insert(path, page(op, &schema));
             }
         }
-        pages.insert(PathBuf::from(folder).join("README.md"), index);
+        pages.insert(PathBuf::from(directory).join("README.md"), index);
     }
     pages.insert(PathBuf::from("README.md"), top);
     pages
 }
 
-fn folder_of(domain: &'static str) -> &'static str {
+fn directory_of(domain: &'static str) -> &'static str {
     match domain {
         "" => "ai.onnx",
         domain => domain,
@@ -106,7 +106,7 @@ fn page(op: &OpDef, schema: &Schema) -> String {
     let mut text = format!(
         "# {name}\n\n{}\n\n[{}](README.md), version {}{deprecated}{}.\n",
         op.about,
-        folder_of(op.domain),
+        directory_of(op.domain),
         schema.since,
         schema.determinism,
     );
@@ -210,9 +210,9 @@ fn callees(domain: &str, text: &str) -> String {
         Registry::standard().operator("", name)
     });
     let called: BTreeSet<&str> = called.map(|op| op.name).collect();
-    let folder = if domain.is_empty() { "" } else { "../ai.onnx/" };
+    let directory = if domain.is_empty() { "" } else { "../ai.onnx/" };
     let links: Vec<String> =
-        called.iter().map(|name| format!("[{name}]({folder}{name}.md)")).collect();
+        called.iter().map(|name| format!("[{name}]({directory}{name}.md)")).collect();
     links.join(", ")
 }
 

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment under `folder` with exactly the packages that `requirements` pins, and its
-/// interpreter.
+/// A virtual environment under `directory` with exactly the packages that `requirements` pins, and
+/// its interpreter.
 ///
 /// One that was made from the same pins by the same Python is used again.
-pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf> {
-    let venv = folder.join("venv");
+pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathBuf> {
+    let venv = directory.join("venv");
     let interpreter = venv.join("bin/python");
     let pins = fs::read_to_string(requirements)
         .map_err(|error| format!("{}: {error}", shown(requirements)))?;
@@ -27,7 +27,7 @@ pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf>
     }
 
     eprintln!("Installing {} into {}", shown(requirements), shown(&venv));
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(directory)?;
     shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).map_err(
         |error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"),
     )?;

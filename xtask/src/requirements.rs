@@ -47,11 +47,20 @@ const ENGINES: [Engine; 5] = [
             // Its values.
             "crates/tensor/",
             "crates/sardonyx/tests/standard.rs",
+            "crates/sardonyx/tests/inline.rs",
             "crates/cli/tests/engine.rs",
         ],
         work: "running models",
     },
-    Engine { name: "inliner", places: &[], work: "functions and versions" },
+    Engine {
+        name: "inliner",
+        places: &[
+            "tests/inline/",
+            "crates/sardonyx/tests/inline.rs",
+            "crates/python/tests/test_inliner.py",
+        ],
+        work: "functions and versions",
+    },
     Engine { name: "converter", places: &[], work: "functions and versions" },
     Engine { name: "trainer", places: &[], work: "training" },
     Engine { name: "multidev", places: &[], work: "devices" },
@@ -390,8 +399,8 @@ impl Source {
     fn quote(&self, at: usize, family: &str, rest: &str, separator: char) -> Option<Quote> {
         let rest = rest.strip_prefix(separator)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let behind = rest[digits..].bytes().next();
-        if digits != 2 || behind.is_some_and(|b| b.is_ascii_alphabetic()) {
+        let after = rest[digits..].bytes().next();
+        if digits != 2 || after.is_some_and(|b| b.is_ascii_alphabetic()) {
             return None;
         }
         Some(Quote {
@@ -425,7 +434,7 @@ fn sources() -> Result<Vec<Source>> {
         sources.push(Source { path, text, tests });
     }
     for source in &mut sources {
-        if is_test_folder(&source.path) || test_files.contains(&source.path) {
+        if is_test_directory(&source.path) || test_files.contains(&source.path) {
             // An empty file can still quote by its name, at its beginning.
             source.tests.push(Range { start: 0, end: source.text.len().max(1) });
         }
@@ -434,7 +443,7 @@ fn sources() -> Result<Vec<Source>> {
 }
 
 /// Whether the file lies in `tests/` or in `crates/<crate>/tests/`.
-fn is_test_folder(path: &Path) -> bool {
+fn is_test_directory(path: &Path) -> bool {
     let relative = path.strip_prefix(root()).unwrap_or(path);
     let parts: Vec<&str> = relative.iter().filter_map(|part| part.to_str()).collect();
     matches!(parts[..], ["tests", ..] | ["crates", _, "tests", ..])

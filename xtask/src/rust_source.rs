@@ -68,7 +68,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// `at` is behind the `r`; a raw identifier such as `r#type` is no string.
+/// `at` is after the `r`; a raw identifier such as `r#type` is no string.
 fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let hashes = bytes[at..].iter().take_while(|&&b| b == b'#').count();
     let open = at + hashes;

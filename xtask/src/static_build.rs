@@ -25,17 +25,18 @@ pub(crate) fn run() -> Result {
         return Ok(());
     }
     let binary = build_release("sardonyx", ENVIRONMENT)?;
-    let folder = artifacts("static/root");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    let directory = artifacts("static/root");
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
     }
-    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&directory)?;
     for (from, to) in [
         (binary.as_path(), "sardonyx"),
         (&root().join("examples/digits/digits.onnx"), "digits.onnx"),
         (&root().join("examples/digits/seven.png"), "seven.png"),
     ] {
-        fs::copy(from, folder.join(to)).map_err(|error| format!("{}: {error}", from.display()))?;
+        fs::copy(from, directory.join(to))
+            .map_err(|error| format!("{}: {error}", from.display()))?;
     }
     let file = fs::read(&binary)?;
     let size = file.len() as f64 / 1e6;
@@ -54,7 +55,7 @@ pub(crate) fn run() -> Result {
     }
     for arguments in [["info", "/digits.onnx"].as_slice(), &["run", "/digits.onnx", "/seven.png"]] {
         println!("in an empty chroot: sardonyx {}", arguments.join(" "));
-        shell::run(Command::new("chroot").arg(&folder).arg("/sardonyx").args(arguments))?;
+        shell::run(Command::new("chroot").arg(&directory).arg("/sardonyx").args(arguments))?;
     }
     Ok(())
 }

@@ -74,8 +74,26 @@ const UNSAFE_PLACES: &[&str] = &[
 const REGISTRY: (&str, &str) = ("crates/ops/src", "registry");
 
 /// The sources whose modules are in layers: what a module uses does not use it, over any number of
-/// steps. A folder counts with its file.
+/// steps. A directory counts with its file.
 const LAYERED: &str = "crates/runtime/src";
+
+/// Identifiers that have given way to the words of the field, and these.
+const RETIRED: &[(&str, &str)] = &[
+    ("absorbed", "fused"),
+    ("absorbing", "fusing"),
+    ("behind", "after"),
+    ("folder", "directory"),
+    ("folders", "directories"),
+    ("picture", "image"),
+    ("pictures", "images"),
+    ("skips", "residual_norm"),
+    ("stretch", "broadcast"),
+    ("stretched", "broadcast"),
+    ("stretches", "broadcasts"),
+    ("tails", "epilogue"),
+    ("turned", "transposed, rotated or converted"),
+    ("unread", "dead"),
+];
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
@@ -137,8 +155,8 @@ fn products_use_the_front(findings: &mut Vec<String>) -> Result {
         .filter(|(name, _)| *name != FRONT)
         .map(|(name, _)| name.replace('-', "_"))
         .collect();
-    for folder in PRODUCTS {
-        for path in files(&root().join(folder), &[".rs"])? {
+    for directory in PRODUCTS {
+        for path in files(&root().join(directory), &[".rs"])? {
             let source = fs::read_to_string(&path)?;
             for (line, name) in inner_crates(&source, &inner) {
                 let name = name.replace('_', "-");
@@ -166,11 +184,11 @@ fn inner_crates<'n>(source: &str, names: &'n [String]) -> Vec<(usize, &'n str)> 
 
 /// The list of operators uses all definitions, so what it uses must not use it.
 fn registry_is_above(findings: &mut Vec<String>) -> Result {
-    let (folder, registry) = REGISTRY;
-    let circle = modules_of(folder)?.circle_with(&[registry.to_string()]);
+    let (directory, registry) = REGISTRY;
+    let circle = modules_of(directory)?.circle_with(&[registry.to_string()]);
     if !circle.is_empty() {
         findings.push(format!(
-            "{folder}: files that `{registry}` uses must not use it: {}",
+            "{directory}: files that `{registry}` uses must not use it: {}",
             circle.join(", ")
         ));
     }
@@ -178,19 +196,19 @@ fn registry_is_above(findings: &mut Vec<String>) -> Result {
 }
 
 fn layers_have_no_circles(findings: &mut Vec<String>) -> Result {
-    for (module, others) in modules_of(LAYERED)?.of_folders().circles() {
+    for (module, others) in modules_of(LAYERED)?.of_directories().circles() {
         let others = others.join(", ");
         findings.push(format!("{LAYERED}: `{module}` uses modules that use it: {others}"));
     }
     Ok(())
 }
 
-/// Which modules of the sources in a folder use which.
-fn modules_of(folder: &str) -> Result<ModuleGraph> {
-    let folder = root().join(folder);
+/// Which modules of the sources in a directory use which.
+fn modules_of(directory: &str) -> Result<ModuleGraph> {
+    let directory = root().join(directory);
     let mut sources = BTreeMap::new();
-    for path in files(&folder, &[".rs"])? {
-        let name = path.strip_prefix(&folder)?.display().to_string();
+    for path in files(&directory, &[".rs"])? {
+        let name = path.strip_prefix(&directory)?.display().to_string();
         sources.insert(name, fs::read_to_string(&path)?);
     }
     Ok(ModuleGraph::of(&sources))
@@ -201,12 +219,17 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
         let name = shown(&path);
         let parts = path.strip_prefix(root()).unwrap_or(&path).iter();
         for part in parts.filter_map(|part| part.to_str()) {
-            if EMPTY_NAMES.contains(&part.trim_end_matches(".rs")) {
+            let part_name = part.trim_end_matches(".rs");
+            if EMPTY_NAMES.contains(&part_name) {
                 findings.push(format!("{name}: `{part}` says nothing about what is inside"));
             }
+            if let Some((_, new)) = RETIRED.iter().find(|(word, _)| *word == part_name) {
+                findings.push(format!("{name}: `{part}` is retired: {new}"));
+            }
         }
-        if is_module_in_its_folder(&path) {
-            findings.push(format!("{name}: a module with a folder is a file beside the folder"));
+        if is_module_in_its_directory(&path) {
+            findings
+                .push(format!("{name}: a module with a directory is a file beside the directory"));
         }
         let source = fs::read_to_string(&path)?;
         for line in long_comments(&source) {
@@ -214,6 +237,9 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
                 .push(format!("{name}:{line}: a comment has at most {COMMENT_COLUMNS} columns"));
         }
         let code = code_only(&source);
+        for (line, word, new) in retired(&code) {
+            findings.push(format!("{name}:{line}: `{word}` is retired: {new}"));
+        }
         for unfinished in ["todo", "unimplemented"] {
             for line in lines_with_word(&code, unfinished) {
                 if code
@@ -239,11 +265,18 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
+/// The retired identifiers in code, with their lines, counted from 1, and what is said instead.
+fn retired(code: &str) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    RETIRED
+        .iter()
+        .flat_map(|(word, new)| lines_with_word(code, word).map(move |line| (line, *word, *new)))
+}
+
 /// Whether a file is `x/mod.rs` instead of `x.rs`. What tests share must be: cargo takes
 /// `tests/x.rs` for a test of its own.
-fn is_module_in_its_folder(path: &Path) -> bool {
+fn is_module_in_its_directory(path: &Path) -> bool {
     let beside = path.parent().and_then(Path::parent);
-    path.ends_with("mod.rs") && !beside.is_some_and(|folder| folder.ends_with("tests"))
+    path.ends_with("mod.rs") && !beside.is_some_and(|directory| directory.ends_with("tests"))
 }
 
 /// Columns of a line that is a comment, as of code.
@@ -261,7 +294,7 @@ fn long_comments(source: &str) -> impl Iterator<Item = usize> {
 /// The first lines of a crate say what it is for.
 fn crate_docs(findings: &mut Vec<String>) -> Result {
     for path in files(&root().join("crates"), &["lib.rs", "main.rs"])? {
-        let is_crate_root = path.parent().is_some_and(|folder| folder.ends_with("src"));
+        let is_crate_root = path.parent().is_some_and(|directory| directory.ends_with("src"));
         if is_crate_root && !fs::read_to_string(&path)?.starts_with("//!") {
             findings.push(format!("{}: starts without saying what the crate is for", shown(&path)));
         }
@@ -304,7 +337,7 @@ fn links(findings: &mut Vec<String>) {
     }
 }
 
-/// Relative link targets, and paths in backticks that begin with a folder of the checkout.
+/// Relative link targets, and paths in backticks that begin with a directory of the checkout.
 fn named_paths(text: &str, root: &Path) -> Vec<String> {
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let links = links.filter(|target| {
@@ -339,14 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn modules_in_their_folders_are_found() {
+    fn modules_in_their_directories_are_found() {
         for (path, found) in [
             ("crates/kernels/src/gemm/mod.rs", true),
             ("crates/kernels/src/gemm.rs", false),
             ("crates/kernels/src/model.rs", false),
             ("crates/cli/tests/support/mod.rs", false),
         ] {
-            assert_eq!(is_module_in_its_folder(Path::new(path)), found, "{path}");
+            assert_eq!(is_module_in_its_directory(Path::new(path)), found, "{path}");
         }
     }
 
@@ -355,6 +388,14 @@ mod tests {
         let fits = format!("    // {}", "…".repeat(93));
         let long = format!("{fits}\nlet x = 1;\n{fits}.\n");
         assert_eq!(long_comments(&long).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn retired_identifiers_are_found_in_code_only() {
+        let source = "// A line that is unread.\nlet text = \"stretched\";\nlet (turned, returned) = (1, 2);\n";
+        let code = code_only(source);
+        let found: Vec<_> = retired(&code).map(|(line, word, _)| (line, word)).collect();
+        assert_eq!(found, [(3, "turned")]);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// The directory that holds the workspace's `Cargo.toml`.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
 }
 
 /// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a
@@ -79,20 +79,20 @@ pub(crate) fn built(command: &mut Command) -> Result<Vec<Value>> {
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and
-/// hidden folders are left out.
-pub(crate) fn files(folder: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
+/// All files below `directory` whose name ends with one of `suffixes`, sorted. Build products and
+/// hidden directories are left out.
+pub(crate) fn files(directory: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in
-            std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", shown(&folder)))?
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory)
+            .map_err(|error| format!("{}: {error}", shown(&directory)))?
         {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if entry.file_type()?.is_dir() {
                 if name != "target" && name != "__pycache__" && !name.starts_with('.') {
-                    folders.push(entry.path());
+                    directories.push(entry.path());
                 }
             } else if suffixes.iter().any(|suffix| name.ends_with(suffix)) {
                 found.push(entry.path());

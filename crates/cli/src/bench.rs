@@ -210,7 +210,7 @@ fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     tensors.map(|tensor| tensor.bytes().len()).sum()
 }
 
-/// To two digits behind the point.
+/// To two digits after the point.
 fn per_second(runs: usize, took: Duration) -> f64 {
     let rate = runs as f64 / took.as_secs_f64().max(1e-9);
     (rate * 100.0).round() / 100.0

@@ -4,13 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use sardonyx::{Model, StoredTensor, Tensor, suggest};
+use sardonyx::{Glob, Model, StoredTensor, Tensor, suggest};
 use serde_json::json;
 
 use crate::ModelArg;
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
-use crate::glob::Glob;
 use crate::human::count;
 use crate::saving::{self, Target, at_model, target_of};
 use crate::show;

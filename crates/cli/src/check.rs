@@ -127,7 +127,7 @@ struct Checked {
 struct Found {
     report: Report,
     /// The findings for people.
-    pictures: Vec<String>,
+    renderings: Vec<String>,
     /// Line and column of each finding, of models that are texts.
     positions: Vec<Option<Position>>,
 }
@@ -242,15 +242,15 @@ fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failu
     if let Some(document) = document {
         let report = check::check_document(path, document, options)?;
         let findings = report.findings.iter();
-        let pictures = findings.map(|found| check::render_document(found, &name)).collect();
-        return Ok(Found { report, pictures, positions: Vec::new() });
+        let renderings = findings.map(|found| check::render_document(found, &name)).collect();
+        return Ok(Found { report, renderings, positions: Vec::new() });
     }
     let loaded = args.limits.load(path, OpenOptions::new())?;
     let report = loaded.model.check(options);
-    let pictures =
+    let renderings =
         report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
     let positions = loaded.positions(&report.findings);
-    Ok(Found { report, pictures, positions })
+    Ok(Found { report, renderings, positions })
 }
 
 #[derive(Default)]
@@ -282,13 +282,13 @@ impl Counts {
 fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
     let mut text = String::new();
     for checked in all {
-        let Ok(Found { report, pictures, .. }) = &checked.result else {
+        let Ok(Found { report, renderings, .. }) = &checked.result else {
             continue;
         };
-        let findings = report.findings.iter().zip(pictures);
+        let findings = report.findings.iter().zip(renderings);
         let listed = findings.filter(|(found, _)| args.notes || found.severity > Severity::Note);
-        for (_, picture) in listed {
-            text += picture;
+        for (_, rendering) in listed {
+            text += rendering;
             text += "\n\n";
         }
         for (code, more) in &report.more {
@@ -309,11 +309,11 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
         let wrong = all
             .iter()
             .filter(|checked| checked.result.as_ref().is_ok_and(|found| found.report.errors > 0));
-        let unread = all.iter().filter(|checked| checked.result.is_err()).count();
+        let unreadable = all.iter().filter(|checked| checked.result.is_err()).count();
         let mut summary =
             format!("{} checked: {} with errors", count(all.len(), "model"), wrong.count());
-        if unread > 0 {
-            summary += &format!(", {unread} not readable");
+        if unreadable > 0 {
+            summary += &format!(", {unreadable} not readable");
         }
         let words = total.words();
         if !words.is_empty() {

@@ -18,7 +18,9 @@ use crate::terminal::Terminal;
 use crate::types::parse_type;
 use crate::{Limits, ModelArg, Verdict, is_stdin};
 
-/// Write the same model, or the same values, in another form
+/// Write the same model, or the same values, in another form of file
+///
+/// Operators and versions stay as they are; convert changes these.
 ///
 /// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside),
 /// .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text

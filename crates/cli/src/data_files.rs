@@ -12,18 +12,18 @@ use crate::ModelArg;
 /// What is found where a model says that a data file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A file of so many bytes.
+    /// A file of this many bytes.
     Bytes(u64),
     Missing,
     /// Not looked for, for this reason.
     Refused(&'static str),
-    /// The model came without a folder.
+    /// The model came without a directory.
     Unknown,
 }
 
 /// Finds data files by their locations, each once.
 pub(crate) struct DataFiles {
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     found: HashMap<String, Found>,
 }
 
@@ -32,12 +32,12 @@ impl DataFiles {
     pub(crate) fn of(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
-        let folders: Vec<PathBuf> = if model.is_stdin() {
+        let directories: Vec<PathBuf> = if model.is_stdin() {
             Vec::new()
         } else {
             paths.map(|path| path.parent().unwrap_or(Path::new("")).to_path_buf()).collect()
         };
-        DataFiles { folders, found: HashMap::new() }
+        DataFiles { directories, found: HashMap::new() }
     }
 
     pub(crate) fn find(&mut self, location: &str) -> Found {
@@ -53,7 +53,9 @@ impl DataFiles {
     pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
         let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
         inside
-            .flat_map(|location| self.folders.iter().map(move |folder| folder.join(location)))
+            .flat_map(|location| {
+                self.directories.iter().map(move |directory| directory.join(location))
+            })
             .filter(|path| path.is_file())
             .collect()
     }
@@ -62,11 +64,11 @@ impl DataFiles {
         if let Some(why) = leads_outside(location) {
             return Found::Refused(why);
         }
-        if self.folders.is_empty() {
+        if self.directories.is_empty() {
             return Found::Unknown;
         }
-        for folder in &self.folders {
-            match fs::metadata(folder.join(location)) {
+        for directory in &self.directories {
+            match fs::metadata(directory.join(location)) {
                 Ok(metadata) if metadata.is_file() => return Found::Bytes(metadata.len()),
                 Ok(_) => return Found::Refused("is no regular file"),
                 Err(_) => {}
@@ -105,7 +107,7 @@ fn leads_outside(location: &str) -> Option<&'static str> {
     } else if bytes[0] == b'#' || location.contains('\0') {
         Some("is no file name")
     } else if is_absolute || location.split(['/', '\\']).any(|part| part == "..") {
-        Some("leads outside the model's folder")
+        Some("leads outside the model's directory")
     } else {
         None
     }
@@ -116,7 +118,7 @@ mod tests {
     use super::leads_outside;
 
     #[test]
-    fn only_the_folder_of_the_model_is_looked_at() {
+    fn only_the_directory_of_the_model_is_looked_at() {
         let rows = [
             ("weights.bin", true),
             ("sub/weights.bin", true),

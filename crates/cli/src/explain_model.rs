@@ -195,7 +195,7 @@ impl Story<'_> {
     }
 
     /// By operators such as `Conv with Relu`: how many, and the first.
-    fn with_tails(&self) -> Vec<(String, Group)> {
+    fn with_fused(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
             let group = found.entry(operator(step)).or_insert_with(|| Group {
@@ -281,8 +281,8 @@ impl Story<'_> {
         }
         lines.more(report.upgraded.len());
         lines.add(
-            "shared",
-            match (report.shared.nodes, report.shared.constants) {
+            "cse",
+            match (report.common.nodes, report.common.constants) {
                 (0, 0) => "nothing".to_string(),
                 (nodes, constants) => format!(
                     "{} and {} gone, because others are the same",
@@ -334,23 +334,23 @@ impl Story<'_> {
             }
             lines.more(nearly.len());
         }
-        let tails = self.with_tails();
-        let times: usize = tails.iter().map(|(_, group)| group.nodes).sum();
+        let groups = self.with_fused();
+        let times: usize = groups.iter().map(|(_, group)| group.nodes).sum();
         lines.add(
-            "absorbed",
+            "steps",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} done in the step of another", count(times, "node")),
+                _ => format!("{} fused into the step of another", count(times, "node")),
             },
         );
-        for (operators, group) in tails.iter().take(SHOWN) {
+        for (operators, group) in groups.iter().take(SHOWN) {
             let (times, example) = (group.times, cut(&group.example));
             lines.add("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        lines.more(tails.len());
-        if report.unread > 0 {
-            let unread = count(report.unread, "node");
-            lines.add("unread", format!("{unread} gone, because nothing reads them"));
+        lines.more(groups.len());
+        if report.dead > 0 {
+            let dead = count(report.dead, "node");
+            lines.add("dead", format!("{dead} gone, because nothing reads them"));
         }
     }
 
@@ -442,8 +442,8 @@ impl Story<'_> {
                 "example": group.example,
             })
         });
-        let absorbed = self.session.absorbed();
-        let absorbed = absorbed.iter().map(|(by, node)| json!({"node": node, "by": by}));
+        let fused_steps = self.session.fused_steps();
+        let fused_steps = fused_steps.iter().map(|(by, node)| json!({"node": node, "by": by}));
         let took = report.took.iter();
         let took: Map<String, Value> =
             took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
@@ -475,7 +475,7 @@ impl Story<'_> {
             "expanded": expanded.collect::<Vec<_>>(),
             "upgraded": upgraded.collect::<Vec<_>>(),
             "added": report.added,
-            "shared": {"nodes": report.shared.nodes, "constants": report.shared.constants},
+            "cse": {"nodes": report.common.nodes, "constants": report.common.constants},
             "folded": {
                 "nodes": report.folded - report.constant_nodes,
                 "constant_nodes": report.constant_nodes,
@@ -483,8 +483,8 @@ impl Story<'_> {
             },
             "fused": fused.collect::<Vec<_>>(),
             "nearly_fused": nearly.collect::<Vec<_>>(),
-            "absorbed": absorbed.collect::<Vec<_>>(),
-            "unread": report.unread,
+            "fused_steps": fused_steps.collect::<Vec<_>>(),
+            "dead": report.dead,
             "packed": {"constants": report.packed, "bytes": report.packed_bytes},
             "kept": {"constants": report.kept, "bytes": report.kept_bytes},
             "made_bytes": report.made_bytes,

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Offsets are multiples of this; those of smaller tensors of 4K
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_bytes)]
     align: u64,
-    /// Name of the data file, relative to the model's folder; by default that of the model with
+    /// Name of the data file, relative to the model's directory; by default that of the model with
     /// .data
     #[arg(long, value_name = "NAME")]
     data: Option<String>,

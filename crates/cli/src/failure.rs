@@ -6,7 +6,7 @@ use std::io;
 use sardonyx::npz::NpzError;
 use sardonyx::safetensors::SafetensorsError;
 use sardonyx::text::{ParseError, Position, Severity};
-use sardonyx::{ErrorKind, TensorError, UnsupportedOperator};
+use sardonyx::{ErrorKind, NodeError, Part, TensorError, Type, UnsupportedOperator};
 use serde_json::{Value, json};
 
 /// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has
@@ -17,7 +17,9 @@ pub(crate) struct Failure {
     message: String,
     place: Option<String>,
     details: Vec<Detail>,
-    help: Option<String>,
+    /// The node that failed while the model ran.
+    node: Option<Box<NodeError>>,
+    help: Option<Box<str>>,
     /// What is wrong with a text, each with its line; comes before the rest.
     diagnostics: Option<Box<str>>,
     /// The reader of stdout has gone: nothing to say, and nothing wrong.
@@ -148,13 +150,13 @@ impl Failure {
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
-        self.help = Some(help.into());
+        self.help = Some(help.into().into());
         self
     }
 
     /// Advice where there is none yet.
     pub(crate) fn help_if_none(mut self, help: &str) -> Failure {
-        self.help.get_or_insert_with(|| help.to_string());
+        self.help.get_or_insert_with(|| help.into());
         self
     }
 
@@ -184,6 +186,7 @@ impl Failure {
             "code": self.code_name(),
             "message": self.message,
             "place": self.place,
+            "node": self.node.as_deref().map(node_json),
             "help": self.help,
             "details": self.details.iter().map(Detail::json).collect::<Vec<_>>(),
         })
@@ -201,6 +204,10 @@ impl Failure {
         let place = self.place.as_ref().filter(|_| self.diagnostics.is_none());
         if let Some(place) = place {
             text += &format!("  {} {}\n", paint("in"), first_lines(place));
+        }
+        let given = self.node.as_deref().map(NodeError::given).filter(|given| !given.is_empty());
+        if let Some(given) = given {
+            text += &format!("  {} {}\n", paint("inputs:"), first_lines(&given));
         }
         let details: Vec<String> = self.details.iter().filter_map(Detail::line).collect();
         let shown = details.len().min(SHOWN_DETAILS);
@@ -254,6 +261,36 @@ pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     }
 }
 
+/// The node that failed: itself and the nodes around it, and what it was given.
+fn node_json(error: &NodeError) -> Value {
+    let path = error.path.0.iter().map(|node| {
+        let (part, graph) = match &node.part {
+            Some(Part::Graph(name)) => (Some("graph"), Some(name)),
+            Some(Part::Body) => (Some("body"), None),
+            Some(Part::MadeFor) => (Some("made-for"), None),
+            _ => (None, None),
+        };
+        json!({
+            "domain": crate::info::domain_name(&node.domain),
+            "operator": node.operator,
+            "node": (!node.name.is_empty()).then_some(&node.name),
+            "output": node.output,
+            "part": part,
+            "graph": graph,
+        })
+    });
+    let inputs = error.inputs.iter().map(|input| {
+        let input = input.as_ref()?;
+        Some(json!({"name": input.name, "type": input.ty.as_ref().map(Type::to_string)}))
+    });
+    json!({
+        "path": path.collect::<Vec<_>>(),
+        "with": error.with,
+        "inputs": inputs.collect::<Vec<_>>(),
+        "constant": error.is_constant,
+    })
+}
+
 /// At most some lines, of bounded length: names in a model may be megabytes.
 fn first_lines(text: &str) -> String {
     let lines: Vec<String> = text
@@ -282,7 +319,8 @@ impl From<sardonyx::Error> for Failure {
             code: error.kind().into(),
             place: error.place().map(str::to_string),
             details: operators.map(Detail::Operator).collect(),
-            help: error.help().map(str::to_string),
+            node: error.node().cloned().map(Box::new),
+            help: error.help().map(Box::from),
             ..Failure::new(error.message())
         }
     }
@@ -294,7 +332,7 @@ impl From<&clap::Error> for Failure {
         let arguments = told.arguments.into_iter();
         Failure {
             details: arguments.map(|(role, text)| Detail::Argument { role, text }).collect(),
-            help: told.help,
+            help: told.help.map(Box::from),
             ..Failure::new(told.message)
         }
     }

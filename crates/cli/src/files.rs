@@ -8,13 +8,13 @@ use sardonyx::{Buffer, ErrorKind, WholeFile};
 
 use crate::failure::{Code, Failure};
 
-/// The content of a file or pipe; folders and devices are refused.
+/// The content of a file or pipe; directories and devices are refused.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let failed = |error: io::Error| failed("cannot read", path, &error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Failure::new("this is a folder, not a file")
+        return Err(Failure::new("this is a directory, not a file")
             .code(ErrorKind::Io)
             .at(path.display()));
     }
@@ -91,7 +91,7 @@ pub(crate) fn write(
 pub(crate) enum Kind {
     Npy,
     Npz,
-    Picture,
+    Image,
     Proto,
     Unknown(Option<&'static str>),
 }
@@ -101,8 +101,8 @@ pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
         (b"\x93NUMPY", Kind::Npy),
         (b"PK\x03\x04", Kind::Npz),
         (b"PK\x05\x06", Kind::Npz),
-        (b"\x89PNG", Kind::Picture),
-        (b"\xff\xd8\xff", Kind::Picture),
+        (b"\x89PNG", Kind::Image),
+        (b"\xff\xd8\xff", Kind::Image),
         (b"GIF8", Kind::Unknown(Some("a GIF image"))),
         (b"BM", Kind::Unknown(Some("a BMP image"))),
         (b"RIFF", Kind::Unknown(Some("a WebP image or a WAV file"))),
@@ -121,7 +121,7 @@ pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
     match suffix.as_str() {
         "npy" => Kind::Npy,
         "npz" => Kind::Npz,
-        "png" | "jpg" | "jpeg" => Kind::Picture,
+        "png" | "jpg" | "jpeg" => Kind::Image,
         "pb" => Kind::Proto,
         _ => Kind::Unknown(None),
     }
@@ -135,9 +135,9 @@ mod tests {
     fn content_decides_before_the_suffix() {
         let rows: [(&str, &[u8], Kind); 5] = [
             ("a.bin", b"\x93NUMPY\x01", Kind::Npy),
-            ("a.npy", b"\x89PNG", Kind::Picture),
+            ("a.npy", b"\x89PNG", Kind::Image),
             ("a.pb", b"BM", Kind::Proto),
-            ("a.JPG", b"", Kind::Picture),
+            ("a.JPG", b"", Kind::Image),
             ("a.txt", b"1 2 3", Kind::Unknown(None)),
         ];
         for (path, bytes, expected) in rows {

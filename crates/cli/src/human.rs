@@ -36,13 +36,13 @@ fn stdout_is_terminal() -> bool {
     *IS_TERMINAL
 }
 
-/// A text of at most so many columns, at least 3. Of a longer one the middle is left out: names in
-/// models differ at their ends.
+/// A text of at most this many columns, at least 3. Of a longer one the middle is left out: names
+/// in models differ at their ends.
 pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return text.into();
     }
-    // As many characters as fit into so many columns; their bytes.
+    // As many characters as fit into this many columns; their bytes.
     let fitting = |characters: &mut dyn Iterator<Item = char>, most: usize| {
         let mut columns = 0;
         let taken = characters.take_while(|c| {
@@ -165,7 +165,7 @@ pub(crate) fn columns<C: AsRef<str>>(
     table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
-/// Names of the same width, on a terminal of at most so many columns.
+/// Names of the same width, on a terminal of at most this many columns.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();

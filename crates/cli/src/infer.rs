@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use sardonyx::infer::{
     self, Inferred, Missing, Naming, Options, Style, Type, TypeCounts, ValueType,
 };
-use sardonyx::{Model, SaveOptions, Weights, check};
+use sardonyx::{Glob, Model, SaveOptions, Weights, check};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::glob::Glob;
 use crate::human::{Align, columns, count};
 use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
@@ -62,11 +61,12 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let found = model.infer(&options);
     let report = found.report(&model);
     let wrong = !report.findings.is_empty();
-    let pictures = report.findings.iter();
-    let pictures = pictures.map(|found| check::render(&model, found, &args.model.name()) + "\n\n");
-    let pictures: String = pictures.collect();
+    let renderings = report.findings.iter();
+    let renderings =
+        renderings.map(|found| check::render(&model, found, &args.model.name()) + "\n\n");
+    let renderings: String = renderings.collect();
     if wrong && args.strict && !args.saving.json {
-        terminal.print(&pictures)?;
+        terminal.print(&renderings)?;
         return Ok(Verdict::Findings);
     }
     let mut saved = None;
@@ -76,7 +76,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         let written =
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
-            terminal.remark(&(pictures.clone() + &summary(&model, &found)));
+            terminal.remark(&(renderings.clone() + &summary(&model, &found)));
             written.say(terminal);
         }
         saved = Some(written);
@@ -88,7 +88,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else if args.saving.is_wanted() {
         terminal.print(&args.as_text(&model, &found))?;
     } else {
-        terminal.print(&(pictures + &args.as_text(&model, &found)))?;
+        terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
     // Without a model to write, what was found is the answer.
     Ok(if wrong && (args.strict || !args.saving.is_wanted()) {

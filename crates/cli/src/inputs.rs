@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::files::{self, Kind};
 use crate::session::Opened;
 use crate::terminal::Terminal;
-use crate::{picture, random};
+use crate::{images, random};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
     #[command(flatten)]
-    picture: picture::Args,
+    image: images::Args,
 }
 
 /// The inputs of a run, and the files that they came from.
@@ -174,7 +174,7 @@ impl<'a> Gather<'a> {
     fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
             Kind::Npy => self.array(bytes, port),
-            Kind::Picture => picture::load(bytes.as_slice(), port, &self.args.picture, self.model)
+            Kind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
                 .map(Value::Tensor),
             Kind::Proto => {
                 let any = Type::unranked(DataType::Float);

@@ -1,11 +1,10 @@
 //! `sardonyx ls`: the tensors that a model stores, one per line.
 
-use sardonyx::{DataType, Model, Role, Storage, StoredTensor};
+use sardonyx::{DataType, Glob, Model, Role, Storage, StoredTensor};
 use serde_json::json;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::glob::Glob;
 use crate::human::{Align, bytes, columns, count, cut, group, natural, parse_bytes};
 use crate::saving::is_external;
 use crate::stats::{Number, Stats};

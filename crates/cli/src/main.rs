@@ -11,6 +11,7 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+mod convert;
 mod convert_format;
 mod cost;
 mod data_files;
@@ -19,11 +20,12 @@ mod externalize;
 mod failure;
 mod files;
 mod fmt;
-mod glob;
 mod hash;
 mod human;
+mod images;
 mod infer;
 mod info;
+mod inline;
 mod inputs;
 mod last_resort;
 mod ls;
@@ -31,7 +33,6 @@ mod ops;
 mod outputs;
 mod pack;
 mod parse;
-mod picture;
 mod print;
 mod profile;
 mod random;
@@ -86,9 +87,11 @@ enum Command {
     Profile(profile::Args),
     Pack(pack::Args),
     Externalize(externalize::Args),
+    Convert(convert::Args),
     ConvertFormat(convert_format::Args),
     Set(set::Args),
     Strip(strip::Args),
+    Inline(inline::Args),
     Check(check::Args),
     Infer(infer::Args),
     Cost(cost::Args),
@@ -176,6 +179,7 @@ fn main() -> ExitCode {
             Command::Profile(args) => fine(profile::profile(&args, &terminal)),
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
+            Command::Convert(args) => convert::convert(&args, &terminal),
             Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),
             Command::Set(args) => fine(set::set(&args, &terminal)),
             Command::Check(args) => check::check(&args, &terminal),
@@ -184,6 +188,7 @@ fn main() -> ExitCode {
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
+            Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
         };
         match result {

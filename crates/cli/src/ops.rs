@@ -5,12 +5,11 @@ use sardonyx::ops::{
     Arity, AttrDefault, Attribute, Determinism, Differentiability, OpDef, Param, Registry, Schema,
     TypeVar,
 };
-use sardonyx::suggest;
+use sardonyx::{Glob, suggest};
 use serde_json::{Value, json};
 
 use crate::Verdict;
 use crate::failure::Failure;
-use crate::glob::Glob;
 use crate::human::{Align, columns, count};
 use crate::terminal::Terminal;
 

@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 /// Bring all values inside: one file that needs no data files beside it
 ///
 /// Values that lie in data files are copied into the model file as raw data; nothing else changes.
-/// With --in-place the data files that no other model of the folder uses are removed afterwards.
+/// With --in-place the data files that no other model of the directory uses are removed afterwards.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

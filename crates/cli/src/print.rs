@@ -16,8 +16,8 @@ use crate::{ModelArg, Verdict, human};
 /// Print a model as text
 ///
 /// The text says everything: `sardonyx parse` makes the same bytes of it. Values of more than 128
-/// bytes stay in the model file, to which the text refers; it belongs into the same folder. If it
-/// is written elsewhere (-o), they go to a file beside it.
+/// bytes stay in the model file, to which the text refers; it belongs into the same directory. If
+/// it is written elsewhere (-o), they go to a file beside it.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// be read back
     #[arg(long)]
     no_weights: bool,
-    /// Values of so many bytes stand in the text; all of them with `all`
+    /// Write values of up to this many bytes into the text; `all` writes all values
     #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
     inline: Option<u64>,
     /// Say the SHA-256 of values that are outside of the text, which is compared when it is read
@@ -172,7 +172,7 @@ impl Args {
     }
 }
 
-/// What the model's file is called from the folder of the text; `None` if it lies outside of it.
+/// What the model's file is called from the directory of the text; `None` if it lies outside of it.
 fn location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;
@@ -181,17 +181,17 @@ fn location(model: &ModelArg, target: &Target) -> Option<String> {
         // It belongs beside the model.
         return Some(model.path.file_name()?.to_str()?.to_string());
     };
-    let folder = match text.parent() {
+    let directory = match text.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // The name by which the file was given, in its real folder: a link stays one.
+    // The name by which the file was given, in its real directory: a link stays one.
     let parent = match model.path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let parent = fs::canonicalize(parent).ok()?;
-    let inside = parent.strip_prefix(fs::canonicalize(folder).ok()?).ok()?;
+    let inside = parent.strip_prefix(fs::canonicalize(directory).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);
     let parts: Option<Vec<&str>> =
         location.components().map(|part| part.as_os_str().to_str()).collect();

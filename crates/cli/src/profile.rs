@@ -500,7 +500,7 @@ fn rounded_micros(took: Duration) -> f64 {
     rounded(took.as_secs_f64() * 1e6)
 }
 
-/// To four digits behind the point.
+/// To four digits after the point.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
 use crate::{ModelArg, classes, outputs, saving, show};
 
-/// Run a model on arrays, stored values or pictures, and show its outputs
+/// Run a model on arrays, stored values or images, and show its outputs
 ///
 /// An output with scores of classes is shown as a ranking if the names of the classes are known,
 /// from --labels or from the model's metadata (key "labels" or "classes"), or if --top asks for it;

@@ -176,8 +176,8 @@ pub(crate) fn to_file(
     saved.map_err(|error| at_model(arg, error))
 }
 
-/// Writes a model to stdout. References to data files stay as they are, whatever folder the reader
-/// puts it in.
+/// Writes a model to stdout. References to data files stay as they are, whatever directory the
+/// reader puts it in.
 pub(crate) fn to_stdout(
     arg: &ModelArg,
     model: &Model,
@@ -205,8 +205,8 @@ pub(crate) fn to_stdout(
         )
         .help("name a file with --output, or bring the values inside first: sardonyx pack"));
     }
-    let folder = Scratch::new()?;
-    let path = folder.0.join("model");
+    let directory = Scratch::new()?;
+    let path = directory.0.join("model");
     let report = to_file(arg, model, options.form(form), &path, terminal)?;
     let failed = |error| crate::files::failed("cannot read", &path, &error);
     let mut file = File::open(&path).map_err(failed)?;
@@ -216,7 +216,7 @@ pub(crate) fn to_stdout(
     Ok(report)
 }
 
-/// A folder of our own for the moment, which goes with everything in it.
+/// A directory of our own for the moment, which goes with everything in it.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -227,7 +227,7 @@ impl Scratch {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         // Fails if somebody else has made it, who could then exchange what is in it.
         builder.create(&path).map_err(|error| {
-            crate::files::failed("cannot make the temporary folder", &path, &error)
+            crate::files::failed("cannot make the temporary directory", &path, &error)
         })?;
         Ok(Scratch(path))
     }
@@ -240,14 +240,14 @@ impl Drop for Scratch {
     }
 }
 
-/// What failed about a model, with advice about models that came without a folder.
+/// What failed about a model, with advice about models that came without a directory.
 pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     let kind = error.kind();
     let failure = Failure::from(error);
     match (kind, arg.is_stdin()) {
         (ErrorKind::ExternalData, true) => failure
             .at("standard input")
-            .help("give the model as a file, in the folder of its data files"),
+            .help("give the model as a file, in the directory of its data files"),
         (ErrorKind::ExternalData | ErrorKind::Invalid, _) => failure.at(arg.name()),
         _ => failure,
     }

@@ -1,5 +1,5 @@
-//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their folders,
-//! their data files.
+//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their
+//! directories, their data files.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::{Verdict, is_stdin};
 /// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes,
 /// foreign code
 ///
-/// Opens the models and nothing else, except that data files in their folders are looked up for
+/// Opens the models and nothing else, except that data files in their directories are looked up for
 /// their sizes. Exit code 0: nothing found, 1: findings, 2: a model cannot be read. Notes are no
 /// findings, nor are warnings without --strict.
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long)]
     checksums: bool,
     /// Where data files are, if not beside the model
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
     /// Elements that a node may make without reading them from the file
     #[arg(long, value_name = "N", default_value_t = 1 << 28)]
@@ -107,8 +107,8 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
         .max_bytes(args.max_bytes)
         .limits(limits)
         .max_messages(args.max_messages);
-    if let Some(folder) = &args.data_dir {
-        options = options.folder(folder);
+    if let Some(directory) = &args.data_dir {
+        options = options.directory(directory);
     }
     if is_stdin(model) {
         scan_reader(io::stdin().lock(), &options)

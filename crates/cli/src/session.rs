@@ -116,11 +116,11 @@ impl SessionArgs {
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = model.is_stdin();
-            let has_no_folder = from_stdin && error.kind() == ErrorKind::ExternalData;
+            let has_no_directory = from_stdin && error.kind() == ErrorKind::ExternalData;
             let failure = Failure::from(error);
-            match (from_stdin, has_no_folder) {
+            match (from_stdin, has_no_directory) {
                 (_, true) => {
-                    failure.help("give the model as a file, in the folder of its data files")
+                    failure.help("give the model as a file, in the directory of its data files")
                 }
                 (true, false) => failure,
                 (false, _) => failure.at(model.name()),

@@ -11,8 +11,8 @@ use crate::{ModelArg, files, saving};
 /// Change what a model says about itself: versions, producer, documentation, metadata
 ///
 /// Only the header changes. --opset says which version the nodes mean and does not convert them;
-/// --ir-version is refused if the model uses what that version lacks. Versions are plain numbers,
-/// or three with dots.
+/// sardonyx convert does. --ir-version is refused if the model uses what that version lacks.
+/// Versions are plain numbers, or three with dots.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -203,7 +203,7 @@ fn no_entry(model: &Model, key: &str) -> String {
     }
 }
 
-/// The text itself, or what is in the file behind an @.
+/// The text itself, or what is in the file after an @.
 fn text_of(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(text.to_string());
@@ -223,7 +223,7 @@ fn parse_number(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "expected a number such as 7, or a version such as 1.2.3".to_string())
 }
 
-fn parse_opset(text: &str) -> Result<(String, i64), String> {
+pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
     let version = parse_number(version)?;
     match version {

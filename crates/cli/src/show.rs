@@ -261,7 +261,7 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
 /// writes a file.
 pub(crate) const JSON_ELEMENTS: usize = 10_000;
 
-/// As [`value_json`], with at most so many elements.
+/// As [`value_json`], with at most that many elements.
 pub(crate) fn tensor_json(
     name: &str,
     tensor: &Tensor,

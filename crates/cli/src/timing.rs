@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct RepeatArgs {
-    /// Runs that are not counted, after the first: so many (3), or for so long (0.5s, 200ms)
+    /// Runs that are not counted, after the first: a number (3) or a time (0.5s, 200ms)
     #[arg(long, value_name = "N|SECONDS", default_value = "0", value_parser = parse_amount)]
     warm_up: Amount,
     /// Repeat for about this long; at least 7 times
@@ -31,7 +31,7 @@ const FEWEST_RUNS: u64 = 7;
 const MOST_RUNS: u64 = 1_000_000;
 
 impl RepeatArgs {
-    /// Whether to warm up further after so many runs and so much time.
+    /// Whether to warm up further after this many runs and this much time.
     pub(crate) fn is_cold(&self, runs: u64, elapsed: Duration) -> bool {
         match self.warm_up {
             Amount::Runs(wanted) => runs < wanted,
@@ -39,8 +39,8 @@ impl RepeatArgs {
         }
     }
 
-    /// Whether to go on after so many runs and so much time. Without a number that was asked for it
-    /// ends with `most`.
+    /// Whether to go on after this many runs and this much time. Without a number that was asked
+    /// for it ends with `most`.
     pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
@@ -102,7 +102,7 @@ impl Timing {
         sorted.sort_unstable();
         let n = sorted.len();
         let middle = median(&sorted)?;
-        // Nearest rank: the smallest duration that at least so many of the runs do not exceed.
+        // Nearest rank: the smallest duration that at least that many of the runs do not exceed.
         let percentile = |percent: usize| millis(sorted[(n * percent).div_ceil(100) - 1]);
         let sum: Duration = sorted.iter().sum();
         Some(Timing {

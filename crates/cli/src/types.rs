@@ -12,7 +12,7 @@ pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     let (ty, rest) = read(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
-        rest => Err(format!("'{rest}' stands behind the type")),
+        rest => Err(format!("'{rest}' stands after the type")),
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
             ("seq(float", "')' is missing"),
             ("map(string)", "comma"),
             ("list(float)", "no type"),
-            ("float float", "stands behind"),
+            ("float float", "stands after"),
             ("", "no element type"),
             (&deep, "too deeply"),
         ];

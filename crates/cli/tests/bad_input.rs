@@ -18,7 +18,7 @@ fn files_that_are_no_models() {
     let png = fs::read(digits().join("one.png")).unwrap();
     let files = Files::new(&[
         ("empty.onnx", Vec::new()),
-        ("picture.onnx", png),
+        ("image.onnx", png),
         ("text.onnx", b"Hello, this is text.\n".to_vec()),
         (
             "lfs.onnx",
@@ -29,13 +29,13 @@ fn files_that_are_no_models() {
     ]);
     for command in ["info", "run", "bench"] {
         files.run(command, "empty.onnx", &[]).refused(&["empty"]);
-        files.run(command, "picture.onnx", &[]).refused(&["PNG image"]);
+        files.run(command, "image.onnx", &[]).refused(&["PNG image"]);
         files.run(command, "text.onnx", &[]).refused(&["plain text"]);
         files.run(command, "lfs.onnx", &[]).refused(&["Git LFS", "git lfs pull"]);
         files.run(command, "zeros.onnx", &[]).refused(&["no ONNX model"]);
         files.run(command, "headless.onnx", &[]).refused(&["no graph"]);
         files.run(command, "missing.onnx", &[]).refused(&["missing.onnx", "no such file"]);
-        sardonyx(&[command, digits().to_str().unwrap()]).refused(&["folder", "digits.onnx"]);
+        sardonyx(&[command, digits().to_str().unwrap()]).refused(&["directory", "digits.onnx"]);
     }
 }
 
@@ -102,11 +102,11 @@ fn inputs_that_do_not_fit() {
 }
 
 #[test]
-fn pictures_that_do_not_fit() {
+fn images_that_do_not_fit() {
     let png = fs::read(digits().join("one.png")).unwrap();
     let files = Files::new(&[
         ("cut.png", png[..png.len() / 2].to_vec()),
-        ("fake.png", b"no picture at all".to_vec()),
+        ("fake.png", b"no image at all".to_vec()),
         ("fake.jpg", b"\xff\xd8\xff\xe0 and nothing".to_vec()),
         ("empty.png", Vec::new()),
         ("one.gif", b"GIF89a".to_vec()),
@@ -119,8 +119,8 @@ fn pictures_that_do_not_fit() {
     }
     sardonyx(&["run", &digits_model(), &files.path("one.gif")]).refused(&["GIF", "PNG"]);
     let one = digits().join("one.png").to_str().unwrap().to_string();
-    files.run("run", "relu.onnx", &[&one]).refused(&["cannot take a picture", "channels"]);
-    files.run("run", "five.onnx", &[&one]).refused(&["cannot take a picture"]);
+    files.run("run", "relu.onnx", &[&one]).refused(&["cannot take an image", "channels"]);
+    files.run("run", "five.onnx", &[&one]).refused(&["cannot take an image"]);
     sardonyx(&["run", &digits_model(), &one, "--mean", "1,2"]).refused(&["--mean", "1 channels"]);
     sardonyx(&["run", &digits_model(), &one, "--std", "0"]).refused(&["--std"]);
 }
@@ -142,7 +142,7 @@ fn data_files_that_are_missing() {
         "missing",
         &files.path("weights.bin"),
     ]);
-    files.run("run", "escape.onnx", &random).refused(&["tensor 'w'", "..", "model's folder"]);
+    files.run("run", "escape.onnx", &random).refused(&["tensor 'w'", "..", "model's directory"]);
     files.run("run", "short.onnx", &random).refused(&["tensor 'w'", "short.bin", "10 bytes"]);
     files.run("run", "full.onnx", &random).good();
     // info opens no data file.

@@ -14,10 +14,10 @@ const DIGITS: [&str; 10] =
     ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
 #[test]
-fn each_picture_gives_its_digit() {
+fn each_image_gives_its_digit() {
     for (digit, name) in DIGITS.iter().enumerate() {
-        let picture = digits().join(format!("{name}.png"));
-        let text = sardonyx(&["run", &digits_model(), picture.to_str().unwrap()]).good();
+        let image = digits().join(format!("{name}.png"));
+        let text = sardonyx(&["run", &digits_model(), image.to_str().unwrap()]).good();
         let first = text.lines().next().unwrap();
         assert!(first.starts_with(&digit.to_string()) && first.contains('█'), "{name}: {text}");
         assert_eq!(text.lines().count(), 5, "{text}");
@@ -82,11 +82,11 @@ fn a_text_may_come_from_a_pipe() {
 
 #[test]
 fn run_answers_in_json() {
-    let picture = digits().join("seven.png");
+    let image = digits().join("seven.png");
     let args = [
         "run",
         &digits_model(),
-        picture.to_str().unwrap(),
+        image.to_str().unwrap(),
         "--json",
         "--repeat",
         "3",
@@ -107,14 +107,14 @@ fn run_answers_in_json() {
 
 #[test]
 fn labels_may_come_from_a_file() {
-    let folder = tempdir().unwrap();
-    let labels = folder.path().join("labels.txt");
+    let directory = tempdir().unwrap();
+    let labels = directory.path().join("labels.txt");
     fs::write(&labels, DIGITS.join("\n")).unwrap();
-    let picture = digits().join("three.png");
+    let image = digits().join("three.png");
     let text = sardonyx(&[
         "run",
         &digits_model(),
-        picture.to_str().unwrap(),
+        image.to_str().unwrap(),
         "--labels",
         labels.to_str().unwrap(),
         "--top",
@@ -126,8 +126,8 @@ fn labels_may_come_from_a_file() {
 
 #[test]
 fn arrays_go_in_and_come_out() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     fs::write(path("relu.onnx"), chain(&["Relu"], &[2])).unwrap();
     fs::write(path("x.npy"), npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))).unwrap();
     fs::write(path("d.npy"), npy("<f8", "(2,)", &[-1.0f64, 2.0].map(f64::to_le_bytes).concat()))
@@ -205,16 +205,16 @@ fn outputs_go_where_the_name_says() {
     assert_eq!(answer.code, Some(2));
     files.run("bench", "one.onnx", &["-o", "-"]).refused(&["stdout", "--output"]);
     // Any other name is a directory, and says where an output has another name.
-    let answer = run("odd.onnxtxt", "folder");
+    let answer = run("odd.onnxtxt", "directory");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
-    for words in ["folder/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
+    for words in ["directory/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
-    let json = files.run("run", "odd.onnxtxt", &[&x, "-o", &files.path("folder"), "--json"]);
+    let json = files.run("run", "odd.onnxtxt", &[&x, "-o", &files.path("directory"), "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.good()).unwrap();
     assert_eq!(json["files"][0]["output"], "a/b:c");
     let file = json["files"][0]["file"].as_str().unwrap();
-    assert!(file.ends_with("folder/a_b_c.npy"));
+    assert!(file.ends_with("directory/a_b_c.npy"));
     for name in ["several.npy", "several.pb"] {
         assert!(!fs::exists(files.path(name)).unwrap(), "{name}");
     }
@@ -283,8 +283,8 @@ fn values_that_are_no_arrays_go_through_pb_files() {
         run("one.onnxtxt", "first.pb", "second.pb").good();
         assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
         assert_eq!(files.read("first.pb"), write_value(&value, "w"), "{spelled}");
-        run("two.onnxtxt", "second.pb", "folder").good();
-        assert_eq!(files.read("folder/w.pb"), files.read("first.pb"), "{spelled}");
+        run("two.onnxtxt", "second.pb", "directory").good();
+        assert_eq!(files.read("directory/w.pb"), files.read("first.pb"), "{spelled}");
         // What cannot hold it says what can.
         for to in ["w.npy", "w.npz", "w.csv"] {
             run("one.onnxtxt", "v.pb", to).refused(&["'w'", "only .pb files hold", "--output DIR"]);
@@ -358,15 +358,15 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
 
 #[test]
 fn inputs_are_never_overwritten() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     fs::write(path("relu.onnx"), chain(&["Relu"], &[2])).unwrap();
     let array = npy("<f4", "(2,)", &floats(&[-1.0, 2.0]));
     fs::write(path("y.npy"), &array).unwrap();
     sardonyx(&["run", &path("relu.onnx"), &path("y.npy"), "--output", &path(".")])
         .refused(&["y.npy", "not overwritten"]);
     assert_eq!(fs::read(path("y.npy")).unwrap(), array);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left behind");
 }
 
 #[test]

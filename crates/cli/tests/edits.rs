@@ -91,8 +91,8 @@ fn read(path: &str) -> Result<(Weights, Vec<f32>), String> {
     Ok((weights, numbers(y.buffer().unwrap().as_slice())))
 }
 
-/// A folder with `m.onnx`, as `parse` makes it.
-fn folder(seed: usize) -> (Files, Weights) {
+/// A directory with `m.onnx`, as `parse` makes it.
+fn directory(seed: usize) -> (Files, Weights) {
     let weights = weights_from(seed);
     let files = Files::new(&[("start.onnxtxt", text_of(&weights))]);
     run(&files, "parse start.onnxtxt -o m.onnx").good();
@@ -104,7 +104,7 @@ fn run(files: &Files, line: &str) -> Answer {
     sardonyx(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A word of a command, in the folder if it is a file.
+/// A word of a command, in the directory if it is a file.
 fn argument(files: &Files, word: &str) -> String {
     if word.contains(".onnx") { files.path(word) } else { word.to_string() }
 }
@@ -117,7 +117,7 @@ fn assert_right(files: &Files, name: &str, weights: &Weights) {
 
 #[test]
 fn print_edit_parse_edit_parse() {
-    let (files, weights) = folder(1);
+    let (files, weights) = directory(1);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     assert_eq!(text.matches("\"location\": \"m.onnx\"").count(), 6, "{text}");
@@ -195,7 +195,7 @@ fn values_in_inner_graphs_and_functions_are_found() {
 
 #[test]
 fn what_is_not_found_is_refused_with_its_name() {
-    let (files, _) = folder(2);
+    let (files, _) = directory(2);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnx --in-place --unused").good();
     run(&files, "parse m.onnxtxt -o n.onnx")
@@ -210,7 +210,7 @@ fn what_is_not_found_is_refused_with_its_name() {
 
 #[test]
 fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
-    let (files, weights) = folder(3);
+    let (files, weights) = directory(3);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnxtxt --unused -o m.onnx").refused(&["'unused'", "another file"]);
     assert_right(&files, "m.onnxtxt", &weights);
@@ -234,7 +234,7 @@ fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
 
 #[test]
 fn files_beside_texts_are_not_overwritten() {
-    let (files, weights) = folder(4);
+    let (files, weights) = directory(4);
     run(&files, "print m.onnx --sidecar -o m.onnxtxt").good();
     let first = files.read("m.onnxtxt.data");
     fs::rename(files.path("m.onnxtxt"), files.path("old.onnxtxt")).unwrap();
@@ -254,7 +254,7 @@ fn files_beside_texts_are_not_overwritten() {
 
 #[test]
 fn digests_of_values_are_compared() {
-    let (files, weights) = folder(6);
+    let (files, weights) = directory(6);
     run(&files, "print m.onnx --digest -o m.onnxtxt").good();
     assert_right(&files, "m.onnxtxt", &weights);
     // Other values, and the same structure.
@@ -269,7 +269,7 @@ fn digests_of_values_are_compared() {
 
 #[test]
 fn texts_without_digests_are_read_and_said_to_be_unchecked() {
-    let (files, weights) = folder(8);
+    let (files, weights) = directory(8);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     let lines = text.lines().filter(|line| !line.contains("files: ["));
@@ -293,7 +293,7 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
 
 #[test]
 fn a_part_printed_alone_says_all_that_it_needs() {
-    let (files, _) = folder(9);
+    let (files, _) = directory(9);
     let text = run(&files, "print m.onnx --range 3").good();
     assert!(text.contains("\"tensor\": \"constant>value\""), "{text}");
     assert!(text.contains("\"file_digest\": \""), "{text}");
@@ -340,7 +340,7 @@ struct Sequence {
 
 impl Sequence {
     fn new(seed: usize) -> Sequence {
-        let (files, weights) = folder(seed % 50);
+        let (files, weights) = directory(seed % 50);
         let entry = Entry { weights, swapped: false, source: None };
         Sequence {
             files,

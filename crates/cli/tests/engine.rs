@@ -113,14 +113,14 @@ fn explain_says_what_a_model_becomes() {
     let answer = json(&files, "explain", &["--json", "--steps", "--dim", "N=3"]);
     assert_eq!(answer["schema"], "sardonyx.explain-model/1");
     assert_eq!(answer["nodes"], 6);
-    assert_eq!(answer["unread"], 1);
-    assert_eq!(answer["shared"], serde_json::json!({"nodes": 0, "constants": 0}));
+    assert_eq!(answer["dead"], 1);
+    assert_eq!(answer["cse"], serde_json::json!({"nodes": 0, "constants": 0}));
     let upgraded = answer["upgraded"].as_array().unwrap();
     let softmax = upgraded.iter().find(|group| group["operator"] == "Softmax");
     let softmax = softmax.unwrap();
     assert_eq!((&softmax["from"], &softmax["nodes"]), (&11.into(), &1.into()));
-    let absorbed = answer["absorbed"].to_string();
-    assert!(absorbed.contains("'bias'") && absorbed.contains("'relu'"), "{absorbed}");
+    let fused = answer["fused_steps"].to_string();
+    assert!(fused.contains("'bias'") && fused.contains("'relu'"), "{fused}");
     assert_eq!(answer["packed"]["bytes"], 32);
     assert!(answer["memory"]["arena_bytes"].as_u64() > Some(0));
     assert!(answer["memory"]["views"].as_u64() > Some(0));
@@ -130,12 +130,12 @@ fn explain_says_what_a_model_becomes() {
     assert!(steps.iter().all(|step| step["kernel"].is_string()));
 
     let plain = json(&files, "explain", &["--json", "--optimization", "off"]);
-    assert_eq!(plain["absorbed"], serde_json::json!([]));
+    assert_eq!(plain["fused_steps"], serde_json::json!([]));
     assert!(plain["steps"].is_null());
     assert!(plain["step_count"].as_u64() > answer["step_count"].as_u64());
 
     let text = files.run("explain", "m.onnxtxt", &["--steps", "-q"]).good();
-    for word in ["6 nodes become", "Softmax, from opset 11", "absorbed", "memory", "kernel"] {
+    for word in ["6 nodes become", "Softmax, from opset 11", "fused into", "memory", "kernel"] {
         assert!(text.contains(word), "lacks {word}:\n{text}");
     }
 }
@@ -152,11 +152,11 @@ g (float[N] x) => (y) <float c = {2}, float d = {2}>
 "#;
     let files = Files::new(&[("m.onnxtxt", twice.into())]);
     let answer = json(&files, "explain", &["--json"]);
-    assert_eq!(answer["shared"], serde_json::json!({"nodes": 1, "constants": 1}));
+    assert_eq!(answer["cse"], serde_json::json!({"nodes": 1, "constants": 1}));
     let text = files.run("explain", "m.onnxtxt", &[]).good();
-    assert!(text.contains("shared    1 node and 1 initializer gone"), "{text}");
+    assert!(text.contains("cse       1 node and 1 initializer gone"), "{text}");
     let plain = json(&files, "explain", &["--json", "--optimization", "basic"]);
-    assert_eq!(plain["shared"]["nodes"], 0);
+    assert_eq!(plain["cse"]["nodes"], 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{
     Answer, Files, add_node, chain, edited_digits, many_tensors, sardonyx, with_external_data,
 };
@@ -33,7 +33,7 @@ fn failure(answer: &Answer, what: &str) -> Value {
     assert_eq!(answer.code, Some(2), "{what}");
     let error = value["error"].clone();
     let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
-    let expected = ["code", "message", "place", "help", "details"];
+    let expected = ["code", "message", "place", "node", "help", "details"];
     assert_eq!(keys, expected, "{what}");
     assert!(!error["message"].as_str().unwrap().is_empty(), "{what}");
     assert!(answer.stderr.contains("error"), "{what}: {}", answer.stderr);
@@ -200,6 +200,45 @@ fn failures_have_codes() {
     // Without --json there is nothing on stdout.
     let prose = sardonyx(&["info", absent]);
     assert!(prose.stdout.is_empty() && prose.stderr.starts_with("error: cannot read"));
+}
+
+#[test]
+fn a_node_that_fails_has_its_path_and_its_inputs() {
+    let text = r#"<ir_version: 10, opset_import: ["": 21]>
+g (float[N] x, bool c) => (y) {
+  y = If (c) <
+    then_branch = yes () => (t) { half = Div (x, x) n = Cast <to: int = 7> (half) t = Gather (x, n) },
+    else_branch = no () => (e) { e = Identity (x) }
+  >
+}"#;
+    let files = Files::new(&[("branch.onnxtxt", text.into())]);
+    std::fs::write(files.path("x.npy"), npy("<f4", "(1,)", &0f32.to_le_bytes())).unwrap();
+    std::fs::write(files.path("c.npy"), npy("|b1", "()", &[1])).unwrap();
+    let inputs = [format!("x={}", files.path("x.npy")), format!("c={}", files.path("c.npy"))];
+    let model = files.path("branch.onnxtxt");
+    let answer = sardonyx(&["run", &model, &inputs[0], &inputs[1], "--json"]);
+    let error = failure(&answer, "run");
+    assert_eq!(error["code"], "run");
+    let path = error["node"]["path"].as_array().unwrap();
+    let operators: Vec<_> = path.iter().map(|node| &node["operator"]).collect();
+    assert_eq!(operators, ["Gather", "If"]);
+    assert_eq!((&path[0]["part"], &path[0]["graph"]), (&json!("graph"), &json!("yes")));
+    assert_eq!((&path[1]["part"], &path[1]["output"]), (&Value::Null, &json!("y")));
+    assert_eq!(
+        error["node"]["inputs"],
+        json!([{"name": "x", "type": "float[1]"}, {"name": "n", "type": "int64[1]"}])
+    );
+    assert!(answer.stderr.ends_with("\n  inputs: x: float[1], n: int64[1]\n"), "{}", answer.stderr);
+    // Other failures have none.
+    assert_eq!(failure(&sardonyx(&["info", "absent.onnx", "--json"]), "info")["node"], Value::Null);
+}
+
+/// An array in a file of NumPy.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let header = format!("{header:<117}\n");
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data]
+        .concat()
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn data_files_that_are_not_as_they_should_be() {
         let text = found("short.onnx", more);
         assert!(text.contains("has 10 bytes"), "{text}");
         let text = found("escape.onnx", more);
-        assert!(text.contains("outside the model's folder"), "{text}");
+        assert!(text.contains("outside the model's directory"), "{text}");
     }
     let text = files.run("ls", "full.onnx", &["--stats", "--external"]);
     assert!(text.good().contains("100 %"));
@@ -155,7 +155,7 @@ fn data_files_that_are_not_as_they_should_be() {
     let json = json.json("sardonyx.ls/1", &["model", "tensors", "total"]);
     assert_eq!(json["tensors"][0]["location"], "full.bin");
     assert_eq!(json["tensors"][0]["length"], 16);
-    // From stdin there is no folder to look into.
+    // From stdin there is no directory to look into.
     let from_stdin = sardonyx_with_stdin(&["ls", "-"], files.path("full.onnx").as_ref());
     assert!(from_stdin.good().contains("full.bin @ 0"));
     files.run("ls", "absent.onnx", &[]).refused(&["no such file"]);

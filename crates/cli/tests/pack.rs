@@ -73,7 +73,7 @@ fn nothing_is_lost_when_it_is_refused() {
     let to = |name: &str| files.path(name);
     refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
     refused("model.onnx", &["-o", &to("weights.bin")], &["weights.bin", "is an input"]);
-    refused("model.onnx", &["-o", &to("")], &["folder"]);
+    refused("model.onnx", &["-o", &to("")], &["directory"]);
     refused("model.onnx", &["-o", &to("none/x.onnx")], &["none/x.onnx", "no directory"]);
     refused("model.onnx", &["-o", &to("weights.bin/x.onnx")], &["x.onnx"]);
     refused("model.onnx", &["-o", "-", "--json"], &["--json", "stdout"]);
@@ -84,7 +84,7 @@ fn nothing_is_lost_when_it_is_refused() {
     let path = to("x.onnx");
     let args = ["pack", "-", "-o", &path];
     sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
-        .refused(&["standard input", "folder of its data files"]);
+        .refused(&["standard input", "directory of its data files"]);
     let args = ["pack", "-", "--in-place"];
     sardonyx_with_stdin(&args, files.path("model.onnx").as_ref()).refused(&["stdin", "--output"]);
     assert!(files.content() == before);

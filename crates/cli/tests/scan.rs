@@ -24,8 +24,8 @@ fn an_honest_model_is_fine() {
 
 #[test]
 fn findings_are_lines_with_help_and_a_verdict() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     fs::write(path("out.onnx"), with_external_data("../secret")).unwrap();
     fs::write(path("page.onnx"), "<html>404</html>").unwrap();
     let answer = sardonyx(&["scan", &path("out.onnx"), &path("page.onnx"), &digits_model()]);
@@ -48,8 +48,8 @@ fn findings_are_lines_with_help_and_a_verdict() {
 
 #[test]
 fn warnings_count_when_asked_to() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("python.onnx").display().to_string();
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("python.onnx").display().to_string();
     fs::write(&path, edited_digits(|model| add_node(model, "PyOp", "ai.onnx.contrib"))).unwrap();
     let text = sardonyx(&["scan", &path]).good();
     assert!(text.contains("warning[foreign-code]"), "{text}");
@@ -60,8 +60,8 @@ fn warnings_count_when_asked_to() {
 
 #[test]
 fn the_json_answer_has_its_keys() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     fs::write(path("missing.onnx"), with_external_data("w.bin")).unwrap();
     let (model, absent) = (path("missing.onnx"), path("absent.onnx"));
     let answer = sardonyx(&["scan", "--json", &model, &absent]);
@@ -97,26 +97,26 @@ fn the_json_answer_has_its_keys() {
 
 #[test]
 fn what_cannot_be_read_does_not_stop_the_rest() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let answer = sardonyx(&["scan", &path("a.onnx"), &digits_model(), &path("b.onnx")]);
     assert!(answer.stdout.contains("nothing found"), "{}", answer.stdout);
     assert!(answer.stderr.contains("a.onnx"), "{}", answer.stderr);
     answer.refused(&["b.onnx", "no such file"]);
-    sardonyx(&["scan", folder.path().to_str().unwrap()]).refused(&["folder"]);
+    sardonyx(&["scan", directory.path().to_str().unwrap()]).refused(&["directory"]);
     sardonyx(&["scan", "-", "-"]).refused(&["only once"]);
     assert_eq!(sardonyx(&["scan"]).code, Some(2));
 }
 
 #[test]
 fn a_model_may_come_from_stdin() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("m.onnx");
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("m.onnx");
     fs::write(&path, with_external_data("w.bin")).unwrap();
     let text = sardonyx_with_stdin(&["scan", "-"], &path).good();
     assert!(text.contains("note[data-files-not-looked-at]"), "{text}");
-    fs::write(folder.path().join("w.bin"), [0; 16]).unwrap();
-    let data = folder.path().to_str().unwrap();
+    fs::write(directory.path().join("w.bin"), [0; 16]).unwrap();
+    let data = directory.path().to_str().unwrap();
     let text = sardonyx_with_stdin(&["scan", "--data-dir", data, "-"], &path).good();
     assert!(text.contains("1 data file of 16 bytes"), "{text}");
     sardonyx_with_stdin(&["scan", "--max-bytes", "10", "-"], &path).refused(&["10 bytes"]);
@@ -124,8 +124,8 @@ fn a_model_may_come_from_stdin() {
 
 #[test]
 fn limits_are_options() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("m.onnx").display().to_string();
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("m.onnx").display().to_string();
     fs::write(&path, chain(&["Relu"; 100], &[2])).unwrap();
     sardonyx(&["scan", &path]).good();
     for (option, code) in [("--max-depth", "too-deep"), ("--max-messages", "too-many-messages")] {
@@ -137,8 +137,8 @@ fn limits_are_options() {
 
 #[test]
 fn names_from_a_file_cannot_command_the_terminal() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("m.onnx").display().to_string();
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("m.onnx").display().to_string();
     fs::write(&path, with_external_data("/a\u{1b}[31m\u{202e}")).unwrap();
     let answer = sardonyx(&["scan", &path]);
     assert_eq!(answer.code, Some(1));

@@ -1,4 +1,4 @@
-//! Reads every `.safetensors` and `.npz` file of a folder and writes it again beside itself, as
+//! Reads every `.safetensors` and `.npz` file of a directory and writes it again beside itself, as
 //! `NAME.out`.
 //!
 //! One line per file: its name, then `ok` or the error, divided by a tab.
@@ -16,8 +16,8 @@ use sardonyx_formats::{npz, safetensors};
 use sardonyx_tensor::{Buffer, Tensor, npy};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("give a folder")?;
-    let mut paths: Vec<_> = fs::read_dir(folder)?
+    let directory = std::env::args().nth(1).ok_or("give a directory")?;
+    let mut paths: Vec<_> = fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     paths.sort();

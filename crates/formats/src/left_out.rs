@@ -25,7 +25,7 @@ pub struct UnknownField {
 }
 
 impl LeftOut {
-    /// So many unknown fields are listed; the others are only counted.
+    /// This many unknown fields are listed; the others are only counted.
     pub const MAX_LISTED: usize = 20;
 
     /// Whether the text says everything.

@@ -355,8 +355,8 @@ mod tests {
         assert!(
             error(zip(&[("notes.txt", b"x", CompressionMethod::Stored)])).contains("'notes.txt'")
         );
-        let with_folder = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
-        assert_eq!(read(&Buffer::from_vec(with_folder)).unwrap().len(), 1);
+        let with_directory = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
+        assert_eq!(read(&Buffer::from_vec(with_directory)).unwrap().len(), 1);
     }
 
     /// Changes the 4-byte number at `offset` of every record that begins with `magic`.

@@ -93,7 +93,7 @@ impl Decimal {
         decimal
     }
 
-    /// The number with so many digits that is nearest, the even one of two; and what it is read
+    /// The number with that many digits that is nearest, the even one of two; and what it is read
     /// back as.
     fn nearest(value: f64, digits: usize) -> (Self, f64) {
         let places = digits - 1;

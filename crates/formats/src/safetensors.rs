@@ -1,7 +1,7 @@
 //! `.safetensors`: a JSON header, then the bytes of all tensors.
 //!
 //! Eight bytes hold the length of the header; the header gives every tensor its type, its shape and
-//! the place of its bytes behind the header. Reading makes slices of the buffer it is given and
+//! the place of its bytes after the header. Reading makes slices of the buffer it is given and
 //! copies nothing. Writing gives the same bytes as the format's own library: tensors in descending
 //! order of their types' alignment, then by name, and spaces after the header up to a multiple of
 //! eight bytes.
@@ -41,7 +41,7 @@ pub struct Safetensors {
 pub enum SafetensorsError {
     /// The file ends before the header does.
     #[error(
-        "a header of {length} bytes is announced, but the file has only {available} bytes behind its length"
+        "a header of {length} bytes is announced, but the file has only {available} bytes after its length"
     )]
     HeaderBeyondEnd {
         /// What the file says, in bytes.
@@ -142,9 +142,9 @@ pub enum SafetensorsError {
         /// Where what is before it ends.
         end: u64,
     },
-    /// A tensor ends behind the file.
+    /// A tensor ends after the file.
     #[error(
-        "tensor '{name}': its bytes end at {end}, but the file has only {available} behind the header; is it cut off?"
+        "tensor '{name}': its bytes end at {end}, but the file has only {available} after the header; is it cut off?"
     )]
     BeyondEnd {
         /// Name of the tensor.
@@ -154,7 +154,7 @@ pub enum SafetensorsError {
         /// What the file has, in bytes.
         available: u64,
     },
-    /// Bytes behind the last tensor.
+    /// Bytes after the last tensor.
     #[error("{0} bytes at the end of the file belong to no tensor")]
     Trailing(u64),
     /// A name that the format keeps for itself.
@@ -245,7 +245,7 @@ fn split(bytes: &[u8]) -> Result<(&str, usize), SafetensorsError> {
     }
 }
 
-/// Every byte behind the header must belong to exactly one tensor. `entries` are in the order of
+/// Every byte after the header must belong to exactly one tensor. `entries` are in the order of
 /// their bytes.
 fn check_layout(entries: &[(String, Entry)], available: u64) -> Result<(), SafetensorsError> {
     let (mut covered, mut before) = (0, "");
@@ -322,8 +322,8 @@ impl Entry {
         let failed = |error| SafetensorsError::Tensor { name: name(), error };
         let mut bytes = file.slice(begin..end).map_err(failed)?;
         if cfg!(target_endian = "big") {
-            let turned = bytes.make_mut().and_then(|bytes| swap_bytes(data_type, bytes));
-            turned.map_err(failed)?;
+            let swapped = bytes.make_mut().and_then(|bytes| swap_bytes(data_type, bytes));
+            swapped.map_err(failed)?;
         }
         Tensor::from_buffer(data_type, dims, bytes).map_err(failed)
     }
@@ -497,7 +497,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The JSON text with spaces behind it. `rows` are in the order of their bytes.
+/// The JSON text with spaces after it. `rows` are in the order of their bytes.
 fn header_bytes<'a>(
     rows: &[Row<'_>],
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -546,10 +546,10 @@ fn write_elements(sink: &mut dyn Write, row: &Row<'_>) -> Result<(), Safetensors
     if cfg!(target_endian = "little") {
         return Ok(sink.write_all(row.tensor.bytes())?);
     }
-    let mut turned = row.tensor.bytes().to_vec();
-    swap_bytes(row.tensor.data_type(), &mut turned)
+    let mut swapped = row.tensor.bytes().to_vec();
+    swap_bytes(row.tensor.data_type(), &mut swapped)
         .map_err(|error| SafetensorsError::Tensor { name: row.name.to_string(), error })?;
-    Ok(sink.write_all(&turned)?)
+    Ok(sink.write_all(&swapped)?)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub fn top_k<T: Ordered>(
     positions: &mut [i64],
 ) {
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
-    assert!(k <= axis, "there are not so many elements");
+    assert!(k <= axis, "there are not that many elements");
     let found = [values.len(), positions.len()];
     assert_eq!(found, [outer * k * inner; 2], "the output has other dims");
     if values.is_empty() {
@@ -106,7 +106,7 @@ pub fn top_k<T: Ordered>(
     });
 }
 
-/// Up to so many elements are kept in order while looking through an axis; more are sorted at the
+/// Up to this many elements are kept in order while looking through an axis; more are sorted at the
 /// end.
 const FEW: usize = 64;
 
@@ -132,8 +132,8 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
             }
             best.pop();
         }
-        let behind = best.iter().rev().take_while(|kept| key > kept.0).count();
-        best.insert(best.len() - behind, (key, position));
+        let after = best.iter().rev().take_while(|kept| key > kept.0).count();
+        best.insert(best.len() - after, (key, position));
     }
 }
 

@@ -8,23 +8,23 @@
 //! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast
 //!   to common dims.
 //! - [`range`]: no operand.
-//! - [`chain`]: several of the first two, one after the other, in one pass over memory.
+//! - [`pointwise`]: several of the first two, one after the other, in one pass over memory.
 
 mod binary;
 mod broadcast;
-mod chain;
 pub(crate) mod chunks;
 mod compare;
 pub(crate) mod operations;
+mod pointwise;
 mod range;
 mod unary;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
 pub(crate) use broadcast::Walk;
 pub use broadcast::{MAX_RANK, Strided, broadcast_strides};
-pub use chain::{Link, MAX_LINKS, chain, chain_in_place};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
 };
+pub use pointwise::{Link, MAX_LINKS, pointwise, pointwise_in_place};
 pub use range::{Ranged, range};
 pub use unary::{Unary, UnaryElement, clip, clip_in_place, unary, unary_in_place};

@@ -72,11 +72,11 @@ per_type! {
         );
         elementwise::clip = fn clip(exec: &Exec<'_>, low: Self, high: Self, x: &[Self], y: &mut [Self]);
         elementwise::clip_in_place = fn clip_in_place(exec: &Exec<'_>, low: Self, high: Self, x: &mut [Self]);
-        elementwise::chain = fn chain(
+        elementwise::pointwise = fn pointwise(
             exec: &Exec<'_>, dims: &[usize], x: Strided<'_, Self>, links: &[Link<'_, Self>],
             out: &mut [Self],
         );
-        elementwise::chain_in_place = fn chain_in_place(
+        elementwise::pointwise_in_place = fn pointwise_in_place(
             exec: &Exec<'_>, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
         );
     }

@@ -1,4 +1,4 @@
-//! Rotary embedding: pairs of features turned by angles that depend on the position.
+//! Rotary embedding: pairs of features rotated by angles that depend on the position.
 //!
 //! The one idea: whatever the layout of the tensor, a head at a position is one contiguous row, and
 //! the angles of a position are one row of the caches. So this is a loop over rows that finds the

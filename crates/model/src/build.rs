@@ -90,7 +90,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.bind_infos();
     }
 
-    /// Makes room for so many nodes, and for what they usually bring along.
+    /// Makes room for that many nodes, and for what they usually bring along.
     pub fn reserve(&mut self, nodes: usize) {
         self.model.nodes.reserve(nodes);
         // As memory that nobody touches is none, a little more than usual costs nothing.

@@ -83,7 +83,7 @@ pub trait ExternalData {
     ///
     /// # Errors
     ///
-    /// In words for people: the file is missing, too short, outside the model's folder.
+    /// In words for people: the file is missing, too short, outside the model's directory.
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String>;
 
     /// Compares a file beside the model with the digest that the model gives: SHA-1, hexadecimal,
@@ -115,7 +115,7 @@ pub trait ExternalData {
 /// there.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredValues<'a> {
-    /// File, relative to the text's folder.
+    /// File, relative to the text's directory.
     pub location: &'a str,
     /// First byte.
     pub offset: u64,
@@ -159,7 +159,7 @@ impl NotStored {
 /// Where values outside the message lie, as its `external_data` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalReference {
-    /// File, relative to the model's folder.
+    /// File, relative to the model's directory.
     pub location: String,
     /// First byte.
     pub offset: u64,
@@ -178,7 +178,7 @@ pub struct NoExternalData;
 impl ExternalData for NoExternalData {
     fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
         Err(format!(
-            "its values are in the file '{location}', and the model was read from bytes without a folder"
+            "its values are in the file '{location}', and the model was read from bytes without a directory"
         ))
     }
 }

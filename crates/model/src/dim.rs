@@ -467,7 +467,7 @@ impl Dim {
 }
 
 impl Expr {
-    /// The expression so many times, not none.
+    /// The expression this many times, not none.
     fn times(&self, factor: i64) -> Dim {
         let mut terms = self.terms.clone();
         for own in terms.values_mut() {

@@ -134,6 +134,11 @@ impl Model {
     /// `hint` begins it.
     pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {
         let name = self.fresh_name(hint);
+        self.new_value(graph, name)
+    }
+
+    /// A new value with a name, which nothing defines yet.
+    pub(crate) fn new_value(&mut self, graph: GraphId, name: Symbol) -> ValueId {
         self.values.push(Value {
             name,
             graph,

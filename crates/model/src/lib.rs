@@ -24,12 +24,14 @@ mod attribute;
 mod attribute_values;
 mod build;
 mod constant;
+mod devices;
 mod dim;
 mod edit;
 mod error;
 mod graph;
 mod ids;
 mod inline;
+mod inner_names;
 mod made;
 mod names;
 mod read;
@@ -54,8 +56,8 @@ pub use graph::{
     SparseInitializer, TensorAnnotation, Texts, TrainingInfo, Use, Value, ValueInfo,
 };
 pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
-pub use inline::{Copied, InlineError};
-pub use made::{MadeNodes, NodeBuilder};
+pub use inline::{Copied, InlineError, Inlined};
+pub use made::{MadeFor, MadeNodes, NodeBuilder};
 pub use names::Symbol;
 pub use read::{ReadLimits, TYPE_LEVELS};
 pub use source::{Span, Unknowns};

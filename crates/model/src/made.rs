@@ -8,6 +8,8 @@ use smallvec::SmallVec;
 use crate::attribute_values::AttrValue;
 use crate::graph::Model;
 use crate::ids::{GraphId, Id, NodeId, ValueId};
+use crate::inline::Copied;
+use crate::inner_names::InnerNames;
 
 /// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node
 /// into the middle of a list takes as long as the list, so this is done for all of them together.
@@ -15,12 +17,31 @@ use crate::ids::{GraphId, Id, NodeId, ValueId};
 pub struct MadeNodes {
     /// In the order in which they were made.
     beside: Vec<Beside>,
-    /// By node: the one of the file that it was made for.
-    origins: Vec<Option<NodeId>>,
+    /// By node: what it was made for.
+    made_for: Vec<Option<MadeFor>>,
+    /// The first outputs that calls had whose places the nodes of a body have taken.
+    outputs_of_calls: HashMap<NodeId, ValueId>,
     /// Nodes whose place others have taken.
     gone: HashSet<NodeId>,
     /// Small constants that were made, by what they hold: most nodes want the same few.
     constants: HashMap<SmallConstant, ValueId>,
+    /// The names that nodes of bodies get.
+    names: InnerNames,
+}
+
+/// What a node was made for that the file does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeFor {
+    /// A node that needs others beside it or in its place.
+    Node(NodeId),
+    /// A call of a function: the node is of its body.
+    Call {
+        /// The call.
+        call: NodeId,
+        /// The node of the function that this one is a copy of; the call itself for one that
+        /// hands on what the function only passes through.
+        of: NodeId,
+    },
 }
 
 /// Bytes up to which a constant is small.
@@ -47,16 +68,54 @@ enum Side {
 }
 
 impl MadeNodes {
-    /// The node of the file that a node was made for; the node itself if it was not made.
+    /// The node of the file that a node was made for, through all calls; the node itself if it was
+    /// not made.
     pub fn origin(&self, node: NodeId) -> NodeId {
-        self.origins.get(node.index()).copied().flatten().unwrap_or(node)
+        let mut origin = node;
+        while let Some(MadeFor::Node(of) | MadeFor::Call { call: of, .. }) = self.made_for(origin) {
+            origin = of;
+        }
+        origin
     }
 
-    fn set_origin(&mut self, node: NodeId, origin: NodeId) {
-        if self.origins.len() <= node.index() {
-            self.origins.resize(node.index() + 1, None);
+    /// What a node was made for; `None` for a node of the file.
+    pub fn made_for(&self, node: NodeId) -> Option<MadeFor> {
+        self.made_for.get(node.index()).copied().flatten()
+    }
+
+    /// The call in whose place a node is, as a part of the body of a function.
+    pub fn call_of(&self, node: NodeId) -> Option<NodeId> {
+        match self.made_for(node) {
+            Some(MadeFor::Call { call, .. }) => Some(call),
+            Some(MadeFor::Node(_)) | None => None,
         }
-        self.origins[node.index()] = Some(origin);
+    }
+
+    /// The first output of a node, or the one that it had before the nodes of a body took its
+    /// place.
+    pub fn output_of(&self, model: &Model, node: NodeId) -> Option<ValueId> {
+        let output = model.outputs(node).iter().flatten().next();
+        output.or_else(|| self.outputs_of_calls.get(&node)).copied()
+    }
+
+    fn set_made_for(&mut self, node: NodeId, made_for: MadeFor) {
+        if self.made_for.len() <= node.index() {
+            self.made_for.resize(node.index() + 1, None);
+        }
+        self.made_for[node.index()] = Some(made_for);
+    }
+
+    /// Whether others have taken the place of a node, or of one that it is inside of, since the
+    /// last call of [`place`](Self::place).
+    pub fn is_gone(&self, model: &Model, node: NodeId) -> bool {
+        let mut next = Some(node);
+        while let Some(node) = next {
+            if self.gone.contains(&node) {
+                return true;
+            }
+            next = model.graph(model.node(node).graph).owner;
+        }
+        false
     }
 
     /// Whether nodes wait for a place.
@@ -136,6 +195,14 @@ impl<'m> NodeBuilder<'m> {
         self.anchor
     }
 
+    pub(crate) fn made(&self) -> &MadeNodes {
+        self.made
+    }
+
+    pub(crate) fn inner_names(&mut self) -> &mut InnerNames {
+        &mut self.made.names
+    }
+
     /// A constant of the graph: the one that was made before if that is equal and small. The name
     /// of a new one begins with `hint`.
     pub fn constant(&mut self, hint: &str, tensor: &Tensor) -> ValueId {
@@ -191,11 +258,18 @@ impl<'m> NodeBuilder<'m> {
         Some(node)
     }
 
-    /// Lets nodes take the place of the anchor, after what was made before it; `all` of the new
-    /// ones are made for the node that the anchor was made for.
-    pub(crate) fn put_in_place(&mut self, nodes: Vec<NodeId>, all: impl Iterator<Item = NodeId>) {
-        let origin = self.made.origin(self.anchor);
-        all.for_each(|node| self.made.set_origin(node, origin));
+    /// Lets the nodes of a body take the place of the anchor, which calls its function and made
+    /// `output`, after what was made before it. `all` are those in graphs of nodes, too.
+    pub(crate) fn put_in_place(
+        &mut self,
+        output: Option<ValueId>,
+        nodes: Vec<NodeId>,
+        copied: &[Copied],
+    ) {
+        self.made.outputs_of_calls.extend(output.map(|output| (self.anchor, output)));
+        for Copied { node, of } in copied {
+            self.made.set_made_for(*node, MadeFor::Call { call: self.anchor, of: *of });
+        }
         nodes.into_iter().for_each(|node| self.put(Side::Before, node));
         self.made.gone.insert(self.anchor);
     }
@@ -216,8 +290,12 @@ impl<'m> NodeBuilder<'m> {
         for (name, value) in attributes {
             self.model.set_attribute(node, name, value.clone());
         }
-        let origin = self.made.origin(self.anchor);
-        self.made.set_origin(node, origin);
+        // One that is made for a node that was made has the same reason.
+        let made_for = match self.made.made_for(self.anchor) {
+            Some(MadeFor::Node(of)) => of,
+            Some(MadeFor::Call { .. }) | None => self.anchor,
+        };
+        self.made.set_made_for(node, MadeFor::Node(made_for));
         (node, outputs[0])
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Names {
 /// Where a text lies: a word for nearly all.
 #[derive(Clone, Copy)]
 enum Place {
-    /// So many bytes of the home source.
+    /// This many bytes of the home source.
     Home { offset: usize, len: usize },
     /// At this position of the list of those that lie elsewhere.
     Elsewhere(usize),
@@ -220,7 +220,7 @@ impl Names {
     }
 
     /// The symbol of a text, or the slot where it belongs. The table is not empty.
-    // A call with so many arguments costs as much as what it does.
+    // A call with that many arguments costs as much as what it does.
     #[inline(always)]
     fn probe(
         &self,

@@ -615,7 +615,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(info)
     }
 
-    /// A type, in at most so many levels.
+    /// A type, in at most this many levels.
     fn type_proto(
         &mut self,
         proto: &mut TypeProto,

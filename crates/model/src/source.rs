@@ -44,13 +44,13 @@ impl Unknowns {
         self.0.is_none()
     }
 
-    /// Adds a record, tag included, that stands behind the known field with a number, or first if
+    /// Adds a record, tag included, that stands after the known field with a number, or first if
     /// that is 0.
     pub fn add(&mut self, after: u32, record: Span) {
         self.push(UnknownField { after, record });
     }
 
-    /// The records with the numbers of the known fields that they stand behind, in the order of the
+    /// The records with the numbers of the known fields that they stand after, in the order of the
     /// file.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Span)> {
         let fields = self.0.iter().flat_map(|fields| fields.iter());

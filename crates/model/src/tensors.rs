@@ -67,7 +67,7 @@ pub fn path_of_initializer(name: &[u8]) -> Vec<u8> {
     joined(b"", name)
 }
 
-/// A path with a name behind it.
+/// A path with a name after it.
 fn joined(place: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = place.to_vec();
     push_escaped(&mut path, name);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{DataType, ValueType};
 use smallvec::SmallVec;
 
 use crate::dim::Dim;
@@ -151,6 +151,21 @@ impl TensorType {
             (a, b) => a.as_ref().or(b.as_ref()).cloned(),
         };
         Some(TensorType { elem, shape })
+    }
+}
+
+impl From<&ValueType> for Type {
+    /// Of no known dimensions.
+    fn from(ty: &ValueType) -> Type {
+        match ty {
+            ValueType::Tensor(elem) => Type::unranked(*elem),
+            ValueType::Sparse(elem) => {
+                Type::SparseTensor(TensorType { elem: Some(*elem), shape: None })
+            }
+            ValueType::Sequence(inner) => Type::Sequence(Box::new(Type::from(&**inner))),
+            ValueType::Map(key, inner) => Type::Map(*key, Box::new(Type::from(&**inner))),
+            ValueType::Optional(inner) => Type::Optional(Box::new(Type::from(&**inner))),
+        }
     }
 }
 

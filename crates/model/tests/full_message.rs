@@ -29,7 +29,7 @@ fn field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
 struct Maker {
     /// Makes texts differ.
     texts: u32,
-    /// Which member of each `oneof` occurs: the one at this position, if there are so many.
+    /// Which member of each `oneof` occurs: the one at this position, if there are that many.
     member: usize,
     /// Whether fields outside the table stand after each field.
     unknown: bool,

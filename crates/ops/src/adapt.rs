@@ -3,15 +3,20 @@
 use std::fmt;
 
 use sardonyx_model::{
-    AttrValue, AttributeValue, Attributes, Model, NoExternalData, NodeBuilder, NodeId, Producer,
-    Type, ValueId,
+    AttrValue, AttributeValue, Attributes, GraphId, Model, NoExternalData, NodeBuilder, NodeId,
+    Producer, Type, ValueId,
 };
 use sardonyx_tensor::Tensor;
+
+use crate::known::Known;
 
 /// What inference found of values.
 pub trait ValueTypes {
     /// The type of a value, as far as known.
     fn ty(&self, value: ValueId) -> Option<&Type>;
+
+    /// What a value is in every run, as far as known.
+    fn known(&self, value: ValueId) -> Option<&Known>;
 }
 
 /// What an adapter sees of a node, and how it changes it.
@@ -23,6 +28,31 @@ pub struct Adapt<'a> {
     types: &'a dyn ValueTypes,
     /// Nodes that the adapter made: in the form of the new version.
     made: Vec<NodeId>,
+    granted: &'a [Assumption],
+    used: Vec<Assumption>,
+}
+
+/// What a caller may grant of a model that the model does not show. An adapter that needs one is
+/// exact only if it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Assumption {
+    /// No index counts from the end of its axis.
+    IndicesInRange,
+    /// `Dropout` and `BatchNormalization` of old models mean inference, whatever `is_test` says.
+    Inference,
+}
+
+impl Assumption {
+    /// All of them.
+    pub const ALL: [Assumption; 2] = [Assumption::IndicesInRange, Assumption::Inference];
+
+    /// The name, such as `indices-in-range`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Assumption::IndicesInRange => "indices-in-range",
+            Assumption::Inference => "inference",
+        }
+    }
 }
 
 impl fmt::Debug for Adapt<'_> {
@@ -47,7 +77,13 @@ impl<'a> Adapt<'a> {
     /// For the node at which `build` makes others, of whose values `types` knows what inference
     /// found.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
-        Adapt { build, types, made: Vec::new() }
+        Adapt { build, types, made: Vec::new(), granted: &[], used: Vec::new() }
+    }
+
+    /// The same with what the caller grants.
+    #[must_use]
+    pub fn granting(self, granted: &'a [Assumption]) -> Self {
+        Adapt { granted, ..self }
     }
 
     fn model(&self) -> &Model {
@@ -58,9 +94,23 @@ impl<'a> Adapt<'a> {
         self.build.anchor()
     }
 
-    /// The nodes that the adapter made.
-    pub fn into_made(self) -> Vec<NodeId> {
-        self.made
+    /// The nodes that the adapter made, and the assumptions that it needed.
+    pub fn finish(self) -> (Vec<NodeId>, Vec<Assumption>) {
+        (self.made, self.used)
+    }
+
+    /// Whether the caller grants an assumption, which the adapter needs.
+    pub(crate) fn assume(&mut self, assumption: Assumption) -> bool {
+        let granted = self.granted.contains(&assumption);
+        if granted && !self.used.contains(&assumption) {
+            self.used.push(assumption);
+        }
+        granted
+    }
+
+    /// Inputs, absent ones counted.
+    pub(crate) fn input_count(&self) -> usize {
+        self.model().inputs(self.node()).count()
     }
 
     /// Outputs, absent ones counted.
@@ -89,14 +139,31 @@ impl<'a> Adapt<'a> {
         self.types.ty(self.input(index)?)
     }
 
+    /// The types of the outputs of a graph of the node, as inferred.
+    pub(crate) fn types_of_outputs(&self, graph: GraphId) -> Vec<Option<Type>> {
+        let outputs = self.model().graph(graph).outputs.iter();
+        outputs.map(|output| self.types.ty(output.value?).cloned()).collect()
+    }
+
+    /// The type of an output, as inferred.
+    pub(crate) fn output_type(&self, index: usize) -> Option<&'a Type> {
+        self.types.ty(self.model().outputs(self.node()).get(index).copied().flatten()?)
+    }
+
     /// The rank of an input, as inferred.
     pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         self.input_type(index)?.shape().map(|shape| shape.len())
     }
 
-    /// The value of an input that is a constant of the graph, or the tensor of a `Constant` node.
+    /// The value of an input that is a constant of the graph, the tensor of a `Constant` node, or
+    /// the same in every run for another reason that inference knows.
     pub(crate) fn constant(&self, index: usize) -> Option<Tensor> {
-        let (model, value) = (self.model(), self.input(index)?);
+        let value = self.input(index)?;
+        self.constant_value(value).or_else(|| self.types.known(value)?.to_tensor())
+    }
+
+    fn constant_value(&self, value: ValueId) -> Option<Tensor> {
+        let model = self.model();
         let tensor = match model.value(value).producer {
             Producer::Node(node, _) => {
                 let is_constant = model.display(model.node(node).op_type) == "Constant"
@@ -129,6 +196,19 @@ impl<'a> Adapt<'a> {
         self.build.model_mut().set_attribute(node, name, value);
     }
 
+    /// Whether the node is of that operator of its domain.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.model().display(self.model().node(self.node()).op_type) == name
+    }
+
+    /// Makes the node one of another operator of its domain, in the form of the new version.
+    pub(crate) fn become_operator(&mut self, name: &str) {
+        let node = self.node();
+        let model = self.build.model_mut();
+        let name = model.intern(name);
+        model.node_mut(node).op_type = Some(name);
+    }
+
     /// Replaces an input; the list grows by absent inputs as needed.
     pub(crate) fn set_input(&mut self, index: usize, value: Option<ValueId>) {
         let node = self.node();
@@ -141,6 +221,12 @@ impl<'a> Adapt<'a> {
         self.build.model_mut().set_inputs(node, inputs);
     }
 
+    /// Drops the inputs from a position on.
+    pub(crate) fn keep_inputs(&mut self, count: usize) {
+        let inputs: Vec<_> = self.model().inputs(self.node()).take(count).collect();
+        self.set_inputs(&inputs);
+    }
+
     /// Leaves an output out. The caller has made sure that nobody needs it.
     pub(crate) fn drop_output(&mut self, index: usize) {
         let node = self.node();
@@ -150,6 +236,12 @@ impl<'a> Adapt<'a> {
     /// Adds a constant to the graph.
     pub(crate) fn add_constant(&mut self, tensor: Tensor) -> ValueId {
         self.build.constant("constant", &tensor)
+    }
+
+    /// Adds a scalar of `int64` to the graph.
+    pub(crate) fn add_int(&mut self, value: i64) -> ValueId {
+        let tensor = Tensor::from_slice([], &[value]).expect("a scalar has one element");
+        self.add_constant(tensor)
     }
 
     /// Adds a vector of `int64` to the graph.
@@ -212,5 +304,9 @@ impl Attributes for Adapt<'_> {
 impl ValueTypes for std::collections::HashMap<ValueId, Option<Type>> {
     fn ty(&self, value: ValueId) -> Option<&Type> {
         self.get(&value)?.as_ref()
+    }
+
+    fn known(&self, _: ValueId) -> Option<&Known> {
+        None
     }
 }

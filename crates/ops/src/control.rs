@@ -2,13 +2,19 @@
 
 pub(crate) mod infer;
 
+use sardonyx_model::{Dim, Type, ValueId};
 use sardonyx_tensor::DataType::{Bool, Int64};
 
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, ALL_IR9, ALL_IR10, ALL_IR11, ALL_IR12, ALL_IR13, graph, input, inputs, int, ints,
     outputs, types, without_attribute, without_input, without_types,
 };
+use crate::tensor::squeeze::SQUEEZE;
+use crate::tensor::transpose::TRANSPOSE;
+use crate::tensor::unsqueeze::UNSQUEEZE;
 use crate::typeset::TypeSet;
 
 /// What graphs take and give: tensors, sequences and optionals of these tensors. Sequences in
@@ -34,18 +40,27 @@ pub static IF: OpDef = OpDef::new("If")
         ],
     )
     .since(11, &[])
+    .same_up()
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
+    .widens()
     .since(16, &[types("V", carried(ALL_IR4))])
+    .widens()
     .since(19, &[types("V", carried(ALL_IR9))])
+    .widens()
     .since(21, &[types("V", carried(ALL_IR10))])
+    .widens()
     .since(23, &[types("V", carried(ALL_IR11))])
+    .widens()
     .since(24, &[types("V", carried(ALL_IR12))])
+    .widens()
     .since(25, &[types("V", carried(ALL_IR13))])
+    .widens()
     .infer(infer::if_)
+    .adapter(11, 10, same_branches)
     .infer_as_reference(infer::if_as_reference);
 
 pub static LOOP: OpDef = OpDef::new("Loop")
-    .about("Runs a graph again and again, at most so many times, while a condition holds. Values are carried from one \
+    .about("Runs a graph repeatedly: up to a given number of times, and while a condition holds. Values are carried from one \
          run to the next; what each run gives beyond them is stacked.")
     .since(
         1,
@@ -61,32 +76,46 @@ pub static LOOP: OpDef = OpDef::new("Loop")
         ],
     )
     .since(11, &[inputs("v_initial", "V").mixed(0)])
+    .same_up()
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
+    .widens()
     .since(
         16,
         &[types("V", carried(ALL_IR4))],
     )
+    .widens()
     .since(
         19,
         &[types("V", carried(ALL_IR9))],
     )
+    .widens()
     .since(
         21,
         &[types("V", carried(ALL_IR10))],
     )
+    .widens()
     .since(
         23,
         &[types("V", carried(ALL_IR11))],
     )
+    .widens()
     .since(
         24,
         &[types("V", carried(ALL_IR12))],
     )
+    .widens()
     .since(
         25,
         &[types("V", carried(ALL_IR13))],
     )
+    .widens()
     .infer(infer::loop_)
+    .adapter(11, 10, |cx| {
+        if cx.input_count() < 3 {
+            return Err(cx.refuse("a loop carries at least one value there"));
+        }
+        Ok(())
+    })
     .infer_as_reference(infer::loop_as_reference);
 
 pub static SCAN: OpDef = OpDef::new("Scan")
@@ -118,11 +147,116 @@ pub static SCAN: OpDef = OpDef::new("Scan")
         ],
     )
     .since(11, &[])
+    .same_up()
     .since(16, &[types("V", ALL_IR4)])
+    .widens()
     .since(19, &[types("V", ALL_IR9)])
+    .widens()
     .since(21, &[types("V", ALL_IR10)])
+    .widens()
     .since(23, &[types("V", ALL_IR11)])
+    .widens()
     .since(24, &[types("V", ALL_IR12)])
+    .widens()
     .since(25, &[types("V", ALL_IR13)])
+    .widens()
     .infer(infer::scan_8)
-    .infer_since(9, infer::scan);
+    .infer_since(9, infer::scan)
+    .adapter(9, 8, batch_of_one)
+    .adapter(11, 10, |cx| {
+        for name in ["scan_input_axes", "scan_output_axes"] {
+            if cx.ints(name).is_some_and(|axes| axes.iter().any(|axis| *axis < 0)) {
+                return Err(cx.refuse(format_args!("{name} counts an axis from the end")));
+            }
+        }
+        Ok(())
+    });
+/// Version 8 scans a batch: one of size 1 is put around all operands.
+fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scanned = cx.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
+    let inputs: Vec<Option<ValueId>> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
+    let Some(states) = scanned.and_then(|scanned| inputs.len().checked_sub(scanned)) else {
+        return Err(cx.refuse("num_scan_inputs is missing, or more than the node has"));
+    };
+    let list = |name: &str| cx.ints(name).unwrap_or_default();
+    let backwards = list("scan_output_directions").iter().any(|direction| *direction != 0);
+    if backwards {
+        return Err(cx.refuse("an output is written backwards, which version 8 does not do"));
+    }
+    let (in_axes, out_axes) = (list("scan_input_axes"), list("scan_output_axes"));
+    let directions = list("scan_input_directions");
+    for name in
+        ["scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions"]
+    {
+        cx.remove(name);
+    }
+    if directions.iter().any(|direction| *direction != 0) {
+        cx.set("directions", &directions[..]);
+    }
+    let mut batched = vec![None];
+    for (index, input) in inputs.into_iter().enumerate() {
+        let axis = index.checked_sub(states).and_then(|index| in_axes.get(index).copied());
+        let first = match axis.unwrap_or(0) {
+            0 => input,
+            axis => {
+                let rank = cx.input_type(index).and_then(|ty| ty.shape()).map(|shape| shape.len());
+                let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
+                    return Err(
+                        cx.refuse("the rank of an input is not known, or does not have its axis")
+                    );
+                };
+                Some(cx.before(TRANSPOSE.name, &[input], &[("perm", AttrValue::from(&order[..]))]))
+            }
+        };
+        batched.push(Some(cx.before(UNSQUEEZE.name, &[first], &[("axes", AttrValue::from(&[0]))])));
+    }
+    for output in 0..cx.output_count() {
+        let axis = output.checked_sub(states).and_then(|index| out_axes.get(index).copied());
+        if let Some(axis) = axis.filter(|axis| *axis != 0) {
+            let rank = cx.output_type(output).and_then(|ty| ty.shape()).map(|shape| shape.len());
+            let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
+                return Err(
+                    cx.refuse("the rank of an output is not known, or does not have its axis")
+                );
+            };
+            let mut back = vec![0i64; order.len()];
+            for (place, axis) in order.iter().enumerate() {
+                back[*axis as usize] = place as i64;
+            }
+            cx.after(output, TRANSPOSE.name, &[], &[("perm", AttrValue::from(&back[..]))]);
+        }
+        cx.after(output, SQUEEZE.name, &[], &[("axes", AttrValue::from(&[0]))]);
+    }
+    cx.set_inputs(&batched);
+    Ok(())
+}
+
+/// All axes, that one first.
+fn order_with_first(axis: i64, rank: usize) -> Option<Vec<i64>> {
+    let rank = i64::try_from(rank).ok()?;
+    let axis = if axis < 0 { axis + rank } else { axis };
+    let others = (0..rank).filter(|other| *other != axis);
+    (0..rank).contains(&axis).then(|| std::iter::once(axis).chain(others).collect())
+}
+
+/// The branches give the same shapes in older versions.
+fn same_branches(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let branch = |name: &str| match cx.attribute(name) {
+        Some(AttrValue::Graph(graph)) => Some(cx.types_of_outputs(graph)),
+        _ => None,
+    };
+    let (Some(then), Some(other)) = (branch("then_branch"), branch("else_branch")) else {
+        return Err(cx.refuse("a branch is missing"));
+    };
+    let shape = |ty: &Option<Type>| ty.as_ref().and_then(|ty| ty.shape().cloned());
+    let same = |a: &Option<Type>, b: &Option<Type>| {
+        let (Some(a), Some(b)) = (shape(a), shape(b)) else { return false };
+        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b && *a != Dim::Unknown)
+    };
+    if then.len() != other.len() || !then.iter().zip(&other).all(|(a, b)| same(a, b)) {
+        return Err(cx.refuse(
+            "its branches give values of different shapes, or it is not known that they do not",
+        ));
+    }
+    Ok(())
+}

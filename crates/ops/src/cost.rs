@@ -121,8 +121,8 @@ mod tests {
         for (op, inputs, expected) in rows {
             assert_eq!(counted(op, &[], inputs), expected, "{} {inputs}", op.name);
         }
-        let turned = counted(&GEMM, &[("transA", Int(1))], "float[3, 2]; float[3, 5]");
-        assert_eq!(turned, "30");
+        let transposed = counted(&GEMM, &[("transA", Int(1))], "float[3, 2]; float[3, 5]");
+        assert_eq!(transposed, "30");
         let grouped = &[("group", Int(4)), ("pads", ints(&[1, 1]))];
         let depthwise = counted(&CONV, grouped, "float[2, 4, 10]; float[4, 1, 3]");
         assert_eq!(depthwise, "240");

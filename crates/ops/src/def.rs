@@ -17,6 +17,21 @@ pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
 /// Turns a node of one version into a node of a neighbouring one, in place.
 pub type AdapterFn = fn(&mut Adapt<'_>) -> Result<(), Refusal>;
 
+/// What crossing a boundary between two neighbouring versions of an operator means for a node.
+#[derive(Debug, Clone, Copy)]
+pub enum Crossing {
+    /// The same node.
+    Same,
+    /// The same node, where its types, and the attributes that the target has, fit the schema of
+    /// the target.
+    Types,
+    /// What this leaves, or a refusal. Downwards its types have to fit the schema of the target as
+    /// well.
+    Adapter(AdapterFn),
+    /// No node can cross, for this reason.
+    Never(&'static str),
+}
+
 /// An operator in all of its versions.
 #[derive(Debug)]
 pub struct OpDef {
@@ -34,6 +49,7 @@ pub struct OpDef {
     cost: Cost,
     deciding: &'static [usize],
     reads_part: bool,
+    replacement: Option<&'static str>,
     without_reference_rule: &'static [u32],
     reference_rule: Option<InferFn>,
 }
@@ -47,6 +63,10 @@ pub struct Version {
     pub(crate) facts: &'static [Fact],
     /// Whether the facts stand alone.
     pub(crate) whole: bool,
+    /// What is declared of a node that comes from the version before, unless that is an adapter.
+    up: Option<Crossing>,
+    /// What is declared of a node that goes to the version before, unless that is an adapter.
+    down: Option<Crossing>,
 }
 
 /// How to get from one version to another.
@@ -75,6 +95,7 @@ impl OpDef {
             cost: Cost::Nothing,
             deciding: &[],
             reads_part: false,
+            replacement: None,
             without_reference_rule: &[],
             reference_rule: None,
         }
@@ -93,12 +114,62 @@ impl OpDef {
     /// The next version, as the difference to the one before (the first one in full).
     pub(crate) const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let whole = self.versions.len == 0;
-        OpDef { versions: self.versions.push(Version { since, facts, whole }), ..self }
+        let version = Version { since, facts, whole, up: None, down: None };
+        OpDef { versions: self.versions.push(version), ..self }
     }
 
     /// The next version, written in full because its form changed.
     pub(crate) const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
-        OpDef { versions: self.versions.push(Version { since, facts, whole: true }), ..self }
+        let version = Version { since, facts, whole: true, up: None, down: None };
+        OpDef { versions: self.versions.push(version), ..self }
+    }
+
+    /// Says that the last version takes more types than the one before it and is otherwise the
+    /// same: upwards a node stays, downwards its types have to fit.
+    pub(crate) const fn widens(self) -> OpDef {
+        self.declare(Some(Crossing::Same), Some(Crossing::Types))
+    }
+
+    /// Says that the last version means the same as the one before it, both ways.
+    pub(crate) const fn same(self) -> OpDef {
+        self.declare(Some(Crossing::Same), Some(Crossing::Same))
+    }
+
+    /// Says that a node of the version before the last one means the same in the last one.
+    pub(crate) const fn same_up(self) -> OpDef {
+        self.declare(Some(Crossing::Same), None)
+    }
+
+    /// Says that a node of the last version means the same in the one before it.
+    pub(crate) const fn same_down(self) -> OpDef {
+        self.declare(None, Some(Crossing::Same))
+    }
+
+    /// Says that a node of the last version means the same in the one before it where its types
+    /// fit.
+    pub(crate) const fn types_down(self) -> OpDef {
+        self.declare(None, Some(Crossing::Types))
+    }
+
+    /// Says that no node of the last version means anything in the one before it, and why.
+    pub(crate) const fn never_down(self, why: &'static str) -> OpDef {
+        self.declare(None, Some(Crossing::Never(why)))
+    }
+
+    const fn declare(mut self, up: Option<Crossing>, down: Option<Crossing>) -> OpDef {
+        assert!(self.versions.len > 1, "the first version has no boundary");
+        let Some(version) = &mut self.versions.items[self.versions.len - 1] else {
+            panic!("a list has as many items as it says");
+        };
+        if up.is_some() {
+            assert!(version.up.is_none(), "a boundary is declared once");
+            version.up = up;
+        }
+        if down.is_some() {
+            assert!(version.down.is_none(), "a boundary is declared once");
+            version.down = down;
+        }
+        self
     }
 
     /// Inference for all versions.
@@ -112,10 +183,16 @@ impl OpDef {
     }
 
     /// How to turn a node of opset version `from` into one of `to`, where that takes more than
-    /// believing the schemas: without an adapter a newer version is taken to mean the same.
+    /// leaving it as it is.
     pub(crate) const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
         assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
         OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
+    }
+
+    /// Says that the last version only deprecates the operator for another one of its domain, which
+    /// the last adapter makes of its nodes.
+    pub(crate) const fn replaced_by(self, name: &'static str) -> OpDef {
+        OpDef { replacement: Some(name), ..self }
     }
 
     /// The nodes of the operator's function, in ONNX text, for each of these opset versions and
@@ -251,6 +328,30 @@ impl OpDef {
             .iter()
             .find(|adapter| adapter.from == from && adapter.to == to)
             .map(|adapter| adapter.adapt)
+    }
+
+    /// The operator of the same domain that nodes call in their newest form, if that is another.
+    pub fn replacement(&self) -> Option<&'static str> {
+        self.replacement
+    }
+
+    /// What is declared of crossing from a version to its neighbour, both named by the opset
+    /// version that brought them. `None` if nothing is, or if they are not neighbours.
+    pub fn crossing(&self, from_since: u32, to_since: u32) -> Option<Crossing> {
+        let is_up = from_since < to_since;
+        let (older, newer) = (from_since.min(to_since), from_since.max(to_since));
+        let version = self.versions().find(|version| version.since == newer)?;
+        // Before the first version there may be another operator, which an adapter knows.
+        let before = newer.checked_sub(1)?;
+        if self.version_at(before).unwrap_or(before) != older {
+            return None;
+        }
+        let (adapter, declared) = if is_up {
+            (self.adapter_at(newer - 1, newer), version.up)
+        } else {
+            (self.adapter_at(newer, newer - 1), version.down)
+        };
+        adapter.map(Crossing::Adapter).or(declared)
     }
 
     /// All adapters.

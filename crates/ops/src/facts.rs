@@ -159,7 +159,7 @@ impl Fact {
         self.map_param(Some(Arity::Optional), None)
     }
 
-    /// A variadic parameter whose values may have different types, at least so many.
+    /// A variadic parameter whose values may have different types, at least that many.
     pub(crate) const fn mixed(self, min: u32) -> Fact {
         self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
     }

@@ -1,4 +1,4 @@
-//! Pictures: reading them, their sizes, places in them.
+//! Images: reading them, their sizes, places in them.
 
 pub(crate) mod affine_grid;
 pub(crate) mod center_crop_pad;
@@ -9,6 +9,7 @@ pub(crate) mod resize;
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int64, Uint8};
 
+use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types,
@@ -35,10 +36,30 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     )
     .since(20, &[string("mode").or_string("linear")])
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
-    .infer(infer_samples);
+    .widens()
+    .infer(infer_samples)
+    .adapter(20, 19, |cx| {
+        if cx.rank(0) != Some(4) {
+            return Err(cx.refuse("version 16 takes images of two axes, and the rank of the input is not 4 or not known"));
+        }
+        match cx.string("mode").as_deref() {
+            None | Some("linear") => cx.set("mode", "bilinear"),
+            Some("cubic") => cx.set("mode", "bicubic"),
+            _ => {}
+        }
+        Ok(())
+    })
+    .adapter(19, 20, |cx| {
+        match cx.string("mode").as_deref() {
+            Some("bilinear") => cx.set("mode", "linear"),
+            Some("bicubic") => cx.set("mode", "cubic"),
+            _ => {}
+        }
+        Ok(())
+    });
 
 pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
-    .about("Turns an encoded picture, such as a PNG or JPEG file, into pixels.")
+    .about("Turns an encoded image, such as a PNG or JPEG file, into pixels.")
     .since(
         20,
         &[
@@ -65,6 +86,7 @@ pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer_max_of_regions);
 
 pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
@@ -83,6 +105,7 @@ pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
         ],
     )
     .since(11, &[])
+    .same()
     .infer(non_max_suppression::infer);
 
 pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
@@ -108,7 +131,20 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
         &[string("coordinate_transformation_mode").or_string("half_pixel")],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
-    .infer(infer_aligned_regions);
+    .widens()
+    .infer(infer_aligned_regions)
+    .adapter(16, 15, |cx| {
+        let mode = cx.string("coordinate_transformation_mode");
+        if mode.as_deref() != Some("output_half_pixel") {
+            return Err(cx.refuse("coordinate_transformation_mode must be output_half_pixel, which is what older versions do"));
+        }
+        cx.remove("coordinate_transformation_mode");
+        Ok(())
+    })
+    .adapter(15, 16, |cx| {
+        cx.set("coordinate_transformation_mode", "output_half_pixel");
+        Ok(())
+    });
 
 /// One element per place that the grid `[N, D1, …, axes]` names.
 fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -149,7 +185,7 @@ fn infer_decoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let shape = [Dim::Unknown, Dim::Unknown, Dim::Known(channels)];
     cx.set_tensor(0, Some(Uint8), Some(shape.into_iter().collect()));
-    cx.because(0, "the size of the encoded picture");
+    cx.because(0, "the size of the encoded image");
     Ok(())
 }
 
@@ -310,5 +346,20 @@ mod tests {
                 ],
             );
         }
+    }
+
+    #[test]
+    fn older_forms_are_written_out() {
+        use crate::math::testing::adapted;
+        let sample =
+            |mode: &'static str| adapted(&GRID_SAMPLE, 19, &[("mode", mode.into())], "-; -");
+        assert_eq!(sample("bilinear"), "y = GridSample(a, b) mode=linear");
+        assert_eq!(sample("bicubic"), "y = GridSample(a, b) mode=cubic");
+        assert_eq!(sample("nearest"), "y = GridSample(a, b) mode=nearest");
+        assert_eq!(adapted(&GRID_SAMPLE, 19, &[], "-; -"), "y = GridSample(a, b)");
+        assert_eq!(
+            adapted(&ROI_ALIGN, 15, &[], "-; -; -"),
+            "y = RoiAlign(a, b, c) coordinate_transformation_mode=output_half_pixel"
+        );
     }
 }

@@ -48,7 +48,7 @@ pub enum Demand {
     /// Two sizes are equal, or one of them is 1.
     Broadcast(Dim, Dim),
     /// The first size is 1 or the second.
-    Stretch(Dim, Dim),
+    BroadcastTo(Dim, Dim),
     /// A number is 0 or more.
     NotNegative(Dim),
 }
@@ -62,7 +62,7 @@ impl Demand {
                 let is_one = |dim: &Dim| dim.known() == Some(1);
                 a == b || a.is_unknown() || b.is_unknown() || is_one(a) || is_one(b)
             }
-            Demand::Stretch(from, to) => {
+            Demand::BroadcastTo(from, to) => {
                 from == to || from.is_unknown() || to.is_unknown() || from.known() == Some(1)
             }
             Demand::NotNegative(dim) => dim.is_unknown() || dim.is_never_negative(),
@@ -140,7 +140,7 @@ impl fmt::Display for InferError {
 impl std::error::Error for InferError {}
 
 impl<'a> Infer<'a> {
-    /// For a node with so many outputs.
+    /// For a node with that many outputs.
     pub fn new(
         schema: &'a Schema,
         attributes: &'a dyn Attributes,

@@ -28,6 +28,7 @@ mod boundary;
 pub mod cost;
 mod def;
 mod denotation;
+mod downward;
 mod facts;
 mod function;
 mod function_text;
@@ -68,10 +69,10 @@ pub use typeset::{TypeSet, UnknownType, read_type, spell};
 pub use user::RegistryError;
 
 // What jobs and the engine ask definitions with.
-pub use adapt::{Adapt, Refusal, ValueTypes};
+pub use adapt::{Adapt, Assumption, Refusal, ValueTypes};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
-pub use def::{Adapter, AdapterFn, InferFn};
+pub use def::{Adapter, AdapterFn, Crossing, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
 pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};

@@ -25,8 +25,8 @@ pub(crate) mod testing {
     use std::collections::HashMap;
 
     use sardonyx_model::{
-        AttrValue, AttributeValue, Dim, MadeNodes, Model, NoExternalData, NodeBuilder, NodeId,
-        Shape, TensorType, Type, ValueId,
+        AttrValue, Dim, MadeNodes, Model, NoExternalData, NodeBuilder, NodeId, Shape, TensorType,
+        Type, ValueId,
     };
     use sardonyx_tensor::{Buffer, DataType, Tensor};
 
@@ -129,11 +129,42 @@ pub(crate) mod testing {
         attributes: &[(&str, AttrValue<'static>)],
         inputs: &str,
     ) -> String {
+        crossed(def, from, from + 1, attributes, inputs)
+    }
+
+    /// The same for the version before.
+    pub(crate) fn lowered(
+        def: &OpDef,
+        from: u32,
+        attributes: &[(&str, AttrValue<'static>)],
+        inputs: &str,
+    ) -> String {
+        crossed(def, from, from - 1, attributes, inputs)
+    }
+
+    /// Inputs are types, `_` for none, or constants such as `=[0, 2]`.
+    fn crossed(
+        def: &OpDef,
+        from: u32,
+        to: u32,
+        attributes: &[(&str, AttrValue<'static>)],
+        inputs: &str,
+    ) -> String {
         let empty_graph = Buffer::from_vec(vec![0x3a, 0]);
         let mut model = Model::read(empty_graph).expect("a model with a graph of no fields");
         let graph = model.graphs().next().expect("the graph").0;
         let (mut types, mut names, mut values) = (HashMap::new(), HashMap::new(), Vec::new());
-        for (text, name) in inputs.split(';').zip(["a", "b", "c"]) {
+        for (text, name) in inputs.split(';').map(str::trim).zip(["a", "b", "c", "d", "e"]) {
+            if text == "_" {
+                values.push(None);
+                continue;
+            }
+            if let Some(numbers) = text.strip_prefix('=') {
+                let known = value(numbers).expect("a value");
+                let tensor = known.to_tensor().expect("numbers");
+                values.push(Some(model.add_initializer(graph, name, &tensor)));
+                continue;
+            }
             let value = model.add_value(graph, name);
             types.insert(value, ty(text));
             names.insert(value, name.to_string());
@@ -144,7 +175,7 @@ pub(crate) mod testing {
         for (name, value) in attributes {
             model.set_attribute(node, name, value.clone());
         }
-        let adapter = def.adapter_at(from, from + 1).expect("the adapter");
+        let adapter = def.adapter_at(from, to).expect("the adapter");
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
         if let Err(refusal) = adapter(&mut Adapt::new(build, &types)) {
@@ -178,14 +209,19 @@ pub(crate) mod testing {
             inputs.join(", ")
         );
         for id in model.attributes(node) {
-            let attribute = model.attribute(*id);
-            let value = match attribute.value() {
-                Some(AttributeValue::Int(value)) => value.to_string(),
-                Some(AttributeValue::Float(value)) => value.to_string(),
-                Some(AttributeValue::Ints(values)) => format!("{values:?}"),
+            let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let value = match model.attribute_value(model.attribute(*id), None) {
+                Some(AttrValue::Int(value)) => value.to_string(),
+                Some(AttrValue::Float(value)) => value.to_string(),
+                Some(AttrValue::Ints(values)) => format!("{values:?}"),
+                Some(AttrValue::Floats(values)) => format!("{values:?}"),
+                Some(AttrValue::String(text)) => string(&text),
+                Some(AttrValue::Strings(texts)) => {
+                    format!("{:?}", texts.iter().map(|text| string(text)).collect::<Vec<_>>())
+                }
                 other => format!("{other:?}"),
             };
-            text += &format!(" {}={value}", model.display(attribute.name));
+            text += &format!(" {}={value}", model.display(model.attribute(*id).name));
         }
         text
     }

@@ -30,6 +30,7 @@ pub(crate) static OPTIONAL: OpDef = OpDef::new("Optional")
             types("O", ALL_IR14.and(ALL_IR14.as_sequences()).as_optionals()),
         ],
     )
+    .widens()
     .infer(optional);
 
 pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
@@ -53,6 +54,7 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
                 .and(ALL.and(ALL.as_sequences()).as_optionals()),
         )],
     )
+    .widens()
     .since(
         28,
         &[
@@ -65,6 +67,7 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
             types("V", ALL_IR14.and(ALL_IR14.as_sequences())),
         ],
     )
+    .widens()
     .infer(element);
 
 pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
@@ -90,6 +93,8 @@ pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
             ),
         ],
     )
+    .same_up()
+    .types_down()
     .since(
         28,
         &[types(
@@ -99,6 +104,7 @@ pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
                 .and(ALL_IR14.and(ALL_IR14.as_sequences()).as_optionals()),
         )],
     )
+    .widens()
     .infer(has_element);
 
 fn optional(cx: &mut Infer<'_>) -> Result<(), InferError> {

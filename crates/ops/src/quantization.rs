@@ -151,6 +151,7 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
             ),
         ],
     )
+    .widens()
 .infer(infer_qlinear_matmul)
     .cost(|node| node.matrix_product(0, 3));
 

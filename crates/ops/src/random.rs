@@ -27,6 +27,7 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
+    .widens()
     .infer(like_first)
     .body_from(15, |cx| {
         let elem = cx.elem(0)?;
@@ -54,6 +55,7 @@ pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
+    .widens()
     .infer(multinomial);
 
 pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
@@ -72,6 +74,7 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(of_shape);
 
 pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
@@ -91,6 +94,7 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
+    .widens()
     .infer(like_first);
 
 pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
@@ -109,6 +113,7 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(of_shape);
 
 pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
@@ -128,6 +133,7 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
+    .widens()
     .infer(like_first);
 
 /// The shape of the input, and its element type unless the node names another one.

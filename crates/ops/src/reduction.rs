@@ -15,7 +15,8 @@ use sardonyx_tensor::DataType;
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
-use crate::def::{InferFn, OpDef};
+use crate::def::{AdapterFn, InferFn, OpDef};
+use crate::downward::{axes_from_front, axis_from_front, constant_ints};
 use crate::facts::{
     FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints,
     output, types, without_attribute,
@@ -30,12 +31,13 @@ pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the larges
 
 pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smallest element.");
 
-pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer)
+pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("Sum of absolute values.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")));
 
-pub static REDUCE_L2: OpDef =
-    reduction("ReduceL2", infer).about("Square root of the sum of squares.").body(
+pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
+    .about("Square root of the sum of squares.")
+    .body(
         &[18],
         concat!(
             "squares = Mul (data, data)\n",
@@ -46,15 +48,18 @@ pub static REDUCE_L2: OpDef =
         ),
     );
 
-pub static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
-    .about("Logarithm of the sum.")
-    .since(28, &[types("T", FLOATS_IR4)])
-    .adapter(27, 28, floats_only::check)
-    .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"));
+pub static REDUCE_LOG_SUM: OpDef =
+    reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
+        .about("Logarithm of the sum.")
+        .since(28, &[types("T", FLOATS_IR4)])
+        .same_down()
+        .adapter(27, 28, floats_only::check)
+        .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"));
 
-pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
+pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
     .about("Logarithm of the sum of exponentials.")
     .since(28, &[types("T", FLOATS_IR4)])
+    .same_down()
     .adapter(27, 28, floats_only::check)
     .body(
         &[18, 28],
@@ -70,18 +75,19 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
 pub static REDUCE_MAX: OpDef =
     extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
 
-pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean).about("The mean.");
+pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone).about("The mean.");
 
 pub static REDUCE_MIN: OpDef =
     extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");
 
 pub static REDUCE_PROD: OpDef =
-    reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1))).about("The product.");
+    reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone).about("The product.");
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("The sum.")
     .since(1, FIRST)
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -94,9 +100,11 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
         ],
     )
     .infer(|cx| folded(cx, Dim::add, Some(0)))
-    .adapter(12, 13, axes_as_input);
+    .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
+    .adapter(12, 13, axes_as_input)
+    .adapter(13, 12, alone);
 
-pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer)
+pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square)
     .about("Sum of squares.")
     .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")));
 
@@ -125,14 +133,18 @@ const AXES_AS_INPUT: &[Fact] =
     &[AXES, without_attribute("axes"), int("noop_with_empty_axes").or(0)];
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 
-const fn reduction(name: &'static str, infer: InferFn) -> OpDef {
+const fn reduction(name: &'static str, infer: InferFn, down: AdapterFn) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
+        .same_up()
         .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] })
+        .widens()
         .since(18, AXES_AS_INPUT)
         .infer(infer)
+        .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
         .adapter(17, 18, axes_as_input)
+        .adapter(18, 17, down)
 }
 
 const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
@@ -140,12 +152,18 @@ const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
+        .same_up()
         .since(12, const { &[types("T", HIGH_PRECISION.and(BYTES))] })
+        .widens()
         .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] })
+        .widens()
         .since(18, AXES_AS_INPUT)
         .since(20, const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] })
+        .widens()
         .infer(infer)
+        .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
         .adapter(17, 18, axes_as_input)
+        .adapter(18, 17, alone)
 }
 
 const fn position(name: &'static str) -> OpDef {
@@ -164,9 +182,14 @@ const fn position(name: &'static str) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
+        .same_up()
         .since(12, const { &[int("select_last_index").or(0)] })
+        .same_up()
+        .types_down()
         .since(13, BFLOAT16_TOO)
+        .widens()
         .infer(infer_position)
+        .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
 }
 
 /// What a node reduces.
@@ -331,6 +354,35 @@ fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.set_input(1, Some(axes));
     }
     cx.remove("axes");
+    Ok(())
+}
+
+/// Writes constant axes as an attribute. A node that reduces no axes becomes `element`, which does
+/// the same to each element.
+fn axes_as_attribute(cx: &mut Adapt<'_>, element: &str) -> Result<(), Refusal> {
+    let axes = constant_ints(cx, 1, "axes")?.filter(|axes| !axes.is_empty());
+    cx.keep_inputs(1);
+    let reduces_nothing = axes.is_none() && cx.int("noop_with_empty_axes").unwrap_or(0) != 0;
+    cx.remove("noop_with_empty_axes");
+    if reduces_nothing {
+        cx.remove("keepdims");
+        cx.become_operator(element);
+    } else if let Some(axes) = axes {
+        cx.set("axes", &axes[..]);
+    }
+    Ok(())
+}
+
+/// Of one element alone the operator gives that element.
+fn alone(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    axes_as_attribute(cx, "Identity")
+}
+
+fn square(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    axes_as_attribute(cx, "Mul")?;
+    if cx.is("Mul") {
+        cx.set_inputs(&[cx.input(0), cx.input(0)]);
+    }
     Ok(())
 }
 

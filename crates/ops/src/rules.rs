@@ -112,8 +112,8 @@ pub(crate) fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
 }
 
 /// Unidirectional broadcasting: the shape over which another one, aligned at the right, must
-/// stretch. A size that the shape lacks the other one may tell.
-pub(crate) fn stretched_over(
+/// broadcast. A size that the shape lacks the other one may tell.
+pub(crate) fn broadcast_over(
     cx: &Infer<'_>,
     shape: &Shape,
     other: &Shape,
@@ -121,7 +121,7 @@ pub(crate) fn stretched_over(
 ) -> Result<Shape, InferError> {
     let Some(missing) = shape.len().checked_sub(other.len()) else {
         return cx.fail(format_args!(
-            "{name} has rank {}, which does not stretch to rank {}",
+            "{name} has rank {}, which does not broadcast to rank {}",
             other.len(),
             shape.len()
         ));
@@ -129,7 +129,7 @@ pub(crate) fn stretched_over(
     let mut shape = shape.clone();
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &other[axis - missing];
-        cx.demand(|| Demand::Stretch(other.clone(), size.clone()));
+        cx.demand(|| Demand::BroadcastTo(other.clone(), size.clone()));
         // A symbol may turn out to be 1, and then says nothing.
         if other.known().is_some_and(|other| other != 1) {
             let what = format_args!("the sizes of axis {axis} of input 0 and {name}");

@@ -287,7 +287,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// What stands behind the name; nothing for the usual case.
+/// What stands after the name; nothing for the usual case.
 impl fmt::Display for Determinism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -139,6 +139,7 @@ pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
         ],
     )
     .since(24, &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())])
+    .widens()
     .infer(split_to_sequence);
 
 /// A loop over the positions of the sequence, which grows one sequence for each output.

@@ -161,7 +161,7 @@ fn scalar(cx: &Infer<'_>, input: usize) -> Result<Dim, InferError> {
     Ok(value.unwrap_or(Dim::Unknown))
 }
 
-/// How many places of a spectrum of so many say everything, if the signal is real.
+/// How many places of a spectrum of this many hold all of it, if the signal is real.
 fn half_spectrum(length: &Dim) -> Dim {
     length.floor_div(&Dim::Known(2)).add(&Dim::Known(1))
 }

@@ -185,7 +185,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// What the adapter to the next version makes of a node with so many outputs: its integer
+    /// What the adapter to the next version makes of a node with that many outputs: its integer
     /// attributes and outputs.
     pub(crate) fn adapted_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
         let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0]))

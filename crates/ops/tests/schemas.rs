@@ -11,10 +11,10 @@ use sardonyx_ops::{OpDef, Registry};
 
 #[test]
 fn every_operator_says_what_its_file_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas");
     let expected: BTreeMap<PathBuf, String> = Registry::standard()
         .operators()
-        .map(|op| (folder.join(file_of(op)), expanded(op)))
+        .map(|op| (directory.join(file_of(op)), expanded(op)))
         .collect();
     if std::env::var_os("BLESS").is_some() {
         for (path, text) in &expected {
@@ -23,7 +23,7 @@ fn every_operator_says_what_its_file_says() {
         }
     }
     let mut found = BTreeMap::new();
-    for domain in fs::read_dir(&folder).unwrap() {
+    for domain in fs::read_dir(&directory).unwrap() {
         for file in fs::read_dir(domain.unwrap().path()).unwrap() {
             let path = file.unwrap().path();
             let text = fs::read_to_string(&path).unwrap();

@@ -6,14 +6,17 @@
 //! function imports; nothing has to be converted first.
 
 mod call;
+mod sizes;
 
+pub(crate) use call::expansion;
 pub use call::function_of_call;
+pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use sardonyx_model::{NodeId, Type, ValueId};
+use sardonyx_model::{InlineError, MadeNodes, Model, NodeId, Type, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_function};
@@ -21,12 +24,13 @@ use sardonyx_text::{ParseOptions, parse_function};
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
 use crate::infer::Inference;
-use crate::order::tree;
 use crate::resolve::Resolved;
+
+use sizes::Sizes;
 
 /// Nodes that all expansions of a model may make. A few functions that call each other twice can
 /// stand for more nodes than any memory holds.
-const MOST_NODES: usize = 1 << 22;
+const MOST_NODES: u64 = 1 << 22;
 
 /// What became of calls, by domain (empty for `ai.onnx`) and name of the function: how many were
 /// replaced by its body, those in graphs of the file and those in bodies.
@@ -76,7 +80,7 @@ pub fn expand_operators(
         let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
         let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
         let (model, registry) = (resolved.model(), resolved.registry());
-        let Some(text) = call::expansion(model, registry, node, &types, op) else {
+        let Some(text) = expansion(model, registry, node, &types, op) else {
             continue;
         };
         let function = match functions.get(&text) {
@@ -87,7 +91,7 @@ pub fn expand_operators(
                 function
             }
         };
-        give_defaults(resolved, node, op);
+        give_defaults(resolved.model_mut(), node, op);
         calls.push((node, function));
     }
     let are_some = !calls.is_empty();
@@ -113,13 +117,13 @@ fn read_function(resolved: &mut Resolved, node: NodeId, text: &str) -> Result<us
 
 /// Gives a node the attributes that it leaves out and that have a default: a function of an
 /// operator has none of its own.
-fn give_defaults(resolved: &mut Resolved, node: NodeId, op: OpRef) {
+pub(crate) fn give_defaults(model: &mut Model, node: NodeId, op: OpRef) {
     for attribute in &op.schema.attributes {
-        if resolved.model().attribute_of(node, attribute.name).is_some() {
+        if model.attribute_of(node, attribute.name).is_some() {
             continue;
         }
         if let Some(default) = attribute.default {
-            resolved.model_mut().set_attribute(node, attribute.name, default.value());
+            model.set_attribute(node, attribute.name, default.value());
         }
     }
 }
@@ -130,74 +134,102 @@ fn expand(
     calls: Vec<(NodeId, usize)>,
     expansions: &mut Expansions,
 ) -> Result<(), Vec<Finding>> {
-    let mut findings = Vec::new();
-    let too_many = |resolved: &Resolved, call: NodeId| {
-        misfit(resolved, call, format!("functions stand for more than {MOST_NODES} nodes"))
+    let expected = expected(resolved.model(), &|node| resolved.function_of(node), &calls);
+    if let Err(call) = expected.within(MOST_NODES) {
+        let fact = format!("functions stand for more than {MOST_NODES} nodes");
+        return Err(vec![misfit(resolved, call, fact)]);
+    }
+    let mut count = |model: &Model, call: NodeId| {
+        let domain = model.domain_of(call).into_owned();
+        let name = model.display(model.node(call).op_type).into_owned();
+        *expansions.entry((domain, name)).or_default() += 1;
     };
-    let mut sizes = Sizes::default();
-    let mut expected = 0usize;
-    for (call, function) in &calls {
-        expected = expected.saturating_add(sizes.of(resolved, *function));
-        if expected > MOST_NODES {
-            return Err(vec![too_many(resolved, *call)]);
-        }
-    }
-    // Graphs that calls hand over are copied wherever functions use them, which sizes leave out.
-    let mut made = 0;
-    let mut open = calls;
-    while let Some((call, function)) = open.pop() {
-        if made > MOST_NODES {
-            findings.push(too_many(resolved, call));
-            break;
-        }
-        match resolved.inline(call, function) {
-            Ok(copies) => {
-                made += copies.len();
-                let model = resolved.model();
-                let domain = model.domain_of(call).into_owned();
-                let name = model.display(model.node(call).op_type).into_owned();
-                *expansions.entry((domain, name)).or_default() += 1;
-                let calls = copies.into_iter();
-                open.extend(calls.filter_map(|copy| Some((copy, resolved.function_of(copy)?))));
-            }
-            Err(error) => findings.push(misfit(resolved, call, error.to_string())),
-        }
-    }
+    let misfits = replace(resolved, calls, &mut count);
+    let misfits = misfits.into_iter();
+    let findings = misfits.map(|(call, error)| misfit(resolved, call, error.to_string()));
+    let findings: Vec<Finding> = findings.collect();
     resolved.place_made();
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// How many nodes bodies become, with those that they call.
-#[derive(Default)]
-struct Sizes(HashMap<usize, usize>);
+/// Nodes that calls become.
+pub(crate) struct Expected {
+    /// Of all.
+    pub(crate) nodes: u64,
+    /// By call: of it and those before it.
+    up_to: Vec<(NodeId, u64)>,
+}
 
-impl Sizes {
-    /// For one function. Not by recursion: calls may go deep.
-    fn of(&mut self, resolved: &Resolved, function: usize) -> usize {
-        let mut open = vec![function];
-        while let Some(function) = open.last().copied() {
-            if self.0.contains_key(&function) {
-                open.pop();
-                continue;
-            }
-            let graphs = tree(resolved.model(), resolved.model().functions[function].body);
-            let nodes = graphs.iter().flat_map(|graph| resolved.order_of(*graph));
-            let (mut size, before) = (0usize, open.len());
-            for node in nodes {
-                let called = resolved.function_of(*node);
-                match called.map(|called| (called, self.0.get(&called))) {
-                    None => size = size.saturating_add(1),
-                    Some((_, Some(called))) => size = size.saturating_add(*called),
-                    Some((called, None)) => open.push(called),
-                }
-            }
-            if open.len() == before {
-                self.0.insert(function, size);
-                open.pop();
-            }
-        }
-        self.0.get(&function).copied().unwrap_or(0)
+impl Expected {
+    /// The first call that brings the number above a limit.
+    fn within(&self, most: u64) -> Result<(), NodeId> {
+        let first = self.up_to.iter().find(|(_, nodes)| *nodes > most);
+        first.map_or(Ok(()), |(call, _)| Err(*call))
     }
+}
+
+/// How many nodes calls become, known without making any. A call in a graph that another call hands
+/// over counts there.
+pub(crate) fn expected(
+    model: &Model,
+    function_of: FunctionOf<'_>,
+    calls: &[(NodeId, usize)],
+) -> Expected {
+    let mut sizes = Sizes::default();
+    let mut nodes = 0u64;
+    let all: HashSet<NodeId> = calls.iter().map(|(call, _)| *call).collect();
+    let is_handed_over = |call: NodeId| {
+        let owner = |node: NodeId| model.graph(model.node(node).graph).owner;
+        std::iter::successors(owner(call), |node| owner(*node)).any(|node| all.contains(&node))
+    };
+    let calls = calls.iter().filter(|(call, _)| !is_handed_over(*call));
+    let up_to = calls.map(|(call, function)| {
+        nodes = nodes.saturating_add(sizes.of_call(model, function_of, *call, *function));
+        (*call, nodes)
+    });
+    let up_to = up_to.collect();
+    Expected { nodes, up_to }
+}
+
+/// A model in which bodies take the place of calls.
+pub(crate) trait Host {
+    /// The model.
+    fn model(&self) -> &Model;
+    /// The nodes that were made.
+    fn made(&self) -> &MadeNodes;
+    /// The function that takes the place of a node, by position.
+    fn function_of(&self, node: NodeId) -> Option<usize>;
+    /// Puts the body of a function into the place of a node; gives what came there, those in
+    /// graphs of nodes too.
+    fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError>;
+}
+
+/// Replaces calls, and calls in what comes in their place, and tells `replaced` of each. `calls`
+/// in graphs of nodes come after those in the graphs around them. Gives those that do not fit
+/// their function and stay.
+pub(crate) fn replace(
+    host: &mut impl Host,
+    calls: Vec<(NodeId, usize)>,
+    replaced: &mut dyn FnMut(&Model, NodeId),
+) -> Vec<(NodeId, InlineError)> {
+    let mut misfits = Vec::new();
+    let mut open = calls;
+    open.reverse();
+    while let Some((call, function)) = open.pop() {
+        // Graphs that a call hands over are copied with the calls in them.
+        if host.made().is_gone(host.model(), call) {
+            continue;
+        }
+        match host.inline(call, function) {
+            Ok(copies) => {
+                replaced(host.model(), call);
+                let calls = copies.into_iter().rev();
+                open.extend(calls.filter_map(|copy| Some((copy, host.function_of(copy)?))));
+            }
+            Err(error) => misfits.push((call, error)),
+        }
+    }
+    misfits
 }
 
 fn misfit(resolved: &Resolved, node: NodeId, fact: String) -> Finding {

@@ -6,7 +6,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
-use sardonyx_model::{GraphId, Model, NodeId};
+use sardonyx_model::{GraphId, MadeNodes, Model, NodeId};
+
+use crate::node_path::{NodePath, PathNode};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,25 +193,7 @@ impl Finding {
 
 /// Names a node for people: by its name, else by what it produces.
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
-    let op = model.maybe_text(model.node(node).op_type);
-    let op = sardonyx_proto::shown(op.unwrap_or_default());
-    if let Some(name) = model.maybe_text(model.node(node).name).filter(|name| !name.is_empty()) {
-        let name = sardonyx_proto::shown(name);
-        return if op.is_empty() {
-            format!("node '{name}'")
-        } else {
-            format!("node '{name}' ({op})")
-        };
-    }
-    let what = if op.is_empty() { "node".to_string() } else { format!("{op} node") };
-    let produced = model.outputs(node).iter().flatten().next();
-    match produced {
-        Some(value) => format!(
-            "{what} that makes '{}'",
-            sardonyx_proto::shown(model.text(model.value(*value).name))
-        ),
-        None => what,
-    }
+    PathNode::new(model, node, model.outputs(node).iter().flatten().next().copied()).to_string()
 }
 
 /// The name of a node, or that of its first output if it has none; bounded in length.
@@ -279,13 +263,7 @@ pub(crate) fn words(model: &Model, spot: Spot) -> String {
         SpotPart::Model => "the model".to_string(),
         SpotPart::Document => "the file".to_string(),
         SpotPart::Graph(graph) => graph_words(model, graph),
-        SpotPart::Node(node) => {
-            let here = place_of_node(model, node);
-            match around(model, model.node(node).graph) {
-                Some(around) => format!("{here} {around}"),
-                None => here,
-            }
-        }
+        SpotPart::Node(node) => node_words(model, node),
         SpotPart::Function(index) => function_words(model, index),
         SpotPart::Training(index) => format!("training step {index}"),
     };
@@ -350,15 +328,30 @@ fn graph_words(model: &Model, graph: GraphId) -> String {
         format!("graph '{name}'")
     };
     match model.graph(graph).owner {
-        Some(owner) => format!("{called} in {}", place_of_node(model, owner)),
+        Some(owner) => format!("{called} in {}", node_words(model, owner)),
         None if model.main == Some(graph) => "the graph".to_string(),
         None => called,
     }
 }
 
-/// Where a node stands that is not in the main graph.
-fn around(model: &Model, graph: GraphId) -> Option<String> {
-    (model.main != Some(graph)).then(|| format!("in {}", graph_words(model, graph)))
+/// A node, what it is a part of, and the outermost graph, unless that is the main one.
+fn node_words(model: &Model, node: NodeId) -> String {
+    let outermost = outermost(model, node);
+    let path = NodePath::new(model, &MadeNodes::default(), node);
+    if model.main == Some(outermost) {
+        path.to_string()
+    } else {
+        format!("{path} in {}", graph_words(model, outermost))
+    }
+}
+
+/// The graph that a node stands in, through all graphs of nodes.
+fn outermost(model: &Model, node: NodeId) -> GraphId {
+    let mut graph = model.node(node).graph;
+    while let Some(owner) = model.graph(graph).owner {
+        graph = model.node(owner).graph;
+    }
+    graph
 }
 
 fn function_words(model: &Model, index: usize) -> String {
@@ -404,7 +397,7 @@ pub struct Report {
 }
 
 impl Findings {
-    /// Keeps so many findings of each code.
+    /// Keeps this many findings of each code.
     pub fn new(per_code: usize) -> Findings {
         Findings {
             per_code: per_code.max(1),

@@ -87,7 +87,7 @@ pub(crate) struct Rewrite {
     /// Nodes to be made, in order; the last one takes the place of the anchor.
     steps: Vec<Step>,
     /// The nodes that the anchor stands for, itself excluded.
-    absorbed: Vec<NodeId>,
+    fused: Vec<NodeId>,
 }
 
 /// One new node.
@@ -109,8 +109,8 @@ pub(crate) enum Source {
 }
 
 impl Rewrite {
-    pub(crate) fn absorbing(absorbed: Vec<NodeId>) -> Rewrite {
-        Rewrite { absorbed, ..Rewrite::default() }
+    pub(crate) fn fusing(fused: Vec<NodeId>) -> Rewrite {
+        Rewrite { fused, ..Rewrite::default() }
     }
 
     /// Adds a step and says how others refer to it.
@@ -172,7 +172,7 @@ fn fuse_graph(
                 Match::No => {}
                 Match::Nearly(why) => report.push(fusion(0, Some(why))),
                 Match::Yes(rewrite) => {
-                    report.push(fusion(rewrite.absorbed.len() + 1, None));
+                    report.push(fusion(rewrite.fused.len() + 1, None));
                     apply(resolved, node, rewrite, &mut made);
                     break;
                 }

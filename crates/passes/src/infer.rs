@@ -34,6 +34,8 @@ pub use annotate::{Naming, annotate};
 pub use equalities::Equality;
 pub use unknown::{Missing, Unknown};
 
+pub(crate) use operands::{Bound, wrong_count};
+
 use engine::Engine;
 
 /// How inference reasons.
@@ -206,6 +208,10 @@ impl ValueTypes for Inference {
     fn ty(&self, value: ValueId) -> Option<&Type> {
         self.ty(value)
     }
+
+    fn known(&self, value: ValueId) -> Option<&Known> {
+        Inference::known(self, value)
+    }
 }
 
 /// Something that contradicts itself.
@@ -258,6 +264,15 @@ impl Problem {
 /// Infers the types of all values of a model, in its graphs inside of nodes too.
 pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Inference {
     Engine::new(model, registry, options).run()
+}
+
+/// The same, in training steps too, and in bodies of functions as far as it is so in every call.
+pub(crate) fn infer_everywhere(
+    model: &Model,
+    registry: &Registry,
+    options: InferOptions<'_>,
+) -> Inference {
+    Engine::new(model, registry, options).run_everywhere()
 }
 
 /// Infers the outputs of one node of the main graph, as a node of the operator version that is

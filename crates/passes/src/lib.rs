@@ -5,25 +5,34 @@
 
 mod attributes;
 pub mod check;
+mod convert;
 mod cost;
+mod cross;
+mod cse;
 mod dead;
 mod expand;
 mod finding;
 mod fuse;
 mod infer;
+mod inline;
 mod ir_version;
+mod node_path;
 mod order;
 pub mod payload;
 mod resolve;
-mod share;
 mod strip;
 mod upgrade;
 
 pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use convert::{
+    Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
+    ConvertedOperator, RELEASES, Release, Target, convert,
+};
 pub use cost::{
     ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost,
     node_multiply_adds,
 };
+pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call};
 pub use finding::{
@@ -35,8 +44,9 @@ pub use infer::{
     Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
     Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
 };
+pub use inline::{FunctionId, InlineOptions, InlineRefusal, InlineReport, inline};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
+pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
-pub use share::{Shared, share};
 pub use strip::{StripOptions, StripReport, strip};
 pub use upgrade::{Upgrade, upgrade};

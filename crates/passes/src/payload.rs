@@ -124,10 +124,10 @@ pub fn bad_location(location: &[u8]) -> Option<&'static str> {
     let drive =
         location.first().is_some_and(u8::is_ascii_alphabetic) && location.get(1) == Some(&b':');
     if drive || matches!(location.first(), Some(b'/' | b'\\')) {
-        return Some("is an absolute path; it must be relative to the model's folder");
+        return Some("is an absolute path; it must be relative to the model's directory");
     }
     if text.split(['/', '\\']).any(|part| part == "..") {
-        return Some("has a '..' part; it must stay in the model's folder");
+        return Some("has a '..' part; it must stay in the model's directory");
     }
     text.contains('\0').then_some("holds a NUL character")
 }

@@ -12,12 +12,14 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use hashbrown::HashMap;
 use sardonyx_model::{
     GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId, Producer,
-    Symbol,
+    Symbol, ValueId,
 };
 use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 
 use crate::check::{self, codes};
-use crate::finding::{Finding, Findings, Spot, words};
+use crate::expand::Host;
+use crate::finding::{Finding, Findings, Spot};
+use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
 
 /// Findings after which no more are looked for: a person reads the first few, and a file may have
@@ -52,7 +54,7 @@ struct Calls {
     functions: HashMap<FunctionKey, usize>,
 }
 
-type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
+pub(crate) type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
 /// The number of an operator in one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,24 +202,10 @@ impl Resolved {
         NodeBuilder::new(&mut self.model, &mut self.made, beside)
     }
 
-    /// Puts the body of a resolved function into the place of a node that calls it. Gives the
-    /// nodes that came in its place, also those in graphs of nodes.
-    pub(crate) fn inline(
-        &mut self,
-        node: NodeId,
-        function: usize,
-    ) -> Result<Vec<NodeId>, InlineError> {
-        let copied = self.build(node).inline(function)?;
-        let (_, newest) = self.registry.versions("").unwrap_or_default();
-        for copy in &copied {
-            match self.calls.of_node.get(copy.of.index()).copied() {
-                // One that hands an input on, made for the call.
-                _ if copy.of == node => self.set_opset(copy.node, newest),
-                Some(callee) => self.calls.set(copy.node, callee),
-                None => {}
-            }
-        }
-        Ok(copied.into_iter().map(|copied| copied.node).collect())
+    /// The model, to change nodes and make others. [`set_opset`](Resolved::set_opset) says in which
+    /// form they are then.
+    pub(crate) fn parts_mut(&mut self) -> (&mut Model, &mut MadeNodes, &Registry) {
+        (&mut self.model, &mut self.made, &self.registry)
     }
 
     /// Puts nodes that were made into the order, beside those for which they were made.
@@ -241,16 +229,15 @@ impl Resolved {
         self.made.origin(node)
     }
 
-    /// What a node is called in messages and reports: a node that a pass made is said to be made
-    /// for one of the file.
-    pub fn place_of(&self, node: NodeId) -> String {
-        let origin = self.made.origin(node);
-        let place = words(&self.model, Spot::node(origin));
-        if origin == node {
-            return place;
-        }
-        let op = self.model.maybe_text(self.model.node(node).op_type);
-        format!("{}, made for {place}", sardonyx_proto::shown(op.unwrap_or_default()))
+    /// The name of a value, bounded in length.
+    pub fn name_of(&self, value: ValueId) -> String {
+        sardonyx_proto::shown(self.model.text(self.model.value(value).name))
+    }
+
+    /// Which node it is, for messages and reports: with the nodes around it, calls on the way, and
+    /// the node of the file that a pass made it for.
+    pub fn path_of(&self, node: NodeId) -> NodePath {
+        NodePath::new(&self.model, &self.made, node)
     }
 
     /// Replaces the nodes of a graph by these, which are in an order in which they can run.
@@ -426,6 +413,35 @@ fn circle(callees: &BTreeMap<usize, Vec<usize>>) -> Option<usize> {
     None
 }
 
+impl Host for Resolved {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn made(&self) -> &MadeNodes {
+        &self.made
+    }
+
+    fn function_of(&self, node: NodeId) -> Option<usize> {
+        self.function_of(node)
+    }
+
+    /// The function is resolved.
+    fn inline(&mut self, node: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
+        let copied = self.build(node).inline(function)?.copied;
+        let (_, newest) = self.registry.versions("").unwrap_or_default();
+        for copy in &copied {
+            match self.calls.of_node.get(copy.of.index()).copied() {
+                // One that hands an input on, made for the call.
+                _ if copy.of == node => self.set_opset(copy.node, newest),
+                Some(callee) => self.calls.set(copy.node, callee),
+                None => {}
+            }
+        }
+        Ok(copied.into_iter().map(|copied| copied.node).collect())
+    }
+}
+
 impl Calls {
     fn new(model: &Model) -> Calls {
         let mut calls = Calls::default();
@@ -469,7 +485,7 @@ impl Calls {
 }
 
 /// What names a function. The default domain has three spellings, and an empty overload is none.
-fn function_key(
+pub(crate) fn function_key(
     model: &Model,
     domain: Option<Symbol>,
     name: Option<Symbol>,

@@ -4,8 +4,8 @@
 use sardonyx_model::{GraphId, Model, NoExternalData, NodeId, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Expansions, InferOptions, Inference, Resolved, expand_calls, fuse, infer, remove_dead, resolve,
-    share,
+    Expansions, InferOptions, Inference, Resolved, eliminate_common, expand_calls, fuse, infer,
+    remove_dead, resolve,
 };
 use sardonyx_tensor::{Buffer, Tensor};
 use sardonyx_text::{ParseOptions, parse_model};
@@ -106,11 +106,11 @@ fn common_subexpressions() {
     let mut resolved = everywhere("a = Neg (x) b = Neg (x) y = Add (a, b)", 17);
     let found = inferred(&resolved);
     let model = resolved.model().clone();
-    let shared = share(&mut resolved, &found, &|value| constant(&model, value));
+    let eliminated = eliminate_common(&mut resolved, &found, &|value| constant(&model, value));
     // One in the main graph; both of the function, whose sum is an output and stays; two in each
     // body, which finds `Neg (x)` outside.
     assert_eq!(operators(&resolved), ["Neg Add If Loop Add", "Add", "Identity", "Add"]);
-    assert_eq!(shared.nodes, 7);
+    assert_eq!(eliminated.nodes, 7);
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn what_a_body_computes_is_not_there_for_others() {
         }";
     let mut resolved = resolve(model(text), Registry::standard()).expect("the model can run");
     let found = inferred(&resolved);
-    let shared = share(&mut resolved, &found, &|_| None);
+    let eliminated = eliminate_common(&mut resolved, &found, &|_| None);
     assert_eq!(operators(&resolved), ["If Neg", "Neg", "Neg"]);
-    assert_eq!(shared.nodes, 0);
+    assert_eq!(eliminated.nodes, 0);
 }
 
 const GELU: &str =

@@ -85,7 +85,7 @@ fn holds(demand: &Demand, numbers: &[i64]) -> bool {
             (Some(a), Some(b)) => a == b || a == 1 || b == 1,
             _ => false,
         },
-        Demand::Stretch(from, to) => number(from) == Some(1) || number(from) == number(to),
+        Demand::BroadcastTo(from, to) => number(from) == Some(1) || number(from) == number(to),
         Demand::NotNegative(dim) => number(dim).is_some_and(|number| number >= 0),
     }
 }
@@ -207,9 +207,9 @@ fn parsed(text: String) -> Option<Model> {
 /// Every model that shows inference by example.
 #[test]
 fn symbols_say_what_numbers_say_in_all_examples() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/infer");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/infer");
     let mut tally = Tally::default();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "onnxtxt") {
             let text = fs::read_to_string(&path).unwrap();

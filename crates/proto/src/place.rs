@@ -26,7 +26,7 @@ pub fn path(steps: &[String]) -> String {
     format!("{}.….{}", first.join("."), last.join("."))
 }
 
-/// A text, or its beginning and end, of at most so many bytes each, if it is longer.
+/// A text, or its beginning and end, of at most this many bytes each, if it is longer.
 pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> {
     if text.len() <= beginning + end {
         return text.into();

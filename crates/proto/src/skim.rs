@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(skimmed.bytes, model(0));
         let lengths: Vec<u64> = skimmed.skipped.iter().map(|(_, len)| *len).collect();
         assert_eq!(lengths, [200, 200]);
-        // Each place is right behind the empty payload.
+        // Each place is right after the empty payload.
         for ((at, _), number) in skimmed.skipped.iter().zip([9u8, 5]) {
             let head = &skimmed.bytes[*at as usize - 2..*at as usize];
             assert_eq!(head, [number << 3 | 2, 0]);

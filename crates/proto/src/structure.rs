@@ -100,7 +100,7 @@ mod tests {
         out.extend(content);
     }
 
-    /// A model with two tensors, one in an attribute, with values of so many bytes, and
+    /// A model with two tensors, one in an attribute, with values of that many bytes, and
     /// documentation of as many.
     fn model(len: usize) -> Vec<u8> {
         let mut tensor = b"\x42\x01w".to_vec();

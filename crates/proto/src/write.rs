@@ -1,7 +1,7 @@
 //! The writer: one pass over what is written, nothing copied that is long.
 //!
 //! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one
-//! behind the other and only notes where long payloads belong. A nested message begins with room
+//! after the other and only notes where long payloads belong. A nested message begins with room
 //! for a length of one byte, which is enough for nearly all; where it is not, the small things of
 //! that message move up, or, if they are many, the rest of the length is noted like a payload. So
 //! names are looked up once, and a gigabyte of weights goes from its slice straight to the
@@ -46,7 +46,7 @@ struct Piece<'a> {
 enum Content<'a> {
     /// Something long that stays where it is.
     Payload(&'a [u8]),
-    /// The bytes of a length behind the first one, none of which is zero, and then zeros.
+    /// The bytes of a length after the first one, none of which is zero, and then zeros.
     Length([u8; 9]),
 }
 
@@ -203,7 +203,7 @@ impl fmt::Debug for Encoder<'_> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Makes room for so many bytes of small things, which would otherwise move as they become
+    /// Makes room for that many bytes of small things, which would otherwise move as they become
     /// more.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);

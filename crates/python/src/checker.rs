@@ -10,8 +10,6 @@ use sardonyx::ops::Registry;
 use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
 
 use crate::errors::ValidationError;
-#[cfg(not(unix))]
-use crate::errors::not_available;
 use crate::message::{self, Header, Part};
 use crate::registry;
 use crate::shape_inference::{self, Mode};
@@ -261,8 +259,8 @@ fn judge_file(path: &str, context: &Context) -> PyResult<()> {
     verdict(model.check(&context.options()))
 }
 
-/// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor,
-/// which the caller closes.
+/// Opens a data file of a model, beneath a directory and nowhere else, and gives its file
+/// descriptor, which the caller closes.
 #[pyfunction]
 #[pyo3(signature = (base_dir, location, tensor_name, read_only, /))]
 fn _open_external_data(
@@ -289,9 +287,8 @@ fn descriptor(file: std::fs::File) -> PyResult<i32> {
 
 #[cfg(not(unix))]
 fn descriptor(_: std::fs::File) -> PyResult<i32> {
-    Err(not_available(
-        "giving data files to Python as descriptors, on this system,",
-        "open the file in the directory of the model with open(), after making sure that its location does not lead out of \
-         that directory.",
+    Err(pyo3::exceptions::PyNotImplementedError::new_err(
+        "this system has no file descriptors; open the file in the directory of the model with open(), after making sure \
+         that its location does not lead out of that directory",
     ))
 }

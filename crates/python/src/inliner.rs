@@ -1,9 +1,15 @@
 //! `inliner`: calls of functions replaced by what they do.
 
 use pyo3::PyErr;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use sardonyx::inline::{Options, Refusal};
+use sardonyx::ops::Registry;
+use sardonyx::{Model, check};
 
-use crate::errors::{not_available, with_the_extension};
+use crate::checker::verdict;
 use crate::message;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -13,47 +19,98 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Inlines the functions of a serialized ModelProto.
+///
+/// Calls of functions whose operators are not the same at the versions of the model stay.
 #[pyfunction]
 #[pyo3(signature = (model, convert_version, /))]
-fn inline_local_functions(model: &[u8], convert_version: bool) -> PyResult<Vec<u8>> {
+fn inline_local_functions<'py>(
+    py: Python<'py>,
+    model: PyBackedBytes,
+    convert_version: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    // Operators that are not the same are not converted yet, whether that is asked for or not.
     let _ = convert_version;
-    Err(refusal(model, "onnx.inliner.inline_local_functions"))
+    inline(py, model, |_| Options::new().keep_conflicting(true))
 }
 
 /// Inlines some functions of a serialized ModelProto, named by domain and name.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
-fn inline_selected_functions(
-    model: &[u8],
+fn inline_selected_functions<'py>(
+    py: Python<'py>,
+    model: PyBackedBytes,
     function_ids: Vec<(String, String)>,
     exclude: bool,
-) -> PyResult<Vec<u8>> {
-    let _ = (function_ids, exclude);
-    Err(refusal(model, "onnx.inliner.inline_selected_functions"))
+) -> PyResult<Bound<'py, PyBytes>> {
+    inline(py, model, |model| functions(model, &function_ids, exclude))
 }
 
 /// The same, also for operators that the standard defines by functions.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
-fn inline_selected_functions2(
-    model: &[u8],
+fn inline_selected_functions2<'py>(
+    py: Python<'py>,
+    model: PyBackedBytes,
     function_ids: Vec<(String, String)>,
     exclude: bool,
-) -> PyResult<Vec<u8>> {
-    let _ = (function_ids, exclude);
-    Err(refusal(model, "onnx.inliner.inline_selected_functions"))
+) -> PyResult<Bound<'py, PyBytes>> {
+    inline(py, model, |model| {
+        let options = functions(model, &function_ids, exclude);
+        let registry = Registry::standard();
+        let is_operator =
+            |id: &&(String, String)| registry.operator(normal(&id.0), &id.1).is_some();
+        let operators = function_ids.iter().filter(is_operator).map(pattern);
+        if exclude { options.operators_except(operators) } else { options.operators(operators) }
+    })
 }
 
-/// Why there is no answer: the bytes are not a model, or this version does not inline.
-fn refusal(model: &[u8], function: &str) -> PyErr {
-    if let Err(error) = message::read_model(model) {
-        return error;
+/// Ids that the model does not have are passed over.
+fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> Options {
+    let there = model.functions();
+    let is_there = |(domain, name): &&(String, String)| {
+        there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
+    };
+    let patterns = ids.iter().filter(is_there).map(pattern);
+    if exclude { Options::new().except(patterns) } else { Options::new().only(patterns) }
+}
+
+fn normal(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+fn pattern((domain, name): &(String, String)) -> String {
+    let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+    format!("{domain}.{name}")
+}
+
+fn inline(
+    py: Python<'_>,
+    model: PyBackedBytes,
+    options: impl FnOnce(&Model) -> Options + Send,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let bytes = py.detach(|| {
+        let mut model = message::read_shared(model)?;
+        let options = options(&model);
+        model.inline(&options).map_err(exception)?;
+        Ok::<_, PyErr>(model.to_bytes())
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// Functions that break the standard are refused as the checker does, all else is what the `onnx`
+/// package raises where it cannot go on.
+fn exception(refusal: Refusal) -> PyErr {
+    if let Refusal::Findings(findings) = &refusal {
+        let is_broken = |found: &&check::Finding| {
+            matches!(found.code.name, "recursive-function" | "duplicate-function")
+        };
+        let broken: Vec<check::Finding> = findings.iter().filter(is_broken).cloned().collect();
+        if !broken.is_empty() {
+            let report = check::Report { findings: broken, ..check::Report::default() };
+            if let Err(error) = verdict(report) {
+                return error;
+            }
+        }
     }
-    not_available(
-        "inlining functions",
-        &format!(
-            "{} Checking and inferring shapes need no inlining: both follow calls of functions.",
-            with_the_extension(function)
-        ),
-    )
+    PyRuntimeError::new_err(refusal.to_string())
 }

@@ -29,7 +29,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ONNX_ML", true)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::NEWEST_IR_VERSION)?;
-    module.add("NotAvailable", py.get_type::<errors::NotAvailable>())?;
     let loaded = py.import("sys")?.getattr("modules")?;
     let add = |name: &str, fill: fn(&Bound<'_, PyModule>) -> PyResult<()>| {
         let full = format!("sardonyx._core.{name}");

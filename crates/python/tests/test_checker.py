@@ -114,7 +114,7 @@ def test_parts_are_judged_in_a_context():
             check(b"\xff", context, checker.LexicalScopeContext())
 
 
-def test_data_files_are_opened_beneath_their_folder(tmp_path):
+def test_data_files_are_opened_beneath_their_directory(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "w").write_bytes(b"abc")
     with os.fdopen(open_data(str(tmp_path), "sub/w", "t", True), "rb") as file:
@@ -125,10 +125,10 @@ def test_data_files_are_opened_beneath_their_folder(tmp_path):
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
 
     (tmp_path / "link").symlink_to("sub/w")
-    (tmp_path / "folder").symlink_to("sub")
+    (tmp_path / "directory").symlink_to("sub")
     os.link(tmp_path / "new", tmp_path / "other")
     os.mkfifo(tmp_path / "pipe")
-    refused = ["", "..", "../x", "/etc/passwd", "link", "folder/w", "other", "pipe", "sub", "a\0b"]
+    refused = ["", "..", "../x", "/etc/passwd", "link", "directory/w", "other", "pipe", "sub", "a\0b"]
     for location in refused:
         for read_only in (True, False):
             with pytest.raises(checker.ValidationError, match="tensor name: t"):

@@ -29,33 +29,7 @@ def test_exceptions_are_told_apart():
     ]
     for exception in exceptions:
         assert exception.__bases__ == (Exception,)
-    assert sardonyx.NotAvailable.__bases__ == (NotImplementedError,)
     assert sardonyx.parser.ParseError.__bases__ == (ValueError,)
-
-
-MISSING = [
-    ("version_converter.convert_version", (20,)),
-    ("inliner.inline_local_functions", (False,)),
-    ("inliner.inline_selected_functions", ([("d", "f")], False)),
-    ("inliner.inline_selected_functions2", ([("d", "f")], False)),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments"), MISSING)
-def test_what_is_not_there_yet_says_what_to_use(name, arguments):
-    text = '<ir_version: 10, opset_import: ["": 21]> g () => () {}'
-    model = sardonyx.parser.parse_model(text)
-    submodule, function = name.split(".")
-    call = getattr(getattr(_core, submodule), function)
-    with pytest.raises(NotImplementedError, match="not available yet") as caught:
-        call(model, *arguments)
-    # The name that users of the onnx package know.
-    assert f"call onnx.{name.rstrip('2')} " in str(caught.value)
-    assert "use_as_onnx_core" in str(caught.value)
-    with pytest.raises(ValueError, match="Unable to parse proto"):
-        call(b"\xff", *arguments)
-    with pytest.raises(TypeError):
-        call("model.onnx", *arguments)
 
 
 def test_the_wheel_says_what_it_is():

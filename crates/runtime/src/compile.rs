@@ -7,7 +7,8 @@ use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::operators::CONSTANT;
 use sardonyx_passes::{
-    Fusion, InferOptions, Inference, Resolved, fuse, infer, needed, remove_dead, share, upgrade,
+    Fusion, InferOptions, Inference, Resolved, eliminate_common, fuse, infer, needed, remove_dead,
+    upgrade,
 };
 
 use crate::account::Account;
@@ -82,10 +83,11 @@ fn front(
     if options.optimization >= Optimization::All {
         // Before anything is computed ahead of time, so that nothing is computed twice there
         // either.
-        report.shared = share(&mut resolved, &inference, &|value| constants.get(value).cloned());
+        report.common =
+            eliminate_common(&mut resolved, &inference, &|value| constants.get(value).cloned());
     }
-    report.unread = remove_dead(&mut resolved);
-    clock.lap(report, "share");
+    report.dead = remove_dead(&mut resolved);
+    clock.lap(report, "cse");
     Ok(Front { resolved, inference, constants })
 }
 
@@ -158,7 +160,7 @@ pub(crate) fn compile(
         exact_up_to: 0,
         weights: &packer,
     };
-    report.unread += remaining.iter().filter(|node| !live(**node)).count();
+    report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
     let exact_up_to = small_matrices(program.constant_matrices());
     let lowering = Lowering { exact_up_to, ..lowering };
@@ -199,7 +201,8 @@ fn rewrite(
             printed = Some(program.text(resolved));
             let missed = notes.iter().filter_map(|note| Some((note, note.missed.as_ref()?)));
             for (note, why) in missed {
-                let [by, node] = [&note.by, &note.nodes].map(|nodes| resolved.place_of(nodes[0]));
+                let [by, node] =
+                    [&note.by, &note.nodes].map(|nodes| resolved.path_of(nodes[0]).to_string());
                 printed = printed.map(|text| text + &format!("near  {by} and {node}: {why}\n"));
             }
         }

@@ -7,6 +7,7 @@ use sardonyx_passes::Finding;
 use sardonyx_tensor::TensorError;
 
 use crate::account::Refused;
+use crate::node_error::NodeError;
 
 /// Why no session can be made. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum CompileError {
     Unsupported(Vec<UnsupportedOperator>),
     /// A constant that cannot be read.
     Constant(ConstantError),
+    /// A node that fails while constants are computed, before any run.
+    Node(Box<NodeError>),
     /// Memory is refused, or a thread cannot be started.
     Resources(String),
     /// An option that does not fit the model.
@@ -42,6 +45,7 @@ impl fmt::Display for CompileError {
                 Ok(())
             }
             CompileError::Constant(error) => error.fmt(f),
+            CompileError::Node(error) => error.fmt(f),
             CompileError::Resources(what) | CompileError::Option(what) => f.write_str(what),
         }
     }
@@ -118,14 +122,9 @@ pub enum RunError {
     /// An input is missing, unknown, or not of the declared type; an output is unknown or does not
     /// fit its memory.
     Input(InputError),
-    /// A node cannot compute its outputs from what it is given.
-    Node {
-        /// The node of the file, for people.
-        place: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// Memory is refused.
+    /// A node cannot compute its outputs from what it is given, or memory for them is refused.
+    Node(Box<NodeError>),
+    /// Memory is refused that no single node wants.
     Resources(String),
 }
 
@@ -134,7 +133,7 @@ impl fmt::Display for RunError {
         match self {
             RunError::Input(error) => error.fmt(f),
             RunError::Resources(what) => f.write_str(what),
-            RunError::Node { place, what } => write!(f, "{place}: {what}"),
+            RunError::Node(error) => error.fmt(f),
         }
     }
 }

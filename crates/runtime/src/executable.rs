@@ -7,6 +7,7 @@ use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 use crate::kernel::{Kernel, MemoryRules};
+use crate::node_error::{operators, place};
 use crate::program::{MoveKind, RegionKind, Slot};
 
 /// A compiled model.
@@ -135,12 +136,6 @@ impl Executable {
         let Some((first, others)) = nodes.split_first() else {
             return String::new();
         };
-        let with = others.iter().map(|node| format!(" with {}", self.operator(*node)));
-        std::iter::once(self.resolved.place_of(*first)).chain(with).collect()
-    }
-
-    /// The name of a node's operator.
-    pub(crate) fn operator(&self, node: NodeId) -> &'static str {
-        self.resolved.schema(node).map_or("", |schema| schema.name)
+        place(&self.resolved.path_of(*first), &operators(&self.resolved, others))
     }
 }

@@ -8,7 +8,7 @@ use sardonyx_passes::{
     resolve,
 };
 
-use crate::ops::binding;
+use crate::ops::binding_of;
 
 /// A model without calls of functions, at its own versions.
 pub(crate) struct Expanded {
@@ -37,7 +37,7 @@ pub(crate) fn expand(model: &Model, declared: InferOptions<'_>) -> Result<Expand
     let mut expansions = Expansions::default();
     expand_calls(&mut resolved, &mut expansions)?;
     // Kernels know the newest form of an operator, and older ones become that.
-    let has_no_kernel = |op: OpRef| binding(op.def.domain, op.def.name).is_none();
+    let has_no_kernel = |op: OpRef| !has_kernel(op);
     let inference = loop {
         let inference = infer(&resolved, declared)?;
         // Bodies may have operators without a kernel as well.
@@ -46,6 +46,11 @@ pub(crate) fn expand(model: &Model, declared: InferOptions<'_>) -> Result<Expand
         }
     };
     Ok(Expanded { resolved, inference, nodes, expansions })
+}
+
+/// Whether an operator has a kernel of its own.
+pub fn has_kernel(op: OpRef) -> bool {
+    binding_of(op.def).is_some()
 }
 
 /// How many nodes there are, in all graphs.

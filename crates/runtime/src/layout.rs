@@ -174,13 +174,13 @@ mod tests {
             (&[0, 4], &[1, 0], &[2, 0], true),
         ];
         for (dims, order, to, possible) in cases {
-            let turned: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
+            let transposed: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
             let layout = Layout::dense(dims).transposed(order);
-            let reshaped = layout.reshaped(&turned, to);
+            let reshaped = layout.reshaped(&transposed, to);
             assert_eq!(reshaped.is_some(), possible, "{dims:?} {order:?} as {to:?}");
             if let Some(reshaped) = reshaped {
                 assert_eq!(
-                    visits(&turned, &layout),
+                    visits(&transposed, &layout),
                     visits(to, &reshaped),
                     "{dims:?} {order:?} as {to:?}"
                 );

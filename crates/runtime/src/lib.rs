@@ -26,6 +26,7 @@ mod layout;
 mod lower;
 mod make;
 mod memory;
+mod node_error;
 mod ops;
 mod options;
 mod plan;
@@ -44,7 +45,9 @@ mod weights;
 
 pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use error::{CompileError, InputError, RunError, UnsupportedOperator};
+pub use expanded::has_kernel;
 pub use inputs::Port;
+pub use node_error::{NodeError, NodeInput};
 pub use options::{Optimization, Options};
 pub use precision::Precision;
 pub use report::CompileReport;

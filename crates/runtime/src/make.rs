@@ -1,16 +1,16 @@
 //! Making constants: nodes are lowered, given a kernel and run alone, ahead of all runs.
 
 use sardonyx_kernels::{Exec, Pool};
-use sardonyx_model::{NodeId, Producer, ValueId};
-use sardonyx_passes::{Resolved, place_of_node};
+use sardonyx_model::{NodeId, Producer, Type, ValueId};
 use sardonyx_tensor::{Tensor, Value};
 use smallvec::SmallVec;
 
-use crate::account::{Account, Refused};
+use crate::account::Account;
 use crate::constants::{Constants, How, each_once};
-use crate::error::{BindError, CompileError, RunError};
+use crate::error::{BindError, CompileError};
 use crate::kernel::{Call, Operand, Selected, Target};
 use crate::lower::Lowering;
+use crate::node_error::{NodeError, NodeInput};
 use crate::program::Op;
 
 /// What making constants needs.
@@ -75,7 +75,8 @@ impl Maker<'_> {
             }
             let local = self.account().less(bytes);
             let Some(values) = self.run_once(constants, node, &local)? else {
-                return Err(refusal(resolved, node, local.refused()));
+                let refused = local.refused().map(|refused| refused.to_string());
+                return Err(self.failure(constants, node, refused.unwrap_or_default()));
             };
             for (value, tensor) in outputs.iter().zip(values) {
                 if let (Some(value), Some(tensor)) = (value, tensor) {
@@ -83,9 +84,7 @@ impl Maker<'_> {
                 }
             }
             if constants.get(value).is_none() {
-                let place = place_of_node(model, node);
-                let what = format!("{place}: computing it ahead of time: it made no tensor");
-                return Err(CompileError::Resources(what));
+                return Err(self.failure(constants, node, "it made no tensor".to_string()));
             }
             let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
             constants.done_with(&inputs, self.account(), |_| false);
@@ -117,10 +116,10 @@ impl Maker<'_> {
 
     /// Takes the bytes of a constant that is about to be made.
     fn charge(&self, constants: &mut Constants, value: ValueId) -> Result<(), CompileError> {
-        let resolved = self.lowering.resolved;
+        let model = self.lowering.resolved.model();
         let charged = constants.charge(value, self.account());
-        charged.map_err(|refused| match resolved.model().value(value).producer {
-            Producer::Node(node, _) => refusal(resolved, node, Some(refused)),
+        charged.map_err(|refused| match model.value(value).producer {
+            Producer::Node(node, _) => self.failure(constants, node, refused.to_string()),
             _ => CompileError::Resources(refused.to_string()),
         })
     }
@@ -134,13 +133,7 @@ impl Maker<'_> {
         account: &Account,
     ) -> Result<Option<Vec<Option<Tensor>>>, CompileError> {
         let model = self.lowering.resolved.model();
-        let failed = |what: String| {
-            let place = place_of_node(model, node);
-            CompileError::Resources(
-                RunError::Node { place, what: format!("computing it ahead of time: {what}") }
-                    .to_string(),
-            )
-        };
+        let failed = |what: String| self.failure(constants, node, what);
         let alone = match Alone::of(self.lowering, node, constants) {
             Ok(alone) => alone,
             Err(BindError::Unsupported(why) | BindError::Invalid(why)) => return Err(failed(why)),
@@ -191,6 +184,18 @@ impl Maker<'_> {
         });
         Ok(Some(made.collect()))
     }
+
+    /// A node of constants that fails.
+    fn failure(&self, constants: &Constants, node: NodeId, what: String) -> CompileError {
+        let resolved = self.lowering.resolved;
+        let inputs = resolved.model().inputs(node).map(|value| {
+            let (name, outline) = (resolved.name_of(value?), constants.outline(value?));
+            let ty = outline.map(|(elem, dims)| Type::tensor(elem, dims.iter().copied()));
+            Some(NodeInput { name, ty })
+        });
+        let error = NodeError::new(resolved, &[node], inputs.collect(), what);
+        CompileError::Node(Box::new(NodeError { is_constant: true, ..error }))
+    }
 }
 
 /// A node outside of a program: its operation, whose slots are the positions of its inputs, and the
@@ -222,14 +227,4 @@ impl Alone {
             operands.filter(|(_, slot)| slot.is_some_and(|slot| slot.index() == input));
         readers.any(|(position, _)| unaligned.contains(position))
     }
-}
-
-/// A node wants more memory than there is.
-fn refusal(resolved: &Resolved, node: NodeId, refused: Option<Refused>) -> CompileError {
-    let place = place_of_node(resolved.model(), node);
-    let refused = refused.map(|refused| refused.to_string());
-    CompileError::Resources(format!(
-        "{place}: computing it ahead of time: {}",
-        refused.unwrap_or_default()
-    ))
 }

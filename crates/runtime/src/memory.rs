@@ -106,6 +106,15 @@ impl Held<'_> {
             Held::Value(..) | Held::Output(_) | Held::Nothing => None,
         }
     }
+
+    /// The type of a value, with the dimensions of a tensor.
+    pub(crate) fn ty(&self) -> Option<Type> {
+        match (self.as_view(), self) {
+            (Some(view), _) => Some(Type::tensor(view.data_type(), view.dims().iter().copied())),
+            (None, Held::Value(value, _)) => Some(Type::from(&value.value_type())),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Memories {

@@ -16,7 +16,7 @@ mod testing;
 use std::sync::LazyLock;
 
 use hashbrown::HashMap;
-use sardonyx_ops::Schema;
+use sardonyx_ops::{OpDef, Schema};
 
 use crate::error::BindError;
 use crate::kernel::{Kernel, Selected, Site};
@@ -238,8 +238,14 @@ pub(crate) fn not_implemented() -> BindError {
     BindError::Unsupported("operator not implemented".to_string())
 }
 
-/// The binding of an operator.
-pub(crate) fn binding(domain: &str, name: &str) -> Option<&'static Binding> {
+/// How the newest form of an operator runs.
+pub(crate) fn binding_of(operator: &OpDef) -> Option<&'static Binding> {
+    // Nodes are brought to their newest form before they are bound.
+    binding(operator.domain, operator.replacement().unwrap_or(operator.name))
+}
+
+/// The binding of that domain and name.
+fn binding(domain: &str, name: &str) -> Option<&'static Binding> {
     // Every node asks, so this is a table: a search down the list compares eight names.
     static BY_NAME: LazyLock<HashMap<(&str, &str), &Binding>> = LazyLock::new(|| {
         let rows = BINDINGS.iter();

@@ -7,7 +7,6 @@
 //! 4. Values of unknown shape, strings, sequences and the outputs of the model get memory of their
 //! own when they are made.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
@@ -299,37 +298,39 @@ fn take_over(
     })
 }
 
-/// Ranges of the arena that are free, by their start. Everything behind the last one taken is free
-/// as well.
+/// Ranges of the arena that are free, apart from each other and in order. Everything after the last
+/// one taken is free as well.
 #[derive(Debug, Default)]
 struct FreeList {
-    /// Start to end.
-    ranges: BTreeMap<usize, usize>,
-    /// The same, by length: length and start.
-    by_length: BTreeSet<(usize, usize)>,
+    /// Start and end. Models have few at a time, which a search goes through faster than through a
+    /// tree.
+    ranges: Vec<(usize, usize)>,
     end: usize,
 }
+
+/// More free ranges than this are not remembered: every search goes through all of them.
+const MAX_FREE: usize = 1024;
 
 impl FreeList {
     /// The smallest free range that is large enough, or new memory.
     fn take(&mut self, bytes: usize) -> Range<usize> {
         let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let best = self.by_length.range((size, 0)..).next().copied();
+        let lengths = self.ranges.iter().map(|(start, end)| end - start).enumerate();
+        let best = lengths.filter(|(_, length)| *length >= size).min_by_key(|(_, length)| *length);
         let start = match best {
-            Some((length, start)) => {
-                self.remove(start);
-                if length > size {
-                    self.insert(start + size, start + length);
+            Some((index, length)) => {
+                let start = self.ranges[index].0;
+                if length == size {
+                    self.ranges.remove(index);
+                } else {
+                    self.ranges[index].0 += size;
                 }
                 start
             }
             None => {
                 // A free range at the very end is used as a beginning.
-                let start = match self.ranges.last_key_value() {
-                    Some((start, end)) if *end == self.end => *start,
-                    _ => self.end,
-                };
-                self.remove(start);
+                let at_end = self.ranges.pop_if(|(_, end)| *end == self.end);
+                let start = at_end.map_or(self.end, |(start, _)| start);
                 self.end = start + size;
                 start
             }
@@ -338,30 +339,20 @@ impl FreeList {
     }
 
     fn give(&mut self, range: Range<usize>) {
-        let mut start = range.start;
-        let mut end = range.start + range.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        if let Some(next) = self.remove(end) {
-            end = next;
+        let start = range.start;
+        let end = start + range.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let next = self.ranges.partition_point(|(other, _)| *other < start);
+        let joins_before = next > 0 && self.ranges[next - 1].1 == start;
+        let joins_next = self.ranges.get(next).is_some_and(|(other, _)| *other == end);
+        match (joins_before, joins_next) {
+            (true, true) => self.ranges[next - 1].1 = self.ranges.remove(next).1,
+            (true, false) => self.ranges[next - 1].1 = end,
+            (false, true) => self.ranges[next].0 = start,
+            (false, false) if self.ranges.len() < MAX_FREE => {
+                self.ranges.insert(next, (start, end));
+            }
+            (false, false) => {}
         }
-        if let Some((before, before_end)) = self.ranges.range(..start).next_back()
-            && *before_end == start
-        {
-            start = *before;
-            self.remove(start);
-        }
-        self.insert(start, end);
-    }
-
-    fn insert(&mut self, start: usize, end: usize) {
-        self.ranges.insert(start, end);
-        self.by_length.insert((end - start, start));
-    }
-
-    /// The end of a range that begins there, which is free no longer.
-    fn remove(&mut self, start: usize) -> Option<usize> {
-        let end = self.ranges.remove(&start)?;
-        self.by_length.remove(&(end - start, start));
-        Some(end)
     }
 }
 
@@ -379,5 +370,17 @@ mod tests {
         assert_eq!(free.take(192), 0..192);
         free.give(c);
         assert_eq!(free.take(1000), 192..1192, "the free end grows");
+    }
+
+    #[test]
+    fn few_free_ranges_are_remembered() {
+        let mut free = FreeList::default();
+        let taken: Vec<Range<usize>> = (0..4 * MAX_FREE).map(|_| free.take(64)).collect();
+        taken.iter().step_by(2).for_each(|range| free.give(range.clone()));
+        assert_eq!(free.ranges.len(), MAX_FREE);
+        taken.iter().skip(1).step_by(2).for_each(|range| free.give(range.clone()));
+        // What was forgotten stays in use, and what lies between it is found again.
+        assert_eq!(free.ranges.len(), MAX_FREE);
+        assert_eq!(free.take(64 * 2 * MAX_FREE), 0..64 * 2 * MAX_FREE);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sardonyx_passes::{Expansions, Shared, Upgrade};
+use sardonyx_passes::{Eliminated, Expansions, Upgrade};
 
 /// What compiling did to a model. Nodes are those of the main graph and of graphs in its nodes.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ pub struct CompileReport {
     /// Nodes that upgrading added.
     pub added: usize,
     /// What went because something else is the same.
-    pub shared: Shared,
+    pub common: Eliminated,
     /// Nodes whose outputs were computed ahead of time, or followed from types alone.
     pub folded: usize,
     /// How many of these are `Constant` nodes, which only hold a value.
@@ -26,7 +26,7 @@ pub struct CompileReport {
     /// Bytes of the values of the other folded nodes.
     pub folded_bytes: usize,
     /// Nodes that went because nothing reads what they make.
-    pub unread: usize,
+    pub dead: usize,
     /// Constants that kernels have packed, mostly weights: once for each kernel.
     pub packed: usize,
     /// Bytes of these before they were packed.
@@ -39,7 +39,7 @@ pub struct CompileReport {
     /// that runs read, and packed forms of such values. They count for the memory limit.
     pub made_bytes: usize,
     /// How long each part took, in order: `resolve` (names, types at the file's versions,
-    /// functions), `upgrade`, `read` (constants), `share` (types of the newest forms, equal nodes),
+    /// functions), `upgrade`, `read` (constants), `cse` (types of the newest forms, equal nodes),
     /// `fold`, `fuse`, `lower`, `rewrite`, `select` (kernels, packing).
     pub took: Vec<(&'static str, Duration)>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sardonyx_kernels::Exec;
+use sardonyx_model::Type;
 use sardonyx_tensor::{
     Arena, ArenaError, Bool8, Recycler, TensorError, TensorView, TensorViewMut, Value, ViewData,
 };
@@ -12,9 +13,10 @@ use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
-use crate::executable::{Body, Executable, Region, Work};
+use crate::executable::{Body, Executable, Region, Step, Work};
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Held, Memory, Planned, emptied};
+use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
 use crate::program::{RegionKind, Slot};
 use crate::schedule::{Goal, Scheduled, Source};
@@ -148,12 +150,7 @@ impl Run<'_> {
             let ran = Watch::step(watch, step.number, |watch| {
                 self.run_step(body, planned, room, scheduled, watch)
             });
-            ran.map_err(|failed| match failed {
-                Failed::Here(what) => {
-                    RunError::Node { place: self.executable.label(&step.origins), what }
-                }
-                Failed::Inside(error) => error,
-            })?;
+            ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
             for place in schedule.dead(scheduled) {
                 if let Held::Value(_, bytes) = take(&mut room.held[*place as usize]) {
                     self.account.credit(bytes);
@@ -161,6 +158,28 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Why the run ends with a step.
+    #[cold]
+    fn failed(
+        &self,
+        body: &Body,
+        planned: &Planned,
+        held: &[Held<'_>],
+        scheduled: &Scheduled,
+        failed: Failed,
+    ) -> RunError {
+        let what = match failed {
+            Failed::Here(what) => what,
+            Failed::Inside(error) => return error,
+        };
+        let (plan, sources) = (&planned.plan, planned.schedule.sources(scheduled));
+        let held = |position: usize| match sources.get(position)? {
+            Source::Held { place, .. } => held[*place as usize].ty(),
+            _ => None,
+        };
+        self.executable.failure(body, &body.steps[scheduled.step], plan, held, what)
     }
 
     fn run_step<'a>(
@@ -397,6 +416,32 @@ fn fits(plan: &Plan, slot: Slot, target: &Target<'_>) -> bool {
             is == data_type && sized == *dims
         }
         _ => false,
+    }
+}
+
+impl Executable {
+    /// A step that fails. `held` is the type of an input by position that no plan knows.
+    pub(crate) fn failure(
+        &self,
+        body: &Body,
+        step: &Step,
+        plan: &Plan,
+        held: impl Fn(usize) -> Option<Type>,
+        what: String,
+    ) -> RunError {
+        let packed = |position| step.packed.iter().find(|(at, _)| *at == position);
+        let inputs = step.inputs.iter().enumerate().map(|(position, slot)| {
+            let slot = slot.or_else(|| packed(position).map(|(_, slot)| *slot))?;
+            let info = &body.slots[slot.index()];
+            let known = info.fixed().or_else(|| plan.types[slot.index()].clone());
+            Some(NodeInput {
+                name: self.resolved.name_of(info.value),
+                ty: known.map(|(elem, dims)| Type::tensor(elem, dims)).or_else(|| held(position)),
+            })
+        });
+        let inputs = inputs.collect();
+        let error = NodeError::new(&self.resolved, &step.origins, inputs, what);
+        RunError::Node(Box::new(error))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
 use crate::inputs::{Door, Port, find};
 use crate::memory::{Memories, Plans};
+use crate::node_error::operators;
 use crate::options::Options;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
@@ -188,12 +189,12 @@ impl Session {
         let steps = executable.body.all_steps().into_iter();
         steps
             .map(|step| {
-                let (node, others) = (step.origins[0], &step.origins[1..]);
+                let names = operators(&executable.resolved, &step.origins);
                 StepInfo {
                     place: executable.label(&step.origins),
-                    node: name_of_node(executable.resolved.model(), node),
-                    op: executable.operator(node),
-                    with: others.iter().map(|node| executable.operator(*node)).collect(),
+                    node: name_of_node(executable.resolved.model(), step.origins[0]),
+                    op: names[0],
+                    with: names[1..].to_vec(),
                     kernel: step.describe(),
                 }
             })
@@ -215,8 +216,8 @@ impl Session {
         &self.fusions
     }
 
-    /// Which nodes are done in the step of another: the other, then the node.
-    pub fn absorbed(&self) -> Vec<(String, String)> {
+    /// Which nodes are fused into the step of another: the other, then the node.
+    pub fn fused_steps(&self) -> Vec<(String, String)> {
         let label = |nodes| self.executable.label(nodes);
         let joined = self.notes.iter().filter(|note| note.missed.is_none());
         joined.map(|note| (label(&note.by), label(&note.nodes))).collect()

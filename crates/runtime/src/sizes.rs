@@ -254,7 +254,7 @@ enum SlotInts {
 enum Condition {
     Equal(Formula, Formula),
     Broadcast(Formula, Formula),
-    Stretch(Formula, Formula),
+    BroadcastTo(Formula, Formula),
     NotNegative(Formula),
 }
 
@@ -347,7 +347,7 @@ impl SizeList {
         let condition = match demand {
             Demand::Equal(a, b) => Condition::Equal(add(a)?, add(b)?),
             Demand::Broadcast(a, b) => Condition::Broadcast(add(a)?, add(b)?),
-            Demand::Stretch(from, to) => Condition::Stretch(add(from)?, add(to)?),
+            Demand::BroadcastTo(from, to) => Condition::BroadcastTo(add(from)?, add(to)?),
             Demand::NotNegative(dim) => Condition::NotNegative(add(dim)?),
         };
         self.conditions.push(condition);
@@ -368,7 +368,7 @@ impl SizeList {
             Condition::Broadcast(a, b) => {
                 number(a) == number(b) || number(a) == 1 || number(b) == 1
             }
-            Condition::Stretch(from, to) => number(from) == number(to) || number(from) == 1,
+            Condition::BroadcastTo(from, to) => number(from) == number(to) || number(from) == 1,
             Condition::NotNegative(dim) => number(dim) >= 0,
         };
         if !self.conditions.iter().all(holds) {

@@ -9,7 +9,7 @@ use sardonyx_passes::InferOptions;
 
 use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
-use crate::ops::binding;
+use crate::ops::binding_of;
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.
@@ -82,7 +82,7 @@ impl Expanded {
 
 /// Whether there is a kernel for an operator in the form of an opset version.
 fn runs(op: OpRef) -> bool {
-    binding(op.def.domain, op.def.name).is_some() && op.opset <= newest(op.def.domain)
+    binding_of(op.def).is_some() && op.opset <= newest(op.def.domain)
 }
 
 /// The newest version of an operator set.
@@ -107,9 +107,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }
-    binding(operator.domain, operator.name)
-        .is_none()
-        .then(|| "operator not implemented".to_string())
+    binding_of(operator).is_none().then(|| "operator not implemented".to_string())
 }
 
 /// Collects operators that cannot run, one entry for each reason.

@@ -167,15 +167,15 @@ fn network() -> Draft {
         .node("Softmax", &["j"], &["y"])
 }
 
-fn picture(batch: usize, size: usize) -> Vec<f32> {
+fn image(batch: usize, size: usize) -> Vec<f32> {
     (0..batch * 3 * size * size).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 500.0).collect()
 }
 
 #[test]
 fn nothing_but_the_inputs_decides_the_result() {
     // MODEL-15+-, GRAPH-06+-: runs, sizes, threads and neighbours leave no trace
-    let pictures: Vec<(usize, usize, Vec<f32>)> =
-        [(1, 9), (3, 12), (1, 9), (2, 5)].into_iter().map(|(n, s)| (n, s, picture(n, s))).collect();
+    let images: Vec<(usize, usize, Vec<f32>)> =
+        [(1, 9), (3, 12), (1, 9), (2, 5)].into_iter().map(|(n, s)| (n, s, image(n, s))).collect();
     let run = |session: &Session, (n, size, elements): &(usize, usize, Vec<f32>)| {
         let inputs = values(&[("x", &[*n, 3, *size, *size], elements)]);
         let kept = inputs.clone();
@@ -184,15 +184,15 @@ fn nothing_but_the_inputs_decides_the_result() {
         floats(&outputs[0].1).into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     let one = network().session(1).expect("a valid model");
-    let expected: Vec<_> = pictures.iter().map(|picture| run(&one, picture)).collect();
+    let expected: Vec<_> = images.iter().map(|image| run(&one, image)).collect();
     assert_eq!(expected[0], expected[2]);
     for threads in [1, 2, 3] {
         let session = network().session(threads).expect("a valid model");
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    for (picture, expected) in pictures.iter().zip(&expected) {
-                        assert_eq!(&run(&session, picture), expected, "{threads} threads");
+                    for (image, expected) in images.iter().zip(&expected) {
+                        assert_eq!(&run(&session, image), expected, "{threads} threads");
                     }
                 });
             }
@@ -210,7 +210,7 @@ fn fusing_changes_nothing_that_matters() {
     };
     let (plain, fused) = (compile(false), compile(true));
     assert!(fused.steps().len() < plain.steps().len());
-    let elements = picture(2, 10);
+    let elements = image(2, 10);
     let run = |session: &Session| {
         let outputs =
             session.run(values(&[("x", &[2, 3, 10, 10], &elements)])).expect("a fitting input");

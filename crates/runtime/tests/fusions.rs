@@ -481,7 +481,7 @@ fn no_rotary_embedding() {
             &rotary(x, angles, ROTARY_BODY).replace("=> (y)", &format!("=> (y, {value})")),
         );
     }
-    // Angles that are stretched, or that stretch x.
+    // Angles that are broadcast, or that broadcast x.
     for (x, angles) in
         [("N, 3, S, 8", "N, 1, 4"), ("1, 3, S, 8", "N, S, 4"), ("N, 3, 1, 8", "N, S, 4")]
     {
@@ -549,7 +549,8 @@ fn attention_with_heads() {
 
 #[test]
 fn attention_in_a_transformer() {
-    // Keys as a linear layer leaves them, turned once; the result is turned back and joined.
+    // Keys as a linear layer leaves them, transposed once; the result is transposed back and
+    // joined.
     for (perm, order) in [("[0, 2, 3, 1]", true), ("[0, 1, 3, 2]", false)] {
         let key = if order {
             format!("t = Transpose <perm = {perm}> (k4)")
@@ -633,7 +634,8 @@ fn no_attention() {
         let read = masked.replace("y = MatMul", &format!("o = Neg ({value}) y = MatMul"));
         stays(READ_ELSEWHERE, &read.replace("=> (y)", "=> (y, o)"));
     }
-    // Keys that somebody else wants turned are no hindrance: they are turned for him alone.
+    // Keys that another node reads transposed are no hindrance: they are transposed for that node
+    // alone.
     becomes("Attention", &masked.replace("=> (y)", "=> (y, t)"));
     let column = Some("a column for each key");
     stays(column, &masked.replace("N, 1, S, T", "N, 1, S, 1"));
@@ -649,11 +651,11 @@ fn no_attention() {
         Some("the type is not float"),
         &masked.replace("float", "double").replace("=> (y)", "=> (double[N, 3, S, 4] y)"),
     );
-    // Sizes that are not seen to be equal: one of them may be 1, and stretch.
-    let stretched = masked.replace("float[N, 3, T, 8] k", "float[1, 3, T, 8] k");
-    stays(Some("the same leading sizes"), &stretched);
-    let stretched = masked.replace("float[N, 3, T, 4] v", "float[N, 1, T, 4] v");
-    stays(Some("the same leading sizes"), &stretched);
+    // Sizes that are not seen to be equal: one of them may be 1, and broadcast.
+    let broadcast = masked.replace("float[N, 3, T, 8] k", "float[1, 3, T, 8] k");
+    stays(Some("the same leading sizes"), &broadcast);
+    let broadcast = masked.replace("float[N, 3, T, 4] v", "float[N, 1, T, 4] v");
+    stays(Some("the same leading sizes"), &broadcast);
     // Masks that make more of the scores.
     let wide = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)").replace("[N, 3,", "[1, 3,");
     let both = Both::new(&wide);

@@ -120,7 +120,7 @@ fn errors_and_steps_lead_through_the_branches() {
     inputs.push(("at".to_string(), Value::Tensor(Tensor::from_slice([1], &[5i64]).unwrap())));
     let place = "Gather node that makes 't' in graph 'yes' in If node that makes 'y'";
     match session.run(inputs.clone()) {
-        Err(RunError::Node { place: found, .. }) => assert_eq!(found, place),
+        Err(RunError::Node(error)) => assert_eq!(error.place(), place),
         other => panic!("{other:?}"),
     }
     let steps = session.steps();
@@ -187,9 +187,9 @@ fn a_condition_is_one_bool() {
     assert_eq!(numbers(&run(&[false]).unwrap()[0].1).1, [1.0, 1.0]);
     for wrong in [&[][..], &[true, false]] {
         match run(wrong) {
-            Err(RunError::Node { what, .. }) => {
+            Err(RunError::Node(error)) => {
                 assert_eq!(
-                    what,
+                    error.what,
                     format!("the condition must be one bool, but is [{}]", wrong.len())
                 )
             }
@@ -218,7 +218,7 @@ fn memory_of_inner_graphs_counts() {
     let little = limited(10_000);
     assert!(little.run(given(&x, &[("c", false)])).is_ok());
     match little.run(given(&x, &[("c", true)])) {
-        Err(RunError::Node { what, .. }) => assert!(what.contains("memory"), "{what}"),
+        Err(RunError::Node(error)) => assert!(error.what.contains("memory"), "{error}"),
         other => panic!("{other:?}"),
     }
 }

@@ -131,7 +131,7 @@ fn what_is_wanted_wrongly_is_refused() {
     assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "the output 'y' is wanted twice");
     // The number of columns is known only now.
     let what = says(&[("z", &[2, 3])]);
-    assert!(what.starts_with("output 'z': ") && what.contains("[2, 8]"), "{what}");
+    assert!(what.starts_with("the output 'z': ") && what.contains("[2, 8]"), "{what}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Opening files beneath a folder, and nowhere else.
+//! Opening files beneath a directory, and nowhere else.
 //!
-//! Whether a path stays in its folder is decided by opening it, one handle at a time, never by
+//! Whether a path stays in its directory is decided by opening it, one handle at a time, never by
 //! looking at its text first: between a look and an opening, anybody may put a link in its place.
 //! Where the system can do the whole walk at once (`openat2` on Linux), it does; elsewhere the
 //! parts of the path are opened one after the other.
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use rustix::fs::{Mode, OFlags};
 
-/// A folder, kept open.
+/// A directory, kept open.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct Directory {
     /// Its real path.
     path: PathBuf,
     #[cfg(unix)]
     handle: File,
 }
 
-/// Why a file beneath a folder is not opened.
+/// Why a file beneath a directory is not opened.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// A part of the path is a link.
@@ -43,12 +43,12 @@ impl From<io::Error> for Refusal {
 /// What tells a file from all others while it is open.
 pub(crate) type Identity = (u64, u64);
 
-impl Folder {
-    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
+impl Directory {
+    pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let path = fs::canonicalize(path)?;
         #[cfg(unix)]
         let handle = {
-            // To find a file in a folder is allowed more often than to list it.
+            // To find a file in a directory is allowed more often than to list it.
             #[cfg(target_os = "linux")]
             let access = OFlags::PATH;
             #[cfg(not(target_os = "linux"))]
@@ -56,7 +56,7 @@ impl Folder {
             let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
             File::from(rustix::fs::open(&path, flags, Mode::empty())?)
         };
-        Ok(Folder {
+        Ok(Directory {
             path,
             #[cfg(unix)]
             handle,
@@ -70,7 +70,7 @@ impl Folder {
 }
 
 #[cfg(unix)]
-impl Folder {
+impl Directory {
     /// Opens a regular file for reading, at a path without links, `..` and absolute parts.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, READ)
@@ -133,7 +133,7 @@ impl Folder {
         self.walk(relative, flags)
     }
 
-    /// Opens the folders of a path one after the other, each in the one before, then the file.
+    /// Opens the directories of a path one after the other, each in the one before, then the file.
     fn walk(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
         use rustix::fs::{AtFlags, FileType, openat, statat};
         use std::path::Component;
@@ -146,22 +146,22 @@ impl Folder {
                 _ => return Err(Refusal::Io(io::ErrorKind::InvalidInput.into())),
             }
         }
-        let Some((name, folders)) = parts.split_last() else {
-            return Err(Refusal::Kind("a folder"));
+        let Some((name, directories)) = parts.split_last() else {
+            return Err(Refusal::Kind("a directory"));
         };
-        let mut folder = self.handle.try_clone()?;
-        for part in folders {
+        let mut directory = self.handle.try_clone()?;
+        for part in directories {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            folder = match openat(&folder, *part, flags, Mode::empty()) {
+            directory = match openat(&directory, *part, flags, Mode::empty()) {
                 Ok(next) => File::from(next),
                 Err(error) => {
-                    let is_link = statat(&folder, *part, AtFlags::SYMLINK_NOFOLLOW)
+                    let is_link = statat(&directory, *part, AtFlags::SYMLINK_NOFOLLOW)
                         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
                     return Err(if is_link { Refusal::Link } else { Refusal::Io(error.into()) });
                 }
             };
         }
-        match openat(&folder, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
+        match openat(&directory, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
             Ok(file) => Ok(File::from(file)),
             Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
             Err(error) => Err(Refusal::Io(error.into())),
@@ -192,7 +192,7 @@ fn mode_of(flags: OFlags) -> Mode {
 fn name_of(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
-        FileType::Directory => "a folder",
+        FileType::Directory => "a directory",
         FileType::Fifo => "a pipe",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
         FileType::Socket => "a socket",
@@ -213,9 +213,9 @@ pub(crate) fn identity(_: &File) -> io::Result<Option<Identity>> {
 }
 
 #[cfg(not(unix))]
-impl Folder {
-    /// Opens a regular file. This system has no handles to folders in the standard library, so the
-    /// path is compared after links are followed, and again after opening.
+impl Directory {
+    /// Opens a regular file. This system has no handles to directories in the standard library, so
+    /// the path is compared after links are followed, and again after opening.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, File::options().read(true))
     }
@@ -250,31 +250,31 @@ mod tests {
     fn both_ways_of_opening_agree() {
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
-        fs::create_dir_all(scratch.join("folder/deep")).unwrap();
-        fs::write(scratch.join("folder/deep/file"), b"x").unwrap();
+        fs::create_dir_all(scratch.join("directory/deep")).unwrap();
+        fs::write(scratch.join("directory/deep/file"), b"x").unwrap();
         fs::write(scratch.join("outside"), b"y").unwrap();
-        symlink("../outside", scratch.join("folder/out")).unwrap();
-        symlink("deep/file", scratch.join("folder/in")).unwrap();
-        symlink("deep", scratch.join("folder/link")).unwrap();
-        let folder = Folder::open(&scratch.join("folder")).unwrap();
+        symlink("../outside", scratch.join("directory/out")).unwrap();
+        symlink("deep/file", scratch.join("directory/in")).unwrap();
+        symlink("deep", scratch.join("directory/link")).unwrap();
+        let directory = Directory::open(&scratch.join("directory")).unwrap();
         for (open, new) in [
-            (Folder::open_without_links as fn(&_, &_, _) -> _, "deep/new1"),
-            (Folder::walk, "deep/new2"),
+            (Directory::open_without_links as fn(&_, &_, _) -> _, "deep/new1"),
+            (Directory::walk, "deep/new2"),
         ] {
             for flags in [READ, WRITE] {
-                assert!(open(&folder, Path::new("deep/file"), flags).is_ok());
-                assert!(open(&folder, Path::new("./deep//file"), flags).is_ok());
+                assert!(open(&directory, Path::new("deep/file"), flags).is_ok());
+                assert!(open(&directory, Path::new("./deep//file"), flags).is_ok());
                 for link in ["out", "in", "link/file"] {
-                    let opened = open(&folder, Path::new(link), flags);
+                    let opened = open(&directory, Path::new(link), flags);
                     assert!(matches!(opened, Err(Refusal::Link)), "{link}: {opened:?}");
                 }
                 for outside in ["../outside", "deep/../../outside", "/etc/passwd", "none/x"] {
-                    assert!(open(&folder, Path::new(outside), flags).is_err(), "{outside}");
+                    assert!(open(&directory, Path::new(outside), flags).is_err(), "{outside}");
                 }
             }
-            assert!(open(&folder, Path::new(new), READ).is_err());
-            assert!(open(&folder, Path::new(new), WRITE).is_ok());
-            let made = fs::metadata(scratch.join("folder").join(new)).unwrap();
+            assert!(open(&directory, Path::new(new), READ).is_err());
+            assert!(open(&directory, Path::new(new), WRITE).is_ok());
+            let made = fs::metadata(scratch.join("directory").join(new)).unwrap();
             let mode = std::os::unix::fs::PermissionsExt::mode(&made.permissions());
             assert_eq!(mode & 0o777, 0o600);
         }
@@ -286,12 +286,12 @@ mod tests {
         let scratch = scratch.path();
         fs::write(scratch.join("one"), b"x").unwrap();
         fs::hard_link(scratch.join("one"), scratch.join("two")).unwrap();
-        fs::create_dir(scratch.join("folder")).unwrap();
+        fs::create_dir(scratch.join("directory")).unwrap();
         symlink("nowhere", scratch.join("link")).unwrap();
-        let folder = Folder::open(scratch).unwrap();
-        let refused = |name| folder.open_to_write(Path::new(name)).unwrap_err();
+        let directory = Directory::open(scratch).unwrap();
+        let refused = |name| directory.open_to_write(Path::new(name)).unwrap_err();
         assert!(matches!(refused("one"), Refusal::HardLink));
-        assert!(matches!(refused("folder"), Refusal::Kind("a folder")));
+        assert!(matches!(refused("directory"), Refusal::Kind("a directory")));
         assert!(matches!(refused("link"), Refusal::Link));
         assert!(!scratch.join("nowhere").exists());
     }

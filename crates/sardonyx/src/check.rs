@@ -390,15 +390,15 @@ pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>
 /// A finding for people: what, where, the part of the model with a mark under it, advice, and where
 /// to read more.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
-    picture(finding, file, excerpt(model, finding))
+    rendering(finding, file, excerpt(model, finding))
 }
 
 /// The same for a finding about a file that is no model.
 pub fn render_document(finding: &Finding, file: &str) -> String {
-    picture(finding, file, None)
+    rendering(finding, file, None)
 }
 
-fn picture(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
+fn rendering(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = write!(

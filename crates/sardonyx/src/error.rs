@@ -1,7 +1,7 @@
 //! The error of the public API: what kind of thing went wrong, one message, where, and what to do
 //! about it.
 
-use sardonyx_runtime::UnsupportedOperator;
+use sardonyx_runtime::{NodeError, UnsupportedOperator};
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -123,6 +123,12 @@ impl Error {
         self.0.source.as_deref()?.downcast_ref()
     }
 
+    /// The node that failed while a model ran or its constants were computed, with the nodes around
+    /// it and what it was given, if that is what went wrong.
+    pub fn node(&self) -> Option<&NodeError> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
     /// Every operator that cannot run, if that is what went wrong; otherwise empty.
     pub fn unsupported(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
@@ -142,6 +148,10 @@ impl fmt::Display for Error {
         f.write_str(&self.0.message)?;
         if let Some(place) = &self.0.place {
             write!(f, " (in {place})")?;
+        }
+        let given = self.node().map(NodeError::given).filter(|given| !given.is_empty());
+        if let Some(given) = given {
+            write!(f, "\n  its inputs are {given}")?;
         }
         for operator in &self.0.unsupported {
             write!(f, "\n  {operator}")?;

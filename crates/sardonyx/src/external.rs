@@ -1,9 +1,9 @@
 //! Values that lie in files beside the model.
 //!
 //! A location comes from the model, and so from whoever made it. It may only lead to regular files
-//! in the model's folder, or, when the model file is itself a link (as in a Hugging Face cache,
-//! where a folder of links points into a folder of blobs), in the folder of the real model file.
-//! That is decided by opening it beneath those folders.
+//! in the model's directory, or, when the model file is itself a link (as in a Hugging Face cache,
+//! where a directory of links points into a directory of blobs), in the directory of the real model
+//! file. That is decided by opening it beneath those directories.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use sardonyx_passes::payload::bad_location;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
-use crate::beneath::{Folder, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
@@ -58,8 +58,8 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
 /// Which links may lead to a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Those whose target lies in the model's folder, or in the folder of the real model file if
-    /// the model is a link itself. The cache of Hugging Face is built like that.
+    /// Those whose target lies in the model's directory, or in the directory of the real model file
+    /// if the model is a link itself. The cache of Hugging Face is built like that.
     #[default]
     Inside,
     /// None.
@@ -77,7 +77,7 @@ pub(crate) struct DataFiles {
 
 enum Place {
     /// Where to look, in this order. Files must lie in one of them.
-    Folders(Vec<Folder>),
+    Directories(Vec<Directory>),
     Resolver(Arc<dyn DataResolver>),
     /// Not to be found, for this reason.
     Nowhere(&'static str),
@@ -112,8 +112,8 @@ enum Content {
 impl fmt::Debug for DataFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Folders(folders) => {
-                f.debug_list().entries(folders.iter().map(Folder::path)).finish()
+            Place::Directories(directories) => {
+                f.debug_list().entries(directories.iter().map(Directory::path)).finish()
             }
             Place::Resolver(_) => f.write_str("DataResolver"),
             Place::Nowhere(why) => f.write_str(why),
@@ -135,20 +135,20 @@ pub(crate) struct DataOptions {
 impl DataFiles {
     /// Those beside a model file, and beside the real file if it is a link.
     pub(crate) fn beside(model: &Path, options: DataOptions) -> DataFiles {
-        let of_link = Folder::open(folder_of(model)).ok();
+        let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
             .filter(|_| options.links == Links::Inside)
-            .and_then(|real| Folder::open(folder_of(&real)).ok());
-        let mut folders: Vec<Folder> = of_link.into_iter().chain(of_file).collect();
-        folders.dedup_by(|a, b| a.path() == b.path());
-        DataFiles::new(Place::Folders(folders), options)
+            .and_then(|real| Directory::open(directory_of(&real)).ok());
+        let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
+        directories.dedup_by(|a, b| a.path() == b.path());
+        DataFiles::new(Place::Directories(directories), options)
     }
 
-    /// Those in a folder named by the caller.
-    pub(crate) fn at(folder: &Path, options: DataOptions) -> io::Result<DataFiles> {
-        let folders = vec![Folder::open(folder)?];
-        Ok(DataFiles::new(Place::Folders(folders), options))
+    /// Those in a directory named by the caller.
+    pub(crate) fn at(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
+        let directories = vec![Directory::open(directory)?];
+        Ok(DataFiles::new(Place::Directories(directories), options))
     }
 
     pub(crate) fn from_resolver(
@@ -172,10 +172,10 @@ impl DataFiles {
         !matches!(self.place, Place::Nowhere(_))
     }
 
-    /// The folder whose files a location means first.
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    /// The directory whose files a location means first.
+    pub(crate) fn directory(&self) -> Option<&Path> {
         match &self.place {
-            Place::Folders(folders) => folders.first().map(Folder::path),
+            Place::Directories(directories) => directories.first().map(Directory::path),
             _ => None,
         }
     }
@@ -195,8 +195,8 @@ impl DataFiles {
             return Ok(Arc::clone(file));
         }
         let (content, identity) = match &self.place {
-            Place::Folders(folders) => {
-                let found = self.find(folders, location);
+            Place::Directories(directories) => {
+                let found = self.find(directories, location);
                 let FoundFile { file, len, identity, .. } =
                     found.map_err(|missed| missed.words(location))?;
                 let failed = |error| unreadable(location, &error);
@@ -242,21 +242,21 @@ impl DataFiles {
     /// Looks at the file that a location means, without reading it.
     pub(crate) fn look(&self, location: &str) -> Result<FoundFile, Missed> {
         match &self.place {
-            Place::Folders(folders) => self.find(folders, location),
+            Place::Directories(directories) => self.find(directories, location),
             Place::Resolver(_) | Place::Nowhere(_) => Err(Missed::Missing(Vec::new())),
         }
     }
 
-    /// Opens the file that a location means in the first folder that has one.
-    fn find(&self, folders: &[Folder], location: &str) -> Result<FoundFile, Missed> {
+    /// Opens the file that a location means in the first directory that has one.
+    fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, Missed> {
         check_location(location).map_err(Missed::Location)?;
         let mut looked = Vec::new();
-        for folder in folders {
+        for directory in directories {
             let mut through_link = false;
-            let opened = match folder.open_file(Path::new(location)) {
+            let opened = match directory.open_file(Path::new(location)) {
                 Err(Refusal::Link) if self.options.links == Links::Inside => {
                     through_link = true;
-                    follow(folders, &folder.path().join(location))?
+                    follow(directories, &directory.path().join(location))?
                 }
                 other => other,
             };
@@ -270,7 +270,7 @@ impl DataFiles {
             };
             match opened.and_then(|file| looked_at(file).map_err(Refusal::Io)) {
                 Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                    looked.push(folder.path().join(location));
+                    looked.push(directory.path().join(location));
                 }
                 other => return other.map_err(Missed::Refused),
             }
@@ -288,25 +288,25 @@ pub enum DataAccess {
     Write,
 }
 
-/// Opens the data file that a location means in a folder. As strict as can be: no links, also not
-/// to the folder itself, no file with a second name, nothing but regular files.
+/// Opens the data file that a location means in a directory. As strict as can be: no links, also
+/// not to the directory itself, no file with a second name, nothing but regular files.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::ExternalData`] if the file is missing or refused.
 pub fn open_data_file(
-    folder: impl AsRef<Path>,
+    directory: impl AsRef<Path>,
     location: &str,
     access: DataAccess,
 ) -> Result<File, Error> {
-    let folder = folder.as_ref();
+    let directory = directory.as_ref();
     let refused = |why| Error::new(ErrorKind::ExternalData, why);
     check_location(location).map_err(refused)?;
-    // An empty path is the folder of the process, as for files.
-    let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let opened = Folder::open(path).map_err(Refusal::Io).and_then(|folder| match access {
-        DataAccess::Read => folder.open_file(Path::new(location)),
-        DataAccess::Write => folder.open_to_write(Path::new(location)),
+    // An empty path is the directory of the process, as for files.
+    let path = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let opened = Directory::open(path).map_err(Refusal::Io).and_then(|directory| match access {
+        DataAccess::Read => directory.open_file(Path::new(location)),
+        DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
     opened.map_err(|refusal| refused(Missed::Refused(refusal).words(location)))
 }
@@ -330,7 +330,7 @@ pub(crate) enum Missed {
     Missing(Vec<PathBuf>),
     /// It is a link, and what that leads to is missing.
     DanglingLink,
-    /// It is a link that leads here, out of the folders.
+    /// It is a link that leads here, out of the directories.
     Outside(PathBuf),
     /// It is there and is not opened.
     Refused(Refusal),
@@ -351,7 +351,7 @@ impl Missed {
             }
             Missed::DanglingLink => format!("'{location}' is a link to a file that is missing"),
             Missed::Outside(real) => format!(
-                "'{location}' leads to {}, outside the model's folder, so it is not read",
+                "'{location}' leads to {}, outside the model's directory, so it is not read",
                 real.display()
             ),
             Missed::Refused(Refusal::Link) => {
@@ -369,8 +369,8 @@ impl Missed {
     }
 }
 
-/// Opens what a path with links leads to, if that lies in one of the folders.
-fn follow(folders: &[Folder], path: &Path) -> Result<Result<File, Refusal>, Missed> {
+/// Opens what a path with links leads to, if that lies in one of the directories.
+fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, Missed> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Missed::DanglingLink),
@@ -378,9 +378,9 @@ fn follow(folders: &[Folder], path: &Path) -> Result<Result<File, Refusal>, Miss
     };
     // The real path has no links, and none are allowed when it is opened: if one was put there
     // meanwhile, that fails.
-    for folder in folders {
-        if let Ok(relative) = real.strip_prefix(folder.path()) {
-            return Ok(folder.open_file(relative));
+    for directory in directories {
+        if let Ok(relative) = real.strip_prefix(directory.path()) {
+            return Ok(directory.open_file(relative));
         }
     }
     Err(Missed::Outside(real))
@@ -399,8 +399,8 @@ fn unreadable(location: &str, error: &io::Error) -> String {
     format!("its file '{location}' cannot be read: {reason}")
 }
 
-/// The folder of a file, as a path that can be opened.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+/// The directory of a file, as a path that can be opened.
+pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -415,8 +415,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Bytes. No system opens longer paths.
 const LONGEST_LOCATION: usize = 4096;
 
-/// Refuses what cannot be a path within the folder, by the rules of every system: a model must not
-/// be safe here and harmful elsewhere.
+/// Refuses what cannot be a path within the directory, by the rules of every system: a model must
+/// not be safe here and harmful elsewhere.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
@@ -642,13 +642,13 @@ impl DataFiles {
 
     /// Where the files are from which a text took values.
     pub(crate) fn taken_from(&self) -> Vec<PathBuf> {
-        let Place::Folders(folders) = &self.place else {
+        let Place::Directories(directories) = &self.place else {
             return Vec::new();
         };
         let taken = lock(&self.taken);
-        let paths = taken
-            .iter()
-            .flat_map(|taken| folders.iter().map(|folder| folder.path().join(&taken.location)));
+        let paths = taken.iter().flat_map(|taken| {
+            directories.iter().map(|directory| directory.path().join(&taken.location))
+        });
         paths.filter(|path| path.exists()).collect()
     }
 }
@@ -696,15 +696,15 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_served_from_files_in_the_folder() {
+    fn ranges_are_served_from_files_in_the_directory() {
         // EXT-01+, EXT-04+, EXT-06, EXT-08+, EXT-25+
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
         fs::create_dir(scratch.join("données")).unwrap();
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
-            let folder = DataFiles::beside(&scratch.join("model.onnx"), options(access));
-            let load = |offset, length| folder.load("données/w.bin", offset, length);
+            let directory = DataFiles::beside(&scratch.join("model.onnx"), options(access));
+            let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
             assert!(load(100, Some(0)).unwrap().is_empty());
@@ -723,7 +723,7 @@ mod tests {
         // EXT-02, EXT-09-, EXT-10-, EXT-26-
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
-        let folder = DataFiles::at(scratch, DataOptions::default()).unwrap();
+        let directory = DataFiles::at(scratch, DataOptions::default()).unwrap();
         for location in [
             "",
             "../w.bin",
@@ -736,24 +736,24 @@ mod tests {
             "#mem",
             "a\0b",
         ] {
-            let error = folder.load(location, 0, None).unwrap_err();
+            let error = directory.load(location, 0, None).unwrap_err();
             assert!(error.starts_with("its location"), "{location}: {error}");
         }
-        let error = folder.load("w.bin", 0, None).unwrap_err();
+        let error = directory.load("w.bin", 0, None).unwrap_err();
         assert!(error.contains("missing") && error.contains("w.bin"), "{error}");
     }
 
     #[cfg(unix)]
     #[test]
-    fn links_may_lead_to_the_real_model_s_folder_only() {
+    fn links_may_lead_to_the_real_model_s_directory_only() {
         // EXT-11-, with the exception for caches of links
         use std::os::unix::fs::symlink;
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
         let (snapshot, blobs, elsewhere) =
             (scratch.join("snapshot"), scratch.join("blobs"), scratch.join("elsewhere"));
-        for folder in [&snapshot, &blobs, &elsewhere] {
-            fs::create_dir(folder).unwrap();
+        for directory in [&snapshot, &blobs, &elsewhere] {
+            fs::create_dir(directory).unwrap();
         }
         fs::write(blobs.join("1"), b"model").unwrap();
         fs::write(blobs.join("2"), b"data").unwrap();
@@ -762,15 +762,15 @@ mod tests {
         symlink("../blobs/2", snapshot.join("good")).unwrap();
         symlink("../elsewhere/3", snapshot.join("bad")).unwrap();
         symlink("../elsewhere", snapshot.join("sub")).unwrap();
-        let folder = DataFiles::beside(&snapshot.join("model.onnx"), DataOptions::default());
-        assert_eq!(folder.load("good", 0, None).unwrap().as_slice(), b"data");
+        let directory = DataFiles::beside(&snapshot.join("model.onnx"), DataOptions::default());
+        assert_eq!(directory.load("good", 0, None).unwrap().as_slice(), b"data");
         // A sidecar that only lies beside the real file.
-        assert_eq!(folder.load("2", 0, None).unwrap().as_slice(), b"data");
+        assert_eq!(directory.load("2", 0, None).unwrap().as_slice(), b"data");
         for location in ["bad", "sub/3"] {
-            let error = folder.load(location, 0, None).unwrap_err();
+            let error = directory.load(location, 0, None).unwrap_err();
             assert!(error.contains("outside"), "{error}");
         }
-        let error = folder.load(".", 0, None).unwrap_err();
+        let error = directory.load(".", 0, None).unwrap_err();
         assert!(error.contains("regular"), "{error}");
     }
 
@@ -784,7 +784,7 @@ mod tests {
         fs::create_dir(scratch.join("sub")).unwrap();
         fs::write(scratch.join("sub/w"), b"data").unwrap();
         symlink("sub/w", scratch.join("link")).unwrap();
-        symlink("sub", scratch.join("folder")).unwrap();
+        symlink("sub", scratch.join("directory")).unwrap();
         symlink("round", scratch.join("round")).unwrap();
         fs::write(scratch.join("first"), b"data").unwrap();
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
@@ -793,7 +793,7 @@ mod tests {
             DataFiles::beside(&scratch.join("m.onnx"), options)
         };
         let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
-        for location in ["link", "folder/w"] {
+        for location in ["link", "directory/w"] {
             assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
             let error = strict.load(location, 0, None).unwrap_err();
             assert!(error.contains("links are refused"), "{error}");

@@ -68,7 +68,7 @@ pub struct Totals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalFile {
-    /// Location, relative to the model's folder.
+    /// Location, relative to the model's directory.
     pub location: String,
     /// How many tensors have their values there.
     pub tensors: usize,

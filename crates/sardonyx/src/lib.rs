@@ -34,6 +34,7 @@
 
 mod beneath;
 pub mod check;
+pub mod convert;
 pub mod cost;
 mod digest;
 mod edit;
@@ -41,7 +42,9 @@ mod error;
 mod external;
 mod form;
 pub mod functions;
+mod glob;
 pub mod infer;
+pub mod inline;
 mod inspect;
 mod large_pages;
 mod load;
@@ -67,16 +70,17 @@ pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
 pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
+pub use glob::Glob;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use large_pages::LargePages;
 pub use load::{ExternalFiles, Loaded, OpenOptions};
 pub use model::Model;
 pub use open::{Access, io_reason};
 pub use outputs::Outputs;
-pub use sardonyx_passes::{Fusion, Shared, Upgrade};
+pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
 pub use sardonyx_runtime::{
-    CompileReport, OperandDetails, Optimization, Port, Precision, RunDetails, StepDetails,
-    StepEvent, StepInfo, UnsupportedOperator, rewrites,
+    CompileReport, NodeError, NodeInput, OperandDetails, Optimization, Port, Precision, RunDetails,
+    StepDetails, StepEvent, StepInfo, UnsupportedOperator, rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

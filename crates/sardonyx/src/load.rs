@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
 use crate::form::Form;
 use crate::model::Model;
-use crate::open::{Access, folder_given, io_error, read_file, read_stream, shown};
+use crate::open::{Access, directory_given, io_error, read_file, read_stream, shown};
 use crate::positions::positions;
 use crate::sniff::recognise;
 
@@ -62,7 +62,7 @@ pub struct OpenOptions {
     skip_payloads: bool,
     form: Option<Form>,
     lenient: bool,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     /// How data files are opened, if not like the model.
     data_access: Option<Access>,
     resolver: Option<Arc<dyn DataResolver>>,
@@ -135,13 +135,13 @@ impl OpenOptions {
         self
     }
 
-    /// The folder, instead of that of the model file, in which data files are looked for.
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> OpenOptions {
-        self.folder = Some(folder.into());
+    /// The directory, instead of that of the model file, in which data files are looked for.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> OpenOptions {
+        self.directory = Some(directory.into());
         self
     }
 
-    /// Finds data files, instead of looking into a folder.
+    /// Finds data files, instead of looking into a directory.
     pub fn resolver(mut self, resolver: Arc<dyn DataResolver>) -> OpenOptions {
         self.resolver = Some(resolver);
         self
@@ -165,7 +165,7 @@ impl OpenOptions {
     }
 
     /// Reads a model from bytes, which it keeps. External data is found only with
-    /// [`folder`](OpenOptions::folder) or [`resolver`](OpenOptions::resolver).
+    /// [`directory`](OpenOptions::directory) or [`resolver`](OpenOptions::resolver).
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl OpenOptions {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
-            return Err(folder_given(path));
+            return Err(directory_given(path));
         }
         let mut file = BufReader::new(file);
         let skip = |file: &mut BufReader<File>, bytes| {
@@ -321,13 +321,13 @@ impl OpenOptions {
 
     /// Where the files beside the model are.
     fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
-        Ok(match (&self.resolver, &self.folder) {
+        Ok(match (&self.resolver, &self.directory) {
             _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
             (Some(resolver), _) => {
                 DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
             }
-            (None, Some(folder)) => DataFiles::at(folder, self.data_options())
-                .map_err(|error| io_error("cannot use the folder", folder, error))?,
+            (None, Some(directory)) => DataFiles::at(directory, self.data_options())
+                .map_err(|error| io_error("cannot use the directory", directory, error))?,
             (None, None) => beside(),
         })
     }
@@ -372,7 +372,7 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
 }
 
 /// Why data files are not found; completes "its values are in the file …, and".
-const FROM_BYTES: &str = "the model was read from bytes without a folder";
+const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
 fn from_bytes() -> DataFiles {

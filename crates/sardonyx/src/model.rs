@@ -39,7 +39,7 @@ impl Model {
     pub(crate) fn in_memory(graph: graph::Model) -> Model {
         Model::with_data(
             graph,
-            DataFiles::nowhere("the model was read from bytes without a folder"),
+            DataFiles::nowhere("the model was read from bytes without a directory"),
         )
     }
 
@@ -119,8 +119,8 @@ impl Model {
         OpenOptions::new().from_reader(reader)
     }
 
-    /// Names the folder, instead of that of the model file, in which files with external data are
-    /// looked for.
+    /// Names the directory, instead of that of the model file, in which files with external data
+    /// are looked for.
     ///
     /// ```
     /// let mut model = sardonyx::Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec())?;
@@ -130,11 +130,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if there is no such folder.
-    pub fn look_in(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
-        let folder = folder.as_ref();
-        let found = DataFiles::at(folder, DataOptions::default())
-            .map_err(|error| io_error("cannot use the folder", folder, error))?;
+    /// [`ErrorKind::Io`] if there is no such directory.
+    pub fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+        let directory = directory.as_ref();
+        let found = DataFiles::at(directory, DataOptions::default())
+            .map_err(|error| io_error("cannot use the directory", directory, error))?;
         self.data = Arc::new(found);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Model {
 
     /// Writes the model to a file, whole or not at all: a file of that name is replaced only once
     /// the new one is complete. External data stays where it is, or comes along if the file is in
-    /// another folder. [`SaveOptions`] has the choices.
+    /// another directory. [`SaveOptions`] has the choices.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");

@@ -24,7 +24,7 @@ pub enum Access {
     Read,
 }
 
-/// The content of a file. Pipes are always read; folders and devices are refused.
+/// The content of a file. Pipes are always read; directories and devices are refused.
 pub(crate) fn read_file(
     path: &Path,
     access: Access,
@@ -34,7 +34,7 @@ pub(crate) fn read_file(
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(folder_given(path));
+        return Err(directory_given(path));
     }
     if metadata.is_file() && access == Access::Map {
         return mapping::map(&file).map_err(failed);
@@ -82,7 +82,7 @@ fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
-pub(crate) fn folder_given(path: &Path) -> Error {
+pub(crate) fn directory_given(path: &Path) -> Error {
     let mut inside: Vec<String> = fs::read_dir(path)
         .into_iter()
         .flatten()
@@ -93,7 +93,7 @@ pub(crate) fn folder_given(path: &Path) -> Error {
         .collect();
     inside.sort();
     let error =
-        Error::new(ErrorKind::Io, "this is a folder, not a model file").with_place(shown(path));
+        Error::new(ErrorKind::Io, "this is a directory, not a model file").with_place(shown(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
@@ -135,11 +135,11 @@ fn missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// A file of the same folder with a similar name, which could hold the same: a model for a model,
-/// else a file with the same suffix.
+/// A file of the same directory with a similar name, which could hold the same: a model for a
+/// model, else a file with the same suffix.
 fn similar_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
-    let folder = match path.parent() {
+    let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
@@ -151,7 +151,7 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
             (None, suffix) => name.extension() == suffix,
         }
     };
-    let names: Vec<String> = fs::read_dir(folder)
+    let names: Vec<String> = fs::read_dir(directory)
         .ok()?
         .flatten()
         .take(1000)

@@ -121,8 +121,8 @@ impl Places<'_> {
             "input" => values.nth(index),
             "output" => values.nth(inputs + index),
             "value_info" if self.tree.parts()[graph].kind == SyntaxKind::Graph => {
-                let behind = values.skip(inputs + outputs);
-                behind.filter(|part| !has_values(part)).nth(index)
+                let after = values.skip(inputs + outputs);
+                after.filter(|part| !has_values(part)).nth(index)
             }
             "initializer" => values.filter(has_values).nth(index),
             "sparse_initializer" => self.children(graph, SyntaxKind::SparseTensor).nth(index),

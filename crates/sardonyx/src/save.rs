@@ -1,6 +1,6 @@
 //! Saving: where values go, and how a file is replaced so that no reader ever finds half of one.
 //!
-//! `layout` decides which tensor goes where, `replace` changes the folder step by step.
+//! `layout` decides which tensor goes where, `replace` changes the directory step by step.
 
 #[cfg(test)]
 mod crash;
@@ -22,8 +22,8 @@ use crate::model::Model;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Weights {
     /// Where they are: those inside stay inside, those in files beside the model stay there. If the
-    /// model is saved to another folder than that of its data files, these values are copied into a
-    /// new one beside it.
+    /// model is saved to another directory than that of its data files, these values are copied
+    /// into a new one beside it.
     #[default]
     Keep,
     /// All inside the model file.
@@ -56,13 +56,13 @@ pub(crate) type Progress = dyn Fn(u64, u64) + Send + Sync;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let model = Model::open(path)?;
-/// # let folder = std::env::temp_dir().join(format!("sardonyx-save-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let directory = std::env::temp_dir().join(format!("sardonyx-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
 /// let report = SaveOptions::new()
 ///     .weights(Weights::Outside)
-///     .save(&model, folder.join("digits.onnx"))?;
+///     .save(&model, directory.join("digits.onnx"))?;
 /// assert_eq!(report.files[0].location, "digits.onnx.data");
-/// # std::fs::remove_dir_all(folder).unwrap();
+/// # std::fs::remove_dir_all(directory).unwrap();
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 #[derive(Clone)]
@@ -138,8 +138,8 @@ impl SaveOptions {
         self
     }
 
-    /// Name of the data file, relative to the model's folder; several files are numbered after it.
-    /// The default is the model's name with `.data`.
+    /// Name of the data file, relative to the model's directory; several files are numbered after
+    /// it. The default is the model's name with `.data`.
     pub fn data_name(mut self, name: impl Into<String>) -> SaveOptions {
         self.name = Some(name.into());
         self
@@ -193,9 +193,9 @@ impl SaveOptions {
     }
 
     /// Saves a model. The files appear complete or not at all, the model last; whatever happens,
-    /// the folder holds the old model or the new one, whole. Where a model replaces the file that
-    /// it was read from, data files that only the old one used are removed, except those that
-    /// another model of the folder uses as well. Saving the same again changes nothing.
+    /// the directory holds the old model or the new one, whole. Where a model replaces the file
+    /// that it was read from, data files that only the old one used are removed, except those that
+    /// another model of the directory uses as well. Saving the same again changes nothing.
     ///
     /// A file with values of the model, to which the text that it was read from refers, is replaced
     /// only by a model in which the text finds them again.
@@ -242,7 +242,7 @@ pub struct SaveReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedFile {
-    /// Location, relative to the model's folder.
+    /// Location, relative to the model's directory.
     pub location: String,
     /// Size.
     pub bytes: u64,

@@ -1,5 +1,5 @@
 //! Is a file safe to open? Looks at a model without running it, without believing it, and without
-//! opening anything but the model and, within its folder, its data files.
+//! opening anything but the model and, within its directory, its data files.
 //!
 //! One pass over the bytes along the table of fields ([`wire`]), then over data files, nodes,
 //! functions and graphs. What the checker finds as well, such as tensors that contradict themselves
@@ -97,9 +97,9 @@ impl ScanOptions {
         self
     }
 
-    /// The folder, instead of that of the model file, in which data files are looked for.
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> ScanOptions {
-        self.open = self.open.folder(folder);
+    /// The directory, instead of that of the model file, in which data files are looked for.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> ScanOptions {
+        self.open = self.open.directory(directory);
         self
     }
 
@@ -169,13 +169,13 @@ impl ScanOptions {
 /// ```
 /// use sardonyx::{ScanOptions, scan};
 ///
-/// # let folder = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder).unwrap();
-/// # let path = folder.join("page.onnx");
+/// # let directory = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
+/// # let path = directory.join("page.onnx");
 /// # std::fs::write(&path, b"<html>404</html>").unwrap();
 /// let report = scan(&path, &ScanOptions::new())?;
 /// assert_eq!(report.findings[0].code, "not-a-model");
-/// # std::fs::remove_dir_all(folder).unwrap();
+/// # std::fs::remove_dir_all(directory).unwrap();
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 ///
@@ -187,11 +187,11 @@ pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport,
     Ok(examine(source, options))
 }
 
-/// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::folder`].
+/// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::directory`].
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) if that folder cannot be used.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if that directory cannot be used.
 pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<ScanReport, Error> {
     let source = options.open.source_of_bytes(bytes.into())?;
     Ok(examine(source, options))

@@ -6,8 +6,8 @@ use sardonyx_model::Type;
 use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, InputError, Optimization, Port, Precision, RunDetails, RunError,
-    StepEvent, StepInfo,
+    CompileError, CompileReport, InputError, NodeError, Optimization, Port, Precision, RunDetails,
+    RunError, StepEvent, StepInfo,
 };
 use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
@@ -26,7 +26,7 @@ use crate::outputs::Outputs;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let session = Session::new(&Model::open(path)?)?;
-/// // Three pictures of 8 x 8 pixels, grey from 0 to 1: [N, C, H, W].
+/// // Three images of 8 x 8 pixels, grey from 0 to 1: [N, C, H, W].
 /// let images = Tensor::from_vec([3, 1, 8, 8], vec![0.0f32; 3 * 64])?;
 /// let outputs = session.run([("image", images)])?;
 /// assert_eq!(outputs.tensor("probabilities")?.dims(), &[3, 10]);
@@ -333,9 +333,9 @@ impl Session {
         self.session.fusions()
     }
 
-    /// Which nodes are done in the step of another: the other, then the node.
-    pub fn absorbed(&self) -> Vec<(String, String)> {
-        self.session.absorbed()
+    /// Which nodes are fused into the step of another: the other, then the node.
+    pub fn fused_steps(&self) -> Vec<(String, String)> {
+        self.session.fused_steps()
     }
 }
 
@@ -381,15 +381,16 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         CompileError::Constant(_) if external.failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
             let made = if model.data.has_place() {
-                made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows")
+                made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
-                made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in")
+                made.with_help("give the model as a file in the directory of its data files, or name that directory with Model::look_in")
             };
             made.with_source(error)
         }
         CompileError::Constant(_) => {
             Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
         }
+        CompileError::Node(error) => node_error(error),
         CompileError::Option(_) => {
             Error::new(ErrorKind::Input, error.to_string()).with_source(error)
         }
@@ -408,9 +409,14 @@ fn input_error(InputError { what, help }: InputError) -> Error {
 fn run_error(error: RunError) -> Error {
     match error {
         RunError::Input(error) => input_error(error),
-        RunError::Node { place, what } => Error::new(ErrorKind::Run, what).with_place(place),
+        RunError::Node(error) => node_error(&error),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }
+}
+
+fn node_error(error: &NodeError) -> Error {
+    let made = Error::new(ErrorKind::Run, error.failure()).with_place(error.place());
+    made.with_source(error.clone())
 }
 
 /// Sessions are for sharing; this does not compile if they cannot be.

@@ -268,7 +268,7 @@ pub(crate) fn still_needed(location: &str) -> Error {
 }
 
 /// Advice about a file that is not where a text expects it.
-pub(crate) const ADVICE_ON_FILE: &str = "a text belongs into the folder of the file that it was printed from; \
+pub(crate) const ADVICE_ON_FILE: &str = "a text belongs into the directory of the file that it was printed from; \
      sardonyx print --inline all puts all values into the text, --sidecar into a file of its own";
 
 /// Advice about a file that is not what it was.
@@ -280,11 +280,11 @@ pub(crate) fn changed(location: &str, what: &str) -> NotStored {
     }
 }
 
-/// The location of a data file of the model at `location`, from the folder of that one's reader.
+/// The location of a data file of the model at `location`, from the directory of that one's reader.
 pub(crate) fn beside(location: &str, data: &str) -> String {
-    let folder = Path::new(location).parent().and_then(Path::to_str);
-    match folder {
-        Some(folder) if !folder.is_empty() => format!("{folder}/{data}"),
+    let directory = Path::new(location).parent().and_then(Path::to_str);
+    match directory {
+        Some(directory) if !directory.is_empty() => format!("{directory}/{data}"),
         _ => data.to_string(),
     }
 }

@@ -56,7 +56,7 @@ pub enum Storage {
     Typed(&'static str),
     /// In a file beside the model.
     External {
-        /// The file, relative to the model's folder, as the model says it; nothing is checked.
+        /// The file, relative to the model's directory, as the model says it; nothing is checked.
         location: String,
         /// First byte.
         offset: u64,

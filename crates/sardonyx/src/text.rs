@@ -167,7 +167,7 @@ impl PrintOptions {
         self
     }
 
-    /// Values of so many bytes stand in the text in any case. The default is 128.
+    /// Values of this many bytes stand in the text in any case. The default is 128.
     pub fn inline_bytes(mut self, bytes: u64) -> PrintOptions {
         self.inline_bytes = bytes;
         self
@@ -194,7 +194,8 @@ impl PrintOptions {
     }
 
     /// Refers to larger values that are in the binary file that the model was read from, which is
-    /// called `location` from the folder of the text. Those that are not there stand in the text.
+    /// called `location` from the directory of the text. Those that are not there stand in the
+    /// text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
@@ -312,7 +313,7 @@ impl PrintOptions {
     }
 
     /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
-    /// that file go to one beside the text, called like it with `.data` behind; without, that is
+    /// that file go to one beside the text, called like it with `.data` after; without, that is
     /// done with all larger values if `sidecar` says so. Both files appear complete or not at all.
     /// A file of that name with other content stays as it is, and the new one gets a number in its
     /// name.

@@ -50,7 +50,7 @@ impl WholeFile {
         self.finish_as(path)
     }
 
-    /// Gives the file another name than it was begun for, in the same folder.
+    /// Gives the file another name than it was begun for, in the same directory.
     pub(crate) fn finish_as(mut self, path: PathBuf) -> io::Result<()> {
         self.file.flush()?;
         self.path = path;
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn a_file_is_there_when_it_is_complete() -> io::Result<()> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        let files = || fs::read_dir(folder.path()).map(Iterator::count);
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a");
+        let files = || fs::read_dir(directory.path()).map(Iterator::count);
         let mut file = WholeFile::create(&path)?;
         file.write_all(b"new")?;
         assert!(!path.exists());

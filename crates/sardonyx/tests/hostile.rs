@@ -29,7 +29,7 @@ struct Row {
     name: &'static str,
     /// Its suffix may say in which form the file is.
     file: &'static str,
-    /// What the file is; the folder may get other files.
+    /// What the file is; the directory may get other files.
     make: Box<dyn Fn(&Path) -> Vec<u8>>,
     expected: Expected,
 }
@@ -139,8 +139,8 @@ fn at(location: &str) -> Vec<u8> {
     external(&[("location", location)])
 }
 
-/// Something inside of itself, so many times. Built from the inside by lengths, since copying would
-/// be quadratic.
+/// Something inside of itself, that many times. Built from the inside by lengths, since copying
+/// would be quadratic.
 fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
     let mut heads: Vec<Vec<u8>> = Vec::new();
     let mut length = innermost.len();
@@ -396,13 +396,13 @@ fn impossible_tensors() -> Vec<Row> {
     ]
 }
 
-/// References to data files that make no sense, whatever the folder holds.
+/// References to data files that make no sense, whatever the directory holds.
 fn impossible_references() -> Vec<Row> {
     use ErrorKind::ExternalData;
     let with = |name, entries: &[(&str, &str)], words| {
         let model = external(entries);
-        let make = move |folder: &Path| {
-            fs::write(folder.join("w.bin"), [0; 20]).unwrap();
+        let make = move |directory: &Path| {
+            fs::write(directory.join("w.bin"), [0; 20]).unwrap();
             model.clone()
         };
         row(name, make, ExternalData, words)
@@ -422,8 +422,8 @@ fn impossible_references() -> Vec<Row> {
         &[1 << 40],
         &[field(13, [field(1, "location"), field(2, "w.bin")].concat()), number(14, 1)],
     ));
-    let huge = move |folder: &Path| {
-        fs::write(folder.join("w.bin"), [0; 20]).unwrap();
+    let huge = move |directory: &Path| {
+        fs::write(directory.join("w.bin"), [0; 20]).unwrap();
         huge.clone()
     };
     vec![
@@ -468,128 +468,128 @@ fn impossible_references() -> Vec<Row> {
     ]
 }
 
-/// Locations that lead to something else than a file in the folder.
+/// Locations that lead to something else than a file in the directory.
 #[cfg(unix)]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn traps() -> Vec<Row> {
     use ErrorKind::ExternalData;
     use std::os::unix::fs::symlink;
 
-    /// The folder of the model is one below, so that there is something outside.
+    /// The directory of the model is one below, so that there is something outside.
     fn trap(
         name: &'static str,
         location: &'static str,
         set: fn(&Path),
         words: &'static str,
     ) -> Row {
-        let make = move |folder: &Path| {
-            set(folder);
+        let make = move |directory: &Path| {
+            set(directory);
             at(location)
         };
         row(name, make, ExternalData, words)
     }
-    fn run(program: &str, args: &[&str], folder: &Path) {
-        let status = Command::new(program).args(args).current_dir(folder).status();
+    fn run(program: &str, args: &[&str], directory: &Path) {
+        let status = Command::new(program).args(args).current_dir(directory).status();
         assert!(status.is_ok_and(|status| status.success()), "{program} {args:?}");
     }
-    let outside = "outside the model's folder";
+    let outside = "outside the model's directory";
     vec![
         trap(
-            "a link out of the folder",
+            "a link out of the directory",
             "w.bin",
-            |folder| {
-                let secret = folder.parent().unwrap().join("secret");
+            |directory| {
+                let secret = directory.parent().unwrap().join("secret");
                 fs::write(&secret, [0; 16]).unwrap();
-                symlink(secret, folder.join("w.bin")).unwrap();
+                symlink(secret, directory.join("w.bin")).unwrap();
             },
             outside,
         ),
         trap(
-            "a relative link out of the folder",
+            "a relative link out of the directory",
             "w.bin",
-            |folder| {
-                fs::write(folder.parent().unwrap().join("secret"), [0; 16]).unwrap();
-                symlink("../secret", folder.join("w.bin")).unwrap();
+            |directory| {
+                fs::write(directory.parent().unwrap().join("secret"), [0; 16]).unwrap();
+                symlink("../secret", directory.join("w.bin")).unwrap();
             },
             outside,
         ),
         trap(
-            "a folder that is a link",
+            "a directory that is a link",
             "d/secret",
-            |folder| {
-                fs::write(folder.parent().unwrap().join("secret"), [0; 16]).unwrap();
-                symlink("..", folder.join("d")).unwrap();
+            |directory| {
+                fs::write(directory.parent().unwrap().join("secret"), [0; 16]).unwrap();
+                symlink("..", directory.join("d")).unwrap();
             },
             outside,
         ),
         trap(
             "a link in a circle",
             "w.bin",
-            |folder| symlink("w.bin", folder.join("w.bin")).unwrap(),
+            |directory| symlink("w.bin", directory.join("w.bin")).unwrap(),
             "circle",
         ),
         trap(
             "two links in a circle",
             "a",
-            |folder| {
-                symlink("b", folder.join("a")).unwrap();
-                symlink("a", folder.join("b")).unwrap();
+            |directory| {
+                symlink("b", directory.join("a")).unwrap();
+                symlink("a", directory.join("b")).unwrap();
             },
             "circle",
         ),
         trap(
             "a link to nothing",
             "w.bin",
-            |folder| symlink("nothing", folder.join("w.bin")).unwrap(),
+            |directory| symlink("nothing", directory.join("w.bin")).unwrap(),
             "missing",
         ),
         trap(
             "a link to a device",
             "w.bin",
-            |folder| symlink("/dev/zero", folder.join("w.bin")).unwrap(),
+            |directory| symlink("/dev/zero", directory.join("w.bin")).unwrap(),
             outside,
         ),
         trap(
             "a link to this process",
             "w.bin",
-            |folder| {
-                symlink("/proc/self/environ", folder.join("w.bin")).unwrap();
+            |directory| {
+                symlink("/proc/self/environ", directory.join("w.bin")).unwrap();
             },
             outside,
         ),
-        trap("a pipe", "w.bin", |folder| run("mkfifo", &["w.bin"], folder), "a pipe"),
+        trap("a pipe", "w.bin", |directory| run("mkfifo", &["w.bin"], directory), "a pipe"),
         trap(
             "a socket",
             "w.bin",
-            |folder| {
-                drop(std::os::unix::net::UnixListener::bind(folder.join("w.bin")).unwrap());
+            |directory| {
+                drop(std::os::unix::net::UnixListener::bind(directory.join("w.bin")).unwrap());
             },
             "a socket",
         ),
         trap(
-            "a folder",
+            "a directory",
             "w.bin",
-            |folder| fs::create_dir(folder.join("w.bin")).unwrap(),
-            "a folder",
+            |directory| fs::create_dir(directory.join("w.bin")).unwrap(),
+            "a directory",
         ),
-        trap("the model's folder", ".", |_| {}, "a folder"),
+        trap("the model's directory", ".", |_| {}, "a directory"),
         trap(
-            "the model's folder, with a slash",
+            "the model's directory, with a slash",
             "d/",
-            |folder| fs::create_dir(folder.join("d")).unwrap(),
-            "a folder",
+            |directory| fs::create_dir(directory.join("d")).unwrap(),
+            "a directory",
         ),
         trap(
             "an unreadable device",
             "w.bin",
-            |folder| {
+            |directory| {
                 // Only the superuser can make one, and not in every container.
                 let made = Command::new("mknod")
                     .args(["w.bin", "c", "1", "5"])
-                    .current_dir(folder)
+                    .current_dir(directory)
                     .output();
                 if !made.is_ok_and(|output| output.status.success()) {
-                    fs::create_dir(folder.join("w.bin")).unwrap();
+                    fs::create_dir(directory.join("w.bin")).unwrap();
                 }
             },
             "values are read from regular files only",
@@ -776,10 +776,10 @@ fn one_file() {
 /// What is wrong with a row; `None` if nothing is.
 fn fault(row: &Row) -> Option<String> {
     let scratch = tempdir().unwrap();
-    let folder = scratch.path().join("folder");
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join(row.file);
-    fs::write(&path, (row.make)(&folder)).unwrap();
+    let directory = scratch.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join(row.file);
+    fs::write(&path, (row.make)(&directory)).unwrap();
     let mut last = None;
     // A machine that is busy elsewhere is slow, but not three times.
     for _ in 0..3 {

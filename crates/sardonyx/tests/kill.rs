@@ -1,5 +1,5 @@
-//! Killing a process that saves, at any moment: the folder then holds the old model or the new one,
-//! whole.
+//! Killing a process that saves, at any moment: the directory then holds the old model or the new
+//! one, whole.
 
 // In a test, a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -120,8 +120,8 @@ fn a_killed_save_leaves_a_whole_model() {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();

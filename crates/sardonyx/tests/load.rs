@@ -15,8 +15,8 @@ const TEXT: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n\
 
 #[test]
 fn a_text_comes_with_its_warnings_and_places() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("model.onnxtxt");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.onnxtxt");
     fs::write(&path, TEXT).unwrap();
     let options = OpenOptions::new().access(Access::Read);
     for loaded in [options.load(&path), options.load_reader(TEXT.as_bytes())] {

@@ -80,6 +80,15 @@ fn old_forms_run_as_the_newest_ones_do() {
                  y = GroupNormalization <num_groups = 3, epsilon = 0.5> (x, s, b)
              }",
         ),
+        (
+            9,
+            "g (float[3, 4] x, float[1, 2] u) => (float[3, 4] y) <int64[1, 2] at = {3, 1}> {
+                 y = Scatter <axis = 1> (x, at, u)
+             }",
+            "g (float[3, 4] x, float[1, 2] u) => (float[3, 4] y) <int64[1, 2] at = {3, 1}> {
+                 y = ScatterElements <axis = 1> (x, at, u)
+             }",
+        ),
     ];
     for (opset, old, new) in rows {
         let newest = run(22, new).unwrap();

@@ -22,8 +22,8 @@ fn inside() -> SaveOptions {
     SaveOptions::new().weights(Weights::Inside)
 }
 
-fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries
         .map(|entry| {
             let name = entry.file_name().into_string().unwrap();
@@ -32,8 +32,8 @@ fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    content(folder).into_keys().collect()
+fn names(directory: &Path) -> Vec<String> {
+    content(directory).into_keys().collect()
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn offsets_are_aligned_and_small_tensors_packed_tighter() {
 }
 
 #[test]
-fn data_comes_along_to_another_folder() {
+fn data_comes_along_to_another_directory() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = Model::open(DIGITS).unwrap();
     outside().save(&model, here.path().join("m.onnx")).unwrap();
@@ -241,7 +241,7 @@ fn what_cannot_be_written_is_an_error_and_changes_nothing() {
     assert!(error.to_string().contains("missing"), "{error}");
     assert!(content(scratch.path()) == before);
     let error = model.save(scratch.path()).unwrap_err();
-    assert!(error.to_string().contains("folder"), "{error}");
+    assert!(error.to_string().contains("directory"), "{error}");
     assert!(model.save(scratch.path().join("none/m.onnx")).is_err());
     #[cfg(unix)]
     {

@@ -169,7 +169,7 @@ fn files_that_are_no_models() {
     let rows: [(&str, Vec<u8>, &[&str]); 9] = [
         ("nothing at all", Vec::new(), &["empty"]), // WIRE-36
         ("a web page", b"<html><body>404</body></html>".to_vec(), &["not-a-model"]),
-        ("a picture", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec(), &["not-a-model"]),
+        ("an image", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec(), &["not-a-model"]),
         ("a pickle", b"\x80\x02}q\x00.".to_vec(), &["not-a-model"]),
         ("a pointer", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), &["not-a-model"]),
         ("text", b"Hello, this is text.\n".to_vec(), &["not-a-model"]),
@@ -179,8 +179,8 @@ fn files_that_are_no_models() {
     ];
     check(&rows);
     assert!(scan("does/not/exist.onnx", &ScanOptions::new()).is_err());
-    let folder = tempdir().unwrap();
-    assert!(scan(folder.path(), &ScanOptions::new()).is_err());
+    let directory = tempdir().unwrap();
+    assert!(scan(directory.path(), &ScanOptions::new()).is_err());
     let limited = ScanOptions::new().max_bytes(10);
     assert!(scan_reader(&whole[..], &limited).is_err());
     assert_eq!(scan_reader(&whole[..], &ScanOptions::new()).unwrap().worst(), None);
@@ -668,7 +668,7 @@ fn references_that_make_no_sense() {
     ];
     for (what, bytes, expected) in rows {
         let report = scanned(&bytes);
-        // EXT-22: without a folder there is nothing to look at
+        // EXT-22: without a directory there is nothing to look at
         let found: Vec<&str> =
             codes(&report).into_iter().filter(|code| *code != "data-files-not-looked-at").collect();
         assert_eq!(found, expected, "{what}: {:#?}", report.findings);
@@ -687,13 +687,13 @@ fn references_that_make_no_sense() {
     }
 }
 
-/// Scans a model in a folder with these files.
+/// Scans a model in a directory with these files.
 fn scan_beside(files: &[(&str, usize)], graph: &[Vec<u8>], options: &ScanOptions) -> ScanReport {
-    let folder = tempdir().unwrap();
+    let directory = tempdir().unwrap();
     for (name, size) in files {
-        fs::write(folder.path().join(name), vec![0; *size]).unwrap();
+        fs::write(directory.path().join(name), vec![0; *size]).unwrap();
     }
-    let path = folder.path().join("model.onnx");
+    let path = directory.path().join("model.onnx");
     fs::write(&path, model(graph)).unwrap();
     scan(&path, options).unwrap()
 }
@@ -790,24 +790,24 @@ fn digests_are_compared_on_request() {
 
 #[cfg(unix)]
 #[test]
-fn only_regular_files_of_the_folder_are_looked_at() {
+fn only_regular_files_of_the_directory_are_looked_at() {
     // EXT-11
     use std::os::unix::fs::symlink;
     let scratch = tempdir().unwrap();
-    let (folder, outside) = (scratch.path().join("folder"), scratch.path().join("outside"));
-    fs::create_dir_all(folder.join("sub")).unwrap();
+    let (directory, outside) = (scratch.path().join("directory"), scratch.path().join("outside"));
+    fs::create_dir_all(directory.join("sub")).unwrap();
     fs::write(&outside, [0; 16]).unwrap();
-    fs::write(folder.join("file"), [0; 16]).unwrap();
-    fs::write(folder.join("first"), [0; 16]).unwrap();
-    fs::hard_link(folder.join("first"), folder.join("second")).unwrap();
-    symlink("file", folder.join("inside")).unwrap();
-    symlink(&outside, folder.join("out")).unwrap();
-    symlink("..", folder.join("up")).unwrap();
-    symlink("nothing", folder.join("dangling")).unwrap();
-    symlink("round", folder.join("round")).unwrap();
-    let mkfifo = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status();
+    fs::write(directory.join("file"), [0; 16]).unwrap();
+    fs::write(directory.join("first"), [0; 16]).unwrap();
+    fs::hard_link(directory.join("first"), directory.join("second")).unwrap();
+    symlink("file", directory.join("inside")).unwrap();
+    symlink(&outside, directory.join("out")).unwrap();
+    symlink("..", directory.join("up")).unwrap();
+    symlink("nothing", directory.join("dangling")).unwrap();
+    symlink("round", directory.join("round")).unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(directory.join("pipe")).status();
     assert!(mkfifo.unwrap().success());
-    let path = folder.join("model.onnx");
+    let path = directory.join("model.onnx");
     let rows: [(&[&str], &[&str]); 12] = [
         (&["file"], &[]),
         (&["./file"], &[]),
@@ -832,7 +832,7 @@ fn only_regular_files_of_the_folder_are_looked_at() {
         let report = scan(&path, &ScanOptions::new()).unwrap();
         assert_eq!(codes(&report), expected, "{locations:?}: {:#?}", report.findings);
         // The same without a path of the model.
-        let options = ScanOptions::new().folder(&folder);
+        let options = ScanOptions::new().directory(&directory);
         let report = scan_bytes(model(&tensors), &options).unwrap();
         assert_eq!(codes(&report), expected);
     }
@@ -893,8 +893,8 @@ fn weights_are_not_read() {
     push_tag(&mut start, 7, WireType::Len);
     push_varint(&mut start, graph.len() as u64 + bytes);
     start.extend(&graph);
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("large.onnx");
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("large.onnx");
     fs::write(&path, &start).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     // Some systems have no files with holes.

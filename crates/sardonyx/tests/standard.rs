@@ -456,11 +456,11 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
         out.put(tensor::Name, b"w");
         out.put(tensor::RawData, &[0x21, 0x43, 0x05]);
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.onnx");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.onnx");
     let options = SaveOptions::new().weights(Weights::Outside).threshold(0);
     options.save(&inside, &path).unwrap();
-    assert_eq!(fs::read(folder.path().join("m.onnx.data")).unwrap(), [0x21, 0x43, 0x05]);
+    assert_eq!(fs::read(directory.path().join("m.onnx.data")).unwrap(), [0x21, 0x43, 0x05]);
     let outside = Model::open(&path).unwrap();
     assert!(value(&outside).unwrap().bytes() == value(&inside).unwrap().bytes());
     assert!(outside.metadata().is_empty());

@@ -26,7 +26,7 @@ pub struct Arena {
 /// Why ranges cannot be borrowed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArenaError {
-    /// The range is reversed or ends behind the arena.
+    /// The range is reversed or ends after the arena.
     OutOfBounds {
         /// The range asked for, in bytes.
         range: Range<usize>,

@@ -136,7 +136,7 @@ impl Buffer {
     /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
     ///
     /// # Errors
-    /// If `range` is reversed or ends behind the buffer.
+    /// If `range` is reversed or ends after the buffer.
     pub fn slice(&self, range: Range<usize>) -> Result<Buffer, TensorError> {
         if range.start > range.end || range.end > self.len {
             return err!(Range, "bytes {range:?} of a buffer of {} bytes", self.len);

@@ -19,11 +19,24 @@ pub struct Recycler {
 
 #[derive(Default)]
 struct Stock {
-    free: Vec<AlignedBytes>,
+    free: Vec<Block>,
     free_bytes: usize,
     /// Bytes of buffers that exist, and the most that ever did: no more than that is kept.
     lent: usize,
     most_lent: usize,
+}
+
+/// Memory that can be lent.
+struct Block {
+    bytes: AlignedBytes,
+    /// Whether it took the place of one that was too small.
+    has_grown: bool,
+}
+
+impl Block {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl Stock {
@@ -33,7 +46,7 @@ impl Stock {
     }
 
     /// Takes out a free block.
-    fn remove(&mut self, index: usize) -> AlignedBytes {
+    fn remove(&mut self, index: usize) -> Block {
         let block = self.free.swap_remove(index);
         self.free_bytes -= block.len();
         block
@@ -59,7 +72,7 @@ impl Recycler {
         let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
             // Not much more than is wanted, so that a small buffer does not hold a large block.
-            let fits = |block: &AlignedBytes| (len..=len + len / 4 + 64).contains(&block.len());
+            let fits = |block: &Block| (len..=len + len / 2 + 64).contains(&block.len());
             let best = (0..stock.free.len())
                 .filter(|index| fits(&stock.free[*index]))
                 .min_by_key(|index| stock.free[*index].len());
@@ -70,29 +83,34 @@ impl Recycler {
                     (Some(block), None)
                 }
                 None => {
-                    let near = |block: &AlignedBytes| (len - len / 4..len).contains(&block.len());
+                    let near = |block: &Block| (len - len / 4..len).contains(&block.len());
                     let outgrown = stock.free.iter().position(near);
                     (None, outgrown.map(|index| stock.remove(index)))
                 }
             }
         };
-        let bytes = match found {
+        let block = match found {
             Some(block) => block,
             // Room to grow by a little: a sequence that gets longer with every call finds its
-            // memory again. What has outgrown its memory once will do so again, so it gets more
-            // room: fresh pages cost more than the address space.
+            // memory again. What has outgrown its memory will do so again, so it gets more room
+            // each time: fresh pages cost more than the address space.
             None => {
-                let room = if outgrown.is_some() { len / 4 } else { len / 16 };
+                let room = match &outgrown {
+                    None => len / 16,
+                    Some(block) if !block.has_grown => len / 4,
+                    Some(_) => len / 2,
+                };
+                let has_grown = outgrown.is_some();
                 // The old block goes first: the two need never exist together.
                 drop(outgrown);
                 let len = len.saturating_add(room).next_multiple_of(64);
-                let block = AlignedBytes::zeroed_on_huge_pages(len)?;
+                let block = Block { bytes: AlignedBytes::zeroed_on_huge_pages(len)?, has_grown };
                 let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
                 stock.lend(len);
                 block
             }
         };
-        let lent = Lent { bytes: Some(bytes), home: Arc::downgrade(self) };
+        let lent = Lent { block: Some(block), home: Arc::downgrade(self) };
         Buffer::from_owner(Arc::new(lent)).slice(0..len)
     }
 
@@ -102,11 +120,11 @@ impl Recycler {
         stock.keep_at_most(bytes);
     }
 
-    fn give_back(&self, bytes: AlignedBytes) {
+    fn give_back(&self, block: Block) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-        stock.lent -= bytes.len();
-        stock.free_bytes += bytes.len();
-        stock.free.push(bytes);
+        stock.lent -= block.len();
+        stock.free_bytes += block.len();
+        stock.free.push(block);
         let most = stock.most_lent;
         stock.keep_at_most(most);
     }
@@ -122,24 +140,24 @@ impl fmt::Debug for Recycler {
 /// Bytes on loan.
 struct Lent {
     /// `None` only while dropping.
-    bytes: Option<AlignedBytes>,
+    block: Option<Block>,
     home: Weak<Recycler>,
 }
 
 impl Owner for Lent {
     fn bytes(&self) -> &[u8] {
-        self.bytes.as_deref().unwrap_or_default()
+        self.block.as_ref().map_or(&[], |block| &block.bytes)
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.bytes.as_deref_mut()
+        self.block.as_mut().map(|block| &mut *block.bytes)
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let (Some(bytes), Some(home)) = (self.bytes.take(), self.home.upgrade()) {
-            home.give_back(bytes);
+        if let (Some(block), Some(home)) = (self.block.take(), self.home.upgrade()) {
+            home.give_back(block);
         }
     }
 }
@@ -183,8 +201,8 @@ mod tests {
             sizes.extend(stock.free.iter().map(|block| block.len()));
         }
         sizes.dedup();
-        // A sixteenth more to begin with, then a quarter each time.
-        assert!(sizes.len() <= 5, "{sizes:?}");
+        // A sixteenth more to begin with, then a quarter, then half.
+        assert!(sizes.len() <= 3, "{sizes:?}");
     }
 
     #[test]

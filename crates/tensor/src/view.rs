@@ -555,7 +555,7 @@ impl<'a> TensorViewMut<'a> {
     }
 }
 
-/// How many elements there are, if they need exactly so many bytes.
+/// How many elements there are, if they need exactly that many bytes.
 fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<usize, TensorError> {
     let elems = elems(dims)?;
     let need = storage_bytes(data_type, elems)?;

@@ -65,7 +65,7 @@ impl<'a> Cursor<'a> {
         self.byte_at(0)
     }
 
-    /// The byte so many further on, or 0 behind the end.
+    /// The byte that many further on, or 0 after the end.
     #[inline]
     pub(crate) fn byte_at(&self, ahead: usize) -> u8 {
         self.text.get(self.pos + ahead).copied().unwrap_or(0)
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         self.pos >= self.text.len()
     }
 
-    /// Goes over blanks and comments, and gives the byte behind them, or 0 at the end.
+    /// Goes over blanks and comments, and gives the byte after them, or 0 at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> u8 {
         let byte = self.byte();
@@ -85,11 +85,11 @@ impl<'a> Cursor<'a> {
         }
         let start = self.pos;
         // Mostly it is one blank.
-        let behind = self.byte_at(1);
-        if byte == b' ' && CLASSES[behind as usize] & (BLANK | COMMENT) == 0 {
+        let after = self.byte_at(1);
+        if byte == b' ' && CLASSES[after as usize] & (BLANK | COMMENT) == 0 {
             self.pos += 1;
             self.gap = (start, self.pos);
-            return behind;
+            return after;
         }
         self.skip_blanks()
     }
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         self.pos += memchr(b'\n', rest).unwrap_or(rest.len());
     }
 
-    /// Goes over a byte if it is the next one behind blanks.
+    /// Goes over a byte if it is the next one after blanks.
     #[inline]
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
         // At the end `next` gives 0, which nobody asks for. Not shorter, as
@@ -203,7 +203,7 @@ pub(crate) struct Quoted<'a> {
 }
 
 impl Quoted<'_> {
-    /// What it means: behind a backslash every byte stands for itself.
+    /// What it means: after a backslash every byte stands for itself.
     pub(crate) fn unescaped(&self) -> Vec<u8> {
         let mut meaning = Vec::with_capacity(self.content.len());
         let mut bytes = self.content.iter();

@@ -86,7 +86,7 @@ impl Position {
     }
 }
 
-/// Counts lines, from the last place on if the next one lies behind it.
+/// Counts lines, from the last place on if the next one lies after it.
 #[derive(Debug, Default)]
 struct Lines {
     /// Up to where lines have been counted.

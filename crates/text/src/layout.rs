@@ -19,8 +19,8 @@ const EMPTY: usize = 2;
 /// Blanks per level.
 pub(crate) const INDENT: usize = 2;
 
-/// Lays out a statement that is one long line, with so many blanks before it already, and so many
-/// bytes to come behind it.
+/// Lays out a statement that is one long line, with that many blanks before it already, and that
+/// many bytes to come after it.
 pub(crate) fn statement(flat: &[u8], indent: usize, tail: usize, out: &mut Vec<u8>) {
     lay_out(Reader::new(flat), indent, indent, tail, out);
 }
@@ -36,7 +36,7 @@ fn lay_out(mut reader: Reader<'_>, indent: usize, column: usize, tail: usize, ou
     let flat = reader.cursor.text;
     let items = reader.items(Ends::Statement);
     let mut writer = Writer { text: flat, line_start: out.len() - column.min(out.len()), out };
-    // What goes on behind something else has a blank before it.
+    // What goes on after something else has a blank before it.
     if flat.first() == Some(&b' ') {
         writer.out.push(b' ');
     }
@@ -145,7 +145,7 @@ struct Item {
     pieces: Vec<Piece>,
     /// Comments before it.
     lead: Vec<Comment>,
-    /// The comment behind it.
+    /// The comment after it.
     trail: Option<Comment>,
     /// Whether an empty line stands before it.
     blank_before: bool,
@@ -182,7 +182,7 @@ struct Reader<'a> {
     /// Whether an empty line was passed on the way.
     blank_line: bool,
     left_comments: Vec<Comment>,
-    /// Whether the text goes on behind something else.
+    /// Whether the text goes on after something else.
     behind_something: bool,
     /// Whether an operator stands next, which may be called like a number.
     callee_is_next: bool,
@@ -421,7 +421,7 @@ impl<'a> Reader<'a> {
                 block || item.is_header() || absent
             }
             Ends::Block => {
-                // A node ends behind its inputs, unless attributes or notes follow.
+                // A node ends after its inputs, unless attributes or notes follow.
                 let has_inputs = item
                     .pieces
                     .iter()
@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
             return Group { open, content, last_comments: Vec::new(), flat: None }
                 .measured(self.cursor.text, false);
         }
-        // The braces of a graph stand behind parentheses or brackets, those of a tensor behind a
+        // The braces of a graph stand after parentheses or brackets, those of a tensor after a
         // name or sign.
         let block = open == b'{'
             && matches!(item.pieces.last(), Some(Piece::Group(group)) if matches!(group.open, b'(' | b'<'));
@@ -496,7 +496,7 @@ fn gap(token: Token) -> Piece {
     Piece::Token(Token { kind: Kind::Gap, ..token })
 }
 
-/// Whether a bracket behind some pieces has lines of its own, however short: headers, notes of a
+/// Whether a bracket after some pieces has lines of its own, however short: headers, notes of a
 /// model, types and constants of a graph or function.
 fn is_always_open(open: u8, before: &[Piece]) -> bool {
     open == b'<'
@@ -661,7 +661,7 @@ impl Writer<'_, '_> {
         self.new_line(indent);
     }
 
-    /// The comment behind an item.
+    /// The comment after an item.
     fn trail(&mut self, item: &Item) {
         if let Some(comment) = &item.trail {
             self.out.extend_from_slice(b"  ");
@@ -669,7 +669,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// An item with so many bytes to come behind it in its last line.
+    /// An item with that many bytes to come after it in its last line.
     fn item(&mut self, item: &Item, indent: usize, tail: usize) {
         // Statements are those that have a colon without a blank; within lists there are none.
         let statement = item.is_statement();
@@ -695,7 +695,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Bytes behind a group that stay in its last line whatever happens to the next one.
+    /// Bytes after a group that stay in its last line whatever happens to the next one.
     fn up_to_next_group(
         &self,
         pieces: &[Piece],
@@ -765,7 +765,7 @@ impl Writer<'_, '_> {
                 for number in numbers_in(&self.text[*start..*end]) {
                     if !first {
                         self.out.push(b',');
-                        // With the comma or bracket behind it.
+                        // With the comma or bracket after it.
                         if self.column() + 1 + number.len() + 1 > WIDTH {
                             self.new_line(inner);
                         } else {

@@ -47,7 +47,7 @@ pub(crate) enum NumberError {
     NoDigits,
     /// `1e`, `1e+`: no digit follows the mark of the exponent.
     EmptyExponent,
-    /// A letter, a digit, `_` or `.` stands directly behind the number: `12abc`, `inf9`, `1.2.3`.
+    /// A letter, a digit, `_` or `.` stands directly after the number: `12abc`, `inf9`, `1.2.3`.
     Malformed,
     /// The number is no value of the type, or not within the wanted range.
     OutOfRange,

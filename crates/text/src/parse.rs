@@ -127,7 +127,7 @@ pub fn looks_like_text(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text; also what is left over behind the part.
+/// Everything that is wrong with the text; also what is left over after the part.
 pub fn parse_part(
     part: Part,
     text: Buffer,
@@ -300,7 +300,7 @@ const MOST_ERRORS: usize = 100;
 pub(crate) struct Failed;
 
 /// Advice about lists.
-const NO_LAST_COMMA: &str = "no comma stands behind the last item";
+const NO_LAST_COMMA: &str = "no comma stands after the last item";
 
 pub(crate) type Parse<T = ()> = Result<T, Failed>;
 
@@ -452,7 +452,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// The name around a place behind a word: other characters that somebody wrote into it without
+    /// The name around a place after a word: other characters that somebody wrote into it without
     /// quotes.
     #[cold]
     fn odd_name(&self) -> Option<String> {
@@ -577,7 +577,7 @@ impl<'a> Parser<'_, 'a> {
         let last = last.unwrap_or_default().min(self.cursor.text.len());
         let rest = !self.cursor.text[last..].trim_ascii().is_empty();
         if rest {
-            let message = "so much is wrong that nothing behind this was looked at";
+            let message = "so much is wrong that nothing after this was looked at";
             self.report(last..last, message, None);
         }
     }
@@ -833,7 +833,7 @@ impl<'a> Parser<'_, 'a> {
     }
 
     /// A list between two signs, its items separated by commas: calls `item` at each. An item that
-    /// fails is left, and the list goes on behind the next comma.
+    /// fails is left, and the list goes on after the next comma.
     fn list(
         &mut self,
         open: u8,
@@ -892,9 +892,9 @@ impl<'a> Parser<'_, 'a> {
                     }
                     self.expected_separator(start, close, begins);
                     failed = true;
-                    // What cannot be in the list is behind it.
-                    let behind = self.at_block() || (close == b')' && self.at_arrow());
-                    if self.hopeless() || behind || self.at_graph_start() {
+                    // What cannot be in the list is after it.
+                    let after = self.at_block() || (close == b')' && self.at_arrow());
+                    if self.hopeless() || after || self.at_graph_start() {
                         return Err(Failed);
                     }
                     if begins(self) {

@@ -41,7 +41,7 @@ pub struct PrintOptions<'o> {
     pub form: Form,
     /// What becomes of values that take more than [`inline_bytes`](Self::inline_bytes).
     pub weights: Weights<'o>,
-    /// Values of so many bytes stand in the text.
+    /// Values of this many bytes stand in the text.
     pub inline_bytes: u64,
     /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks,
     /// and `...`, which nothing reads back, for values of 2 and 4 bits.
@@ -273,7 +273,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         self.statement_before(0, write);
     }
 
-    /// A statement with so many bytes behind it on its last line.
+    /// A statement with that many bytes after it on its last line.
     #[inline]
     fn statement_before(&mut self, tail: usize, write: impl FnOnce(&mut Self)) {
         if self.nested {
@@ -620,7 +620,7 @@ impl Looks {
         if is_free_word(text) {
             return Looks(Self::KNOWN | Self::FREE_WORD);
         }
-        // No way out before the end, and bytes for truth values: so many bytes are looked at at
+        // No way out before the end, and bytes for truth values: that many bytes are looked at at
         // once.
         let (mut odd, mut special) = (0, 0);
         for byte in text {

@@ -64,7 +64,7 @@ pub struct SyntaxPart {
     pub span: Range<usize>,
     /// The smallest part around it.
     pub parent: Option<usize>,
-    /// The first part behind it that is not in it.
+    /// The first part after it that is not in it.
     pub end: usize,
 }
 

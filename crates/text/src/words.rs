@@ -80,7 +80,7 @@ pub const DIMENSION_NOTES: &[&str] = &["denotation", "unknown"];
 /// Words that begin a type with parentheses.
 pub const TYPE_CONSTRUCTORS: &[&str] = &["seq", "map", "optional", "sparse_tensor", "opaque"];
 
-/// Words behind `=` that say how the values of a tensor are stored.
+/// Words after `=` that say how the values of a tensor are stored.
 pub const STORAGE_WORDS: &[&str] = &["raw", "fields", "elided"];
 
 /// Attribute types: word, type, and the one of an element where it is a list.

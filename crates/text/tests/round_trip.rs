@@ -14,8 +14,9 @@ use sardonyx_text::{
 
 /// The models that fuzzing starts from: small ones, and one with something of everything.
 fn models() -> Vec<(String, Model)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/notation_roundtrip");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/notation_roundtrip");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let read = |path: std::path::PathBuf| {
         let model = Model::read(Buffer::from_vec(fs::read(&path).unwrap())).unwrap();
         (path.file_name().unwrap().to_string_lossy().into_owned(), model)

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// How long a case may take. The slowest need seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// So many surprises mean that something fundamental is broken, and the rest would only be noise.
+/// This many surprises mean that something fundamental is broken, and the rest would only be noise.
 const ENOUGH: usize = 20;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The folder of cases.
+    /// The directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
     /// The list of cases that do not pass.
@@ -63,15 +63,15 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         workers::serve(run_case::run_case)?;
         return Ok(true);
     }
-    let (Some(folder), Some(list)) = (&arguments.cases, &arguments.expectations) else {
-        return Err("the folder of cases and the expectations are needed".into());
+    let (Some(directory), Some(list)) = (&arguments.cases, &arguments.expectations) else {
+        return Err("the directory of cases and the expectations are needed".into());
     };
     let mut expectations = read_expectations(list)?;
-    let mut cases = cases::find(folder)?;
+    let mut cases = cases::find(directory)?;
     let all = cases.len();
     cases.retain(|case| case.id.contains(&arguments.filter));
 
-    let trips = if arguments.filter.is_empty() { Some(round_trip_wheel(folder)?) } else { None };
+    let trips = if arguments.filter.is_empty() { Some(round_trip_wheel(directory)?) } else { None };
     let outcomes = run_cases(&cases, &expectations, arguments)?;
     let finished = outcomes.len() == cases.len();
     print_counts(&cases, &outcomes, all);
@@ -100,9 +100,9 @@ fn read_expectations(list: &Path) -> Result<Expectations, Box<dyn Error>> {
     Ok(Expectations::parse(&text).map_err(|why| format!("{}: {why}", list.display()))?)
 }
 
-fn round_trip_wheel(folder: &Path) -> Result<RoundTrips, Box<dyn Error>> {
+fn round_trip_wheel(directory: &Path) -> Result<RoundTrips, Box<dyn Error>> {
     let files: Vec<PathBuf> =
-        fs::read_to_string(folder.join("wheel_files.txt"))?.lines().map(PathBuf::from).collect();
+        fs::read_to_string(directory.join("wheel_files.txt"))?.lines().map(PathBuf::from).collect();
     let models = files
         .iter()
         .filter(|file| file.extension().is_some_and(|extension| extension == "onnx"))

@@ -3,7 +3,7 @@
 //! Answers requests on standard input, a line each:
 //!
 //! - `list`: a line for each version of each operator that has functions: domain, name, version,
-//!   and the opset versions of the functions, with a `*` behind those that depend on the call.
+//!   and the opset versions of the functions, with a `*` after those that depend on the call.
 //! - `plain DOMAIN NAME OPSET`: the function of an operator as a `FunctionProto`, in hexadecimal
 //!   digits, or `none`.
 //! - `call NODE TYPES OPSET`: the same for a call. NODE is a `NodeProto`, TYPES a `ModelProto`

@@ -52,8 +52,8 @@ pub(crate) fn run(task: &Task) -> Result {
 }
 
 fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
-    let model = sides.folder.join(contest.file);
-    let broken = sides.folder.join(format!("broken-{}", contest.file));
+    let model = sides.directory.join(contest.file);
+    let broken = sides.directory.join(format!("broken-{}", contest.file));
     for (model, valid) in [(&model, true), (&broken, false)] {
         for (job, name) in contest.rivals {
             agree(&theirs(sides, job, model, 1)?, valid, name)?;

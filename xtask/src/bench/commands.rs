@@ -130,9 +130,9 @@ pub(crate) fn run(task: &Task) -> Result {
         let bench = Bench {
             sides,
             sardonyx: &sardonyx,
-            model: sides.folder.join(contest.file),
-            output: sides.folder.join("output.onnx"),
-            answer: sides.folder.join("answer"),
+            model: sides.directory.join(contest.file),
+            output: sides.directory.join("output.onnx"),
+            answer: sides.directory.join("answer"),
             repeat: contest.repeat,
         };
         bench.hold(contest, task)

@@ -43,7 +43,7 @@ impl Task {
         let sides = Sides::prepare(job, &format!("{job}{suffix}"))?;
         let held = || -> Result {
             let mut make = Command::new(&sides.ours);
-            make.arg("make").arg(&sides.folder);
+            make.arg("make").arg(&sides.directory);
             shell::run(make.args(self.smoke.then_some("--smoke")))?;
             let mut rows = Vec::new();
             for next in contests {
@@ -56,8 +56,8 @@ impl Task {
             conclude(&rows, &format!("{job}{suffix}.json"))
         };
         let result = held();
-        if !self.keep && sides.folder.exists() {
-            fs::remove_dir_all(&sides.folder)?;
+        if !self.keep && sides.directory.exists() {
+            fs::remove_dir_all(&sides.directory)?;
         }
         result
     }
@@ -68,20 +68,20 @@ pub(super) struct Sides {
     python: PathBuf,
     script: PathBuf,
     ours: PathBuf,
-    pub(super) folder: PathBuf,
+    pub(super) directory: PathBuf,
     processor: usize,
     job: String,
 }
 
 impl Sides {
-    fn prepare(job: &str, folder: &str) -> Result<Sides> {
+    fn prepare(job: &str, directory: &str) -> Result<Sides> {
         let requirements = root().join("tests/perf/io-requirements.txt");
         let processors = allowed_processors()?;
         Ok(Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
             script: root().join(format!("tests/perf/{job}_onnx.py")),
             ours: build_release("check_bench", &[])?,
-            folder: artifacts("bench").join(folder),
+            directory: artifacts("bench").join(directory),
             processor: *processors.first().ok_or("there is no processor")?,
             job: job.to_string(),
         })

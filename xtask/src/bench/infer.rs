@@ -64,7 +64,7 @@ pub(crate) fn run(task: &Task) -> Result {
 }
 
 fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
-    let model = sides.folder.join(contest.file);
+    let model = sides.directory.join(contest.file);
     for way in contest.ways {
         compare(sides, &model, way)?;
     }
@@ -92,7 +92,7 @@ fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
 
 /// Whether both find the same.
 fn compare(sides: &Sides, model: &Path, way: &Way) -> Result {
-    let output = sides.folder.join("ours.onnx");
+    let output = sides.directory.join("ours.onnx");
     answer(sides.ours(model).args(way.flags).arg("--output").arg(&output))?;
     let verdict = Sample::new(&answer(sides.theirs("compare", model).arg("--ours").arg(&output))?)?;
     fs::remove_file(output)?;

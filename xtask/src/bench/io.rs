@@ -36,7 +36,7 @@ pub(crate) fn run(task: &Io) -> Result {
     sides.make_files(task)?;
     let result = contests(task, &sides);
     if !task.keep {
-        fs::remove_dir_all(&sides.folder)?;
+        fs::remove_dir_all(&sides.directory)?;
     }
     result
 }
@@ -216,7 +216,7 @@ struct Sides {
     prost: PathBuf,
     ours: PathBuf,
     /// Where the files are.
-    folder: PathBuf,
+    directory: PathBuf,
     processor: usize,
 }
 
@@ -228,20 +228,20 @@ impl Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
             prost: build_prost()?,
             ours: build_release("io_bench", &[])?,
-            folder: artifacts("bench").join(if smoke { "io-smoke" } else { "io" }),
+            directory: artifacts("bench").join(if smoke { "io-smoke" } else { "io" }),
             processor: *processors.first().ok_or("there is no processor")?,
         })
     }
 
     /// Makes the files, if the same program has not made them before.
     fn make_files(&self, task: &Io) -> Result {
-        let stamp = self.folder.join("made-by");
+        let stamp = self.directory.join("made-by");
         let wanted = fs::read_to_string(root().join("tests/src/bin/io_bench/make.rs"))?;
         if fs::read_to_string(&stamp).is_ok_and(|made_by| made_by == wanted) {
             return Ok(());
         }
         let mut command = Command::new(&self.ours);
-        command.arg("make").arg(&self.folder);
+        command.arg("make").arg(&self.directory);
         shell::run(command.args(task.smoke.then_some("--smoke")))?;
         fs::write(stamp, wanted)?;
         Ok(())
@@ -255,7 +255,7 @@ impl Sides {
 
     /// What is in the file of a contest, as the onnx package finds.
     fn truth(&self, contest: &Contest, check: &str) -> Result<String> {
-        self.truth_of(&self.folder.join(contest.file), check)
+        self.truth_of(&self.directory.join(contest.file), check)
     }
 
     fn truth_of(&self, model: &Path, check: &str) -> Result<String> {
@@ -283,7 +283,7 @@ impl Sides {
             }
             Prost(job) => {
                 let mut command = bound(self.processor, &self.prost);
-                command.arg(job).arg(self.folder.join(contest.file)).arg(repeat);
+                command.arg(job).arg(self.directory.join(contest.file)).arg(repeat);
                 self.sample(&mut command, contest)
             }
             Cp => self.copy(contest),
@@ -291,7 +291,7 @@ impl Sides {
     }
 
     fn files(&self, command: &mut Command, contest: &Contest) {
-        command.arg(self.folder.join(contest.file));
+        command.arg(self.directory.join(contest.file));
         match contest.ours {
             "save" => command.arg(self.saved()),
             "externalize" => command.arg(self.moved()),
@@ -300,17 +300,17 @@ impl Sides {
     }
 
     fn saved(&self) -> PathBuf {
-        self.folder.join("saved.onnx")
+        self.directory.join("saved.onnx")
     }
 
-    /// Where a model goes whose weights are moved out, in a folder of its own.
+    /// Where a model goes whose weights are moved out, in a directory of its own.
     fn moved(&self) -> PathBuf {
-        self.folder.join("outside/model.onnx")
+        self.directory.join("outside/model.onnx")
     }
 
     fn sample(&self, command: &mut Command, contest: &Contest) -> Result<Sample> {
         if contest.ours == "externalize" {
-            fs::create_dir_all(self.folder.join("outside"))?;
+            fs::create_dir_all(self.directory.join("outside"))?;
         }
         let answer = answer(command)?;
         match contest.ours {
@@ -326,7 +326,7 @@ impl Sides {
         for _ in 0..contest.repeat {
             let mut command = bound(self.processor, Path::new("cp"));
             command.arg("--reflink=never");
-            command.arg(self.folder.join(contest.file)).arg(self.saved());
+            command.arg(self.directory.join(contest.file)).arg(self.saved());
             let start = Instant::now();
             shell::run(&mut command)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
@@ -339,7 +339,7 @@ impl Sides {
     /// file.
     fn compare_saved(&self, contest: &Contest) -> Result {
         let saved = self.saved();
-        shell::run(Command::new("cmp").arg(self.folder.join(contest.file)).arg(&saved))?;
+        shell::run(Command::new("cmp").arg(self.directory.join(contest.file)).arg(&saved))?;
         fs::remove_file(saved)?;
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Sides {
     /// are outside shows in the size of the model.
     fn compare_moved(&self, contest: &Contest) -> Result {
         let moved = self.moved();
-        let (whole, rest) = (self.folder.join(contest.file), moved.metadata()?.len());
+        let (whole, rest) = (self.directory.join(contest.file), moved.metadata()?.len());
         if rest > whole.metadata()?.len() / 10 {
             return Err(format!("{} bytes are left in the model", rest).into());
         }
@@ -357,12 +357,12 @@ impl Sides {
         if wanted != found {
             return Err(format!("{found} were moved out of {wanted}").into());
         }
-        fs::remove_dir_all(self.folder.join("outside"))?;
+        fs::remove_dir_all(self.directory.join("outside"))?;
         Ok(())
     }
 }
 
-/// Builds the prost decoder, in a target folder of its own: it is no part of the workspace.
+/// Builds the prost decoder, in a target directory of its own: it is no part of the workspace.
 fn build_prost() -> Result<PathBuf> {
     let target = artifacts("bench/prost");
     let manifest = root().join("xtask/rivals/prost/Cargo.toml");

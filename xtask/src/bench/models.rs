@@ -61,8 +61,8 @@ pub(crate) struct Models {
     /// Measure this build of the command instead of building one.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The folder of models without weights and of .case files [default: ../shared/zoo beside the
-    /// checkout].
+    /// The directory of models without weights and of .case files [default: ../shared/zoo beside
+    /// the checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
     /// Only the model in examples/digits, briefly: does the bench itself still work?
@@ -129,7 +129,7 @@ pub(crate) fn run(task: &Models) -> Result {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// The folder of models without weights.
+/// The directory of models without weights.
 fn zoo(task: &Models) -> Result<PathBuf> {
     let zoo = match &task.zoo {
         Some(zoo) => zoo.clone(),
@@ -157,10 +157,10 @@ fn chosen(task: &Models) -> Result<Vec<Case>> {
 
 fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
     let row = |outcome| Row { case: job.case.name.clone(), threads: job.threads, outcome };
-    let folder = artifacts("bench/outputs");
-    fs::create_dir_all(&folder)?;
+    let directory = artifacts("bench/outputs");
+    fs::create_dir_all(&directory)?;
     let outputs =
-        ["onnxruntime", "sardonyx", "fast"].map(|side| folder.join(format!("{side}.npz")));
+        ["onnxruntime", "sardonyx", "fast"].map(|side| directory.join(format!("{side}.npz")));
     let [theirs, ours, fast] = &outputs;
     let mut measured = Measured::default();
     let mut float64 = None;

@@ -28,7 +28,7 @@ pub(crate) struct Text {
     /// Leave the files, about 300 MB.
     #[arg(long)]
     keep: bool,
-    /// The folder of models without weights [default: ../shared/zoo beside the checkout].
+    /// The directory of models without weights [default: ../shared/zoo beside the checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
     /// Tiny models, one round and no bars: does everything still run and agree?
@@ -39,15 +39,15 @@ pub(crate) struct Text {
 pub(crate) fn run(task: &Text) -> Result {
     let sides = Sides::prepare(task.smoke)?;
     let result = contests(task, &sides);
-    if !task.keep && sides.folder.exists() {
-        fs::remove_dir_all(&sides.folder)?;
+    if !task.keep && sides.directory.exists() {
+        fs::remove_dir_all(&sides.directory)?;
     }
     result
 }
 
 fn contests(task: &Text, sides: &Sides) -> Result {
     let mut make = Command::new(&sides.ours);
-    make.arg("make").arg(&sides.folder);
+    make.arg("make").arg(&sides.directory);
     shell::run(make.args(task.smoke.then_some("--smoke")))?;
 
     let rounds = if task.smoke { 1 } else { task.rounds };
@@ -226,7 +226,7 @@ struct Sides {
     python: PathBuf,
     ours: PathBuf,
     /// Where the files are.
-    folder: PathBuf,
+    directory: PathBuf,
     processor: usize,
 }
 
@@ -238,13 +238,13 @@ impl Sides {
         Ok(Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
             ours: build_release("text_bench", &[])?,
-            folder: artifacts("bench").join(if smoke { "text-smoke" } else { "text" }),
+            directory: artifacts("bench").join(if smoke { "text-smoke" } else { "text" }),
             processor: *processors.first().ok_or("there is no processor")?,
         })
     }
 
     fn file(&self, subject: &Subject, suffix: &str) -> PathBuf {
-        self.folder.join(format!("{}.{suffix}", subject.name))
+        self.directory.join(format!("{}.{suffix}", subject.name))
     }
 
     /// Sees that there are the model and its text. Whether there are: not everybody has the zoo.

@@ -7,7 +7,7 @@
 //! # run: fmt - < %
 //! ```
 //!
-//! `%` is the file. Each runs in a folder that has nothing else in it but files beside it of the
+//! `%` is the file. Each runs in a directory that has nothing else in it but files beside it of the
 //! same name and another suffix.
 
 use std::fmt::Write;
@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Failed, Trial};
 
-/// A trial for each file under a folder of the repository that has one of the suffixes, in the
+/// A trial for each file under a directory of the repository that has one of the suffixes, in the
 /// order of their names.
-pub(crate) fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
-    let folder = root().join(folder);
-    let files = cases(&folder, suffixes);
-    assert!(!files.is_empty(), "no cases in {}", folder.display());
+pub(crate) fn trials(directory: &str, suffixes: &[&str]) -> Vec<Trial> {
+    let directory = root().join(directory);
+    let files = cases(&directory, suffixes);
+    assert!(!files.is_empty(), "no cases in {}", directory.display());
     let trials = files.into_iter().map(|file| {
-        let name = file.strip_prefix(&folder).unwrap().display().to_string();
+        let name = file.strip_prefix(&directory).unwrap().display().to_string();
         Trial::test(name, move || case(&file))
     });
     trials.collect()
@@ -35,16 +35,16 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files under a folder that have one of the suffixes, sorted.
-pub(crate) fn cases(folder: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
+/// All files under a directory that have one of the suffixes, sorted.
+pub(crate) fn cases(directory: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    gather(folder, suffixes, &mut files);
+    gather(directory, suffixes, &mut files);
     files.sort();
     files
 }
 
-fn gather(folder: &Path, suffixes: &[&str], files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn gather(directory: &Path, suffixes: &[&str], files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let suffix = path.extension().and_then(|suffix| suffix.to_str());
         if path.is_dir() {
@@ -66,18 +66,18 @@ fn case(file: &Path) -> Result<(), Failed> {
     if runs.is_empty() {
         return Err("its first lines have no `# run: `".into());
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let name = file.file_name().unwrap().to_str().unwrap();
     let expected = file.with_extension("out");
     for entry in fs::read_dir(file.parent().unwrap()).unwrap() {
         let beside = entry.unwrap().path();
         if beside.file_stem() == file.file_stem() && beside != expected {
-            fs::copy(&beside, folder.path().join(beside.file_name().unwrap())).unwrap();
+            fs::copy(&beside, directory.path().join(beside.file_name().unwrap())).unwrap();
         }
     }
     let mut answers = String::new();
     for run in runs {
-        answer(&run, name, folder.path(), &mut answers);
+        answer(&run, name, directory.path(), &mut answers);
     }
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
         fs::write(&expected, answers).unwrap();
@@ -98,13 +98,13 @@ fn case(file: &Path) -> Result<(), Failed> {
 }
 
 /// Runs a command and writes down what it says.
-fn answer(run: &str, name: &str, folder: &Path, answers: &mut String) {
+fn answer(run: &str, name: &str, directory: &Path, answers: &mut String) {
     let (arguments, stdin) = match run.split_once(" < ") {
         Some((arguments, file)) => (arguments, Some(file.replace('%', name))),
         None => (run, None),
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
-    command.current_dir(folder).stdin(Stdio::null());
+    command.current_dir(directory).stdin(Stdio::null());
     // An argument with blanks stands in single quotes.
     for (index, part) in arguments.split('\'').enumerate() {
         if index % 2 == 1 {
@@ -115,11 +115,11 @@ fn answer(run: &str, name: &str, folder: &Path, answers: &mut String) {
         }
     }
     if let Some(file) = stdin {
-        command.stdin(File::open(folder.join(file)).unwrap());
+        command.stdin(File::open(directory.join(file)).unwrap());
     }
     let output = command.output().unwrap();
-    // Where the folder is differs from run to run.
-    let here = folder.canonicalize().unwrap().display().to_string();
+    // Where the directory is differs from run to run.
+    let here = directory.canonicalize().unwrap().display().to_string();
     writeln!(answers, "$ sardonyx {run}").unwrap();
     for stream in [&output.stdout, &output.stderr] {
         let stream_text = String::from_utf8_lossy(stream).replace(&here, ".");

@@ -11,16 +11,16 @@ use std::process::{Command, Output, Stdio};
 use sardonyx_model::{AttrValue, Model};
 use tempfile::{TempDir, tempdir};
 
-/// A folder with files.
+/// A directory with files.
 pub(crate) struct Files(TempDir);
 
 impl Files {
     pub(crate) fn new(files: &[(&str, Vec<u8>)]) -> Files {
-        let folder = tempdir().unwrap();
+        let directory = tempdir().unwrap();
         for (name, bytes) in files {
-            fs::write(folder.path().join(name), bytes).unwrap();
+            fs::write(directory.path().join(name), bytes).unwrap();
         }
-        Files(folder)
+        Files(directory)
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -42,7 +42,7 @@ impl Files {
         self.content().into_keys().collect()
     }
 
-    /// Runs the command on a model of the folder.
+    /// Runs the command on a model of the directory.
     pub(crate) fn run(&self, command: &str, model: &str, more: &[&str]) -> Answer {
         let model = self.path(model);
         sardonyx(&[&[command, &model], more].concat())

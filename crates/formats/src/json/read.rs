@@ -73,7 +73,7 @@ struct Frame {
 /// A string between its quotes.
 struct Quoted<'t> {
     bytes: &'t [u8],
-    /// Where it begins, behind the quote.
+    /// Where it begins, after the quote.
     start: usize,
     has_escapes: bool,
 }
@@ -341,7 +341,7 @@ impl<'t> JsonReader<'t> {
         Ok(())
     }
 
-    /// A string, up to behind its closing quote.
+    /// A string, up to after its closing quote.
     fn string(&mut self, expected: &'static str) -> Result<Quoted<'t>, Fault> {
         if self.cursor.peek() != Some(b'"') {
             return Err(self.cursor.expected(expected));

@@ -12,7 +12,7 @@ use crate::numerals::{push_double, push_float, push_integer};
 use crate::sink::Sink;
 use crate::walk::{Leaf, Printer, print};
 
-/// So many bytes are encoded at once: a multiple of three, so that padding comes only at the end.
+/// This many bytes are encoded at once: a multiple of three, so that padding comes only at the end.
 const BASE64_STEP: usize = 12 << 10;
 
 /// How a message is written.

@@ -300,7 +300,7 @@ impl TextReader<'_> {
         Ok(())
     }
 
-    /// A string from behind its opening quote to behind its closing one.
+    /// A string from after its opening quote to after its closing one.
     fn string(&mut self, quote: u8) -> Result<(), Fault> {
         loop {
             let mut rest = self.cursor.rest();

@@ -10,7 +10,7 @@ use crate::numerals::{push_double, push_float, push_integer};
 use crate::sink::Sink;
 use crate::walk::{Leaf, Printer, print};
 
-/// So many bytes are escaped at once, into up to four times as many.
+/// This many bytes are escaped at once, into up to four times as many.
 const ESCAPE_STEP: usize = 4 << 10;
 
 /// How a message is written.

@@ -14,7 +14,7 @@ fn numbers(len: usize, seed: u32) -> Vec<f32> {
         .collect()
 }
 
-/// Heads in front of rows, or behind them as projections leave them.
+/// Heads in front of rows, or after them as projections leave them.
 fn strides(sizes: [usize; 4], heads_in_front: bool) -> [usize; 4] {
     let [_, heads, rows, features] = sizes;
     if heads_in_front {

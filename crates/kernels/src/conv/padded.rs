@@ -1,7 +1,7 @@
 //! Patches out of a padded copy of the input, for inputs of few channels and for wide strides.
 //!
 //! [`Patches`](super::patches::Patches) finds out per tap where padding cuts a row; that pays when
-//! many channels share the answer. With the three channels of a picture it does not, so here the
+//! many channels share the answer. With the three channels of an image it does not, so here the
 //! input is first copied with its padding in place, each row split into `stride` phases. Then every
 //! tap of every panel is the same few unit-stride loads, shifted by an offset that depends on the
 //! row of the patch matrix alone.

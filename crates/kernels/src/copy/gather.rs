@@ -17,7 +17,7 @@ pub struct IndexOutOfRange {
 
 impl std::fmt::Display for IndexOutOfRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "index {} is outside of a dim of size {}", self.index, self.dim)
+        write!(f, "index {} is outside of a dimension of size {}", self.index, self.dim)
     }
 }
 

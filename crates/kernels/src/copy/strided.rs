@@ -77,7 +77,7 @@ pub fn copy_strided<T: Plain>(
 /// # Panics
 ///
 /// If an element would be read or written outside, more than [`MAX_RANK`] dims remain after merging
-/// neighbours, or a stride of `y` is not larger than what the axes behind it span, so that elements
+/// neighbours, or a stride of `y` is not larger than what the axes after it span, so that elements
 /// could be written twice.
 pub fn copy_between<T: Plain>(
     pool: &Pool,

@@ -28,7 +28,7 @@ impl<'a, T> Strided<'a, T> {
 }
 
 /// The element strides of a contiguous operand with dims `dims` when it is broadcast to `out_dims`
-/// (dims aligned at the end, 1 stretched), written to `strides`. `None` if it does not broadcast.
+/// (dims aligned at the end, 1 broadcast), written to `strides`. `None` if it does not broadcast.
 ///
 /// # Panics
 ///

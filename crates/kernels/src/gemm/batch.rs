@@ -99,7 +99,7 @@ impl<'a> BatchMat<'a> {
     }
 }
 
-/// So many rows, or fewer, are multiplied where they lie.
+/// This many rows, or fewer, are multiplied where they lie.
 const FEW_ROWS: usize = 12;
 
 /// The rows of all matrices of a batch, as the columns of one matrix.

@@ -166,7 +166,7 @@ pub(super) mod tiles {
         }
     );
 
-    /// `join` makes 16 bfloat16 of the first step and 16 of the second, one behind the other.
+    /// `join` makes 16 bfloat16 of the first step and 16 of the second, one after the other.
     #[inline(always)]
     unsafe fn each_pair(
         from: *const u16,

@@ -122,8 +122,8 @@ impl Product<'_> {
 
     /// Multiplies an unpacked matrix by very few rows or columns.
     unsafe fn run_gemv(&self, pool: &Pool, few: FewRows, a: &MatRef<'_>, b: &MatRef<'_>) {
-        let turned = few == FewRows::Right;
-        let (x, b) = if turned { (b, a) } else { (a, b) };
+        let transposed = few == FewRows::Right;
+        let (x, b) = if transposed { (b, a) } else { (a, b) };
         let gemv = Gemv {
             isa: self.isa,
             x: x.transposed(),
@@ -131,7 +131,7 @@ impl Product<'_> {
             c: self.c,
             ldc: self.ldc,
             epilogue: self.epilogue,
-            turned,
+            transposed,
         };
         // SAFETY: the caller's promise.
         unsafe { gemv.run(pool, self.sizes().threads(pool)) };
@@ -389,10 +389,10 @@ impl<F: Form> Product<'_, F> {
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
         let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).len());
         // Panels that are turned into another form once for all rows, and the product of that form.
-        let turns = self.form.turned(self.isa, rows);
-        let product = Product { form: turns.unwrap_or(self.form), ..*self };
-        let turned = if turns.is_some() { steps * w } else { 0 };
-        with_scratch(turned, |turned| {
+        let converts = self.form.converted(self.isa, rows);
+        let product = Product { form: converts.unwrap_or(self.form), ..*self };
+        let converted = if converts.is_some() { steps * w } else { 0 };
+        with_scratch(converted, |converted| {
             for col_panel in block.cols.clone() {
                 let mut b_panel = b.at(col_panel, block.k0);
                 let next = if col_panel + 1 < block.cols.end {
@@ -404,8 +404,8 @@ impl<F: Form> Product<'_, F> {
                 };
                 let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
                 let mut b = b;
-                if turns.is_some() {
-                    let to = turned.as_mut_ptr();
+                if converts.is_some() {
+                    let to = converted.as_mut_ptr();
                     // SAFETY: the panel has the steps of the block, the scratch room for as many;
                     // the machine multiplies pairs where they are asked for, the caller's promise.
                     unsafe { self.form.turn_panel(self.isa, b_panel, block.k0, block.k1, to) };

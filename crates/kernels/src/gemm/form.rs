@@ -49,8 +49,9 @@ pub(crate) trait Form: Copy + Sync {
     fn tiles(self, isa: Isa) -> TileTable;
     /// Whether A that was packed ahead of time may be the operand to wait for.
     fn waits_for_left(self) -> bool;
-    /// The form into which each panel of B is turned before so many rows meet it, if it is.
-    fn turned(self, isa: Isa, rows: usize) -> Option<Self>;
+    /// The form into which each panel of B is converted before a product of this many rows, if it
+    /// is.
+    fn converted(self, isa: Isa, rows: usize) -> Option<Self>;
     /// Writes the rows from `k0` to `k1` of a panel of B, which begins with them, in that form.
     ///
     /// # Safety
@@ -65,8 +66,8 @@ pub(crate) trait Form: Copy + Sync {
 pub(crate) enum PanelForm {
     /// B in this type, A in floats.
     Right(Storage),
-    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of so many steps: pairs are made of
-    /// it panel by panel.
+    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of this many steps: pairs are made
+    /// of it panel by panel.
     Pairs(Storage, usize),
 }
 
@@ -92,7 +93,7 @@ impl Form for PanelForm {
     }
 
     /// Pairs always; elements in 16 bits where widening them in each tile takes many instructions.
-    fn turned(self, isa: Isa, rows: usize) -> Option<PanelForm> {
+    fn converted(self, isa: Isa, rows: usize) -> Option<PanelForm> {
         match self {
             PanelForm::Pairs(..) => Some(self),
             PanelForm::Right(Storage::F32) => None,

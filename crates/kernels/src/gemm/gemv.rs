@@ -36,7 +36,7 @@ pub(super) struct Gemv<'a> {
     pub(super) ldc: usize,
     pub(super) epilogue: TileEpilogue,
     /// Whether the output is C transposed: n rows of m, `ldc` apart.
-    pub(super) turned: bool,
+    pub(super) transposed: bool,
 }
 
 impl Gemv<'_> {
@@ -95,27 +95,27 @@ impl Gemv<'_> {
 
     unsafe fn store(&self, acc: &[f32], cols: std::ops::Range<usize>) {
         let (m, n) = (self.x.rows(), cols.len());
-        let rows = if self.turned { n } else { m };
+        let rows = if self.transposed { n } else { m };
         let before = self.epilogue.before_function();
         for i in 0..rows {
-            let (row, col) = if self.turned { (cols.start + i, 0) } else { (i, cols.start) };
+            let (row, col) = if self.transposed { (cols.start + i, 0) } else { (i, cols.start) };
             let body = FinishRow {
-                src: acc[if self.turned { i } else { i * n }..].as_ptr(),
-                stride: if self.turned { n } else { 1 },
+                src: acc[if self.transposed { i } else { i * n }..].as_ptr(),
+                stride: if self.transposed { n } else { 1 },
                 out: self.c.get().wrapping_add(row * self.ldc + col),
-                n: if self.turned { m } else { n },
+                n: if self.transposed { m } else { n },
                 epilogue: before.at(row, col, self.ldc),
             };
             // SAFETY: the caller's promise.
             unsafe { dispatch(self.isa, body) };
         }
         if self.epilogue.activation.is_function() {
-            let (row, col) = if self.turned { (cols.start, 0) } else { (0, cols.start) };
+            let (row, col) = if self.transposed { (cols.start, 0) } else { (0, cols.start) };
             let body = ApplyFunction {
                 epilogue: self.epilogue.at(row, col, self.ldc),
                 out: self.c.get().wrapping_add(row * self.ldc + col),
                 rows,
-                cols: if self.turned { m } else { n },
+                cols: if self.transposed { m } else { n },
                 ldc: self.ldc,
             };
             // SAFETY: the caller's promise; the chunk has written these columns of C.

@@ -100,7 +100,7 @@ impl Form for Words {
         false
     }
 
-    fn turned(self, _isa: Isa, _rows: usize) -> Option<Words> {
+    fn converted(self, _isa: Isa, _rows: usize) -> Option<Words> {
         None
     }
 

@@ -82,9 +82,9 @@ impl Sizes {
         // Work in vector lanes for each orientation; transposing the output costs extra, more so
         // when k is short.
         let normal = self.m * self.n.next_multiple_of(lanes);
-        let turned = self.n * self.m.next_multiple_of(lanes);
+        let transposed = self.n * self.m.next_multiple_of(lanes);
         let toll = self.m * self.n * 16 / self.k.max(1);
-        turned + toll + normal / 16 < normal
+        transposed + toll + normal / 16 < normal
     }
 
     /// Whether all of A is packed before the product begins. Few rows are read once per column

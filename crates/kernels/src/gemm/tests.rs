@@ -206,7 +206,7 @@ fn epilogues() {
         let addends = [
             ("none", None),
             ("full", Some(MatRef::row_major(&full, m, n))),
-            ("turned", Some(MatRef::col_major(&full, m, n))),
+            ("transposed", Some(MatRef::col_major(&full, m, n))),
             ("row", Some(MatRef::new(&full, m, n, 0, 1))),
             ("column", Some(MatRef::new(&full, m, n, 1, 0))),
             ("scalar", Some(MatRef::new(&full, m, n, 0, 0))),

@@ -17,7 +17,7 @@ pub struct LocalResponse {
 }
 
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
-/// `size` channels around an element's own (one more behind than in front when `size` is even), for
+/// `size` channels around an element's own (one more after than in front when `size` is even), for
 /// `x` with dims `[batch, channels, inner]`.
 ///
 /// The power costs square roots for `beta` 0.5, 0.75 and 1; others go through the exponential and

@@ -24,8 +24,8 @@ pub enum Affine<'a, R> {
     /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per
     /// channel).
     Rows(&'a [R], &'a [R]),
-    /// A scale and a shift for each so many elements (channels, in group normalisation). A row has
-    /// several, and the next row goes on with the next ones.
+    /// A scale and a shift for each group of this many elements (channels, in group normalisation).
+    /// A row has several, and the next row goes on with the next ones.
     Groups(usize, &'a [R], &'a [R]),
 }
 

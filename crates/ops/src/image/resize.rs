@@ -4,10 +4,13 @@ use std::fmt;
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
+use sardonyx_tensor::Tensor;
 
 use super::factors::{Policy, scaled};
-use crate::attributes::AttrValue;
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
+use crate::downward::{constant_floats, constant_ints, from_front};
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, output, string, types,
     without_attribute,
@@ -73,9 +76,23 @@ pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
             string("keep_aspect_ratio_policy").or_string("stretch"),
         ],
     )
+    .same_up()
     .since(19, &[])
+    .same_up()
     .infer(infer_resize)
     .infer_as_reference(infer_resize_as_reference)
+    .adapter(10, 11, write_coordinates)
+    .adapter(12, 13, refuse_half_pixel_for_nn)
+    .adapter(10, 9, become_upsample)
+    .adapter(11, 10, demand_asymmetric)
+    .adapter(13, 12, write_absent_inputs)
+    .adapter(18, 17, resize_all_axes)
+    .adapter(19, 18, |cx| {
+        if cx.string("coordinate_transformation_mode").as_deref() == Some("half_pixel_symmetric") {
+            return Err(cx.refuse("coordinate_transformation_mode half_pixel_symmetric came with version 19"));
+        }
+        Ok(())
+    })
     .keeps_format(&[]);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
@@ -111,8 +128,199 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
         ],
     )
     .since(10, &[deprecated()])
+    .same_down()
     .infer(infer_upsample)
+    .adapter(6, 7, scales_of_all_axes)
+    .adapter(7, 6, scales_of_image)
+    .adapter(9, 8, scales_as_attribute)
+    .adapter(8, 9, scales_as_input)
+    .adapter(9, 10, |cx| {
+        cx.become_operator("Resize");
+        Ok(())
+    })
+    .replaced_by("Resize")
     .without_reference_rule(&[1]);
+
+/// Upsample only enlarges.
+fn become_upsample(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scales = constant_floats(cx, 1, "scales")?;
+    if scales.is_none_or(|scales| scales.iter().any(|scale| *scale < 1.0)) {
+        return Err(cx.refuse("Upsample only enlarges, and a scale is below 1"));
+    }
+    cx.become_operator("Upsample");
+    Ok(())
+}
+
+fn scales_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(scales) = constant_floats(cx, 1, "scales")? else {
+        return Err(cx.refuse("the input scales is missing"));
+    };
+    cx.keep_inputs(1);
+    cx.set("scales", &scales[..]);
+    Ok(())
+}
+
+/// Version 1 enlarges height and width.
+fn scales_of_image(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scales = match cx.attribute("scales") {
+        Some(AttrValue::Floats(scales)) => scales.into_owned(),
+        _ => Vec::new(),
+    };
+    let &[1.0, 1.0, height, width] = &scales[..] else {
+        return Err(cx.refuse("version 1 enlarges height and width of an image, and nothing else"));
+    };
+    cx.remove("scales");
+    cx.set("height_scale", height);
+    cx.set("width_scale", width);
+    Ok(())
+}
+
+/// Version 10 takes the element before a place, counted from the corner.
+fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
+    let places = cx.string("coordinate_transformation_mode");
+    if places.as_deref() != Some("asymmetric") {
+        return Err(cx.refuse(
+            "coordinate_transformation_mode must be asymmetric, which is what version 10 does",
+        ));
+    }
+    match mode.as_str() {
+        "linear" => {}
+        "nearest" if cx.string("nearest_mode").as_deref() == Some("floor") => {}
+        "nearest" => {
+            return Err(cx.refuse("nearest_mode must be floor, which is what version 10 does"));
+        }
+        _ => return Err(cx.refuse(format_args!("version 10 has no mode {mode}"))),
+    }
+    let has_no_scales =
+        cx.input(2).is_none() || cx.constant(2).is_some_and(|scales| scales.is_empty());
+    if has_no_scales {
+        return Err(cx.refuse("version 10 takes scales, and the node has sizes"));
+    }
+    for name in [
+        "coordinate_transformation_mode",
+        "cubic_coeff_a",
+        "exclude_outside",
+        "extrapolation_value",
+        "nearest_mode",
+    ] {
+        cx.remove(name);
+    }
+    cx.set_inputs(&[cx.input(0), cx.input(2)]);
+    Ok(())
+}
+
+/// Version 11 says by empty tensors what newer ones leave out.
+fn write_absent_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    for index in [1, 2] {
+        if cx.input(index).is_none() {
+            let nothing = Tensor::from_vec([0], Vec::<f32>::new());
+            let nothing = nothing.map_err(|error| cx.refuse(error))?;
+            let nothing = cx.add_constant(nothing);
+            cx.set_input(index, Some(nothing));
+        }
+    }
+    Ok(())
+}
+
+/// Older versions know no list of axes, no antialiasing and one policy.
+fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(antialias) = cx.int("antialias") {
+        return Err(cx.refuse(format_args!("antialias={antialias} came with version 18")));
+    }
+    if let Some(policy) = cx.string("keep_aspect_ratio_policy") {
+        return Err(
+            cx.refuse(format_args!("keep_aspect_ratio_policy={policy} came with version 18"))
+        );
+    }
+    let Some(axes) = cx.ints("axes") else { return Ok(()) };
+    let Some(rank) = cx.rank(0) else {
+        return Err(cx.refuse("axes need the rank of the input, which is not known"));
+    };
+    let axes = axes.into_iter().map(|axis| from_front(cx, "axes", axis, Some(rank)));
+    let axes = axes.collect::<Result<Vec<i64>, _>>()?;
+    cx.remove("axes");
+    if axes.iter().copied().eq(0..rank as i64) {
+        return Ok(());
+    }
+    if cx.string("coordinate_transformation_mode").as_deref() == Some("tf_crop_and_resize") {
+        return Err(cx.refuse("the region of interest is one of some axes"));
+    }
+    let place = |axis: &i64| usize::try_from(*axis).ok().filter(|axis| *axis < rank);
+    let places: Option<Vec<usize>> = axes.iter().map(place).collect();
+    let Some(places) = places else {
+        return Err(cx.refuse(format_args!("axes has one that rank {rank} does not have")));
+    };
+    if let Some(scales) = constant_floats(cx, 2, "scales")?.filter(|scales| !scales.is_empty()) {
+        let mut all = vec![1f32; rank];
+        places.iter().zip(scales).for_each(|(axis, scale)| all[*axis] = scale);
+        let all = Tensor::from_vec([rank], all).map_err(|error| cx.refuse(error))?;
+        let all = cx.add_constant(all);
+        cx.set_input(2, Some(all));
+    }
+    if let Some(sizes) = constant_ints(cx, 3, "sizes")? {
+        let shape = cx.input_type(0).and_then(|ty| ty.shape());
+        let whole = shape.and_then(|shape| shape.iter().map(Dim::known).collect());
+        let Some::<Vec<i64>>(mut all) = whole else {
+            return Err(
+                cx.refuse("sizes of some axes need those of the others, which are not known")
+            );
+        };
+        places.iter().zip(sizes).for_each(|(axis, size)| all[*axis] = size);
+        let all = cx.add_ints(&all);
+        cx.set_input(3, Some(all));
+    }
+    Ok(())
+}
+
+/// Version 10 has one way from places of the output to those of the input, and no region.
+fn write_coordinates(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    cx.set("coordinate_transformation_mode", "asymmetric");
+    cx.set("nearest_mode", "floor");
+    let scales = cx.input(1);
+    let no_region = Tensor::from_slice([0], &[0f32; 0]).expect("a vector of no elements");
+    let no_region = cx.add_constant(no_region);
+    cx.set_input(1, Some(no_region));
+    cx.set_input(2, scales);
+    Ok(())
+}
+
+fn refuse_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    match cx.string("coordinate_transformation_mode").as_deref() {
+        Some(mode @ "tf_half_pixel_for_nn") => {
+            Err(cx.refuse(format_args!("versions from 13 on do not have the mode {mode}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first version scales the last two of four axes.
+fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    match cx.rank(0) {
+        Some(4) => {}
+        Some(rank) => return Err(cx.refuse(format_args!("its input has rank {rank}, not 4"))),
+        None => return Err(cx.refuse("the rank of its input is not known")),
+    }
+    let (Some(height), Some(width)) = (cx.float("height_scale"), cx.float("width_scale")) else {
+        return Err(cx.refuse("height_scale or width_scale is missing"));
+    };
+    cx.remove("height_scale");
+    cx.remove("width_scale");
+    cx.set("scales", &[1.0, 1.0, height, width][..]);
+    Ok(())
+}
+
+fn scales_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scales = match cx.attribute("scales") {
+        Some(AttrValue::Floats(scales)) => scales.into_owned(),
+        _ => return Err(cx.refuse("scales is missing")),
+    };
+    cx.remove("scales");
+    let scales = Tensor::from_slice([scales.len()], &scales).expect("as many as it has");
+    let scales = cx.add_constant(scales);
+    cx.set_input(1, Some(scales));
+    Ok(())
+}
 
 /// Where factors and sizes are, by version.
 struct Inputs {
@@ -494,5 +702,41 @@ mod tests {
                 ],
             );
         }
+    }
+
+    #[test]
+    fn older_forms_are_written_out() {
+        use crate::math::testing::adapted;
+        assert_eq!(
+            adapted(&RESIZE, 10, &[("mode", "linear".into())], "-; -"),
+            "y = Resize(a, [], b) mode=linear coordinate_transformation_mode=asymmetric \
+             nearest_mode=floor"
+        );
+        let mode = |mode: &'static str| [("coordinate_transformation_mode", mode.into())];
+        assert_eq!(
+            adapted(&RESIZE, 12, &mode("tf_half_pixel_for_nn"), "-"),
+            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn"
+        );
+        assert_eq!(
+            adapted(&RESIZE, 12, &mode("half_pixel"), "-"),
+            "y = Resize(a) coordinate_transformation_mode=half_pixel"
+        );
+        let sides =
+            || [("height_scale", AttrValue::Float(2.0)), ("width_scale", AttrValue::Float(3.0))];
+        assert_eq!(
+            adapted(&UPSAMPLE, 6, &sides(), "float[1, 1, 2, 2]"),
+            "y = Upsample(a) scales=[1.0, 1.0, 2.0, 3.0]"
+        );
+        assert_eq!(
+            adapted(&UPSAMPLE, 6, &sides(), "float[2, 2]"),
+            "Upsample: its input has rank 2, not 4"
+        );
+        assert_eq!(
+            adapted(&UPSAMPLE, 6, &sides(), "-"),
+            "Upsample: the rank of its input is not known"
+        );
+        let scales = [("scales", AttrValue::Floats(vec![1.0, 2.0].into()))];
+        assert_eq!(adapted(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");
+        assert_eq!(adapted(&UPSAMPLE, 9, &[], "-; -"), "y = Resize(a, b)");
     }
 }

@@ -1,7 +1,7 @@
 //! Operators on two tensors, element by element, as rows: arithmetic, comparison, logic, bits.
 //!
-//! Before opset 7 the second input stretches only where the node says so; since then both broadcast
-//! ([`legacy_broadcast`]).
+//! Before opset 7 the second input broadcasts only where the node says so; since then both
+//! broadcast ([`legacy_broadcast`]).
 //!
 //! - `Add`, `Sub`, `Mul`, `Div`: since 1; 6 takes wide integers and drops `consumed_inputs`; 7
 //!   broadcasts; 13 adds bfloat16; 14 adds narrow integers. Division of integers drops the
@@ -20,9 +20,11 @@
 //! - `BitwiseAnd`, `BitwiseOr`, `BitwiseXor`: since 18.
 
 use sardonyx_model::{Dim, Shape};
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
-use crate::def::{InferFn, OpDef};
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
+use crate::def::{AdapterFn, InferFn, OpDef};
 use crate::facts::{
     FLOATS, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, INTEGERS, NUMERIC, NUMERIC_IR4, UNSIGNED,
     input, int, ints, note, output, string, types, without_attribute,
@@ -32,7 +34,9 @@ use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 use crate::typeset::TypeSet;
 
-pub static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add)).about("Sums.");
+pub static ADD: OpDef =
+    arithmetic("Add", |cx| elementwise(cx, Dim::add), legacy_broadcast::lower_commutative)
+        .about("Sums.");
 
 pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
@@ -57,6 +61,7 @@ pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
             note("If Y is negative, or at least the number of bits, only the sign is left: -1 for a negative X shifted to the right, else 0."),
         ],
     )
+    .widens()
     .infer(rules::broadcast);
 
 pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");
@@ -65,17 +70,21 @@ pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either."
 
 pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
 
-pub static DIV: OpDef = arithmetic("Div", quotient).about("Quotients.");
+pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower).about("Quotients.");
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Whether elements are equal.")
     .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
     .since(7, BROADCAST)
     .since(11, &[types("T", NUMERIC.and(BOOL))])
+    .widens()
     .since(13, &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))])
+    .widens()
     .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
+    .widens()
     .infer(|cx| compared(cx, shape_values::equal))
-    .adapter(6, 7, legacy_broadcast::align);
+    .adapter(6, 7, legacy_broadcast::align)
+    .adapter(7, 6, legacy_broadcast::lower_commutative);
 
 pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
     .about("Whether the first is larger.");
@@ -117,15 +126,27 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
             types("T", NUMERIC_IR4),
         ],
     )
+    .widens()
     .since(
         28,
         &[note(
             "Floats too may have either `fmod`: 0 gives `A - floor(A / B) * B`, with the sign of B, and 1 gives `A - trunc(A / B) * B`, with that of A.",
         )],
     )
-    .infer(remainder);
+    .same_up()
+    .infer(remainder)
+    .adapter(10, 9, remainder_of_quotient)
+    .adapter(28, 27, |cx| {
+        let elem = cx.input_type(0).and_then(|ty| ty.elem());
+        if cx.int("fmod").unwrap_or(0) == 0 && !elem.is_some_and(DataType::is_integer) {
+            return Err(cx.refuse("remainders of floats with the sign of the divisor (fmod = 0) came with version 28"));
+        }
+        Ok(())
+    });
 
-pub static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");
+pub static MUL: OpDef =
+    arithmetic("Mul", |cx| elementwise(cx, Dim::mul), legacy_broadcast::lower_commutative)
+        .about("Products.");
 
 pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
 
@@ -144,6 +165,7 @@ pub static POW: OpDef = OpDef::new("Pow")
     )
     .since(7, BROADCAST)
     .since(12, &[input("Y", "T1"), types("T", FLOATS.and(INT32_64)), types("T1", NUMERIC)])
+    .widens()
     .since(
         13,
         &[
@@ -153,11 +175,15 @@ pub static POW: OpDef = OpDef::new("Pow")
             types("T", FLOATS.and(INT32_64).and(BFLOAT16)),
         ],
     )
+    .widens()
     .since(15, &[types("T1", NUMERIC_IR4)])
+    .widens()
     .infer(power)
-    .adapter(6, 7, legacy_broadcast::align);
+    .adapter(6, 7, legacy_broadcast::align)
+    .adapter(7, 6, legacy_broadcast::lower);
 
-pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub)).about("Differences.");
+pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
+    .about("Differences.");
 
 pub(crate) static XOR: OpDef =
     logic("Xor", |cx| logical(cx, one_of_two)).about("Truth values: exactly one.");
@@ -178,7 +204,7 @@ const FIXED_C: Fact = C.non_differentiable();
 
 const BROADCAST: &[Fact] = &[without_attribute("broadcast"), without_attribute("axis")];
 
-const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
+const fn arithmetic(name: &'static str, infer: InferFn, lower: AdapterFn) -> OpDef {
     const FIRST: &[Fact] = &[
         input("A", "T"),
         input("B", "T"),
@@ -200,12 +226,16 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
         .without_reference_rule(&[1])
         .since(1, FIRST)
         .since(6, NOT_IN_PLACE)
+        .types_down()
         .since(7, BROADCAST)
         .since(13, BFLOAT16_TOO)
+        .widens()
         .since(14, const { &[types("T", NUMERIC_IR4)] })
+        .widens()
         .infer(infer)
         .adapter(5, 6, consumed_inputs::remove)
         .adapter(6, 7, legacy_broadcast::align)
+        .adapter(7, 6, lower)
 }
 
 const fn order(name: &'static str, infer: InferFn) -> OpDef {
@@ -213,9 +243,12 @@ const fn order(name: &'static str, infer: InferFn) -> OpDef {
         .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
         .since(7, BROADCAST)
         .since(9, const { &[types("T", NUMERIC)] })
+        .widens()
         .since(13, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] })
+        .widens()
         .infer(infer)
         .adapter(6, 7, legacy_broadcast::align)
+        .adapter(7, 6, legacy_broadcast::lower)
 }
 
 macro_rules! or_equal {
@@ -229,6 +262,7 @@ const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
         .since(16, const { &[types("T", NUMERIC_IR4)] })
+        .widens()
         .infer(infer)
 }
 
@@ -249,6 +283,7 @@ const fn logic(name: &'static str, infer: InferFn) -> OpDef {
         )
         .infer(infer)
         .adapter(6, 7, legacy_broadcast::align)
+        .adapter(7, 6, legacy_broadcast::lower_commutative)
 }
 
 const fn bitwise(name: &'static str) -> OpDef {
@@ -265,6 +300,43 @@ const fn bitwise(name: &'static str) -> OpDef {
             },
         )
         .infer(rules::broadcast)
+}
+
+/// What is left of a quotient that is rounded towards zero, which is how integers are divided.
+/// Where that has another sign than the divisor and is not zero, one divisor is added if `fmod` is
+/// 0.
+fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
+        return Err(cx.refuse(
+            "Mod came with version 10, and only that of integers is expressed by older operators",
+        ));
+    };
+    let follows_divisor = cx.int("fmod").unwrap_or(0) == 0 && elem.is_signed();
+    cx.remove("fmod");
+    let (a, b) = (cx.input(0), cx.input(1));
+    let quotient = cx.before(DIV.name, &[a, b], &[]);
+    let whole = cx.before(MUL.name, &[Some(quotient), b], &[]);
+    if !follows_divisor {
+        cx.become_operator(SUB.name);
+        cx.set_inputs(&[a, Some(whole)]);
+        return Ok(());
+    }
+    let zero = cast(&Tensor::scalar(0i64), elem, CastOptions::default());
+    let zero = Some(cx.add_constant(zero.map_err(|error| cx.refuse(error))?));
+    let rest = Some(cx.before(SUB.name, &[a, Some(whole)], &[]));
+    let below = cx.before(LESS.name, &[rest, zero], &[]);
+    let divisor_below = cx.before(LESS.name, &[b, zero], &[]);
+    let differs = cx.before(XOR.name, &[Some(below), Some(divisor_below)], &[]);
+    let is_zero = cx.before(EQUAL.name, &[rest, zero], &[]);
+    let is_not_zero = cx.before("Not", &[Some(is_zero)], &[]);
+    let adds = cx.before(AND.name, &[Some(differs), Some(is_not_zero)], &[]);
+    let to = [("to", AttrValue::Int(elem.number().into()))];
+    let count = cx.before("Cast", &[Some(adds)], &to);
+    let added = cx.before(MUL.name, &[Some(count), b], &[]);
+    cx.become_operator(ADD.name);
+    cx.set_inputs(&[rest, Some(added)]);
+    Ok(())
 }
 
 /// The shape of the output, in all versions of operators that are as old as opset 1.
@@ -322,7 +394,7 @@ fn elementwise(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), Infer
     Ok(())
 }
 
-/// Whether values stretch as they do today.
+/// Whether values broadcast as they do today.
 fn aligned_at_the_right(cx: &Infer<'_>) -> bool {
     cx.since() >= 7 || cx.int("axis").is_none()
 }
@@ -378,28 +450,28 @@ mod tests {
 
     #[test]
     fn old_versions_stretch_on_demand() {
-        let stretch = ("broadcast", AttrValue::Int(1));
+        let broadcast = ("broadcast", AttrValue::Int(1));
         let at = |axis| ("axis", AttrValue::Int(axis));
         let rows = [
             (vec![], "float[2, 3]; float[?, 3]", "float[2, 3]"),
             (vec![], "float[2, 3]; float[3]", "Add: the ranks of its inputs differ (2 and 1)"),
             (vec![], "float[...]; float[2, N]", "float[2, N]"),
-            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[4, 5]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone()], "float[2, 3, 4, ?]; float[4, 5]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[1, 1]", "float[2, 3, 4, 5]"),
+            (vec![broadcast.clone()], "float[2, 3, 4, 5]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![broadcast.clone()], "float[2, 3, 4, ?]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![broadcast.clone()], "float[2, 3, 4, 5]; float[1, 1]", "float[2, 3, 4, 5]"),
             (
-                vec![stretch.clone()],
+                vec![broadcast.clone()],
                 "float[2, 3, 4, 5]; float[3, 4]",
                 "Add: the sizes of axis 2 differ (4 and 3)",
             ),
-            (vec![stretch.clone(), at(1)], "float[2, 3, 4, 5]; float[3, 4]", "float[2, 3, 4, 5]"),
+            (vec![broadcast.clone(), at(1)], "float[2, 3, 4, 5]; float[3, 4]", "float[2, 3, 4, 5]"),
             (
-                vec![stretch.clone(), at(3)],
+                vec![broadcast.clone(), at(3)],
                 "float[2, 3, 4, 5]; float[5, 1]",
                 "Add: input 1 of rank 2 does not fit at axis 3",
             ),
-            (vec![stretch.clone(), at(0)], "float[N, 3]; float[...]", "float[N, 3]"),
-            (vec![stretch, at(0)], "float[...]; float[2]", "float[...]"),
+            (vec![broadcast.clone(), at(0)], "float[N, 3]; float[...]", "float[N, 3]"),
+            (vec![broadcast, at(0)], "float[...]; float[2]", "float[...]"),
         ];
         for (attributes, inputs, expected) in rows {
             assert_eq!(inferred(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");

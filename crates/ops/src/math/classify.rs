@@ -39,6 +39,7 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
             ]),
         )],
     )
+    .widens()
     .infer(broadcast_to_bool);
 
 pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
@@ -60,6 +61,7 @@ pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
             types("T1", FLOATS_IR4),
         ],
     )
+    .widens()
     .since(
         20,
         &[types(
@@ -76,6 +78,7 @@ pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
             ]),
         )],
     )
+    .widens()
     .infer(broadcast_to_bool);
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use sardonyx_tensor::{DataType, Tensor, f16};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
+use crate::downward::{constant, exact_float};
 use crate::facts::{
     FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute,
 };
@@ -48,6 +49,7 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
         ],
     )
     .since(12, &[types("T", NUMERIC)])
+    .widens()
     .since(
         13,
         &[
@@ -58,9 +60,12 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
             types("T", NUMERIC_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .adapter(5, 6, same_limits)
+    .adapter(6, 5, write_limits)
     .adapter(10, 11, limits_as_inputs)
+    .adapter(11, 10, limits_as_attributes)
     .body_from(13, body)
     .without_reference_rule(&[1]);
 
@@ -135,6 +140,45 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         if let Some(limit) = limit {
             let limit = cx.add_constant(limit);
             cx.set_input(index, Some(limit));
+        }
+    }
+    Ok(())
+}
+
+/// Version 1 limits only where a limit is given.
+fn write_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    for (name, default) in [("min", f32::MIN), ("max", f32::MAX)] {
+        if !cx.has(name) {
+            cx.set(name, default);
+        }
+    }
+    Ok(())
+}
+
+fn limits_as_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    let mut limits = [("min", 1), ("max", 2)].map(|(name, index)| (name, index, None));
+    for (name, index, limit) in &mut limits {
+        let Some(value) = constant(cx, *index, *name)? else {
+            // The defaults of version 6 are the limits of float32, and do nothing to narrower
+            // types.
+            if !matches!(elem, Some(DataType::Float | DataType::Float16)) {
+                return Err(cx.refuse(format_args!(
+                    "without {name}, version 6 limits to the range of float32"
+                )));
+            }
+            continue;
+        };
+        let value = exact_float(&value);
+        *limit =
+            Some(value.ok_or_else(|| {
+                cx.refuse(format_args!("{name} does not fit into a 32-bit float"))
+            })?);
+    }
+    cx.keep_inputs(1);
+    for (name, _, limit) in limits {
+        if let Some(limit) = limit {
+            cx.set(name, limit);
         }
     }
     Ok(())

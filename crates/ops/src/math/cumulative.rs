@@ -43,6 +43,7 @@ pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
         ],
     )
     .since(14, &[types("T", HIGH_PRECISION_IR4)])
+    .widens()
     .infer(|cx| cumulated(cx, Dim::add, 0));
 
 type Combine = fn(&Dim, &Dim) -> Dim;

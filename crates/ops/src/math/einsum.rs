@@ -30,7 +30,7 @@ struct Term {
 #[derive(Default)]
 struct Sizes {
     labels: BTreeMap<char, Label>,
-    /// Sizes behind `...`, and the first operand that tells them.
+    /// Sizes after `...`, and the first operand that tells them.
     ellipsis: Option<(usize, Shape)>,
 }
 

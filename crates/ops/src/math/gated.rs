@@ -78,7 +78,7 @@ pub static SWISH: OpDef = OpDef::new("Swish")
         ),
     );
 
-/// Both inputs have one shape: nothing stretches.
+/// Both inputs have one shape: nothing broadcasts.
 fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = same_shape(cx, &[0, 1])?;
     cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), shape);

@@ -1,15 +1,18 @@
 //! Gemm: a matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.
 //!
-//! `transA` and `transB` transpose first. C stretches to the shape of the product.
+//! `transA` and `transB` transpose first. C broadcasts to the shape of the product.
 //!
-//! Since 1, where C stretches only with `broadcast=1`; 6 is the same; 7 always stretches C; 9 adds
-//! integers; 11 makes C optional; 13 adds bfloat16.
+//! Since 1, where C broadcasts only with `broadcast=1`; 6 is the same; 7 always broadcasts C; 9
+//! adds integers; 11 makes C optional; 13 adds bfloat16.
 
 use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::cost::Counted;
 use crate::def::OpDef;
+use crate::downward::squeeze;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
 };
@@ -33,9 +36,12 @@ pub static GEMM: OpDef = OpDef::new("Gemm")
         ],
     )
     .since(6, &[])
+    .same()
     .since(7, &[without_attribute("broadcast")])
     .since(9, &[types("T", HIGH_PRECISION)])
+    .widens()
     .since(11, &[input("C", "T").optional()])
+    .same_up()
     .since(
         13,
         &[
@@ -46,8 +52,11 @@ pub static GEMM: OpDef = OpDef::new("Gemm")
             types("T", HIGH_PRECISION_IR4),
         ],
     )
+    .widens()
     .infer(infer)
-    .adapter(6, 7, stretch_always)
+    .adapter(6, 7, broadcast_always)
+    .adapter(7, 6, broadcast_if_smaller)
+    .adapter(11, 10, add_zero)
     .cost(multiply_adds)
     .without_reference_rule(&[1]);
 
@@ -64,7 +73,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.same_dim(&a_inner, &b_inner, "the inner sizes of A and B")?;
     let mut shape = Shape::from_iter([rows, columns]);
     if let Some(c) = cx.shape(2) {
-        stretch(cx, c, &mut shape)?;
+        broadcast(cx, c, &mut shape)?;
     }
     cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), Some(shape));
     Ok(())
@@ -81,8 +90,8 @@ fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], In
     Ok(if cx.int(transposed).unwrap_or(0) == 0 { [rows, columns] } else { [columns, rows] })
 }
 
-/// Checks that C stretches to the product, and learns sizes of the product from it.
-fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
+/// Checks that C broadcasts to the product, and learns sizes of the product from it.
+fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
     let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
     let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact)
     else {
@@ -90,7 +99,7 @@ fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferErro
     };
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
-        cx.demand(|| Demand::Stretch(other.clone(), size.clone()));
+        cx.demand(|| Demand::BroadcastTo(other.clone(), size.clone()));
         // A symbol may turn out to be 1, and then says nothing about the product.
         if exact || other.known().is_some_and(|other| other != 1) {
             *size =
@@ -101,9 +110,57 @@ fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferErro
 }
 
 /// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and
-/// nothing stretches.
-fn stretch_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+/// nothing broadcasts.
+fn broadcast_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("broadcast");
+    Ok(())
+}
+
+/// An absent C is zero.
+fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.input(2).is_some() {
+        return Ok(());
+    }
+    let elem = [0, 1].into_iter().find_map(|index| cx.input_type(index)?.elem());
+    let zero = elem.and_then(|elem| {
+        let zero = Tensor::from_slice([1], &[0f32]).ok()?;
+        cast(&zero, elem, CastOptions::default()).ok()
+    });
+    let Some(zero) = zero else {
+        return Err(cx.refuse("C is needed there, and its element type is not known"));
+    };
+    let zero = cx.add_constant(zero);
+    cx.set_input(2, Some(zero));
+    Ok(())
+}
+
+/// C has the shape of the product, or `broadcast=1` takes it for its last axes or one element.
+fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape());
+    let c = shape(2).cloned();
+    let size = |index: usize, name: &str, axis: usize| {
+        let is_turned = cx.int(name).unwrap_or(0) != 0;
+        shape(index)?.get(if is_turned { 1 - axis } else { axis }).cloned()
+    };
+    let product = [size(0, "transA", 0), size(1, "transB", 1)];
+    let is = |found: &Dim, wanted: &Option<Dim>| {
+        *found != Dim::Unknown && Some(found) == wanted.as_ref()
+    };
+    let Some(c) = c else {
+        return Err(
+            cx.refuse("nothing broadcasts by itself there, and the shape of C is not known")
+        );
+    };
+    match &c[..] {
+        [rows, columns] if is(rows, &product[0]) && is(columns, &product[1]) => return Ok(()),
+        [] | [_] => {}
+        sizes if sizes.iter().all(|size| size.known() == Some(1)) => {}
+        [rows, columns] if rows.known() == Some(1) && is(columns, &product[1]) => {
+            squeeze(cx, 2, &[0]);
+        }
+        _ => return Err(cx.refuse("C broadcasts along its columns, or its sizes are not known")),
+    }
+    cx.set("broadcast", 1);
     Ok(())
 }
 
@@ -167,10 +224,10 @@ mod tests {
 
     #[test]
     fn c_always_stretches() {
-        let stretch = ("broadcast", AttrValue::Int(1));
+        let broadcast = ("broadcast", AttrValue::Int(1));
         let transposed = ("transB", AttrValue::Int(1));
         assert_eq!(
-            adapted(&GEMM, 6, &[stretch, transposed], "-; -; -"),
+            adapted(&GEMM, 6, &[broadcast, transposed], "-; -; -"),
             "y = Gemm(a, b, c) transB=1"
         );
     }

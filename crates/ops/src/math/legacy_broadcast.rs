@@ -1,15 +1,17 @@
-//! Broadcasting before opset 7: nothing stretches by itself.
+//! Broadcasting before opset 7: nothing broadcasts by itself.
 //!
-//! With `broadcast=1` the second input of a binary operator stretches to the shape of the first, if
-//! its own shape is a run of the first one's axes: the last ones, or those from `axis` on. A second
-//! input of one element always fits. Today's broadcasting contains all of this except `axis`, which
-//! becomes axes of size 1 at the end of the second input.
+//! With `broadcast=1` the second input of a binary operator broadcasts to the shape of the first,
+//! if its own shape is a run of the first one's axes: the last ones, or those from `axis` on. A
+//! second input of one element always fits. Today's broadcasting contains all of this except
+//! `axis`, which becomes axes of size 1 at the end of the second input.
 
-use sardonyx_model::Shape;
+use sardonyx_model::{Dim, Shape};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
+use crate::downward::{squeeze, unsqueeze};
 use crate::infer::{Infer, InferError};
+use crate::tensor::rearrange::TILE;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 /// The shape of the result of a binary operator.
@@ -31,7 +33,7 @@ pub(crate) fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     };
     if b.len() > a.len() {
         return cx.fail(format_args!(
-            "input 1 of rank {} does not stretch to rank {}",
+            "input 1 of rank {} does not broadcast to rank {}",
             b.len(),
             a.len()
         ));
@@ -83,8 +85,8 @@ fn one_element(shape: &Shape) -> bool {
 
 /// Opset 6 to 7 for binary operators.
 pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let stretches = cx.int("broadcast").unwrap_or(0) != 0;
-    if let Some(axis) = cx.int("axis").filter(|_| stretches) {
+    let broadcasts = cx.int("broadcast").unwrap_or(0) != 0;
+    if let Some(axis) = cx.int("axis").filter(|_| broadcasts) {
         let missing = missing_axes(cx, axis)?;
         if !missing.is_empty() {
             let second = cx.input(1);
@@ -95,6 +97,122 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     cx.remove("broadcast");
     cx.remove("axis");
+    Ok(())
+}
+
+/// Opset 7 to 6 for binary operators.
+///
+/// # Errors
+///
+/// The shapes are not known well enough to say how the operands were aligned.
+pub(crate) fn lower(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    lower_either(cx, false)
+}
+
+/// The same for operators whose inputs may be swapped.
+pub(crate) fn lower_commutative(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    lower_either(cx, true)
+}
+
+fn lower_either(cx: &mut Adapt<'_>, may_swap: bool) -> Result<(), Refusal> {
+    let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
+    let (Some(a), Some(b)) = (shape(0), shape(1)) else {
+        return Err(cx.refuse(
+            "nothing broadcasts by itself there, and the ranks of its inputs are not known",
+        ));
+    };
+    if is_same(&a, &b) {
+        return Ok(());
+    }
+    let run = run_of(&a, &b).or_else(|| {
+        let run = run_of(&b, &a).filter(|_| may_swap)?;
+        cx.set_inputs(&[cx.input(1), cx.input(0)]);
+        Some(run)
+    });
+    let Some(Run { squeezed, axis }) = run else { return same_sizes(cx, 2) };
+    squeeze(cx, 1, &squeezed);
+    cx.set("broadcast", 1);
+    if let Some(axis) = axis {
+        cx.set("axis", axis);
+    }
+    Ok(())
+}
+
+fn is_same(a: &Shape, b: &Shape) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same_size(a, b))
+}
+
+fn is_same_size(a: &Dim, b: &Dim) -> bool {
+    a == b && *a != Dim::Unknown
+}
+
+/// Where the axes of a shape lie in another one.
+struct Run {
+    /// Axes of size 1 that are no part of the run.
+    squeezed: Vec<i64>,
+    /// The first axis; `None` for the last axes and for a single element.
+    axis: Option<i64>,
+}
+
+/// Where the axes of `b` lie in `a`, if they are a run of them but for axes of size 1.
+fn run_of(a: &Shape, b: &Shape) -> Option<Run> {
+    let offset = a.len().checked_sub(b.len())?;
+    let is_wide = |size: &Dim| size.known() != Some(1);
+    let Some(first) = b.iter().position(is_wide) else {
+        return Some(Run { squeezed: Vec::new(), axis: None });
+    };
+    let last = b.iter().rposition(is_wide)?;
+    let run = first..=last;
+    if !run.clone().all(|axis| is_same_size(&a[offset + axis], &b[axis])) {
+        return None;
+    }
+    let squeezed = (0..b.len()).filter(|axis| !run.contains(axis)).map(|axis| axis as i64);
+    let is_at_the_end = last + 1 == b.len();
+    let axis = (!is_at_the_end).then_some((offset + first) as i64);
+    Some(Run { squeezed: squeezed.collect(), axis })
+}
+
+/// Gives the first inputs the shape to which they broadcast: nothing broadcasts by itself there.
+pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal> {
+    let shapes = (0..count).map(|index| cx.input_type(index)?.shape().cloned());
+    let shapes: Option<Vec<Shape>> = shapes.collect();
+    let same = |shapes: &[Shape]| shapes.iter().all(|shape| is_same(shape, &shapes[0]));
+    if count < 2 || shapes.as_deref().is_some_and(same) {
+        return Ok(());
+    }
+    let sizes = shapes.and_then(|shapes| {
+        let sizes = |shape: &Shape| shape.iter().map(|size| size.size()).collect();
+        shapes.iter().map(sizes).collect::<Option<Vec<Vec<usize>>>>()
+    });
+    let Some(sizes) = sizes else {
+        return Err(cx.refuse(
+            "nothing broadcasts by itself there, and the sizes of its inputs are not known",
+        ));
+    };
+    let rank = sizes.iter().map(Vec::len).max().unwrap_or(0);
+    let of_axis = |sizes: &[usize], axis: usize| {
+        (axis + sizes.len()).checked_sub(rank).map_or(1, |axis| sizes[axis])
+    };
+    let whole: Vec<usize> = (0..rank)
+        .map(|axis| {
+            let wide = sizes.iter().map(|sizes| of_axis(sizes, axis)).find(|size| *size != 1);
+            wide.unwrap_or(1)
+        })
+        .collect();
+    for (index, sizes) in sizes.iter().enumerate() {
+        let missing: Vec<i64> = (0..(rank - sizes.len()) as i64).collect();
+        unsqueeze(cx, index, &missing);
+        let repeats = whole.iter().enumerate().map(|(axis, whole)| match of_axis(sizes, axis) {
+            1 => *whole as i64,
+            _ => 1,
+        });
+        let repeats: Vec<i64> = repeats.collect();
+        if repeats.iter().any(|times| *times != 1) {
+            let repeats = cx.add_ints(&repeats);
+            let tiled = cx.before(TILE.name, &[cx.input(index), Some(repeats)], &[]);
+            cx.set_input(index, Some(tiled));
+        }
+    }
     Ok(())
 }
 
@@ -128,36 +246,36 @@ mod tests {
 
     #[test]
     fn the_second_input_is_aligned() {
-        let stretch = ("broadcast", Int(1));
+        let broadcast = ("broadcast", Int(1));
         let at = |axis| ("axis", Int(axis));
         let rows = [
             (vec![], "-; -", "y = Add(a, b)"),
-            (vec![stretch.clone()], "-; -", "y = Add(a, b)"),
+            (vec![broadcast.clone()], "-; -", "y = Add(a, b)"),
             (vec![at(1)], "float[2, 3, 4]; float[2, 3, 4]", "y = Add(a, b)"),
-            (vec![stretch.clone(), at(2)], "float[2, 3, 4, 5]; float[4, 5]", "y = Add(a, b)"),
+            (vec![broadcast.clone(), at(2)], "float[2, 3, 4, 5]; float[4, 5]", "y = Add(a, b)"),
             (
-                vec![stretch.clone(), at(1)],
+                vec![broadcast.clone(), at(1)],
                 "float[2, 3, 4, 5]; float[3]",
                 "t3 = Unsqueeze(b) axes=[1, 2]; y = Add(a, t3)",
             ),
             (
-                vec![stretch.clone(), at(0)],
+                vec![broadcast.clone(), at(0)],
                 "float[?, ?, ?]; float[?, ?]",
                 "t3 = Unsqueeze(b) axes=[2]; y = Add(a, t3)",
             ),
-            (vec![stretch.clone(), at(0)], "float[...]; float[1, 1]", "y = Add(a, b)"),
+            (vec![broadcast.clone(), at(0)], "float[...]; float[1, 1]", "y = Add(a, b)"),
             (
-                vec![stretch.clone(), at(0)],
+                vec![broadcast.clone(), at(0)],
                 "float[...]; float[2]",
                 "Add: aligning the second input at `axis` takes the ranks of both inputs",
             ),
             (
-                vec![stretch.clone(), at(2)],
+                vec![broadcast.clone(), at(2)],
                 "float[2, 3]; float[3]",
                 "Add: input 1 of rank 1 does not fit at axis 2 of rank 2",
             ),
             (
-                vec![stretch, at(-1)],
+                vec![broadcast, at(-1)],
                 "float[2, 3]; float[3]",
                 "Add: what axis -1 counts from is not defined",
             ),

@@ -17,6 +17,7 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
         &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(determinant)
     .unknown_cost();
 
@@ -34,6 +35,7 @@ pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
         ],
     )
     .since(28, &[types("T", NUMERIC_IR4)])
+    .widens()
     .infer(einsum::infer)
     .cost(|node| einsum::multiply_adds(node.cx));
 

@@ -16,6 +16,7 @@ pub static MATMUL: OpDef = OpDef::new("MatMul")
     .about("The matrix product, of stacks of matrices too.")
     .since(1, &[input("A", "T"), input("B", "T"), output("Y", "T"), types("T", FLOATS)])
     .since(9, &[types("T", HIGH_PRECISION)])
+    .widens()
     .since(
         13,
         &[
@@ -25,6 +26,7 @@ pub static MATMUL: OpDef = OpDef::new("MatMul")
             types("T", HIGH_PRECISION_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .cost(|node| node.matrix_product(0, 1));
 

@@ -1,11 +1,14 @@
 //! PRelu: what is negative is multiplied by a learned slope.
 //!
 //! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7
-//! stretches the slope to the input, aligned at the right; 9 adds integers; 16 adds bfloat16.
+//! broadcasts the slope to the input, aligned at the right; 9 adds integers; 16 adds bfloat16.
+
+use sardonyx_model::Dim;
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::AttrValue;
 use crate::def::OpDef;
+use crate::downward::{squeeze, unsqueeze};
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
 };
@@ -29,6 +32,7 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
         ],
     )
     .since(6, &[without_attribute("consumed_inputs")])
+    .same_down()
     .since(7, &[])
     .since(
         9,
@@ -39,10 +43,13 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
             types("T", HIGH_PRECISION),
         ],
     )
+    .widens()
     .since(16, &[types("T", HIGH_PRECISION_IR4)])
+    .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, align_channels)
+    .adapter(7, 6, slope_of_channels)
     .body(&[16], slope_below_zero!("slope"))
     .without_reference_rule(&[1]);
 
@@ -52,7 +59,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let mut ty = ty.clone();
     if let (7.., Some(shape), Some(slope)) = (cx.since(), &mut ty.shape, cx.shape(1)) {
-        *shape = rules::stretched_over(cx, shape, slope, "the slope")?;
+        *shape = rules::broadcast_over(cx, shape, slope, "the slope")?;
     }
     cx.set_tensor(0, ty.elem, ty.shape);
     Ok(())
@@ -80,6 +87,35 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Version 6 has one slope, or one for each channel (axis 1).
+fn slope_of_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
+    let (Some(data), Some(slope)) = (shape(0), shape(1)) else {
+        return Err(
+            cx.refuse("the slope is for all or for a channel there, and its shape is not known")
+        );
+    };
+    if slope.is_empty() {
+        unsqueeze(cx, 1, &[0]);
+        return Ok(());
+    }
+    let wide = || (0..slope.len()).filter(|axis| slope[*axis].known() != Some(1));
+    let offset = data.len().checked_sub(slope.len());
+    let kept = match (wide().next(), wide().count(), offset) {
+        (None, ..) => 0,
+        (Some(axis), 1, Some(offset))
+            if axis + offset == 1 && data[1] == slope[axis] && data[1] != Dim::Unknown =>
+        {
+            axis
+        }
+        _ => return Err(cx.refuse("the slope is neither for all elements nor for a channel")),
+    };
+    let others: Vec<i64> =
+        (0..slope.len()).filter(|axis| *axis != kept).map(|axis| axis as i64).collect();
+    squeeze(cx, 1, &others);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +129,7 @@ mod tests {
             (
                 16,
                 "float[2, 3]; float[1, 2, 3]",
-                "PRelu: the slope has rank 3, which does not stretch to rank 2",
+                "PRelu: the slope has rank 3, which does not broadcast to rank 2",
             ),
             (
                 16,

@@ -85,13 +85,13 @@ impl Ints {
         (index.len() == self.dims.len()).then_some(offset)
     }
 
-    /// The same, stretched to these sizes.
-    pub(crate) fn stretched(&self, dims: Dims) -> Option<Ints> {
-        Ints::build(self.elem, dims, |index| self.stretched_at(index))
+    /// The same, broadcast to these sizes.
+    pub(crate) fn broadcast(&self, dims: Dims) -> Option<Ints> {
+        Ints::build(self.elem, dims, |index| self.broadcast_at(index))
     }
 
     /// The element that broadcasting brings to an index of a result.
-    fn stretched_at(&self, index: &[usize]) -> Dim {
+    fn broadcast_at(&self, index: &[usize]) -> Dim {
         let skipped = index.len().saturating_sub(self.dims.len());
         let index: Dims = index[skipped..]
             .iter()
@@ -157,7 +157,7 @@ pub(crate) fn pass(cx: &mut Infer<'_>, shape: Option<&Shape>) {
     set(cx, Ints { dims, ..ints });
 }
 
-/// The sizes to which arrays stretch.
+/// The sizes to which arrays broadcast.
 pub(crate) fn broadcast_dims<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> Option<Dims> {
     let mut result = Dims::new();
     for dims in all {
@@ -186,7 +186,7 @@ pub(crate) fn combine(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Dim) {
         };
         result = match result {
             None => Some(next),
-            Some(result) => stretch(result.elem, [&result, &next], |[a, b]| f(a, b)),
+            Some(result) => broadcast(result.elem, [&result, &next], |[a, b]| f(a, b)),
         };
     }
     set_if(cx, result);
@@ -197,19 +197,19 @@ pub(crate) fn decide(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Option<bool>)
     let (Some(a), Some(b)) = (of_input(cx, 0), of_input(cx, 1)) else {
         return;
     };
-    let decided = stretch(DataType::Bool, [&a, &b], |[a, b]| truth(f(a, b)));
+    let decided = broadcast(DataType::Bool, [&a, &b], |[a, b]| truth(f(a, b)));
     set_if(cx, decided);
 }
 
-/// `f` over arrays that stretch to each other's sizes.
-pub(crate) fn stretch<const N: usize>(
+/// `f` over arrays that broadcast to each other's sizes.
+pub(crate) fn broadcast<const N: usize>(
     elem: DataType,
     of: [&Ints; N],
     f: impl Fn([&Dim; N]) -> Dim,
 ) -> Option<Ints> {
     let dims = broadcast_dims(of.iter().map(|ints| &ints.dims[..]))?;
     Ints::build(elem, dims, |index| {
-        let elements = of.map(|ints| ints.stretched_at(index));
+        let elements = of.map(|ints| ints.broadcast_at(index));
         f(elements.each_ref())
     })
 }
@@ -261,7 +261,7 @@ pub(crate) fn absolute(value: &Dim) -> Dim {
     }
 }
 
-/// The same with the sign turned.
+/// The same with the opposite sign.
 pub(crate) fn negate(value: &Dim) -> Dim {
     Dim::Known(0).sub(value)
 }

@@ -9,6 +9,7 @@ use sardonyx_model::Shape;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
+use crate::downward::{axis_from_front, from_front};
 use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
@@ -16,6 +17,7 @@ use crate::rules;
 use crate::tensor::flatten::FLATTEN;
 use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
+use crate::tensor::transpose::TRANSPOSE;
 
 pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first largest element.");
 
@@ -41,9 +43,12 @@ const fn along_axis(name: &'static str) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
+        .same_up()
         .since(13, ONE_AXIS)
         .infer(infer)
+        .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
         .adapter(12, 13, one_axis)
+        .adapter(13, 12, last_axis)
 }
 
 fn softmax(cx: &Expand<'_>) -> Option<String> {
@@ -121,6 +126,29 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
         (only, None) => only,
         _ => None,
     }
+}
+
+/// The last axis is the same in both forms; another one is made the last.
+fn last_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let axis = cx.int("axis").unwrap_or(-1);
+    cx.set("axis", -1);
+    if axis == -1 {
+        return Ok(());
+    }
+    let Some(rank) = cx.rank(0) else {
+        return Err(cx.refuse("the rank of the input is not known, and axis is not the last one"));
+    };
+    let axis = from_front(cx, "axis", axis, Some(rank))?;
+    let last = rank as i64 - 1;
+    if axis < last {
+        let mut order: Vec<i64> = (0..rank as i64).collect();
+        order.swap(axis as usize, rank - 1);
+        let perm = || [("perm", AttrValue::from(&order[..]))];
+        let transposed = cx.before(TRANSPOSE.name, &[cx.input(0)], &perm());
+        cx.set_input(0, Some(transposed));
+        cx.after(0, TRANSPOSE.name, &[], &perm());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -37,7 +37,9 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .about("Absolute value.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
+    .types_down()
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
+    .widens()
     .infer(|cx| mapped(cx, shape_values::absolute))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1]);
@@ -55,7 +57,7 @@ pub(crate) static ATAN: OpDef = smooth_named("Atan", 7).about("Inverse tangent."
 pub(crate) static ATANH: OpDef = smooth_named("Atanh", 9).about("Inverse hyperbolic tangent.");
 
 pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
-    .about("Bits turned.")
+    .about("Bitwise NOT of each element.")
     .since(18, &[FIXED_X, FIXED_Y, types("T", INTEGERS)])
     .infer(rules::same_as_first);
 
@@ -73,6 +75,7 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         ],
     )
     .since(28, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(rules::same_as_first)
     .body_from(12, |cx| {
         let alpha = float_vector("alpha", cx.float("alpha")?);
@@ -105,6 +108,7 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .about("Error function.")
     .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(13, SMOOTH_NAMED)
+    .types_down()
     .infer(rules::same_as_first)
     .adapter(12, 13, floats_only::check);
 
@@ -177,13 +181,15 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .about("The other sign.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
+    .types_down()
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
+    .widens()
     .infer(|cx| mapped(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1]);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
-    .about("Truth values turned.")
+    .about("Logical NOT of each element.")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
     .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
 
@@ -193,12 +199,14 @@ pub static RECIPROCAL: OpDef =
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
     .about("Zero below 0.")
     .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
+    .widens()
     .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"));
 
 pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .about("The nearest integer, the even one of two.")
     .since(11, &[FIXED_X, FIXED_Y, types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(rules::same_as_first);
 
 pub(crate) static SELU: OpDef = OpDef::new("Selu")
@@ -219,14 +227,16 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
         &[
             SMOOTH_X,
             SMOOTH_Y,
-            float("alpha").or_float(1.673_263_2),
-            float("gamma").or_float(1.050_701),
+            float("alpha").or_float(SELU_ALPHA),
+            float("gamma").or_float(SELU_GAMMA),
             NOT_IN_PLACE,
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(rules::same_as_first)
     .adapter(5, 6, old_selu)
+    .adapter(6, 5, |cx| write_selu(cx, SELU_ALPHA, SELU_GAMMA))
     .body(
         &[18],
         concat!(
@@ -257,6 +267,7 @@ pub(crate) static SIGN: OpDef = OpDef::new("Sign")
             types("T", NUMERIC_IR4),
         ],
     )
+    .widens()
     .infer(rules::same_as_first);
 
 pub static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
@@ -295,6 +306,7 @@ pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .about("Zero up to `alpha`.")
     .since(10, &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(rules::same_as_first)
     .body(
         &[18],
@@ -394,7 +406,9 @@ const fn function_inferred(
     OpDef::new(name)
         .since(1, first)
         .since(6, const { &[NOT_IN_PLACE] })
+        .same_down()
         .since(13, bfloat16_too)
+        .widens()
         .infer(infer)
         .without_reference_rule(&[1])
         .adapter(5, 6, consumed_inputs::remove)
@@ -419,6 +433,7 @@ const fn smooth_named(name: &'static str, first: u32) -> OpDef {
     OpDef::new(name)
         .since(first, FIRST)
         .since(22, const { &[types("T", FLOATS_IR4)] })
+        .widens()
         .infer(rules::same_as_first)
 }
 
@@ -426,6 +441,7 @@ const fn smooth_xy(name: &'static str, first: u32) -> OpDef {
     OpDef::new(name)
         .since(first, const { &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS)] })
         .since(22, const { &[types("T", FLOATS_IR4)] })
+        .widens()
         .infer(rules::same_as_first)
 }
 
@@ -433,7 +449,9 @@ const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: 
     OpDef::new(name)
         .since(1, first)
         .since(6, const { &[SMOOTH_X, SMOOTH_Y, NOT_IN_PLACE] })
+        .same_down()
         .since(bfloat16_since, const { &[types("T", FLOATS_IR4)] })
+        .widens()
         .infer(rules::same_as_first)
         .without_reference_rule(&[1])
         .adapter(5, 6, consumed_inputs::remove)
@@ -445,17 +463,25 @@ fn mapped(cx: &mut Infer<'_>, f: fn(&Dim) -> Dim) -> Result<(), InferError> {
     Ok(())
 }
 
+const SELU_ALPHA: f32 = 1.673_263_2;
+const SELU_GAMMA: f32 = 1.050_701;
 const OLD_SELU_ALPHA: f32 = 1.6732;
 const OLD_SELU_GAMMA: f32 = 1.0507;
 
 /// The defaults of version 1 have fewer digits, so they must be said.
 fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    for (name, default) in [("alpha", OLD_SELU_ALPHA), ("gamma", OLD_SELU_GAMMA)] {
+    write_selu(cx, OLD_SELU_ALPHA, OLD_SELU_GAMMA)?;
+    consumed_inputs::remove(cx)
+}
+
+/// Writes the defaults of a version, which are not those of its neighbour.
+fn write_selu(cx: &mut Adapt<'_>, alpha: f32, gamma: f32) -> Result<(), Refusal> {
+    for (name, default) in [("alpha", alpha), ("gamma", gamma)] {
         if !cx.has(name) {
             cx.set(name, default);
         }
     }
-    consumed_inputs::remove(cx)
+    Ok(())
 }
 
 #[cfg(test)]

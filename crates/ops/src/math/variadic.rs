@@ -5,7 +5,9 @@
 //! - `Max`, `Min`: the same, and 12 adds integers.
 
 use sardonyx_model::Dim;
+use sardonyx_tensor::DataType;
 
+use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, output, types, without_attribute,
@@ -18,43 +20,86 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .about("The largest of each place.")
     .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
+    .same_down()
     .since(8, &[])
+    .same_up()
     .since(12, &[types("T", NUMERIC)])
+    .widens()
     .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
+    .widens()
     .infer(|cx| folded(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove)
+    .adapter(12, 11, |cx| choose(cx, "Greater"))
+    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1]);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .about("The mean of each place.")
     .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
+    .same_down()
     .since(8, &[])
+    .same_up()
     .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
+    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1]);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
     .about("The smallest of each place.")
     .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
+    .same_down()
     .since(8, &[])
+    .same_up()
     .since(12, &[types("T", NUMERIC)])
+    .widens()
     .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
+    .widens()
     .infer(|cx| folded(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove)
+    .adapter(12, 11, |cx| choose(cx, "Less"))
+    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1]);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .about("The sum of each place.")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
+    .same_down()
     .since(8, &[])
+    .same_up()
     .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
+    .widens()
     .infer(|cx| folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove)
+    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1]);
+
+/// Older versions take floats only: of integers, one after the other is compared with what was
+/// chosen before.
+fn choose(cx: &mut Adapt<'_>, order: &'static str) -> Result<(), Refusal> {
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    if !elem.is_some_and(DataType::is_integer) {
+        return Ok(());
+    }
+    let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
+    let [first, between @ .., last] = &inputs[..] else {
+        cx.become_operator("Identity");
+        return Ok(());
+    };
+    let mut chosen = *first;
+    for other in between {
+        let is_first = cx.before(order, &[chosen, *other], &[]);
+        chosen = Some(cx.before("Where", &[Some(is_first), chosen, *other], &[]));
+    }
+    let is_first = cx.before(order, &[chosen, *last], &[]);
+    cx.become_operator("Where");
+    cx.set_inputs(&[Some(is_first), chosen, *last]);
+    Ok(())
+}
 
 const DATA: Fact = inputs("data_0", "T");
 const SMOOTH_DATA: Fact = DATA.differentiable();

@@ -1,10 +1,13 @@
 //! Maps and vocabularies.
 
+use std::borrow::Cow;
+
 use sardonyx_model::{Dim, Type};
 use sardonyx_tensor::DataType::{Double, Float, Int16, Int32, Int64, String};
 use sardonyx_tensor::{DataType, Tensor};
 
-use crate::attributes::AttrValue;
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::facts::{
     float, floats, input, int, ints, output, string, strings, tensor, types, without_attribute,
@@ -116,8 +119,12 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
             types("T2", TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String])),
         ],
     )
+    .same_up()
+    .types_down()
     .infer(labels_of_classes)
-    .infer_since(2, labels);
+    .infer_since(2, labels)
+    .adapter(2, 1, classes)
+    .adapter(1, 2, keys_and_values);
 
 pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
     .about("A map from class to score for each row.")
@@ -145,8 +152,8 @@ fn from_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// What a text is turned into is a number, and the other way round.
-fn turned(elem: Option<DataType>) -> Option<DataType> {
+/// Strings become integers, and integers strings.
+fn mapped(elem: Option<DataType>) -> Option<DataType> {
     match elem? {
         String => Some(Int64),
         Int64 => Some(String),
@@ -166,8 +173,68 @@ fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
     labels_of_classes(cx)
 }
 
+/// The first version counts classes from 0. Which way it goes depends on what it is given.
+fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let classes: Vec<Cow<'static, [u8]>> = match cx.attribute("classes_strings") {
+        Some(AttrValue::Strings(classes)) => {
+            classes.into_iter().map(|class| Cow::Owned(class.into_owned())).collect()
+        }
+        _ => Vec::new(),
+    };
+    let numbers: Vec<i64> = (0i64..).take(classes.len()).collect();
+    let (keys, values) = match cx.input_type(0).and_then(Type::elem) {
+        Some(Int64) => ("keys_int64s", "values_strings"),
+        Some(String) => {
+            let mut sorted = classes.clone();
+            sorted.sort_unstable();
+            if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(cx.refuse("a class is there twice, so that its number is not certain"));
+            }
+            ("keys_strings", "values_int64s")
+        }
+        Some(other) => return Err(cx.refuse(format_args!("version 1 does not take {other}"))),
+        None => return Err(cx.refuse("the type of its input is not known")),
+    };
+    cx.remove("classes_strings");
+    for name in [keys, values] {
+        if name.ends_with("int64s") {
+            cx.set(name, numbers.clone());
+        } else {
+            cx.set(name, AttrValue::Strings(classes.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Version 1 maps classes to their positions in a list, or back.
+fn classes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let strings = |name: &str| match cx.attribute(name) {
+        Some(AttrValue::Strings(all)) => {
+            Some(all.into_iter().map(|text| Cow::Owned(text.into_owned())).collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    let (keys, values) = (strings("keys_strings"), strings("values_strings"));
+    let positions = cx.ints("keys_int64s").or(cx.ints("values_int64s")).unwrap_or_default();
+    let classes = match (keys, values) {
+        (Some(classes), None) | (None, Some(classes)) => classes,
+        _ => return Err(cx.refuse("version 1 maps strings to integers, or integers to strings")),
+    };
+    if positions.len() != classes.len() || !positions.iter().copied().eq(0..classes.len() as i64) {
+        return Err(cx.refuse("version 1 maps classes to 0, 1, 2 and so on, in this order"));
+    }
+    for name in ["keys_strings", "values_strings", "keys_int64s", "values_int64s"] {
+        cx.remove(name);
+    }
+    // No map of floats is there that it could be about.
+    cx.remove("default_float");
+    let classes: Vec<Cow<'static, [u8]>> = classes;
+    cx.set("classes_strings", AttrValue::Strings(classes));
+    Ok(())
+}
+
 fn labels_of_classes(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    cx.set_tensor(0, turned(cx.elem(0)), cx.shape(0).cloned());
+    cx.set_tensor(0, mapped(cx.elem(0)), cx.shape(0).cloned());
     Ok(())
 }
 
@@ -361,5 +428,30 @@ mod tests {
             ],
         );
         check(&LABEL_ENCODER, 1, &[(&[], "int64[2, N]", "string[2, N]")]);
+    }
+
+    #[test]
+    fn classes_become_keys_or_values() {
+        use crate::math::testing::adapted;
+        let classes = |names: &[&'static str]| {
+            let names = names.iter().map(|name| name.as_bytes().into());
+            [("classes_strings", AttrValue::Strings(names.collect()))]
+        };
+        assert_eq!(
+            adapted(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "int64[2]"),
+            r#"y = LabelEncoder(a) keys_int64s=[0, 1] values_strings=["a", "b"]"#
+        );
+        assert_eq!(
+            adapted(&LABEL_ENCODER, 1, &classes(&["a", "b"]), "string[2]"),
+            r#"y = LabelEncoder(a) keys_strings=["a", "b"] values_int64s=[0, 1]"#
+        );
+        assert_eq!(
+            adapted(&LABEL_ENCODER, 1, &classes(&["a", "a"]), "string[2]"),
+            "LabelEncoder: a class is there twice, so that its number is not certain"
+        );
+        assert_eq!(
+            adapted(&LABEL_ENCODER, 1, &classes(&["a"]), "-"),
+            "LabelEncoder: the type of its input is not known"
+        );
     }
 }

@@ -170,7 +170,10 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
             tensor("nodes_values_as_tensor"),
         ],
     )
+    .same_up()
+    .types_down()
     .since(5, &[deprecated()])
+    .never_down("the operator is deprecated in version 5, which has no node to bring to version 3")
     .infer(tree_classifier)
     .infer_as_reference(tree_classifier_as_reference)
     .without_reference_rule(&[5]);
@@ -212,11 +215,14 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
             tensor("target_weights_as_tensor"),
         ],
     )
+    .same_up()
+    .types_down()
     .since(5, &[deprecated()])
+    .same_down()
     .infer(tree_regressor)
     .without_reference_rule(&[1, 5]);
 
-/// A class for each example, and a score for each of so many classes.
+/// A class for each example, and a score for each of that many classes.
 fn set_classes(cx: &mut Infer<'_>, elem: DataType, examples: Dim, count: Dim) {
     let shape = Shape::from_iter([examples.clone()]);
     cx.set_tensor(0, Some(elem), Some(shape));
@@ -369,7 +375,7 @@ fn same_type(
     }
 }
 
-/// What is said of nodes is said of each of so many.
+/// What is said of nodes is said of each of this many.
 fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
     let lists = [
         ("nodes_featureids", true),

@@ -10,6 +10,7 @@ mod shapes;
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
 
+use crate::attributes::Attributes;
 use crate::cost::Counted;
 use crate::def::OpDef;
 use crate::facts::{
@@ -49,6 +50,8 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         ],
     )
     .since(24, &[input("nonpad_kv_seqlen", "tensor(int64)").optional()])
+    .same_up()
+    .types_down()
     .since(
         25,
         &[
@@ -56,9 +59,18 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
             int("right_window_size").or(-1),
         ],
     )
+    .same_up()
     .infer(shapes::infer)
     .infer_as_reference(shapes::infer_as_reference)
     .body_from(23, dot_product::body)
+    .adapter(25, 24, |cx| {
+        for name in ["left_window_size", "right_window_size"] {
+            if let Some(size) = cx.int(name) {
+                return Err(cx.refuse(format_args!("{name} must be -1, got {size}. Windowed attention came with version 25")));
+            }
+        }
+        Ok(())
+    })
     .cost(attention_work);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")

@@ -12,6 +12,7 @@
 
 use super::window::pooled_shape;
 use crate::denotation::IMAGES;
+use crate::downward::drop_ones;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
@@ -30,11 +31,19 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
         ],
     )
     .since(7, &[int("count_include_pad").or(0)])
+    .same_up()
+    .types_down()
     .since(10, &[int("ceil_mode").or(0)])
+    .same_up()
+    .types_down()
     .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
+    .same()
     .since(19, &[ints("dilations")])
+    .same_up()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
+    .adapter(19, 18, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)]);
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -13,7 +13,7 @@ use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::rules::same_as_first;
-use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
     .about("Each channel to mean 0 and variance 1, then scaled and shifted.")
@@ -56,6 +56,7 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
             without_attribute("spatial"),
         ],
     )
+    .same_down()
     .since_anew(
         14,
         &[
@@ -88,11 +89,28 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
             types("T2", FLOATS_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
+    .adapter(6, 5, |cx| {
+        cx.set("consumed_inputs", &[0i64, 0, 0, 1, 1][..]);
+        Ok(())
+    })
     .adapter(6, 7, drop_is_test)
+    .adapter(7, 6, |cx| {
+        cx.set("is_test", 1);
+        Ok(())
+    })
     .adapter(8, 9, drop_spatial)
     .adapter(13, 14, training_mode)
+    .adapter(14, 13, |cx| {
+        if cx.int("training_mode").unwrap_or(0) != 0 {
+            return Err(
+                cx.refuse("training_mode is 1, and older versions have other outputs in training")
+            );
+        }
+        Ok(())
+    })
     .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -141,7 +159,7 @@ pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, I
 
 /// From 7 on the number of outputs tells training from inference.
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cx.int("is_test").unwrap_or(0) == 0 {
+    if cx.int("is_test").unwrap_or(0) == 0 && !cx.assume(Assumption::Inference) {
         return Err(cx.refuse(
             "is_test = 0 means training, and versions 7 to 13 say nothing exact about that",
         ));

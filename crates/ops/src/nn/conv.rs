@@ -38,7 +38,9 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
             output("Y", "T").differentiable(),
         ],
     )
+    .same()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])

@@ -59,7 +59,9 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
             output("Y", "T").differentiable(),
         ],
     )
+    .same()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(transposed)
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
@@ -87,6 +89,7 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(deformed)
     .infer_as_reference(deformed_as_reference)
     .keeps_format(&[])

@@ -4,13 +4,14 @@
 //! 10 makes the mask `bool`; 12 makes `ratio` and the mode inputs and adds `seed`; 13 adds
 //! bfloat16; 22 adds 8-bit floats.
 
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::{Bool8, DataType, Tensor};
 
 use crate::attributes::{AttrValue, Attributes};
+use crate::downward::{constant, exact_float};
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::tensor::cast::CAST;
-use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
+use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
     .about("In training sets random elements to zero, otherwise hands its input on.")
@@ -28,6 +29,7 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
         ],
     )
     .since(6, &[without_attribute("consumed_inputs")])
+    .same_down()
     .since(7, &[without_attribute("is_test")])
     .since(10, &[output("mask", "T1").optional(), types("T1", BOOL)])
     .since(
@@ -53,12 +55,20 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
             types("T", FLOATS_IR4),
         ],
     )
+    .widens()
     .since(22, &[types("T", FLOATS_IR9), types("T1", FLOATS_IR9)])
+    .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, drop_is_test)
+    .adapter(7, 6, |cx| {
+        cx.set("is_test", 1);
+        Ok(())
+    })
     .adapter(9, 10, bool_mask)
+    .adapter(10, 9, mask_of_type)
     .adapter(11, 12, ratio_as_input)
+    .adapter(12, 11, ratio_as_attribute)
     .without_reference_rule(&[1]);
 
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
@@ -83,7 +93,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0) {
+    let trains = cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0);
+    if trains && !cx.assume(Assumption::Inference) {
         return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 cannot ask for"));
     }
     cx.remove("is_test");
@@ -110,6 +121,38 @@ fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.remove("ratio");
         let ratio = cx.add_constant(Tensor::scalar(ratio));
         cx.set_input(1, Some(ratio));
+    }
+    Ok(())
+}
+
+/// The mask gets the type of the data; whatever reads it still wants truth values.
+fn mask_of_type(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.is_used(1) {
+        cx.after(1, CAST.name, &[], &[("to", AttrValue::Int(DataType::Bool.number().into()))]);
+    } else if cx.has_output(1) {
+        cx.drop_output(1);
+    }
+    Ok(())
+}
+
+fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(mode) = constant(cx, 2, "training_mode")? {
+        let trains = mode.to_vec::<Bool8>().is_ok_and(|mode| mode.iter().any(|on| on.get()));
+        if trains {
+            return Err(
+                cx.refuse("training_mode is true, and versions 7 to 11 cannot ask for training")
+            );
+        }
+    }
+    let ratio = constant(cx, 1, "ratio")?;
+    cx.keep_inputs(1);
+    // It is about training.
+    cx.remove("seed");
+    if let Some(ratio) = ratio {
+        match exact_float(&ratio) {
+            Some(ratio) => cx.set("ratio", ratio),
+            None => return Err(cx.refuse("ratio does not fit into a 32-bit float")),
+        }
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ const fn global_pool(name: &'static str) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(22, WITH_BFLOAT16)
+        .widens()
         .infer(infer)
         .infer_as_reference(infer_as_reference)
 }

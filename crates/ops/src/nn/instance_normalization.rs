@@ -33,7 +33,9 @@ pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalizat
             without_attribute("consumed_inputs"),
         ],
     )
+    .same_down()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1]);

@@ -2,6 +2,7 @@
 
 use sardonyx_model::{Dim, Shape, Type};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
@@ -11,7 +12,7 @@ use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
 use crate::infer::{Demand, Infer, InferError};
-use crate::rules::{demand_rank_from, elem_attribute, same_as_first, shared_dim, stretched_over};
+use crate::rules::{broadcast_over, demand_rank_from, elem_attribute, same_as_first, shared_dim};
 use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
@@ -33,11 +34,12 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .since(21, &[int("stash_type").or(1)])
     .infer(infer_groups)
     .adapter(20, 21, factors_per_channel)
+    .adapter(21, 20, factors_per_group)
     .body_from(18, group_normalization)
     .without_reference_rule(&[18, 21]);
 
 pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
-    .about("Brings what lies behind an axis to mean 0 and variance 1, then scales and shifts it.")
+    .about("Brings what lies after an axis to mean 0 and variance 1, then scales and shifts it.")
     .since(
         17,
         &[
@@ -71,6 +73,7 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer_along_axis);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
@@ -87,6 +90,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
             types("T", FLOATS_IR4),
         ],
     )
+    .widens()
     .infer(infer_over_axes)
     .infer_as_reference(infer_over_axes_as_reference)
     .body(&[9, 13], mean_variance!("ReduceMean <axes: ints = @axes> (", ")"))
@@ -127,7 +131,7 @@ macro_rules! mean_variance {
 use mean_variance;
 
 pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
-    .about("Divides what lies behind an axis by the root of its mean square, then scales it.")
+    .about("Divides what lies after an axis by the root of its mean square, then scales it.")
     .since(
         23,
         &[
@@ -161,8 +165,8 @@ fn infer_root_mean_square(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape of the input, over which the other inputs stretch, and that of one statistic for what
-/// lies behind the axis.
+/// The shape of the input, over which the other inputs broadcast, and that of one statistic for
+/// what lies after the axis.
 fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferError> {
     let Some(shape) = cx.shape(0) else {
         return Ok((None, None));
@@ -171,7 +175,7 @@ fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferEr
     let mut shape = shape.clone();
     for (input, name) in [(1, "the scale"), (2, "the bias")] {
         if let Some(other) = cx.shape(input) {
-            shape = stretched_over(cx, &shape, other, name)?;
+            shape = broadcast_over(cx, &shape, other, name)?;
         }
     }
     let mut reduced = shape.clone();
@@ -260,7 +264,7 @@ fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
         vector("axes", &[axis]),
     ];
     let reduced = if axis >= 0 { "Sub (rank, axes)" } else { "Neg (axes)" };
-    // What lies behind the axis counts as one axis.
+    // What lies after the axis counts as one axis.
     let normalized = match cx.opset() {
         ..18 => normalized("wide", "ReduceMean <axes = [1]> (", ")"),
         _ => vector("second", &[1]) + &normalized("wide", "ReduceMean (", ", second)"),
@@ -413,6 +417,36 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Factors of channels that are constant and equal within each group are factors of groups.
+fn factors_per_group(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(groups) = cx.int("num_groups").and_then(|groups| usize::try_from(groups).ok()) else {
+        return Err(cx.refuse("the attribute num_groups is missing"));
+    };
+    for (index, name) in [(1, "scale"), (2, "bias")] {
+        let Some(factors) = cx.constant(index) else {
+            return Err(cx.refuse(format_args!(
+                "{name} is for groups there and for channels here, and is not a constant"
+            )));
+        };
+        let wide = cast(&factors, DataType::Double, CastOptions::default());
+        let wide = wide.and_then(|wide| wide.to_vec::<f64>()).unwrap_or_default();
+        let size = wide.len().checked_div(groups).unwrap_or(0);
+        let is_even = size > 0 && size * groups == wide.len();
+        if !is_even || wide.chunks(size).any(|group| group.iter().any(|one| *one != group[0])) {
+            return Err(cx.refuse(format_args!(
+                "{name} is for groups there, and differs between channels of a group"
+            )));
+        }
+        let kept: Vec<f64> = wide.iter().copied().step_by(size).collect();
+        let kept = Tensor::from_vec([groups], kept)
+            .and_then(|kept| cast(&kept, factors.data_type(), CastOptions::default()));
+        let kept = kept.map_err(|error| cx.refuse(error))?;
+        let kept = cx.add_constant(kept);
+        cx.set_input(index, Some(kept));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -454,7 +488,7 @@ mod tests {
             (
                 vec![],
                 "float[3]; -; float[3, 3]",
-                "LayerNormalization: the bias has rank 2, which does not stretch to rank 1",
+                "LayerNormalization: the bias has rank 2, which does not broadcast to rank 1",
             ),
         ];
         for (attributes, inputs, expected) in rows {

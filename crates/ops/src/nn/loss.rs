@@ -35,7 +35,9 @@ pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogL
             output("loss", "T").differentiable(),
         ],
     )
+    .same()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
     .body_from(12, negative_log_likelihood);
 
@@ -67,6 +69,7 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
             types("T", FLOATS_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .body_from(12, softmax_cross_entropy);

@@ -2,7 +2,10 @@
 
 use super::average_pool;
 use super::global_pool;
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::OpDef;
+use crate::downward::drop_ones;
 use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types};
 
 pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
@@ -13,12 +16,15 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
         &[input("X", "T").differentiable(), output("Y", "T").differentiable(), int("p").or(2)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(global_pool::infer)
+    .adapter(1, 2, whole_p)
+    .adapter(2, 1, float_p)
     .infer_as_reference(global_pool::infer_as_reference)
     .without_reference_rule(&[1]);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
-    .about("The p-norm over a window that moves along all axes behind the channels.")
+    .about("The p-norm over a window that moves along all axes after the channels.")
     .since(
         1,
         &[
@@ -34,14 +40,53 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     )
     .since(2, &[ints("kernel_shape").required(), int("p").or(2)])
     .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
+    .same()
     .since(18, &[int("ceil_mode").or(0), ints("dilations")])
+    .same_up()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(average_pool::infer)
+    .adapter(1, 2, |cx| {
+        if !cx.has("kernel_shape") {
+            return Err(
+                cx.refuse("version 1 does not say how large the window is without kernel_shape")
+            );
+        }
+        whole_p(cx)
+    })
+    .adapter(2, 1, float_p)
+    .adapter(18, 17, |cx| drop_ones(cx, "dilations"))
     .without_reference_rule(&[1]);
+
+/// The exponent was a float, and is an integer.
+fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(p) = cx.float("p") else {
+        return Ok(());
+    };
+    // Above this, floats are not all different integers.
+    if p.fract() != 0.0 || p.abs() > 16_777_216.0 {
+        return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 wants it")));
+    }
+    cx.set("p", p as i64);
+    Ok(())
+}
+
+fn float_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(p) = cx.int("p") {
+        if p.unsigned_abs() > 16_777_216 {
+            return Err(cx.refuse(format_args!("p = {p} is not exact as a float")));
+        }
+        cx.remove("p");
+        cx.set("p", p as f32);
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
     use super::{GLOBAL_LP_POOL, LP_POOL};
+    use crate::AttrValue::Float;
+    use crate::math::testing::adapted;
     use crate::tensor::testing::{check, ints};
 
     #[test]
@@ -68,5 +113,25 @@ mod tests {
             let row = [(&[][..], "double[N, C, 4, ?]", "double[N, C, 1, 1]")];
             check(&GLOBAL_LP_POOL, opset, &row);
         }
+    }
+    #[test]
+    fn the_exponent_becomes_an_integer() {
+        let window = || ("kernel_shape", ints(&[2]));
+        for (p, expected) in [
+            (3.0, "y = LpPool(a) kernel_shape=[2] p=3"),
+            (2.5, "LpPool: p = 2.5 is not an integer, as version 2 wants it"),
+            (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 wants it"),
+        ] {
+            let found = adapted(&LP_POOL, 1, &[window(), ("p", Float(p))], "float[1, 1, 4]");
+            assert_eq!(found, expected);
+        }
+        let found = adapted(&LP_POOL, 1, &[window()], "float[1, 1, 4]");
+        assert_eq!(found, "y = LpPool(a) kernel_shape=[2]");
+        assert_eq!(
+            adapted(&LP_POOL, 1, &[], "float[1, 1, 4]"),
+            "LpPool: version 1 does not say how large the window is without kernel_shape"
+        );
+        let found = adapted(&GLOBAL_LP_POOL, 1, &[("p", Float(1.0))], "float[1, 1, 4]");
+        assert_eq!(found, "y = GlobalLpPool(a) p=1");
     }
 }

@@ -29,5 +29,6 @@ pub(crate) static LRN: OpDef = OpDef::new("LRN")
             types("T", FLOATS_IR4),
         ],
     )
+    .widens()
     .infer(same_as_first)
     .keeps_format(&[(0, IMAGES)]);

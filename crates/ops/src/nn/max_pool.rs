@@ -9,8 +9,9 @@ use sardonyx_tensor::DataType;
 
 use super::window::pooled_shape;
 use crate::denotation::IMAGES;
+use crate::downward::drop_ones;
 use crate::facts::*;
-use crate::{Infer, InferError, OpDef, TypeSet};
+use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
     .about("The largest element of each window, and where it was found.")
@@ -34,8 +35,11 @@ pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
             types("I", TypeSet::tensors(&[DataType::Int64])),
         ],
     )
+    .same_up()
     .since(10, &[int("ceil_mode").or(0), ints("dilations")])
+    .same_up()
     .since(11, &[])
+    .same()
     .since(
         12,
         &[
@@ -45,11 +49,28 @@ pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
             types("T", FLOATS.and(BYTES)),
         ],
     )
+    .widens()
     .since(22, &[types("T", FLOATS_IR4.and(BYTES))])
+    .widens()
     .infer(infer)
+    .adapter(8, 7, drop_indices)
+    .adapter(10, 9, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)]);
 
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
+
+/// Indices that nobody reads are no reason to refuse.
+fn drop_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.is_used(1) {
+        return Err(cx.refuse("version 1 has no output for indices"));
+    }
+    if cx.has_output(1) {
+        cx.drop_output(1);
+    }
+    // It is about the indices.
+    cx.remove("storage_order");
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = pooled_shape(cx)?;

@@ -36,7 +36,9 @@ pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
             output("output", "T1").differentiable(),
         ],
     )
+    .same()
     .since(22, &[types("T1", FLOATS_IR4)])
+    .widens()
     .infer(infer)
     .keeps_format(&[(0, IMAGES)]);
 

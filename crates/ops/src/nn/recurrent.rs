@@ -3,6 +3,8 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int32;
 
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{
@@ -11,6 +13,7 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
+use crate::tensor::transpose::TRANSPOSE;
 use crate::typeset::TypeSet;
 
 pub(crate) static GRU: OpDef = OpDef::new("GRU")
@@ -60,8 +63,18 @@ pub(crate) static GRU: OpDef = OpDef::new("GRU")
             int("layout").or(0),
         ],
     )
+    .same_up()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
+    .adapter(2, 3, spell_direction)
+    .adapter(3, 2, write_direction)
+    .adapter(6, 7, drop_output_sequence)
+    .adapter(7, 6, |cx| {
+        cx.set("output_sequence", 1);
+        Ok(())
+    })
+    .adapter(14, 13, turn_batch)
     .cost(multiply_adds)
     .without_reference_rule(&[1]);
 
@@ -112,8 +125,16 @@ pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
             int("layout").or(0),
         ],
     )
+    .same_up()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
+    .adapter(6, 7, drop_output_sequence)
+    .adapter(7, 6, |cx| {
+        cx.set("output_sequence", 1);
+        Ok(())
+    })
+    .adapter(14, 13, turn_batch)
     .cost(multiply_adds);
 
 pub(crate) static RNN: OpDef = OpDef::new("RNN")
@@ -156,9 +177,46 @@ pub(crate) static RNN: OpDef = OpDef::new("RNN")
             int("layout").or(0),
         ],
     )
+    .same_up()
     .since(22, &[types("T", FLOATS_IR4)])
+    .widens()
     .infer(infer)
+    .adapter(6, 7, drop_output_sequence)
+    .adapter(7, 6, |cx| {
+        cx.set("output_sequence", 1);
+        Ok(())
+    })
+    .adapter(14, 13, turn_batch)
     .cost(multiply_adds);
+
+/// The default of version 1 is a word that means nothing.
+fn write_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !cx.has("direction") {
+        cx.set("direction", "forward");
+    }
+    Ok(())
+}
+
+/// With layout 1 the batch comes first, which older versions do not know: operands are transposed.
+fn turn_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.int("layout").unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    cx.remove("layout");
+    let perm = |order: &'static [i64]| [("perm", AttrValue::from(order))];
+    for index in [X, INITIAL[0], INITIAL[1]] {
+        if let Some(value) = cx.input(index) {
+            let transposed = cx.before(TRANSPOSE.name, &[Some(value)], &perm(&[1, 0, 2]));
+            cx.set_input(index, Some(transposed));
+        }
+    }
+    for (output, order) in [(0, &[2i64, 0, 1, 3][..]), (1, &[1, 0, 2]), (2, &[1, 0, 2])] {
+        if cx.has_output(output) {
+            cx.after(output, TRANSPOSE.name, &[], &[("perm", AttrValue::from(order))]);
+        }
+    }
+    Ok(())
+}
 
 /// Inputs by their positions; the cell is one of LSTM alone.
 const X: usize = 0;
@@ -227,6 +285,26 @@ fn hidden_size(cx: &Infer<'_>) -> Result<Dim, InferError> {
         }
         _ => Ok(found),
     }
+}
+
+/// The first version misspells its default.
+fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.string("direction").is_none_or(|direction| direction == "foward") {
+        cx.set("direction", "forward");
+    }
+    Ok(())
+}
+
+/// Without `output_sequence` the first versions need not give the states of all steps.
+fn drop_output_sequence(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let is_given = cx.int("output_sequence").is_some_and(|given| given != 0);
+    if !is_given && cx.is_used(0) {
+        return Err(
+            cx.refuse("Y is read, which the node need not give without output_sequence = 1")
+        );
+    }
+    cx.remove("output_sequence");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -323,5 +401,22 @@ mod tests {
             outputs(&GRU, 14, &sideways, "-; -; -", 2),
             "GRU: direction has no value \"sideways\""
         );
+    }
+
+    #[test]
+    fn states_of_all_steps_are_asked_for_before_version_7() {
+        use crate::AttrValue::Int;
+        use crate::math::testing::adapted;
+        let types = "float[S, B, I]; float[1, 4, I]; float[1, 4, 4]";
+        for def in [&LSTM, &GRU, &RNN] {
+            let name = def.name;
+            let asked = adapted(def, 6, &[("output_sequence", Int(1))], types);
+            assert_eq!(asked, format!("y = {name}(a, b, c)"));
+            // Nothing reads Y here, so it need not be given.
+            assert_eq!(adapted(def, 6, &[], types), format!("y = {name}(a, b, c)"));
+        }
+        assert_eq!(adapted(&GRU, 2, &[], types), "y = GRU(a, b, c) direction=forward");
+        let backwards = [("direction", "reverse".into())];
+        assert_eq!(adapted(&GRU, 2, &backwards, types), "y = GRU(a, b, c) direction=reverse");
     }
 }

@@ -1,13 +1,15 @@
 //! From floats to integers and small floats by scale and zero point, and back.
 
 use sardonyx_model::{Dim, Shape};
-use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Float, Int32, Uint8};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use super::{
     BYTES, CODES_IR9, CODES_IR10, CODES_IR11, CODES_IR13, CODES_IR14, INT32, SCALES, SCALES_IR12,
     check_zero_point,
 };
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::facts::{input, int, output, types, without_types};
 use crate::infer::{Infer, InferError};
@@ -28,6 +30,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
         ],
     )
     .since(13, &[int("axis").or(1)])
+    .same_up()
     .since(
         19,
         &[
@@ -43,6 +46,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             types("T2", SCALES),
         ],
     )
+    .widens()
     .since(
         21,
         &[
@@ -53,6 +57,8 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             ),
         ],
     )
+    .same_up()
+    .types_down()
     .since(
         23,
         &[
@@ -65,6 +71,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             types("T3", SCALES),
         ],
     )
+    .same_up()
     .since(
         24,
         &[types(
@@ -72,6 +79,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             SCALES_IR12,
         )],
     )
+    .widens()
     .since(
         25,
         &[types(
@@ -79,6 +87,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             CODES_IR13.and(INT32),
         )],
     )
+    .widens()
     .since(
         28,
         &[types(
@@ -86,6 +95,9 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             CODES_IR14.and(INT32),
         )],
     )
+    .widens()
+    .adapter(13, 12, one_scale)
+    .adapter(23, 22, |cx| drop_elem(cx, "output_dtype", 1))
 .infer(infer_dequantize)
     .infer_as_reference(infer_dequantize_as_reference);
 
@@ -138,6 +150,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
         ],
     )
     .since(13, &[int("axis").or(1)])
+    .same_up()
     .since(
         19,
         &[
@@ -150,6 +163,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             ),
         ],
     )
+    .same_up()
     .since(
         21,
         &[
@@ -161,6 +175,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             ),
         ],
     )
+    .same_up()
     .since(
         23,
         &[
@@ -175,6 +190,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             ),
         ],
     )
+    .same_up()
     .since(
         24,
         &[types(
@@ -182,6 +198,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             SCALES_IR12.and(INT32),
         )],
     )
+    .widens()
     .since(
         25,
         &[types(
@@ -189,6 +206,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             CODES_IR13,
         )],
     )
+    .widens()
     .since(
         28,
         &[types(
@@ -196,6 +214,15 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             CODES_IR14,
         )],
     )
+    .widens()
+    .adapter(13, 12, one_scale)
+    .adapter(19, 18, |cx| {
+        // It is about the types that came with it.
+        cx.remove("saturate");
+        Ok(())
+    })
+    .adapter(21, 20, type_of_zero_point)
+    .adapter(23, 22, |cx| drop_elem(cx, "precision", 1))
 .infer(infer_quantize)
     .infer_as_reference(infer_quantize_as_reference);
 
@@ -291,6 +318,53 @@ fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
             cx.same_dim(found, &blocks, format_args!("{name} and blocks along axis {at}"))?;
         }
     }
+    Ok(())
+}
+
+/// Version 10 has one scale for all elements.
+fn one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scale = cx.input_type(1).and_then(|ty| ty.shape());
+    if !scale.is_some_and(|scale| scale.iter().all(|size| size.known() == Some(1))) {
+        return Err(cx.refuse(
+            "version 10 has one scale for all elements, and it has more, or its shape is not known",
+        ));
+    }
+    cx.remove("axis");
+    Ok(())
+}
+
+/// Removes an attribute that is the element type that an input has anyway.
+fn drop_elem(cx: &mut Adapt<'_>, name: &str, index: usize) -> Result<(), Refusal> {
+    let elem = cx.input_type(index).and_then(|ty| ty.elem());
+    if cx
+        .int(name)
+        .is_some_and(|number| elem.is_some_and(|elem| i64::from(elem.number()) == number))
+    {
+        cx.remove(name);
+    }
+    Ok(())
+}
+
+/// The type of the output is that of the zero point, and without one it is uint8.
+fn type_of_zero_point(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let number = cx.int("output_dtype").and_then(|number| i32::try_from(number).ok());
+    let Some(elem) = number.and_then(DataType::from_number) else { return Ok(()) };
+    if cx.input(2).is_none() && elem != Uint8 {
+        let sizes = cx.input_type(1).and_then(|ty| ty.shape());
+        let sizes = sizes.and_then(|sizes| sizes.iter().map(|size| size.size()).collect());
+        let zero = sizes.and_then(|sizes: Vec<usize>| {
+            let zeros = vec![0f32; sizes.iter().product()];
+            cast(&Tensor::from_vec(sizes, zeros).ok()?, elem, CastOptions::default()).ok()
+        });
+        let Some(zero) = zero else {
+            return Err(cx.refuse(
+                "a zero point of output_dtype needs the sizes of the scale, which are not known",
+            ));
+        };
+        let zero = cx.add_constant(zero);
+        cx.set_input(2, Some(zero));
+    }
+    cx.remove("output_dtype");
     Ok(())
 }
 

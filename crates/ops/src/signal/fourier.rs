@@ -4,8 +4,11 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use super::{half_spectrum, positive, scalar};
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
+use crate::downward::{constant_ints, from_front};
 use crate::facts::{FLOATS_IR4, input, int, output, types, without_attribute};
 use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
@@ -37,8 +40,30 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
             without_attribute("axis"),
         ],
     )
-.infer(infer_transform)
+    .infer(infer_transform)
+    .adapter(19, 20, axis_as_input)
+    .adapter(20, 19, axis_as_attribute)
     .cost(transform_work);
+
+/// The axis that an absent attribute means is not the one that an absent input means.
+fn axis_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let axis = cx.int("axis").unwrap_or(1);
+    cx.remove("axis");
+    let axis = cx.add_int(axis);
+    cx.set_input(2, Some(axis));
+    Ok(())
+}
+
+/// An absent input means the last axis but the one of real and imaginary parts, an absent attribute
+/// axis 1.
+fn axis_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let axis = constant_ints(cx, 2, "axis")?;
+    let axis = axis.and_then(|axis| axis.first().copied()).unwrap_or(-2);
+    let axis = from_front(cx, "axis", axis, cx.rank(0))?;
+    cx.keep_inputs(2);
+    cx.set("axis", axis);
+    Ok(())
+}
 
 pub(crate) static STFT: OpDef = OpDef::new("STFT")
     .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
@@ -323,5 +348,13 @@ mod tests {
                 (&[], "float[2, 10, 1]; =0; float[5]", "STFT: frame_step must be positive, not 0"),
             ],
         );
+    }
+
+    #[test]
+    fn the_axis_becomes_an_input() {
+        use crate::AttrValue::Int;
+        use crate::math::testing::adapted;
+        assert_eq!(adapted(&DFT, 19, &[("axis", Int(2))], "-"), "y = DFT(a, -, 2)");
+        assert_eq!(adapted(&DFT, 19, &[], "-; -"), "y = DFT(a, b, 1)");
     }
 }

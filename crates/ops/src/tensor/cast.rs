@@ -8,6 +8,7 @@
 use sardonyx_model::Dim;
 use sardonyx_tensor::{CastOptions, DataType, cast};
 
+use crate::attributes::AttrValue;
 use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::known::{Known, MAX_KNOWN};
@@ -29,6 +30,7 @@ pub static CAST: OpDef = OpDef::new("Cast")
     )
     .since(6, &[int("to").required()])
     .since(9, &[types("T1", REAL), types("T2", REAL)])
+    .widens()
     .since(
         13,
         &[
@@ -38,6 +40,7 @@ pub static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR4.except(COMPLEX)),
         ],
     )
+    .widens()
     .since(
         19,
         &[
@@ -46,8 +49,11 @@ pub static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR9.except(COMPLEX)),
         ],
     )
+    .same_up()
     .since(21, &[types("T1", ALL_IR10.except(COMPLEX)), types("T2", ALL_IR10.except(COMPLEX))])
+    .widens()
     .since(23, &[types("T1", ALL_IR11.except(COMPLEX)), types("T2", ALL_IR11.except(COMPLEX))])
+    .widens()
     .since(
         24,
         &[
@@ -56,10 +62,23 @@ pub static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR12.except(COMPLEX)),
         ],
     )
+    .same_up()
     .since(25, &[types("T1", ALL_IR13.except(COMPLEX)), types("T2", ALL_IR13.except(COMPLEX))])
+    .widens()
     .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
+    .widens()
     .infer(infer)
     .adapter(5, 6, number_for_word)
+    .adapter(6, 5, word_for_number)
+    // What the types before 19 and before 24 do not have, these attributes are about.
+    .adapter(19, 18, |cx| {
+        cx.remove("saturate");
+        Ok(())
+    })
+    .adapter(24, 23, |cx| {
+        cx.remove("round_mode");
+        Ok(())
+    })
     .without_reference_rule(&[1]);
 
 const STRING: &[DataType] = &[DataType::String];
@@ -124,6 +143,17 @@ fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     cx.remove("to");
     cx.set("to", i64::from(elem.number()));
+    Ok(())
+}
+
+fn word_for_number(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let elem = cx.int("to").and_then(|to| DataType::from_number(i32::try_from(to).ok()?));
+    let Some(elem) = elem else {
+        return Err(cx.refuse("the attribute to is not the number of an element type"));
+    };
+    cx.remove("to");
+    let word = elem.to_string().to_ascii_uppercase();
+    cx.set("to", AttrValue::String(word.into_bytes().into()));
     Ok(())
 }
 

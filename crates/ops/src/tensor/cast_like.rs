@@ -46,6 +46,7 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR9.except(&[Complex64, Complex128])),
         ],
     )
+    .same_up()
     .since(
         21,
         &[
@@ -53,6 +54,7 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR10.except(&[Complex64, Complex128])),
         ],
     )
+    .widens()
     .since(
         23,
         &[
@@ -60,6 +62,7 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR11.except(&[Complex64, Complex128])),
         ],
     )
+    .widens()
     .since(
         24,
         &[
@@ -68,6 +71,7 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR12.except(&[Complex64, Complex128])),
         ],
     )
+    .same_up()
     .since(
         25,
         &[
@@ -75,6 +79,16 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR13.except(&[Complex64, Complex128])),
         ],
     )
+    .widens()
+    // What the types before 19 and before 24 do not have, these attributes are about.
+    .adapter(19, 18, |cx| {
+        cx.remove("saturate");
+        Ok(())
+    })
+    .adapter(24, 23, |cx| {
+        cx.remove("round_mode");
+        Ok(())
+    })
     .infer(cast_like)
     .body_from(15, |cx| {
         let to = cx.elem(1)?;

@@ -5,6 +5,7 @@
 
 use sardonyx_model::{Dim, Shape};
 
+use crate::downward::axis_from_front;
 use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
@@ -18,7 +19,9 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
         &[inputs("inputs", "T"), output("concat_result", "T"), int("axis"), types("T", FLOATS)],
     )
     .since(4, &[int("axis").required(), types("T", ALL)])
+    .types_down()
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -27,8 +30,10 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .adapter(3, 4, write_axis)
+    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -9,15 +9,18 @@ use sardonyx_tensor::{StringArray, Tensor};
 
 use super::widened;
 use crate::AttrValue;
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::known::Known;
-use crate::{Infer, InferError, OpDef};
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONSTANT: OpDef = OpDef::new("Constant")
     .about("A value written into the graph.")
     .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
+    .widens()
     .since(11, &[sparse_tensor("sparse_value"), tensor("value")])
+    .same_up()
     .since(
         12,
         &[
@@ -29,13 +32,27 @@ pub static CONSTANT: OpDef = OpDef::new("Constant")
             strings("value_strings"),
         ],
     )
+    .same_up()
     .since(13, widened!("T", ALL_IR4))
+    .widens()
     .since(19, widened!("T", ALL_IR9))
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
-    .infer(infer);
+    .widens()
+    .infer(infer)
+    .adapter(11, 10, |cx| {
+        if cx.has("sparse_value") {
+            return Err(cx.refuse("its value is a sparse tensor"));
+        }
+        Ok(())
+    })
+    .adapter(12, 11, write_value);
 
 const FORMS: [&str; 8] = [
     "sparse_value",
@@ -88,6 +105,18 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
         }
         AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
     }
+}
+
+/// Writes a short form as a tensor.
+fn write_value(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let short = FORMS.iter().copied().filter(|name| name.starts_with("value_"));
+    let Some(name) = short.into_iter().find(|name| cx.has(name)) else { return Ok(()) };
+    let Some(tensor) = cx.attribute(name).and_then(|value| to_tensor(&value)) else {
+        return Err(cx.refuse(format_args!("{name} cannot be read")));
+    };
+    cx.remove(name);
+    cx.set("value", AttrValue::Tensor(tensor));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -26,10 +26,15 @@ pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
         ],
     )
     .since(20, widened!("T2", ALL_IR9.except(NOT)))
+    .widens()
     .since(21, widened!("T2", ALL_IR10.except(NOT)))
+    .widens()
     .since(23, widened!("T2", ALL_IR11.except(NOT)))
+    .widens()
     .since(24, widened!("T2", ALL_IR12.except(NOT)))
+    .widens()
     .since(25, widened!("T2", ALL_IR13.except(NOT)))
+    .widens()
     .infer(infer)
     .shapes_by(&[0]);
 

@@ -33,6 +33,7 @@ pub static EXPAND: OpDef = OpDef::new("Expand")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .shapes_by(&[1]);
 
@@ -61,7 +62,7 @@ fn repeat_ints(cx: &mut Infer<'_>, shape: &Shape) {
     else {
         return;
     };
-    let repeated = ints.stretched(dims);
+    let repeated = ints.broadcast(dims);
     shape_values::set_if(cx, repeated);
 }
 

@@ -7,6 +7,7 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::{product, widened};
+use crate::downward::axis_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
@@ -15,7 +16,9 @@ pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
     .about("A matrix with the axes before `axis` in its rows and the others in its columns.")
     .since(1, &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
+    .widens()
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -24,11 +27,17 @@ pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
-    .infer(infer);
+    .widens()
+    .infer(infer)
+    .adapter(11, 10, |cx| axis_from_front(cx, "axis"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(1);

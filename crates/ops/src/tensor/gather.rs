@@ -6,6 +6,8 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::INDICES;
+use crate::attributes::Attributes;
+use crate::downward::indices_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Demand, Infer, InferError, OpDef};
@@ -24,6 +26,7 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
         ],
     )
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -33,7 +36,12 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(infer)
+    .adapter(11, 10, |cx| {
+        let axis = cx.int("axis").unwrap_or(0);
+        indices_from_front(cx, 1, axis)
+    })
     .reads_part_of_first();
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -34,6 +34,7 @@ pub(crate) static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(gather_elements)
     .reads_part_of_first();
 
@@ -50,6 +51,8 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
         ],
     )
     .since(12, &[int("batch_dims").or(0)])
+    .same_up()
+    .types_down()
     .since(
         13,
         &[
@@ -59,6 +62,7 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(gather_nd)
     .reads_part_of_first();
 

@@ -4,7 +4,9 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, Int32, Int64};
 use sardonyx_tensor::Tensor;
 
+use crate::attributes::Attributes;
 use crate::def::OpDef;
+use crate::downward::{counts_from_front, from_front};
 use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types};
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16};
 use crate::infer::{Infer, InferError};
@@ -33,6 +35,7 @@ pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
             types("T2", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
         ],
     )
+    .widens()
     .infer(eye_like);
 
 pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
@@ -59,8 +62,20 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             output("output", "T3").non_differentiable(),
         ],
     )
+    .same_up()
     .since(28, &[types("T3", ALL_IR4)])
+    .widens()
     .infer(one_hot)
+    .adapter(11, 10, |cx| {
+        if !counts_from_front(cx, 0) {
+            return Err(cx.refuse("an index may be negative, for which version 9 gives no 1"));
+        }
+        if let Some(axis) = cx.int("axis").filter(|axis| *axis < -1) {
+            let axis = from_front(cx, "axis", axis, cx.rank(0).map(|rank| rank + 1))?;
+            cx.set("axis", axis);
+        }
+        Ok(())
+    })
     .shapes_by(&[1]);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
@@ -82,7 +97,13 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
             types("T", TypeSet::tensors(&[Float16, Float, Double, Bfloat16, Int16, Int32, Int64])),
         ],
     )
+    .same_up()
     .infer(infer_range)
+    .adapter(27, 26, |cx| {
+        // It is about the types that came with it.
+        cx.remove("stash_type");
+        Ok(())
+    })
     .body(&[11], concat!("distance = Sub (limit, start)\n", steps_and_loop!()))
     .body_from(27, range)
     .shapes_by(&[0, 1, 2]);

@@ -19,6 +19,7 @@ pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(
         14,
         &[
@@ -28,12 +29,19 @@ pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
             types("V", ALL_IR4.and(ALL.as_sequences())),
         ],
     )
+    .widens()
     .since(16, widened!("V", ALL_IR4.and(CONTAINERS)))
+    .widens()
     .since(19, widened!("V", ALL_IR9.and(CONTAINERS)))
+    .widens()
     .since(21, widened!("V", ALL_IR10.and(CONTAINERS)))
+    .widens()
     .since(23, widened!("V", ALL_IR11.and(CONTAINERS)))
+    .widens()
     .since(24, widened!("V", ALL_IR12.and(CONTAINERS)))
+    .widens()
     .since(25, widened!("V", ALL_IR13.and(CONTAINERS)))
+    .widens()
     .infer(infer);
 
 /// Sequences and optionals never gained the newer element types.

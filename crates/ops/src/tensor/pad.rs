@@ -9,6 +9,7 @@ use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use super::{INDICES, ints_to_input, unknown_dims, widened};
 use crate::attributes::Attributes;
+use crate::downward::{constant, constant_ints, exact_float, from_front, only_word};
 use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
@@ -49,15 +50,31 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
+    .same_up()
     .since(19, &[])
+    .same_up()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer)
     .adapter(1, 2, rename_paddings)
+    .adapter(2, 1, |cx| {
+        let pads = cx.ints("pads").ok_or_else(|| cx.refuse("the attribute pads is missing"))?;
+        cx.remove("pads");
+        cx.set("paddings", &pads[..]);
+        Ok(())
+    })
     .adapter(10, 11, attributes_to_inputs)
+    .adapter(11, 10, inputs_to_attributes)
+    .adapter(18, 17, pads_of_all_axes)
+    .adapter(19, 18, |cx| only_word(cx, "mode", &["constant", "reflect", "edge"]))
     .shapes_by(&[1])
     .without_reference_rule(&[1]);
 
@@ -193,6 +210,45 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         };
         cx.set_input(2, Some(value));
     }
+    Ok(())
+}
+
+fn inputs_to_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let pads = constant_ints(cx, 1, "pads")?;
+    let pads = pads.ok_or_else(|| cx.refuse("the input pads is missing"))?;
+    if let Some(value) = constant(cx, 2, "constant_value")? {
+        let Some(value) = exact_float(&value) else {
+            return Err(cx.refuse("constant_value does not fit into a 32-bit float"));
+        };
+        cx.set("value", value);
+    }
+    cx.keep_inputs(1);
+    cx.set("pads", &pads[..]);
+    Ok(())
+}
+
+/// Pads of some axes become pads of all.
+fn pads_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(axes) = constant_ints(cx, 3, "axes")? else {
+        cx.keep_inputs(3);
+        return Ok(());
+    };
+    let pads = constant_ints(cx, 1, "pads")?.filter(|pads| pads.len() == 2 * axes.len());
+    let (Some(pads), Some(rank)) = (pads, cx.rank(0)) else {
+        return Err(cx.refuse("pads of some axes need the rank of the input, which is not known"));
+    };
+    let mut all = vec![0; 2 * rank];
+    for (index, axis) in axes.iter().enumerate() {
+        let axis = from_front(cx, "axes", *axis, Some(rank))?;
+        let Some(axis) = usize::try_from(axis).ok().filter(|axis| *axis < rank) else {
+            return Err(cx.refuse(format_args!("axes has {axis}, which rank {rank} does not have")));
+        };
+        all[axis] = pads[index];
+        all[axis + rank] = pads[index + axes.len()];
+    }
+    let all = cx.add_ints(&all);
+    cx.keep_inputs(3);
+    cx.set_input(1, Some(all));
     Ok(())
 }
 

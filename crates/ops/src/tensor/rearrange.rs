@@ -6,6 +6,7 @@ use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
+use crate::downward::{constant_ints, only_word};
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, input, int, ints, output, string, types, unknown_determinism,
     without_input,
@@ -48,6 +49,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
         ],
     )
     .since(11, &[string("mode").or_string("DCR")])
+    .same_up()
     .since(
         13,
         &[
@@ -56,8 +58,11 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(28, &[ unknown_determinism()])
+    .same()
     .infer(infer_depth_to_space)
+    .adapter(11, 10, |cx| only_word(cx, "mode", &["DCR"]))
     .body_from(28, depth_to_space);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
@@ -76,6 +81,7 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
         ],
     )
     .since(28, &[types("T", ALL_IR4)])
+    .widens()
     .infer(reverse_sequence);
 
 pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
@@ -92,8 +98,11 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(28, &[string("mode").or_string("DCR"), unknown_determinism()])
+    .same_up()
     .infer(infer_space_to_depth)
+    .adapter(28, 27, |cx| only_word(cx, "mode", &["DCR"]))
     .body_from(28, space_to_depth);
 
 pub(crate) static TILE: OpDef = OpDef::new("Tile")
@@ -122,9 +131,11 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(tile_one_axis)
     .infer_since(6, tile)
     .adapter(5, 6, repeat_one_axis)
+    .adapter(6, 5, one_axis_and_times)
     .shapes_by(&[1]);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
@@ -364,6 +375,27 @@ fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     let repeats = cx.add_ints(&repeats);
     cx.set_inputs(&[cx.input(0), Some(repeats)]);
+    Ok(())
+}
+
+/// Version 1 repeats one axis; times and axis have the type of the data.
+fn one_axis_and_times(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let repeats = constant_ints(cx, 1, "repeats")?.unwrap_or_default();
+    let mut repeated = (0i64..).zip(&repeats).filter(|(_, times)| **times != 1);
+    let (axis, times) = repeated.next().map_or((0, 1), |(axis, times)| (axis, *times));
+    if repeats.is_empty() || repeated.next().is_some() {
+        return Err(cx.refuse("version 1 repeats along one axis"));
+    }
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    let number = |value: i64| {
+        let tensor = cast(&Tensor::scalar(value), elem?, CastOptions::default()).ok()?;
+        (whole_number(&tensor) == Some(value)).then_some(tensor)
+    };
+    let (Some(times), Some(axis)) = (number(times), number(axis)) else {
+        return Err(cx.refuse("times and axis have the element type of the input there, which does not hold them or is not known"));
+    };
+    let (times, axis) = (cx.add_constant(times), cx.add_constant(axis));
+    cx.set_inputs(&[cx.input(0), Some(times), Some(axis)]);
     Ok(())
 }
 

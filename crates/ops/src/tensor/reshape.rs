@@ -9,6 +9,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::{product, unknown_dims, vector_len, widened};
 use crate::attributes::Attributes;
+use crate::downward::{ints_of, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
@@ -45,15 +46,29 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(14, &[int("allowzero").or(0)])
+    .same_up()
     .since(19, widened!("T", ALL_IR9))
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .adapter(4, 5, target_as_input)
+    .adapter(5, 4, |cx| {
+        if cx.input(1).is_none() {
+            return Err(cx.refuse("the input shape is missing"));
+        }
+        ints_to_attribute(cx, 1, "shape")
+    })
+    .adapter(14, 13, demand_copied_zeros)
     .shapes_by(&[1])
     .without_reference_rule(&[1]);
 
@@ -172,6 +187,18 @@ fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("shape");
     let target = cx.add_ints(&target);
     cx.set_input(1, Some(target));
+    Ok(())
+}
+
+/// A zero in the target copies a size. That it means an empty axis cannot be said there.
+fn demand_copied_zeros(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.int("allowzero").unwrap_or(0) != 0 {
+        let target = cx.constant(1).and_then(|target| ints_of(&target));
+        if target.is_none_or(|target| target.contains(&0)) {
+            return Err(cx.refuse("with allowzero = 1, the target has or may have a 0"));
+        }
+        cx.remove("allowzero");
+    }
     Ok(())
 }
 

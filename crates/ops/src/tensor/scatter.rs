@@ -3,7 +3,9 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
+use crate::attributes::Attributes;
 use crate::def::OpDef;
+use crate::downward::{axis_from_front, indices_from_front, only_word};
 use crate::facts::{ALL, ALL_IR4, ALL_IR12, deprecated, input, int, output, string, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
@@ -36,7 +38,13 @@ pub(crate) static SCATTER: OpDef = OpDef::new("Scatter")
             deprecated(),
         ],
     )
-    .infer(scatter_elements);
+    .same_down()
+    .infer(scatter_elements)
+    .adapter(10, 11, |cx| {
+        cx.become_operator("ScatterElements");
+        Ok(())
+    })
+    .replaced_by("ScatterElements");
 
 pub(crate) static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     .about("A copy of a tensor in which an element for each index is replaced, or combined with the update; the index \
@@ -63,9 +71,21 @@ pub(crate) static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(16, &[string("reduction").or_string("none")])
+    .same_up()
+    .types_down()
     .since(18, &[])
-    .infer(scatter_elements);
+    .same_up()
+    .infer(scatter_elements)
+    .adapter(11, 10, |cx| {
+        let axis = cx.int("axis").unwrap_or(0);
+        indices_from_front(cx, 1, axis)?;
+        axis_from_front(cx, "axis")?;
+        cx.become_operator("Scatter");
+        Ok(())
+    })
+    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]));
 
 pub(crate) static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .about("A copy of a tensor in which elements or slices, each found by a tuple of indices, are replaced or combined \
@@ -90,9 +110,14 @@ pub(crate) static SCATTER_ND: OpDef = OpDef::new("ScatterND")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(16, &[string("reduction").or_string("none")])
+    .same_up()
+    .types_down()
     .since(18, &[])
-    .infer(scatter_nd);
+    .same_up()
+    .infer(scatter_nd)
+    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]));
 
 pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
     .about("Writes new entries into a cache of keys or values at the position of each sequence, also around its end.").since(
@@ -353,5 +378,12 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn scatter_is_scatter_elements() {
+        use crate::math::testing::adapted;
+        let axis = [("axis", Int(1))];
+        assert_eq!(adapted(&SCATTER, 10, &axis, "-; -; -"), "y = ScatterElements(a, b, c) axis=1");
     }
 }

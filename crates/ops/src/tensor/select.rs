@@ -6,6 +6,7 @@ use sardonyx_tensor::DataType::{Bool, Int64};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
+use crate::downward::{axis_from_front, constant_ints};
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, NUMERIC, NUMERIC_IR4, input, int, output, types, without_attribute,
 };
@@ -38,8 +39,11 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
             output("output", "T").differentiable(),
         ],
     )
+    .same_up()
     .since(28, &[types("T", ALL_IR4)])
+    .widens()
     .infer(compress)
+    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .without_reference_rule(&[9]);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
@@ -53,6 +57,7 @@ pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(non_zero);
 
 pub static TOP_K: OpDef = OpDef::new("TopK")
@@ -82,9 +87,17 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
             types("T", NUMERIC),
         ],
     )
+    .same_up()
     .since(24, &[types("T", NUMERIC_IR4)])
+    .widens()
     .infer(top_k)
     .adapter(9, 10, count_as_input)
+    .adapter(10, 9, count_as_attribute)
+    .adapter(11, 10, |cx| {
+        // Elements in an order of their own may be in order.
+        cx.remove("sorted");
+        Ok(())
+    })
     .shapes_by(&[1]);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
@@ -110,6 +123,7 @@ pub static UNIQUE: OpDef = OpDef::new("Unique")
         ],
     )
     .since(28, &[types("T", ALL_IR4)])
+    .widens()
     .infer(unique);
 
 fn compress(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -250,6 +264,16 @@ fn count_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("k");
     let k = cx.add_ints(&[k]);
     cx.set_input(1, Some(k));
+    Ok(())
+}
+
+fn count_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let count = constant_ints(cx, 1, "k")?;
+    let Some(&[count]) = count.as_deref() else {
+        return Err(cx.refuse("the number of elements is not one number"));
+    };
+    cx.keep_inputs(1);
+    cx.set("k", count);
     Ok(())
 }
 

@@ -8,9 +8,11 @@ use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
 
 use super::{INT64, widened};
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
-use crate::{Infer, InferError, OpDef};
+use crate::tensor::slice::SLICE;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
     .about("The sizes of the axes, as a vector.")
@@ -23,13 +25,21 @@ pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(15, &[int("end"), int("start").or(0)])
+    .same_up()
     .since(19, widened!("T", ALL_IR9))
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
-    .infer(infer);
+    .widens()
+    .infer(infer)
+    .adapter(15, 14, slice_behind);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(shape) = cx.shape(0) else {
@@ -46,6 +56,19 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let values = shape[start..end].to_vec();
     cx.set_tensor(0, Some(DataType::Int64), Some([values.len().into()].into_iter().collect()));
     shape_values::set(cx, Ints::vector(DataType::Int64, values));
+    Ok(())
+}
+
+/// A range of axes is cut out of the whole shape: both count negative numbers from the end and
+/// limit what is out of range.
+fn slice_behind(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let (start, end) = (cx.int("start").unwrap_or(0), cx.int("end"));
+    cx.remove("start");
+    cx.remove("end");
+    if start != 0 || end.is_some() {
+        let bounds = [start, end.unwrap_or(i64::MAX), 0].map(|bound| Some(cx.add_ints(&[bound])));
+        cx.after(0, SLICE.name, &bounds, &[]);
+    }
     Ok(())
 }
 

@@ -22,11 +22,17 @@ pub(crate) static SIZE: OpDef = OpDef::new("Size")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(19, widened!("T", ALL_IR9))
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

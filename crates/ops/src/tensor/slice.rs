@@ -4,9 +4,11 @@
 //! bfloat16.
 
 use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use super::INDICES;
 use crate::attributes::Attributes;
+use crate::downward::{constant_ints, from_front, ints_of};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
@@ -39,6 +41,7 @@ pub static SLICE: OpDef = OpDef::new("Slice")
         ],
     )
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -51,10 +54,13 @@ pub static SLICE: OpDef = OpDef::new("Slice")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
     .adapter(9, 10, attributes_to_inputs)
+    .adapter(10, 9, inputs_to_attributes)
+    .adapter(11, 10, count_forwards)
     .shapes_by(&[1, 2, 3, 4])
     .reads_part_of_first();
 
@@ -298,6 +304,48 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.remove(name);
         let values = cx.add_ints(&values);
         cx.set_input(index + 1, Some(values));
+    }
+    Ok(())
+}
+
+fn inputs_to_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if constant_ints(cx, 4, "steps")?.is_some_and(|steps| steps.iter().any(|step| *step != 1)) {
+        return Err(cx.refuse("a step is not 1, and there are no steps there"));
+    }
+    for (index, name) in [(1, "starts"), (2, "ends"), (3, "axes")] {
+        if let Some(values) = constant_ints(cx, index, name)? {
+            cx.set(name, &values[..]);
+        }
+    }
+    cx.keep_inputs(1);
+    Ok(())
+}
+
+/// Version 10 takes neither negative axes nor negative steps.
+fn count_forwards(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let constant_of = |index: usize, name: &str| match (cx.input(index), cx.constant(index)) {
+        (None, _) => Ok(None),
+        (_, Some(tensor)) => Ok(ints_of(&tensor).map(|values| (values, tensor))),
+        (_, None) => {
+            Err(cx.refuse(format_args!("{name} may be negative, as it is not a constant")))
+        }
+    };
+    if constant_of(4, "steps")?.is_some_and(|(steps, _)| steps.iter().any(|step| *step < 0)) {
+        return Err(cx.refuse("a step is negative"));
+    }
+    let Some((axes, tensor)) = constant_of(3, "axes")? else { return Ok(()) };
+    if axes.iter().all(|axis| *axis >= 0) {
+        return Ok(());
+    }
+    let rank = cx.rank(0);
+    let axes = axes.into_iter().map(|axis| from_front(cx, "axes", axis, rank));
+    let axes = axes.collect::<Result<Vec<i64>, _>>()?;
+    // All of these inputs have one type.
+    let wide = Tensor::from_vec(tensor.dims(), axes).ok();
+    let same = wide.and_then(|wide| cast(&wide, tensor.data_type(), CastOptions::default()).ok());
+    if let Some(axes) = same {
+        let axes = cx.add_constant(axes);
+        cx.set_input(3, Some(axes));
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 use sardonyx_model::Dim;
 
 use super::ints_to_input;
+use crate::attributes::Attributes;
+use crate::downward::{axis_from_front, from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
@@ -37,6 +39,7 @@ pub static SPLIT: OpDef = OpDef::new("Split")
         ],
     )
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -52,6 +55,10 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
     .adapter(1, 2, demand_axis)
+    .adapter(2, 1, write_axis)
+    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "split"))
+    .adapter(18, 17, write_sizes)
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
     .adapter(17, 18, count_outputs)
     .shapes_by(&[1])
@@ -201,6 +208,37 @@ fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(1).is_none() {
         cx.set("num_outputs", cx.output_count() as i64);
     }
+    Ok(())
+}
+
+/// Version 1 gives the axis no default.
+fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !cx.has("axis") {
+        cx.set("axis", 0);
+    }
+    Ok(())
+}
+
+/// Equal pieces are what no sizes mean; other ones are written as sizes.
+fn write_sizes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let pieces = cx.int("num_outputs");
+    cx.remove("num_outputs");
+    let Some(pieces) = pieces.filter(|_| cx.input(1).is_none()) else { return Ok(()) };
+    let axis = from_front(cx, "axis", cx.int("axis").unwrap_or(0), cx.rank(0))?;
+    let shape = cx.input_type(0).and_then(|ty| ty.shape());
+    let size = shape.and_then(|shape| shape.get(usize::try_from(axis).ok()?));
+    if size.is_some_and(|size| size.exact_div(&Dim::Known(pieces)).is_some()) {
+        return Ok(());
+    }
+    let Some(size) = size.and_then(Dim::known).filter(|_| pieces > 0) else {
+        return Err(cx.refuse(format_args!(
+            "the last of {pieces} pieces may be smaller, and the size of axis {axis} is not known"
+        )));
+    };
+    let whole = (size + pieces - 1) / pieces;
+    let sizes: Vec<i64> = (0..pieces).map(|piece| (size - piece * whole).clamp(0, whole)).collect();
+    let sizes = cx.add_ints(&sizes);
+    cx.set_input(1, Some(sizes));
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 use sardonyx_model::Shape;
 
 use super::{Axes, axes, ints_to_input, unknown_dims, widened};
+use crate::downward::{axes_from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Demand, Infer, InferError, OpDef};
@@ -15,6 +16,7 @@ pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .about("Takes away axes of size 1, given ones or all.")
     .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -26,11 +28,17 @@ pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
         ],
     )
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer)
+    .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
     .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1))
+    .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

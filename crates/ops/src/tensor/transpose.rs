@@ -23,10 +23,15 @@ pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
             types("T", ALL_IR4),
         ],
     )
+    .widens()
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference);
 

@@ -7,9 +7,11 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::{Axes, axes, ints_to_input, unknown_dims, widened};
+use crate::attributes::Attributes;
+use crate::downward::{axes_of_rank, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
-use crate::{Infer, InferError, OpDef};
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
     .about("Inserts axes of size 1, at places counted in the result.")
@@ -18,6 +20,7 @@ pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
         &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)],
     )
     .since(11, &[])
+    .same_up()
     .since(
         13,
         &[
@@ -29,11 +32,17 @@ pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
         ],
     )
     .since(21, widened!("T", ALL_IR10))
+    .widens()
     .since(23, widened!("T", ALL_IR11))
+    .widens()
     .since(24, widened!("T", ALL_IR12))
+    .widens()
     .since(25, widened!("T", ALL_IR13))
+    .widens()
     .infer(infer)
+    .adapter(11, 10, axes_of_result_from_front)
     .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1))
+    .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -61,6 +70,13 @@ fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, Infe
         if is_new { Some(Dim::Known(1)) } else { old.next().cloned() }
     };
     Ok(is_new.into_iter().filter_map(size).collect())
+}
+
+/// Axes are counted in the result.
+fn axes_of_result_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let count = cx.ints("axes").map_or(0, |axes| axes.len());
+    let rank = cx.rank(0).map(|rank| rank + count);
+    axes_of_rank(cx, "axes", rank)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub(crate) static WHERE: OpDef = OpDef::new("Where")
         ],
     )
     .since(16, &[types("T", ALL_IR4)])
+    .widens()
     .infer(infer);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -39,7 +40,7 @@ fn choose_ints(cx: &Infer<'_>) -> Option<Ints> {
     let condition = shape_values::of_input(cx, 0)?;
     let [x, y] = [1, 2].map(|index| shape_values::of_input_or_unknown(cx, index));
     let (x, y) = (x?, y?);
-    shape_values::stretch(x.elem, [&condition, &x, &y], |[condition, x, y]| match condition {
+    shape_values::broadcast(x.elem, [&condition, &x, &y], |[condition, x, y]| match condition {
         Dim::Known(0) => y.clone(),
         Dim::Known(_) => x.clone(),
         _ if x.surely_equals(y) => x.clone(),

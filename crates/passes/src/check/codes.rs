@@ -160,8 +160,8 @@ codes! {
         "rename the constant"
         "In a graph inside of a node an input gets its value from that node, so it cannot also be a constant.";
     PASSED_CONSTANT_INPUT Error own "passed-constant-input" "GRAPH-21"
-        "put inputs that are constants behind those that the node passes in"
-        "Up to version 3 of the format a constant of an inner graph also stands among its inputs, but behind those that the node passes in, which are matched by position.";
+        "put inputs that are constants after those that the node passes in"
+        "Up to version 3 of the format a constant of an inner graph also stands among its inputs, but after those that the node passes in, which are matched by position.";
     DUPLICATE_DEFINITION Error shared "duplicate-definition" "GRAPH-18"
         "rename one of them"
         "Each name belongs to one value: it is defined once, by an input, a constant or a node (an input may have a constant as its default value). With two definitions readers disagree which one is meant.";
@@ -443,8 +443,8 @@ codes! {
         "store them in string_data"
         "Texts have no form in data files.";
     BAD_LOCATION Error shared "bad-location" "EXT-09"
-        "name a file in the folder of the model, relative to it, without `..`"
-        "The location of a data file leads out of the model's folder, or may do so on some system. A reader that follows it gives the model a file of yours.";
+        "name a file in the directory of the model, relative to it, without `..`"
+        "The location of a data file leads out of the model's directory, or may do so on some system. A reader that follows it gives the model a file of yours.";
     BAD_RANGE Error own "bad-range" "EXT-07"
         "offset and length are numbers of bytes, in decimal digits"
         "Where the values lie in the data file is not said in numbers. Readers disagree about what is meant.";
@@ -569,6 +569,9 @@ codes! {
     NO_EXACT_UPGRADE Error own "no-exact-upgrade" "VER-25"
         "convert the model with a tool that may change its results"
         "A node of an old version of its operator has no exact equivalent in the newest one.";
+    NO_EXACT_CONVERSION Error own "no-exact-conversion" "VER-25"
+        "convert to another version, or change the node"
+        "What the model says here has no exact equivalent in the versions that it is to be converted to.";
 }
 
 /// The code with a name.

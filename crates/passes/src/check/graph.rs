@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Up to version 3 of the format, inputs of inner graphs that are constants stand behind those
+    /// Up to version 3 of the format, inputs of inner graphs that are constants stand after those
     /// that are passed in.
     fn constants_behind_inputs(&mut self, id: GraphId) {
         let graph = self.model.graph(id);
@@ -615,7 +615,7 @@ fn undefined(
     name: Symbol,
     index: usize,
 ) -> (String, std::borrow::Cow<'static, str>) {
-    /// Names beyond so many are not compared.
+    /// Names beyond this many are not compared.
     const MOST_NAMES: usize = 10_000;
     let shown = text(model, name);
     let fact = format!("input {index} is '{shown}', which nothing defines");

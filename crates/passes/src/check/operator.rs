@@ -98,7 +98,7 @@ pub(super) struct Formals {
 impl Formals {
     const ANY: Formals = Formals { fewest: 0, most: usize::MAX, no_middle: false, single: 0 };
 
-    /// Whether there may be so many.
+    /// Whether there may be that many.
     pub(super) fn allow(self, count: usize) -> bool {
         if self.no_middle {
             count == self.fewest || count == self.most

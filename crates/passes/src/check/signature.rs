@@ -56,7 +56,7 @@ impl Checker<'_> {
         let spot = Spot::node(id).item("attribute", index);
         let graph = model.graph(inner);
         let formals = graph.inputs.len();
-        // Up to version 3 of the format constants stand among the inputs as well, behind those that
+        // Up to version 3 of the format constants stand among the inputs as well, after those that
         // are passed in.
         let are_constants: Vec<bool> = if self.ir_version < 4 {
             let constants: hashbrown::HashSet<usize> =

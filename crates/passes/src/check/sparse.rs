@@ -16,7 +16,7 @@ struct Walk<'a> {
     elements: u64,
     row: Vec<i64>,
     before: Option<Vec<i64>>,
-    /// Rows that there are values for; what comes behind them is surplus.
+    /// Rows that there are values for; what comes after them is surplus.
     rows: u64,
     /// Rows so far.
     count: u64,

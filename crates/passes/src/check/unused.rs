@@ -17,14 +17,14 @@ impl Checker<'_> {
         let model = self.model;
         let graph = model.graph(id);
         let trained = !model.training_info.is_empty();
-        let unread = |value: ValueId| !model.is_read(value);
+        let is_unused = |value: ValueId| !model.is_read(value);
         let named = |node: NodeId| model.outputs(node).iter().flatten().count();
         let mut dead: Vec<NodeId> = Vec::new();
         // Of nodes some of whose outputs nobody needs: how many.
         let mut idle: HashMap<NodeId, usize> = HashMap::new();
         for node in &graph.nodes {
             let outputs = model.outputs(*node).iter().flatten();
-            match outputs.filter(|value| unread(**value)).count() {
+            match outputs.filter(|value| is_unused(**value)).count() {
                 0 => {}
                 count if count == named(*node) => dead.push(*node),
                 count => {
@@ -67,7 +67,7 @@ impl Checker<'_> {
         }
         for (index, found) in graph.initializers.iter().enumerate() {
             let lonely = found.value.is_some_and(|value| {
-                matches!(model.value(value).producer, Producer::Initializer(_)) && unread(value)
+                matches!(model.value(value).producer, Producer::Initializer(_)) && is_unused(value)
             });
             if lonely && !trained {
                 let spot = Spot::graph(id).item("initializer", index);
@@ -77,7 +77,7 @@ impl Checker<'_> {
         // Inputs of inner graphs and functions are given by whoever calls them.
         if model.main == Some(id) {
             for (index, info) in graph.inputs.iter().enumerate() {
-                if info.value.is_some_and(unread) && !trained {
+                if info.value.is_some_and(is_unused) && !trained {
                     let spot = Spot::graph(id).item("input", index);
                     self.add(&codes::UNUSED_INPUT, spot, |_| "nothing reads it".into());
                 }

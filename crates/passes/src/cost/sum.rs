@@ -33,7 +33,7 @@ impl From<Dim> for Sum {
 }
 
 impl Sum {
-    /// So many times as much.
+    /// That many times as much.
     pub fn times(&self, runs: &Dim) -> Sum {
         match runs {
             Dim::Known(1) => self.clone(),

@@ -431,7 +431,7 @@ fn stored(tensor: &TensorProto) -> [Dim; 2] {
     [count, size]
 }
 
-/// Bytes of so many elements, with elements smaller than a byte packed. Strings have no size in
+/// Bytes of that many elements, with elements smaller than a byte packed. Strings have no size in
 /// advance.
 fn bytes_of(elements: &Dim, elem: Option<DataType>) -> Dim {
     match elem.and_then(DataType::bits) {

@@ -26,7 +26,7 @@ pub fn function_of_call(
 }
 
 /// The same to take the place of the node: for the opset version that it is written for.
-pub(super) fn expansion(
+pub(crate) fn expansion(
     model: &Model,
     registry: &Registry,
     node: NodeId,

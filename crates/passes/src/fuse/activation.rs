@@ -13,7 +13,7 @@ use super::{Match, Matcher, Rewrite, Source, give_up};
 /// `x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))`. Hendrycks and Gimpel, "Gaussian error
 /// linear units" (2016).
 pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
-    let Some((factors, mut absorbed)) = cx.factors(anchor) else { give_up!() };
+    let Some((factors, mut fused)) = cx.factors(anchor) else { give_up!() };
     let [a, b, c] = factors[..] else { give_up!() };
     for (x, half, sum) in [(a, b, c), (a, c, b), (b, a, c), (b, c, a), (c, a, b), (c, b, a)] {
         if !cx.is_number(half, 0.5) {
@@ -33,9 +33,9 @@ pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                     _ => continue,
                 };
             let Some(inner) = inner else { continue };
-            absorbed.push(add);
-            absorbed.extend(inner);
-            return replace(cx, anchor, absorbed, x, &GELU, approximate);
+            fused.push(add);
+            fused.extend(inner);
+            return replace(cx, anchor, fused, x, &GELU, approximate);
         }
     }
     Match::No
@@ -44,7 +44,7 @@ pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 fn replace(
     cx: &Matcher<'_>,
     anchor: NodeId,
-    absorbed: Vec<NodeId>,
+    fused: Vec<NodeId>,
     x: ValueId,
     op: &'static OpDef,
     approximate: i64,
@@ -55,10 +55,10 @@ fn replace(
     if !cx.keeps_rank(anchor, x) {
         give_up!("the result is not seen to have the rank of the input");
     }
-    if !cx.are_inner(&absorbed, anchor) {
+    if !cx.are_inner(&fused, anchor) {
         give_up!("a value in between is read by somebody else as well");
     }
-    let mut rewrite = Rewrite::absorbing(absorbed);
+    let mut rewrite = Rewrite::fusing(fused);
     let attributes = match approximate {
         0 => Vec::new(),
         _ => vec![("approximate", AttrValue::from("tanh"))],
@@ -119,7 +119,7 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         let Some(argument) = cx.input(sigmoid, 0) else {
             continue;
         };
-        let mut absorbed = vec![sigmoid];
+        let mut fused = vec![sigmoid];
         let alpha = if argument == x {
             1.0
         } else {
@@ -131,7 +131,7 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                 .find(|(value, _)| *value == x)
                 .and_then(|(_, alpha)| cx.scalar(alpha));
             let Some(alpha) = alpha else { continue };
-            absorbed.push(scaled);
+            fused.push(scaled);
             alpha
         };
         if !matches!(cx.elem(x), Some(Float | Double)) {
@@ -140,10 +140,10 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         if !cx.keeps_rank(anchor, x) {
             give_up!("the result is not seen to have the rank of the input");
         }
-        if !cx.are_inner(&absorbed, anchor) {
+        if !cx.are_inner(&fused, anchor) {
             give_up!("a value in between is read by somebody else as well");
         }
-        let mut rewrite = Rewrite::absorbing(absorbed);
+        let mut rewrite = Rewrite::fusing(fused);
         let alpha = vec![("alpha", AttrValue::Float(alpha as f32))];
         rewrite.step(&SWISH, vec![Source::Value(x)], alpha);
         return Match::Yes(rewrite);

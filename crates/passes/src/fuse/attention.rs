@@ -16,7 +16,7 @@ struct Scores {
     mask: Option<ValueId>,
     /// The first product.
     product: NodeId,
-    absorbed: Vec<NodeId>,
+    fused: Vec<NodeId>,
 }
 
 /// Anchored at the product with the values.
@@ -33,11 +33,11 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let Some(mut found) = scores_of(cx, scores) else {
         give_up!("the argument of the softmax is no scaled product of queries and keys");
     };
-    found.absorbed.push(softmax);
-    let Some((q, turned)) = cx.pair(found.product) else { give_up!() };
-    let (q, turned) = (unscaled(cx, q, &mut found), unscaled(cx, turned, &mut found));
+    found.fused.push(softmax);
+    let Some((q, transposed)) = cx.pair(found.product) else { give_up!() };
+    let (q, transposed) = (unscaled(cx, q, &mut found), unscaled(cx, transposed, &mut found));
     let (Some(q_shape), Some(k_shape), Some(v_shape)) =
-        (cx.shape(q), cx.shape(turned), cx.shape(v))
+        (cx.shape(q), cx.shape(transposed), cx.shape(v))
     else {
         give_up!("the ranks of queries, keys and values are not known");
     };
@@ -55,7 +55,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let keys = &k_shape[rank - 1];
     if let Some(mask) = found.mask {
         let fits = match cx.shape(mask) {
-            // A shorter mask would hide the keys behind it, where adding repeats a single element.
+            // A shorter mask would hide the keys after it, where adding repeats a single element.
             Some(shape) => {
                 (1..=rank).contains(&shape.len()) && shape[shape.len() - 1].surely_equals(keys)
             }
@@ -70,12 +70,12 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     if !product.is_some_and(|product| cx.same_shape(product, scores)) {
         give_up!("the scores are not seen to keep their shape when the mask is added");
     }
-    let shared = (rank == 4).then(|| heads_before_copies(cx, turned, v)).flatten();
-    if !cx.are_inner(&found.absorbed, anchor) {
+    let shared = (rank == 4).then(|| heads_before_copies(cx, transposed, v)).flatten();
+    if !cx.are_inner(&found.fused, anchor) {
         give_up!("a value in between is read by somebody else as well");
     }
 
-    let mut rewrite = Rewrite::absorbing(std::mem::take(&mut found.absorbed));
+    let mut rewrite = Rewrite::fusing(std::mem::take(&mut found.fused));
     let swapped: Vec<i64> = match rank {
         3 => vec![0, 2, 1],
         _ => vec![0, 1, 3, 2],
@@ -85,7 +85,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         None => {
             let k = rewrite.step(
                 &TRANSPOSE,
-                vec![Source::Value(turned)],
+                vec![Source::Value(transposed)],
                 vec![("perm", AttrValue::from(swapped))],
             );
             (Source::Value(q), k, Source::Value(v))
@@ -120,10 +120,10 @@ pub const BLIND_IS_NAN: &str = "sardonyx_blind_is_nan";
 /// Follows sums with a mask and scales up to the first product.
 fn scores_of(cx: &Matcher<'_>, mut value: ValueId) -> Option<Scores> {
     let mut found =
-        Scores { scale: 1.0, mask: None, product: cx.producer(value)?, absorbed: Vec::new() };
+        Scores { scale: 1.0, mask: None, product: cx.producer(value)?, fused: Vec::new() };
     for _ in 0..4 {
         let node = cx.producer(value)?;
-        found.absorbed.push(node);
+        found.fused.push(node);
         if cx.is(node, &MATMUL) {
             found.product = node;
             return Some(found);
@@ -182,7 +182,7 @@ fn unscaled(cx: &Matcher<'_>, value: ValueId, found: &mut Scores) -> ValueId {
     match scaled {
         Some((operand, scale)) if cx.are_inner(&[node], found.product) => {
             found.scale *= scale;
-            found.absorbed.push(node);
+            found.fused.push(node);
             operand
         }
         _ => value,
@@ -192,10 +192,10 @@ fn unscaled(cx: &Matcher<'_>, value: ValueId, found: &mut Scores) -> ValueId {
 /// Keys and values before each head was copied for the query heads that share it, if both were.
 fn heads_before_copies(
     cx: &Matcher<'_>,
-    turned: ValueId,
+    transposed: ValueId,
     v: ValueId,
 ) -> Option<(ValueId, ValueId)> {
-    let transpose = cx.made_by(turned, &TRANSPOSE)?;
+    let transpose = cx.made_by(transposed, &TRANSPOSE)?;
     if cx.int_list(transpose, "perm")? != [0, 1, 3, 2] {
         return None;
     }

@@ -132,10 +132,10 @@ fn normalized(
     if !is_inner {
         give_up!("a value in between is read by somebody else as well");
     }
-    let mut absorbed = found.inner;
-    absorbed.push(found.normal);
-    absorbed.extend(bias.map(|(_, product)| product));
-    let mut rewrite = Rewrite::absorbing(absorbed);
+    let mut fused = found.inner;
+    fused.push(found.normal);
+    fused.extend(bias.map(|(_, product)| product));
+    let mut rewrite = Rewrite::fusing(fused);
     let inputs = [Some(x), Some(found.weight), bias.map(|(bias, _)| bias)];
     let inputs = inputs.into_iter().flatten().map(Source::Value).collect();
     let attributes =

@@ -16,8 +16,8 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         else {
             continue;
         };
-        for (turned, sin) in cx.either_way(crossed) {
-            let Some((x, mut absorbed)) = half_turn(cx, turned) else {
+        for (rotated, sin) in cx.either_way(crossed) {
+            let Some((x, mut fused)) = half_turn(cx, rotated) else {
                 continue;
             };
             let Some((_, cos)) = cx.either_way(straight).find(|(value, _)| *value == x) else {
@@ -34,11 +34,11 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             if !of_all_tokens(cx, cos, x) || !of_all_tokens(cx, sin, x) {
                 give_up!("there are not seen to be angles for each position");
             }
-            absorbed.extend([straight, crossed]);
-            if !cx.are_inner(&absorbed, anchor) {
+            fused.extend([straight, crossed]);
+            if !cx.are_inner(&fused, anchor) {
                 give_up!("a value in between is read by somebody else as well");
             }
-            let mut rewrite = Rewrite::absorbing(absorbed);
+            let mut rewrite = Rewrite::fusing(fused);
             let cos = rewrite.step(&COS, vec![Source::Value(cos)], Vec::new());
             let sin = rewrite.step(&SIN, vec![Source::Value(sin)], Vec::new());
             rewrite.step(&ROTARY_EMBEDDING, vec![Source::Value(x), cos, sin], Vec::new());

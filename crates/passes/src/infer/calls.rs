@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Bindings, Dim, NodeId, Producer, ValueId};
+use sardonyx_model::{Bindings, Dim, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::{InferError, Inferred, Known, Said};
 use sardonyx_proto::shown;
 
@@ -19,6 +19,23 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     /// Which inputs are there; those beyond the end are not.
     present: Vec<bool>,
+    /// Whether it is any call: nothing is known of attributes.
+    is_any: bool,
+}
+
+impl Call {
+    /// One of which nothing is known, but that it hands all inputs over. `node` is any.
+    pub(super) fn any(model: &Model, function: usize, node: NodeId) -> Call {
+        let inputs = model.graph(model.functions[function].body).inputs.len();
+        let present = vec![true; inputs];
+        Call { function, bindings: Rc::default(), node, present, is_any: true }
+    }
+
+    /// Whether a node has attributes of which nothing is known.
+    pub(super) fn leaves_open(&self, model: &Model, node: NodeId) -> bool {
+        let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+        self.is_any && attributes.any(|attribute| attribute.ref_attr_name().is_some())
+    }
 }
 
 /// A call with all that decides what it gives.
@@ -132,6 +149,7 @@ impl Engine<'_> {
                     bindings: bindings.clone(),
                     node,
                     present: given.present.to_vec(),
+                    is_any: false,
                 });
                 let outputs = self.graph(callee.body, &inputs);
                 self.calls.pop();

@@ -28,7 +28,7 @@ use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
 use crate::finding::Spot;
-use crate::order::sorted;
+use crate::order::{sorted, tree};
 use crate::resolve::Resolved;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has,
@@ -209,6 +209,47 @@ impl<'a> Engine<'a> {
     pub(super) fn for_resolved(resolved: &'a Resolved, options: InferOptions<'a>) -> Self {
         let engine = Engine::new(resolved.model(), resolved.registry(), options);
         Engine { resolved: Some(resolved), ..engine }
+    }
+
+    /// Everything: what [`run`](Self::run) finds, and what is known in training steps and, without
+    /// a call, in bodies of functions.
+    pub(super) fn run_everywhere(mut self) -> Inference {
+        let model = self.model;
+        let mut kept = Vec::new();
+        for (function, callee) in model.functions.iter().enumerate() {
+            let Some(node) = model.graph(callee.body).nodes.first() else {
+                continue;
+            };
+            self.calls.push(Call::any(model, function, *node));
+            self.begin(callee.body);
+            self.walk(callee.body);
+            self.calls.pop();
+            self.unsupported = false;
+            for graph in tree(model, callee.body) {
+                let graph = model.graph(graph);
+                let inputs = graph.inputs.iter().filter_map(|info| info.value);
+                let made = graph.nodes.iter().flat_map(|node| model.outputs(*node));
+                for value in inputs.chain(made.flatten().copied()) {
+                    let ty = self.found.types[value.index()].clone();
+                    kept.push((value, ty, self.found.known[value.index()].clone()));
+                }
+            }
+        }
+        let steps = model.training_info.iter();
+        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
+        if let Some(main) = model.main {
+            self.begin(main);
+            self.walk(main);
+        }
+        for graph in steps.flatten() {
+            self.begin(graph);
+            self.walk(graph);
+        }
+        for (value, ty, known) in kept {
+            self.found.types[value.index()] = ty;
+            self.found.known[value.index()] = known;
+        }
+        self.found
     }
 
     pub(super) fn run(mut self) -> Inference {
@@ -531,6 +572,9 @@ impl<'a> Engine<'a> {
                 self.problem(node, ProblemKind::Signature, fact);
                 return None;
             }
+        }
+        if self.calls.last().is_some_and(|call| call.leaves_open(model, node)) {
+            return None;
         }
         let bindings = self.calls.last().map(|call| call.bindings.clone());
         let attributes = NodeAttributes::in_call(model, self.texts, node, bindings.as_deref());

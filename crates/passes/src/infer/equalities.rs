@@ -119,12 +119,12 @@ pub(super) fn over_sizes(
     let demands = demands.into_iter().map(|demand| match demand {
         Demand::Equal(a, b) => Demand::Equal(in_terms(&a), in_terms(&b)),
         Demand::Broadcast(a, b) => Demand::Broadcast(in_terms(&a), in_terms(&b)),
-        Demand::Stretch(from, to) => Demand::Stretch(in_terms(&from), in_terms(&to)),
+        Demand::BroadcastTo(from, to) => Demand::BroadcastTo(in_terms(&from), in_terms(&to)),
         Demand::NotNegative(dim) => Demand::NotNegative(in_terms(&dim)),
     });
     let mut demands: Vec<Demand> = demands
         .filter(|demand| match demand {
-            Demand::Equal(a, b) | Demand::Broadcast(a, b) | Demand::Stretch(a, b) => {
+            Demand::Equal(a, b) | Demand::Broadcast(a, b) | Demand::BroadcastTo(a, b) => {
                 is_over_sizes(a) && is_over_sizes(b)
             }
             Demand::NotNegative(dim) => is_over_sizes(dim),

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 /// Type variables of a node that stand for a type, with the operand that said so.
 #[derive(Default)]
-pub(super) struct Bound<'a>(SmallVec<[(&'static str, &'a Type, &'static str, usize); 4]>);
+pub(crate) struct Bound<'a>(SmallVec<[(&'static str, &'a Type, &'static str, usize); 4]>);
 
 impl<'a> Bound<'a> {
     /// What the inputs of a node bind, and what does not fit.
-    pub(super) fn of_inputs(
+    pub(crate) fn of_inputs(
         schema: &Schema,
         inputs: &[Option<&'a Type>],
     ) -> (Bound<'a>, Option<String>) {
@@ -28,7 +28,7 @@ impl<'a> Bound<'a> {
     }
 
     /// Compares the outputs of a node with what its operator makes and with what the inputs bind.
-    pub(super) fn outputs(
+    pub(crate) fn outputs(
         &mut self,
         schema: &Schema,
         outputs: &'a [Option<Type>],
@@ -39,6 +39,12 @@ impl<'a> Bound<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is known which element type a variable stands for.
+    pub(crate) fn knows(&self, variable: &str) -> bool {
+        let mut bound = self.0.iter().filter(|(name, ..)| *name == variable);
+        bound.any(|(_, ty, ..)| ty.elem().is_some())
     }
 
     /// Fills in what variables say of the types of outputs.
@@ -117,7 +123,7 @@ impl<'a> Bound<'a> {
 }
 
 /// What is wrong with the number of inputs, or with that of outputs.
-pub(super) fn wrong_count(schema: &Schema, counts: [usize; 2]) -> Option<String> {
+pub(crate) fn wrong_count(schema: &Schema, counts: [usize; 2]) -> Option<String> {
     let allowed = [schema.input_count(), schema.output_count()];
     let mut all = ["inputs", "outputs"].into_iter().zip(counts).zip(allowed);
     let ((what, count), (fewest, most)) = all.find(|((_, count), (fewest, most))| {

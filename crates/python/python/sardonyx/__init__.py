@@ -12,12 +12,11 @@ is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on S
 """
 
 from sardonyx import checker, defs, parser, printer, shape_inference
-from sardonyx._core import IR_VERSION, NotAvailable, __version__
+from sardonyx._core import IR_VERSION, __version__
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 
 __all__ = [
     "IR_VERSION",
-    "NotAvailable",
     "OnnxCore",
     "__version__",
     "checker",

@@ -2,10 +2,10 @@
 //! along one axis.
 
 pub(crate) mod binary;
-pub(crate) mod chain;
 pub(crate) mod classify;
 pub(crate) mod clip;
 pub(crate) mod cumulative;
+pub(crate) mod fused_pointwise;
 pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
@@ -60,7 +60,7 @@ macro_rules! for_element {
 }
 pub(crate) use for_element;
 
-/// Two operands stretched to common dimensions.
+/// Two operands broadcast to common dimensions.
 struct Pair {
     dims: Dims,
     a: Dims,
@@ -68,7 +68,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both inputs stretch.
+    /// Both inputs broadcast.
     fn of(call: &Call<'_>) -> Result<Pair, KernelError> {
         let (a, b) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let dims = broadcast_dims(&[a, b])?;

@@ -52,7 +52,7 @@ pub(crate) enum Reshape {
     Same,
 }
 
-/// A window of a tensor, or every so many elements of it.
+/// A window of a tensor, or every n-th element of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice;
 

@@ -96,10 +96,8 @@ impl Session {
                         Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
                         _ => Err("it is no tensor, so it has no memory to be written into".into()),
                     });
-                    copied.map_err(|what| RunError::Node {
-                        place: format!("output '{name}'"),
-                        what,
-                    })?;
+                    copied
+                        .map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
                 }
             }
             memory.held = emptied(held);
@@ -182,16 +180,15 @@ impl Session {
     /// Names the first step whose outputs do not fit the account in the place that they have in the
     /// arena.
     fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
-        for step in &self.executable.body.steps {
+        let body = &self.executable.body;
+        for step in &body.steps {
             for slot in step.outputs.iter().flatten() {
                 if let Place::Arena(range) = &plan.places[slot.index()]
                     && let before = account.more(range.start)
                     && let Err(refused) = before.charge(range.len())
                 {
-                    return RunError::Resources(format!(
-                        "{}: {refused}",
-                        self.executable.label(&step.origins)
-                    ));
+                    let planned = |_| None;
+                    return self.executable.failure(body, step, plan, planned, refused.to_string());
                 }
             }
         }
@@ -244,7 +241,7 @@ impl Session {
     /// them than the step that they made fail.
     fn failure(&self, planned: &Planned, error: RunError) -> RunError {
         match (&error, &planned.uninferred) {
-            (RunError::Node { .. }, Some(types)) => {
+            (RunError::Node(_), Some(types)) => {
                 inferred(&self.executable, types).err().unwrap_or(error)
             }
             _ => error,
@@ -335,9 +332,8 @@ impl Session {
                     .map(Value::Tensor),
                 Source::Absent | Source::InPlace | Source::Arena(_) => None,
             };
-            let value = value.ok_or_else(|| RunError::Node {
-                place: format!("output '{}'", port.name()),
-                what: "no step produced it".to_string(),
+            let value = value.ok_or_else(|| {
+                InputError::new(format!("the output '{}' is not a value", port.name()))
             })?;
             outputs.push((port.name().to_string(), value));
         }

@@ -28,9 +28,9 @@ fn outside() -> SaveOptions {
     SaveOptions::new().weights(Weights::Outside).replace(true)
 }
 
-/// Everything in a folder.
-fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+/// Everything in a directory.
+fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries
         .map(|entry| {
             let name = entry.file_name().into_string().unwrap();
@@ -117,7 +117,7 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
             assert!(now.get(name) == Some(bytes), "step {end}: {name} changed");
         }
     }
-    // The next save leaves what it would have left in a fresh folder, whatever the crash left
+    // The next save leaves what it would have left in a fresh directory, whatever the crash left
     // behind.
     after.save(new, &path).unwrap();
     assert_eq!(values(&path).unwrap(), whole(100));

@@ -37,12 +37,12 @@ pub(super) fn plan(
     model: &graph::Model,
     data: &DataFiles,
     options: &SaveOptions,
-    stays_in_folder: bool,
+    stays_in_directory: bool,
 ) -> Result<Vec<PlannedFile>, Error> {
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut labels = HashSet::new();
     for id in model.tensors() {
-        let Some(len) = len_outside(model, data, id, options, stays_in_folder)? else {
+        let Some(len) = len_outside(model, data, id, options, stays_in_directory)? else {
             continue;
         };
         let tensor = model.stored(id);
@@ -82,12 +82,12 @@ fn len_outside(
     data: &DataFiles,
     id: TensorId,
     options: &SaveOptions,
-    stays_in_folder: bool,
+    stays_in_directory: bool,
 ) -> Result<Option<u64>, Error> {
     let tensor = model.stored(id);
     if tensor.is_external() {
         let stays = match options.weights {
-            Weights::Keep => stays_in_folder,
+            Weights::Keep => stays_in_directory,
             Weights::Inside => true,
             Weights::Outside => false,
         };

@@ -3,9 +3,9 @@
 //!
 //! New data files are written without a name where the system allows it (`O_TMPFILE`), get names
 //! that the old model does not use, then the new model takes the old one's name, and only then the
-//! old data files are removed. Whatever a crash leaves in the folder is listed, with the identity
-//! of each file, in a note beside the model, which the next save reads: it removes what is still
-//! the same file and belongs to no model.
+//! old data files are removed. Whatever a crash leaves in the directory is listed, with the
+//! identity of each file, in a note beside the model, which the next save reads: it removes what is
+//! still the same file and belongs to no model.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -18,9 +18,9 @@ use sha1::{Digest, Sha1};
 
 use super::layout::{self, PlannedFile};
 use super::{SaveOptions, SaveReport, SavedFile, Weights};
-use crate::beneath::{Folder, Identity, Refusal, identity};
+use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
-use crate::external::{HashWriter, check_location, folder_of, hex};
+use crate::external::{HashWriter, check_location, directory_of, hex};
 use crate::form::Form;
 use crate::load::{Referring, referring};
 use crate::mapping;
@@ -43,8 +43,8 @@ const MOST_ATTEMPTS: u32 = 100;
 struct Saving<'a> {
     options: &'a SaveOptions,
     path: &'a Path,
-    folder: Folder,
-    /// The file's name without folder.
+    directory: Directory,
+    /// The file's name without directory.
     name: &'a OsStr,
     written: u64,
     total: u64,
@@ -74,7 +74,7 @@ struct Old {
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
     let failed = |error| io_error("cannot write", path, error);
     if path.is_dir() {
-        return Err(Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
+        return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
             .with_place(shown(path)));
     }
     let name = path.file_name().ok_or_else(|| {
@@ -87,13 +87,13 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
             .with_help("Model::write_to writes to anything that is open"));
     }
     model.check_complete()?;
-    let folder = Folder::open(folder_of(path)).map_err(failed)?;
-    let stays = model.data.folder() == Some(folder.path());
+    let directory = Directory::open(directory_of(path)).map_err(failed)?;
+    let stays = model.data.directory() == Some(directory.path());
     let planned = layout::plan(&model.graph, &model.data, options, stays)?;
     let mut saving = Saving {
         options,
         path,
-        folder,
+        directory,
         name,
         written: 0,
         total: planned.iter().map(|file| file.size).sum(),
@@ -146,9 +146,9 @@ impl Saving<'_> {
             let graph = changed.as_ref().unwrap_or(&model.graph);
             ready = Some(self.write_model(graph, form, &mut report)?);
         }
-        // From here to the end nobody else may give names to files of this folder. Systems without
-        // such locks do without.
-        let lock = File::open(self.folder.path()).ok();
+        // From here to the end nobody else may give names to files of this directory. Systems
+        // without such locks do without.
+        let lock = File::open(self.directory.path()).ok();
         if let Some(lock) = &lock {
             let _ = lock.lock();
         }
@@ -196,7 +196,7 @@ impl Saving<'_> {
         let note = self.leave_note(&files, &leaving)?;
         let placed = self.place(files, ready);
         if let Err(failure) = placed {
-            // What is in the folder now is what a crash would have left.
+            // What is in the directory now is what a crash would have left.
             self.clean_up_after_crash();
             return Err(failure.into());
         }
@@ -210,7 +210,7 @@ impl Saving<'_> {
             fs::remove_file(note)?;
         }
         if self.options.sync {
-            self.sync_folder()?;
+            self.sync_directory()?;
         }
         Ok(report)
     }
@@ -345,7 +345,7 @@ impl Saving<'_> {
         let Ok(()) = check_location(location) else {
             return Ok(false);
         };
-        let Ok(file) = self.folder.open_file(Path::new(location)) else {
+        let Ok(file) = self.directory.open_file(Path::new(location)) else {
             return Ok(false);
         };
         if file.metadata()?.len() != plan.size {
@@ -370,7 +370,7 @@ impl Saving<'_> {
     }
 
     fn digest_of(&self, location: &str) -> Done<String> {
-        let file = self.folder.open_file(Path::new(location));
+        let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
             Refusal::Io(error) => error,
             _ => io::Error::other("a data file was exchanged meanwhile"),
@@ -415,7 +415,8 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// A new file in the folder, without a name if possible. `label` keeps those of one save apart.
+    /// A new file in the directory, without a name if possible. `label` keeps those of one save
+    /// apart.
     fn create(&self, label: &str) -> Done<Pending> {
         self.step("create")?;
         if let Some(file) = self.create_nameless() {
@@ -423,7 +424,7 @@ impl Saving<'_> {
         }
         let mut name = hidden(self.name);
         name.push(format!(".{}.{label}.tmp", std::process::id()));
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         let file = File::create(&path)?;
         // Tells others that somebody is still at it.
         let _ = file.try_lock();
@@ -439,7 +440,7 @@ impl Saving<'_> {
         }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
-        open(self.folder.path(), flags, mode).ok().map(File::from)
+        open(self.directory.path(), flags, mode).ok().map(File::from)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -447,7 +448,7 @@ impl Saving<'_> {
         None
     }
 
-    /// Gives each new data file a name that no file of the folder and no tensor of the old model
+    /// Gives each new data file a name that no file of the directory and no tensor of the old model
     /// has.
     fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &Old) -> Done {
         let base = match &self.options.name {
@@ -467,7 +468,7 @@ impl Saving<'_> {
                 // The model itself gets its name last.
                 clean(name).as_os_str() != self.name
                     && !old.locations.contains(name)
-                    && fs::symlink_metadata(self.folder.path().join(name)).is_err()
+                    && fs::symlink_metadata(self.directory.path().join(name)).is_err()
             };
             let wanted = files.iter().zip(&names);
             let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
@@ -483,7 +484,7 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Parts data files that no other model of the folder uses from those that one does.
+    /// Parts data files that no other model of the directory uses from those that one does.
     fn without_shared(&self, leaving: Vec<&String>) -> (Vec<String>, Vec<String>) {
         if leaving.is_empty() {
             return Default::default();
@@ -495,9 +496,9 @@ impl Saving<'_> {
         })
     }
 
-    /// Data files of the other models in the folder.
+    /// Data files of the other models in the directory.
     fn used_by_others(&self) -> BTreeSet<PathBuf> {
-        let entries = fs::read_dir(self.folder.path());
+        let entries = fs::read_dir(self.directory.path());
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
@@ -513,10 +514,10 @@ impl Saving<'_> {
     fn note_path(&self) -> PathBuf {
         let mut name = hidden(self.name);
         name.push(".replacing");
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// Notes which files are in the folder for the time being. `None` if there are none.
+    /// Notes which files are in the directory for the time being. `None` if there are none.
     fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
         let mut line = |identity: Option<Identity>, location: &str| {
@@ -545,7 +546,7 @@ impl Saving<'_> {
         Ok(Some(path))
     }
 
-    /// What tells a file of the folder from all others, links not followed.
+    /// What tells a file of the directory from all others, links not followed.
     #[cfg(unix)]
     fn identity_of(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
@@ -562,7 +563,7 @@ impl Saving<'_> {
     /// The path of a data file, unless a link would lead elsewhere.
     fn place_of(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
-        let path = self.folder.path().join(clean(location));
+        let path = self.directory.path().join(clean(location));
         let real = fs::canonicalize(path.parent()?).ok()?;
         (Some(real.as_path()) == path.parent()).then_some(path)
     }
@@ -573,7 +574,7 @@ impl Saving<'_> {
             let Some(pending) = file.pending else {
                 continue;
             };
-            let path = self.folder.path().join(&file.location);
+            let path = self.directory.path().join(&file.location);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
@@ -581,12 +582,12 @@ impl Saving<'_> {
             pending.take_name(&path)?;
         }
         if self.options.sync {
-            self.sync_folder()?;
+            self.sync_directory()?;
         }
-        let target = self.folder.path().join(self.name);
+        let target = self.directory.path().join(self.name);
         let mut temporary = hidden(self.name);
         temporary.push(".tmp");
-        let temporary = self.folder.path().join(temporary);
+        let temporary = self.directory.path().join(temporary);
         let from = match &model.path {
             Some(path) => path,
             None => {
@@ -618,7 +619,7 @@ impl Saving<'_> {
         if self.step("clean up").is_err() {
             return;
         }
-        let _ = fs::remove_file(self.folder.path().join(temporary));
+        let _ = fs::remove_file(self.directory.path().join(temporary));
         self.remove_abandoned();
         let path = self.note_path();
         let Ok(note) = fs::read_to_string(&path) else {
@@ -648,7 +649,7 @@ impl Saving<'_> {
     fn remove_abandoned(&self) {
         let mut start = hidden(self.name);
         start.push(".");
-        let entries = fs::read_dir(self.folder.path());
+        let entries = fs::read_dir(self.directory.path());
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
@@ -663,13 +664,13 @@ impl Saving<'_> {
     }
 
     #[cfg(unix)]
-    fn sync_folder(&self) -> io::Result<()> {
-        self.step("sync the folder")?;
-        File::open(self.folder.path())?.sync_all()
+    fn sync_directory(&self) -> io::Result<()> {
+        self.step("sync the directory")?;
+        File::open(self.directory.path())?.sync_all()
     }
 
     #[cfg(not(unix))]
-    fn sync_folder(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -64,7 +64,7 @@ codes! {
     LOCATION_ADDRESS Error "location-address" "EXT-26" "a runtime that takes it for its own mark reads its memory at an address of the model's choice; do not load the model";
     LOCATION_NUL Error "location-nul" "EXT-02" "readers stop at the NUL character or after it, so they open different files";
     LOCATION_NOT_UTF8 Error "location-not-utf8" "WIRE-35" "readers disagree about which file is meant";
-    LOCATION_BACKSLASH Warning "location-backslash" "EXT-25" "it means a folder on Windows and a file elsewhere; write '/'";
+    LOCATION_BACKSLASH Warning "location-backslash" "EXT-25" "it means a directory on Windows and a file elsewhere; write '/'";
     LOCATION_CONTROL Warning "location-control" "" "a terminal or a log may take it as a command";
     LOCATION_RESERVED Warning "location-reserved" "" "on Windows this is a device or another file";
     LOCATION_URL Warning "location-url" "EXT-02" "a reader that follows it fetches data from the network";
@@ -76,7 +76,7 @@ codes! {
     NOT_A_FILE Error "not-a-file" "EXT-11" "values are read from regular files only";
     DATA_FILE_MISSING Error "data-file-missing" "EXT-02" "the model is incomplete without it";
     DATA_FILE_UNREADABLE Error "data-file-unreadable" "EXT-02" "the model is incomplete without it";
-    NOT_LOOKED_AT Note "data-files-not-looked-at" "EXT-22" "scan the model in its folder";
+    NOT_LOOKED_AT Note "data-files-not-looked-at" "EXT-22" "scan the model in its directory";
     TOO_MANY_DATA_FILES Warning "too-many-data-files" "" "the rest is not looked at";
     SAME_FILE Warning "same-file" "" "checks by name overlook that ranges of one file meet";
     UNREFERENCED Note "unreferenced-bytes" "EXT-06" "no tensor uses them; they may be anything";

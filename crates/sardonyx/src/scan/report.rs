@@ -191,7 +191,7 @@ impl Findings {
             }
         }
         // Stable: findings of one code stay in the order of the file, with the count of the rest
-        // behind them.
+        // after them.
         self.kept.sort_by_key(|found| {
             let rank = self.totals.get(found.code).map_or(0, |total| total.rank);
             (Reverse(found.severity), rank)

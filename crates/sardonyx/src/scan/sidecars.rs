@@ -201,8 +201,8 @@ impl<'m> Sidecars<'m> {
                 || format!("{} tensors do not begin at a multiple of {PAGE}", self.unaligned);
             found.add(&codes::UNALIGNED, || (String::new(), message()));
         }
-        if data.folder().is_none() && !self.files.is_empty() {
-            let message = || "there is no folder to look for data files in".to_string();
+        if data.directory().is_none() && !self.files.is_empty() {
+            let message = || "there is no directory to look for data files in".to_string();
             found.add(&codes::NOT_LOOKED_AT, || (String::new(), message()));
         }
         if self.files.len() > LOOKED_AT {
@@ -253,7 +253,7 @@ impl<'m> Sidecars<'m> {
         for (code, what) in problems {
             found.add(code, || (first(), format!("its location '{name}' {what}")));
         }
-        let looked = if !refused && index < LOOKED_AT && data.folder().is_some() {
+        let looked = if !refused && index < LOOKED_AT && data.directory().is_some() {
             look_at(file, &name, data, options, model, found)
         } else {
             None
@@ -406,7 +406,7 @@ fn look_at(
                     (&codes::DATA_FILE_MISSING, "is a link to a file that is not there")
                 }
                 Missed::Outside(_) => {
-                    (&codes::LINK_OUTSIDE, "is a link that leads out of the model's folder")
+                    (&codes::LINK_OUTSIDE, "is a link that leads out of the model's directory")
                 }
                 Missed::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 Missed::Refused(Refusal::Kind(kind)) => {

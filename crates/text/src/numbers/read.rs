@@ -59,7 +59,7 @@ pub(crate) fn read_f64(text: &[u8]) -> Result<(f64, usize), NumberError> {
 
 /// A type that literals are read as: `i64`, `u64`, `f32` and `f64`.
 pub(crate) trait Number: Copy {
-    /// The number whose literal starts at `at`, and the place behind it.
+    /// The number whose literal starts at `at`, and the place after it.
     fn read_at(text: &[u8], at: usize) -> Result<(Self, usize), NumberError>;
 
     /// The number at the start of the window and its length, if it is one of the usual form and a
@@ -102,7 +102,7 @@ fn word(window: &[u8; WINDOW], at: usize) -> u64 {
 /// eight are.
 #[inline(always)]
 fn not_digits(distance: u64) -> u64 {
-    // The addition carries only out of bytes that are no digits, and only into bytes behind them.
+    // The addition carries only out of bytes that are no digits, and only into bytes after them.
     (distance.wrapping_add(0x7676_7676_7676_7676) | distance) & 0x8080_8080_8080_8080
 }
 
@@ -117,7 +117,7 @@ fn combined(digits: u64) -> u64 {
     first.wrapping_add(second) >> 32
 }
 
-/// Eight bytes of text, the first one lowest. Behind the end are zeros.
+/// Eight bytes of text, the first one lowest. After the end are zeros.
 #[inline(always)]
 fn load(text: &[u8], at: usize) -> u64 {
     match text.get(at..).and_then(<[u8]>::first_chunk) {
@@ -170,7 +170,7 @@ fn sixteen(text: &[u8], at: usize) -> (u64, u32) {
     (value, first_count + second_count)
 }
 
-/// Whether a byte may not stand directly behind a number.
+/// Whether a byte may not stand directly after a number.
 fn is_part_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')
 }
@@ -264,7 +264,7 @@ fn usual_size(window: &[u8; WINDOW], start: usize) -> Option<(u64, usize)> {
     Some((size * POW10[count] + rest, end))
 }
 
-/// An integer literal without a sign, and the place behind it.
+/// An integer literal without a sign, and the place after it.
 fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
     let word = load(text, start);
     let count = leading_digits(word);
@@ -356,7 +356,7 @@ impl Number for f64 {
     }
 }
 
-/// A decimal number with one digit before the point and up to `PLACES` behind it, 16 or 18, if a
+/// A decimal number with one digit before the point and up to `PLACES` after it, 16 or 18, if a
 /// comma follows: whether it has a sign, its digits as if it had all places, and its end.
 #[inline(always)]
 fn usual_decimal<const PLACES: usize>(window: &[u8; WINDOW]) -> Option<(bool, u64, usize)> {
@@ -541,9 +541,9 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     }
     if text.get(end) != Some(&b',') {
         if matches!(text.get(end), Some(b'e' | b'E')) {
-            let (power, behind) = read_exponent(text, end + 1)?;
+            let (power, after) = read_exponent(text, end + 1)?;
             exponent += power;
-            end = behind;
+            end = after;
         }
         if text.get(end).is_some_and(|byte| is_part_of_word(*byte)) {
             return None;
@@ -553,7 +553,7 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     Some((F::from_low_bits(bits), end))
 }
 
-/// The exponent of up to four digits behind its mark, and the place behind it.
+/// The exponent of up to four digits after its mark, and the place after it.
 fn read_exponent(text: &[u8], at: usize) -> Option<(i32, usize)> {
     let negative = text.get(at) == Some(&b'-');
     let start = at + usize::from(negative || text.get(at) == Some(&b'+'));

@@ -38,7 +38,7 @@ pub(crate) enum ListProblem {
 /// Reads numbers separated by commas up to the closing `}` and hands each to `take`, whose error is
 /// reported at its place.
 ///
-/// `text` starts behind the opening brace; positions count from there. Blanks, line breaks and
+/// `text` starts after the opening brace; positions count from there. Blanks, line breaks and
 /// comments may stand around each number. What `take` got before an error stays with it.
 #[inline(always)]
 pub(crate) fn read_list<T: Number>(
@@ -242,7 +242,7 @@ const MORE: [u64; 16] = {
 /// Varints on their way to a vector.
 ///
 /// A varint is written as ten bytes of which only its length counts; the next one starts there.
-/// That needs room behind it, and appending a number of bytes that is only known at run time to a
+/// That needs room after it, and appending a number of bytes that is only known at run time to a
 /// vector is a call for each number.
 struct Staged {
     bytes: [u8; 512],

@@ -44,12 +44,12 @@ fn list<T: Number>(text: &str) -> Result<(Vec<T>, ListEnd), ListError> {
     Ok((values, end))
 }
 
-/// Reads the literal alone, with text behind it, and in lists, where the fast path is another one.
+/// Reads the literal alone, with text after it, and in lists, where the fast path is another one.
 fn check_float(literal: &str) {
     let wanted32: f32 = literal.parse().unwrap();
     let wanted64: f64 = literal.parse().unwrap();
-    for behind in ["", ",", "}", " ", ", 1.25, 0.5, 17, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}"] {
-        let text = format!("{literal}{behind}");
+    for after in ["", ",", "}", " ", ", 1.25, 0.5, 17, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}"] {
+        let text = format!("{literal}{after}");
         match read_f32(text.as_bytes()) {
             Ok((value, length)) => {
                 assert_eq!(value.to_bits(), wanted32.to_bits(), "{text}");
@@ -186,8 +186,8 @@ fn integers() {
         ("--1", Err(NoDigits), Err(Negative)),
         ("x", Err(NoDigits), Err(NoDigits)),
     ] {
-        for behind in ["", ",", "}", ", 12345678901234567890123456789012345, 7}"] {
-            let literal = format!("{text}{behind}");
+        for after in ["", ",", "}", ", 12345678901234567890123456789012345, 7}"] {
+            let literal = format!("{text}{after}");
             let length = text.len();
             assert_eq!(
                 read_i64(literal.as_bytes()),
@@ -545,11 +545,11 @@ fn lists_and_their_errors() {
         ("1, 2.5}", 3, number(NumberError::NotInteger)),
         ("1, 123456789012345678901}", 3, number(NumberError::OutOfRange)),
     ] {
-        for behind in ["", " and enough text, 1, for the path, 2, of long lists"] {
-            if text.is_empty() || (text.ends_with([',', '1']) && !behind.is_empty()) {
+        for after in ["", " and enough text, 1, for the path, 2, of long lists"] {
+            if text.is_empty() || (text.ends_with([',', '1']) && !after.is_empty()) {
                 continue;
             }
-            let text = format!("{text}{behind}");
+            let text = format!("{text}{after}");
             let error = list::<i64>(&text).unwrap_err();
             if text.starts_with("1 #") {
                 assert_eq!(error.problem, problem);
@@ -643,7 +643,7 @@ fn lists_are_wrapped() {
     };
     assert_eq!(written(&[], wrap(7, 2, 10)), ("x".to_owned(), 7));
     assert_eq!(written(&[1, 22, 333], wrap(7, 2, 80)), ("x1, 22, 333".to_owned(), 17));
-    // With the comma behind it the 22 just fits.
+    // With the comma after it the 22 just fits.
     assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 6)), ("x1, 22,\n  333,\n  4".to_owned(), 3));
     assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 5)), ("x1,\n  22,\n  333,\n  4".to_owned(), 3));
     // The indent may be as long as it wants.

@@ -57,7 +57,7 @@ pub(crate) struct Wrap {
 }
 
 /// Appends the numbers, separated by commas and blanks or line breaks, and returns the column
-/// behind the last one.
+/// after the last one.
 ///
 /// The first number stands where the caller is, whatever the width.
 pub(crate) fn push_list<T: Print>(
@@ -133,7 +133,7 @@ fn break_line(buffer: &mut [u8], at: usize, indent: usize) {
 
 /// A number that can be written.
 pub(crate) trait Print: Copy {
-    /// Writes the literal to the start of the window and returns its length. What is behind it is
+    /// Writes the literal to the start of the window and returns its length. What is after it is
     /// of no meaning.
     fn print(self, form: Form, window: &mut [u8; WINDOW]) -> usize;
 
@@ -273,7 +273,7 @@ fn print_up_to_four(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 
 #[inline(always)]
 fn print_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
-    // The number divided by 10^6, with 32 bits behind the point: the first two digits stand before
+    // The number divided by 10^6, with 32 bits after the point: the first two digits stand before
     // the point, and times 100 the next two do. The factor is 2^48 / 10^6, and it and the addition
     // make up for what is cut off.
     let mut fixed = ((u64::from(size) * 281_474_977) >> 16) + 1;
@@ -332,7 +332,7 @@ struct Layout {
     whole: u64,
     /// The point, with the zeros around it.
     point: u64,
-    /// Times this the other digits are in their place behind it.
+    /// Times this the other digits are in their place after it.
     shift: u64,
     /// By how many bytes that moves them.
     rest: u8,
@@ -449,9 +449,9 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
 
     window[0] = b'-';
     let start = (bits >> 31) as usize;
-    let behind = (start + usize::from(layout.rest)) & 15;
-    *part(window, behind) = first.to_le_bytes();
-    window[behind + 8] = last;
+    let after = (start + usize::from(layout.rest)) & 15;
+    *part(window, after) = first.to_le_bytes();
+    window[after + 8] = last;
     // What the next store replaces of that is in it as well.
     let whole = first & layout.whole;
     let point = whole | layout.point | (first - whole).wrapping_mul(layout.shift);
@@ -607,7 +607,7 @@ fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: 
         text.push(&digits[whole..]);
     } else {
         match value.large_integer() {
-            // All digits of the value, not zeros behind the shortest ones: that is as long, and
+            // All digits of the value, not zeros after the shortest ones: that is as long, and
             // true.
             Some(integer) => {
                 let mut rest = [0; WINDOW];
@@ -634,7 +634,7 @@ fn push_fixed<F: Float>(text: &mut Text<'_>, decimal: &Decimal, value: F, form: 
     }
 }
 
-/// What stands before and behind the `e-` of a number.
+/// What stands before and after the `e-` of a number.
 fn split_exponent(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mark = text.iter().rposition(|byte| *byte == b'e')?;
     Some((&text[..mark], text[mark + 1..].strip_prefix(b"-")?))
@@ -678,7 +678,7 @@ impl Decimal {
                         decimal.digits[decimal.count] = *digit;
                         decimal.count += 1;
                     }
-                    // Before the point digits raise the place of the first one, behind it zeros
+                    // Before the point digits raise the place of the first one, after it zeros
                     // before it lower it.
                     if !point && started {
                         decimal.exponent += 1;

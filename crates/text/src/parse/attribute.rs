@@ -69,7 +69,7 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos += 1;
             self.attribute_value(attribute, typed, place)?;
         } else if !typed {
-            let what = "`=` or `:` behind the name of an attribute";
+            let what = "`=` or `:` after the name of an attribute";
             return if self.cursor.token_end() == self.cursor.pos {
                 self.expected_name(what)
             } else {
@@ -97,7 +97,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// The word behind `:` and the name; `?` for none, `?99` for a number without a word.
+    /// The word after `:` and the name; `?` for none, `?99` for a number without a word.
     fn attribute_type(&mut self, name: Option<Symbol>) -> Parse<Option<AttributeType>> {
         self.cursor.next();
         if self.cursor.byte() == b'?' {
@@ -129,7 +129,7 @@ impl<'a> Parser<'_, 'a> {
         });
         let help = match (word, crate::words::nearest(word, &words)) {
             (b"", _) if note => "notes begin with `@<`".to_string(),
-            (b"", _) => "a value stands behind `=`: name = 1, or name: int = 1".to_string(),
+            (b"", _) => "a value stands after `=`: name = 1, or name: int = 1".to_string(),
             (b"bool" | b"boolean", _) => "truth values are of type `int`, 0 and 1".to_string(),
             (b"integer", _) => "did you mean `int`?".to_string(),
             (_, Some(near)) => format!("did you mean `{near}`?"),
@@ -374,7 +374,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Whether the type that begins here has a name or values behind it, and so is that of a
+    /// Whether the type that begins here has a name or values after it, and so is that of a
     /// tensor.
     fn tensor_here(&mut self) -> bool {
         let mut probe = self.cursor.clone();
@@ -538,8 +538,8 @@ impl<'a> Parser<'_, 'a> {
                 }
                 byte => {
                     self.cursor = rest;
-                    let what = "`,` or `]` behind a value";
-                    // Behind it, no list of numbers goes on.
+                    let what = "`,` or `]` after a value";
+                    // After it, no list of numbers goes on.
                     if matches!(byte, b'>' | b')' | b'}') {
                         let help = self.advice_on_opened(start, b']');
                         return self.expected_with(what, help);
@@ -611,7 +611,7 @@ impl<'a> Parser<'_, 'a> {
     }
 }
 
-/// What stands behind `=`.
+/// What stands after `=`.
 enum Value {
     Some(AttributeValue),
     /// `[]`

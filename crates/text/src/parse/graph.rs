@@ -64,7 +64,7 @@ impl<'a> Parser<'_, 'a> {
         if self.at_notes() {
             failed |= self.graph_notes(graph).is_err();
         }
-        // What went wrong is written down. Whoever reads on behind the graph must not look for it
+        // What went wrong is written down. Whoever reads on after the graph must not look for it
         // again, level by level.
         self.nodes(graph, failed)
     }
@@ -107,7 +107,7 @@ impl<'a> Parser<'_, 'a> {
                 return parser.fail_with(
                     at..at + 1,
                     "an output has no value of its own",
-                    "constants stand in `<>` behind the outputs",
+                    "constants stand in `<>` after the outputs",
                 );
             }
             parser.build.model.graph_mut(graph).outputs.push(info);
@@ -115,7 +115,7 @@ impl<'a> Parser<'_, 'a> {
         })
     }
 
-    /// What stands in `<>` behind the outputs of a graph: types of values, and constants.
+    /// What stands in `<>` after the outputs of a graph: types of values, and constants.
     fn graph_info(&mut self, graph: GraphId) -> Parse {
         let at = self.offset();
         if self.at_sparse() {
@@ -169,8 +169,7 @@ impl<'a> Parser<'_, 'a> {
                 let end = self.cursor.token_end();
                 let text = sardonyx_proto::shown(&self.cursor.text[start..end]);
                 let (span, found) = self.token();
-                let message =
-                    format!("expected the name of a value behind its type, found {found}");
+                let message = format!("expected the name of a value after its type, found {found}");
                 if self.cursor.next() == b'(' {
                     let help = format!("dimensions stand in brackets: {text}[3, 4]");
                     return self.fail_with(span, message, help);
@@ -202,7 +201,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// An error about a word that stands at `start` in the place of a type, if what is behind it
+    /// An error about a word that stands at `start` in the place of a type, if what is after it
     /// says that it does.
     #[cold]
     fn no_type(&mut self, start: usize) -> Parse {
@@ -264,7 +263,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Whether behind the comma that stands here the node around goes on, as if the graph had been
+    /// Whether after the comma that stands here the node around goes on, as if the graph had been
     /// closed.
     #[cold]
     fn attribute_is_behind(&mut self) -> bool {
@@ -345,14 +344,14 @@ impl<'a> Parser<'_, 'a> {
                 None => self.expected("a node or `}`"),
             };
         }
-        let message = format!("expected `=` behind the outputs of a node, found {found}");
+        let message = format!("expected `=` after the outputs of a node, found {found}");
         let first = |operator: &str| {
             format!("a node begins with its outputs, if only with `=`: y = {operator}(...)")
         };
         let help = match byte {
             b'(' | b'<' => Some(first(&operator)),
             b'[' if is_type_word(text) => {
-                Some("types of values stand in `<>` behind the outputs of the graph".into())
+                Some("types of values stand in `<>` after the outputs of the graph".into())
             }
             b']' => Some(format!("the name of a node stands in brackets: [{operator}]")),
             // What is in the way ends with the parenthesis of an operator, or does not.
@@ -386,7 +385,7 @@ impl<'a> Parser<'_, 'a> {
             None => return self.expected_name("the name of a node"),
         };
         if !self.cursor.eat(b']') {
-            let what = "`]` behind the name of a node";
+            let what = "`]` after the name of a node";
             return match self.odd_name() {
                 Some(_) => self.expected_name(what),
                 None => self.expected(what),
@@ -436,7 +435,7 @@ impl<'a> Parser<'_, 'a> {
         self.expected_input()
     }
 
-    /// An error about what stands behind an operator and is no parenthesis.
+    /// An error about what stands after an operator and is no parenthesis.
     #[cold]
     fn expected_inputs<T>(&mut self) -> Parse<T> {
         let what = "`(` and the inputs of the node";
@@ -462,7 +461,7 @@ impl<'a> Parser<'_, 'a> {
     /// An error about what stands among the inputs of a node and is none.
     #[cold]
     fn expected_input<T>(&mut self) -> Parse<T> {
-        let what = "`,` or `)` behind an input";
+        let what = "`,` or `)` after an input";
         let end = self.cursor.token_end();
         let byte = self.cursor.next();
         let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
@@ -553,7 +552,7 @@ impl<'a> Parser<'_, 'a> {
     fn long_callee(&mut self, node: NodeId) -> Parse {
         let mut domain: Option<Vec<u8>> = None;
         // A dot in front says nothing, as for the parser of the `onnx` package: without a domain
-        // behind it, that is empty.
+        // after it, that is empty.
         let leading_dot = self.cursor.eat(b'.');
         let mut op_type = self.callee_part("an operator")?;
         while self.cursor.next() == b'.' {
@@ -566,7 +565,7 @@ impl<'a> Parser<'_, 'a> {
                     domain.extend_from_slice(part);
                 }
             }
-            op_type = self.callee_part("an operator behind its domain")?;
+            op_type = self.callee_part("an operator after its domain")?;
         }
         if leading_dot {
             domain.get_or_insert_default();

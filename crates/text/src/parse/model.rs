@@ -93,7 +93,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// `<key: value, …>`; `entry` reads what stands behind a key.
+    /// `<key: value, …>`; `entry` reads what stands after a key.
     fn header(&mut self, keys: &[&str], mut entry: impl FnMut(&mut Self, &[u8]) -> Parse) -> Parse {
         self.part(SyntaxKind::Header, |parser| parser.keyed(keys, &mut entry))
     }
@@ -136,7 +136,7 @@ impl<'a> Parser<'_, 'a> {
                 );
             }
             seen.push(key.bytes);
-            parser.expect(b':', "`:` behind the key")?;
+            parser.expect(b':', "`:` after the key")?;
             entry(parser, key.bytes)
         })?;
         if empty_is_wrong && seen.is_empty() {
@@ -336,7 +336,7 @@ impl<'a> Parser<'_, 'a> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// Whether what stands here is no function: neither its header, nor a name with a list behind
+    /// Whether what stands here is no function: neither its header, nor a name with a list after
     /// it.
     fn no_function(&self) -> bool {
         let mut probe = self.cursor.clone();
@@ -469,9 +469,9 @@ impl<'a> Parser<'_, 'a> {
         self.fail_with(at..at + 1, message, help)
     }
 
-    /// `=>`. Gives whether something went wrong, before it or here, if one can go on behind it
+    /// `=>`. Gives whether something went wrong, before it or here, if one can go on after it
     /// nevertheless.
-    pub(super) fn arrow(&mut self, behind: &str, failed: bool) -> Parse<bool> {
+    pub(super) fn arrow(&mut self, after: &str, failed: bool) -> Parse<bool> {
         self.cursor.next();
         if self.at_arrow() {
             self.cursor.pos += 2;
@@ -479,7 +479,7 @@ impl<'a> Parser<'_, 'a> {
         }
         // What went wrong before may have taken the arrow along.
         if !failed {
-            let what = format!("`=>` behind {behind}");
+            let what = format!("`=>` after {after}");
             let start = self.cursor.pos;
             let mut probe = self.cursor.clone();
             if (probe.eat(b'=') || probe.eat(b'-')) && probe.eat(b'>') {
@@ -558,7 +558,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// `[number: x"record", …]`: fields that this release does not know, behind the known field
+    /// `[number: x"record", …]`: fields that this release does not know, after the known field
     /// with a number.
     pub(super) fn unknown(&mut self) -> Parse<Unknowns> {
         let mut unknown = Unknowns::default();

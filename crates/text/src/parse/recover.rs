@@ -21,7 +21,7 @@ pub(super) enum Next {
 impl Parser<'_, '_> {
     /// Goes from a broken item, which begins at `begin`, to the comma or closing sign of the list
     /// around, over whatever is nested; or to where the next item begins, if a bracket of the
-    /// broken one was forgotten. Stops where something begins that is behind the list.
+    /// broken one was forgotten. Stops where something begins that is after the list.
     pub(super) fn skip_to_next_item(
         &mut self,
         begin: usize,
@@ -61,8 +61,8 @@ impl Parser<'_, '_> {
                         return Next::Lost;
                     }
                 }
-                let behind = arrow && close == b')';
-                if behind {
+                let after = arrow && close == b')';
+                if after {
                     return Next::Lost;
                 }
                 if byte == b',' && open.is_empty() {
@@ -267,7 +267,7 @@ impl Parser<'_, '_> {
         if byte == b'"' {
             return probe.quoted().is_some() && matches!(probe.next(), b'.' | b'(' | b'<' | b':');
         }
-        // An operator is a word with a list behind it; as the value of an attribute that would be a
+        // An operator is a word with a list after it; as the value of an attribute that would be a
         // graph or a tensor.
         while starts_word(probe.next()) {
             probe.word();
@@ -278,7 +278,7 @@ impl Parser<'_, '_> {
         if !starts_word(byte) || !matches!(probe.next(), b'(' | b'<' | b':') {
             return false;
         }
-        // Behind the inputs of a graph, which is the value of an attribute, an arrow follows.
+        // After the inputs of a graph, which is the value of an attribute, an arrow follows.
         if probe.byte() == b'(' {
             let inside = |byte: &u8| !matches!(byte, b')' | b'{' | b'}');
             let rest = &probe.text[probe.pos..];

@@ -60,7 +60,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(tensor)
     }
 
-    /// The constant that a value info with `=` behind it declares.
+    /// The constant that a value info with `=` after it declares.
     pub(super) fn initializer(&mut self, info: &ValueInfo, at: u64) -> Parse<TensorProto> {
         let counted = self.build.count::<TensorProto>(at);
         self.built(counted)?;
@@ -147,7 +147,7 @@ impl<'a> Parser<'_, 'a> {
         probe.eat(b'[') && matches!(probe.next(), b'0'..=b'9' | b'-')
     }
 
-    /// What stands behind `raw`, `fields` or `elided`.
+    /// What stands after `raw`, `fields` or `elided`.
     fn stored(&mut self, tensor: &mut TensorProto, word: &[u8]) -> Parse {
         let start = self.cursor.pos - word.len();
         match (word, self.cursor.next()) {
@@ -364,7 +364,7 @@ impl<'a> Parser<'_, 'a> {
                 sparse.indices = Some(self.tensor()?);
             }
         }
-        self.expect(b')', "`)` behind the indices")?;
+        self.expect(b')', "`)` after the indices")?;
         if self.at_notes() {
             let mut unknown = Unknowns::default();
             self.unknown_notes(&mut unknown)?;
@@ -570,7 +570,7 @@ impl<'a> Parser<'_, 'a> {
                 self.expected_with("a value", NO_LAST_COMMA)
             }
             ListProblem::MissingValue => self.expected("a value"),
-            ListProblem::ExpectedCommaOrBrace => self.expected("`,` or `}` behind a value"),
+            ListProblem::ExpectedCommaOrBrace => self.expected("`,` or `}` after a value"),
         }
     }
 
@@ -584,11 +584,11 @@ impl<'a> Parser<'_, 'a> {
                 return self.explain_range(data_type);
             }
             _ if data_type.is_packed() => {
-                "these are bytes, each with several elements; write elements behind `= raw`: int4[3] w = raw {1, -2, 3}"
+                "these are bytes, each with several elements; write elements after `= raw`: int4[3] w = raw {1, -2, 3}"
                     .to_string()
             }
             _ if data_type.is_float() => format!(
-                "these are bit patterns; write values behind `= raw`: {}[1] w = raw {{1.5}}",
+                "these are bit patterns; write values after `= raw`: {}[1] w = raw {{1.5}}",
                 data_type.name()
             ),
             _ => return self.explain_range(data_type),
@@ -679,7 +679,7 @@ impl<'a> Parser<'_, 'a> {
                 self.warn(
                     opened..opened + 1,
                     message,
-                    Some("in plain braces stand packed bytes; write elements behind `= raw`"),
+                    Some("in plain braces stand packed bytes; write elements after `= raw`"),
                 );
             }
             return Ok(());
@@ -773,7 +773,7 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// A word, and what stands in parentheses directly behind it.
+    /// A word, and what stands in parentheses directly after it.
     fn with_parentheses(&self, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
         let rest = &self.cursor.text[span.end..];
         let inside = |byte: &&u8| **byte == b'(' || crate::cursor::continues_word(**byte);

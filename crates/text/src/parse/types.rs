@@ -48,7 +48,7 @@ pub(super) fn advice_on_types() -> String {
     format!("the types are {}", crate::words::listed(&names))
 }
 
-/// What stands in brackets behind an element type.
+/// What stands in brackets after an element type.
 pub(super) enum Brackets {
     /// None: a scalar.
     Missing,
@@ -135,7 +135,7 @@ impl<'a> Parser<'_, 'a> {
         let start = self.cursor.pos;
         let constructor = |parser: &mut Self| {
             parser.cursor.pos = start + word.len();
-            let what = format!("`(` behind `{}`", String::from_utf8_lossy(word));
+            let what = format!("`(` after `{}`", String::from_utf8_lossy(word));
             parser.expect(b'(', &what)
         };
         let kind = match word {
@@ -176,7 +176,7 @@ impl<'a> Parser<'_, 'a> {
             }
         };
         if !self.cursor.eat(b')') {
-            let what = format!("`)` behind what is in `{}(`", String::from_utf8_lossy(word));
+            let what = format!("`)` after what is in `{}(`", String::from_utf8_lossy(word));
             return match word {
                 b"opaque" => self.expected_with(&what, "it has a domain and a name, or a name"),
                 _ => self.expected(&what),
@@ -223,7 +223,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(Some(elem.number()))
     }
 
-    /// The brackets behind an element type, if there are any: none means a scalar, empty ones any
+    /// The brackets after an element type, if there are any: none means a scalar, empty ones any
     /// rank.
     fn shape(&mut self, into: &mut Option<ShapeProto>) -> Parse {
         let shape = into.insert(ShapeProto::default());
@@ -250,7 +250,7 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.eat(b']') {
             return Ok(Brackets::Empty);
         }
-        // Not `list`: behind a broken dimension nobody knows whether a comma is one of these
+        // Not `list`: after a broken dimension nobody knows whether a comma is one of these
         // brackets.
         loop {
             let at = self.offset();
@@ -382,7 +382,7 @@ impl<'a> Parser<'_, 'a> {
         let mut joined = first.bytes().to_vec();
         while self.cursor.eat(b'.') {
             joined.push(b'.');
-            joined.extend_from_slice(self.name("a name behind the dot")?.bytes());
+            joined.extend_from_slice(self.name("a name after the dot")?.bytes());
         }
         Ok(Some(Name::Own(joined)))
     }

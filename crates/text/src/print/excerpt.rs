@@ -37,7 +37,7 @@ pub struct Excerpt {
     pub mark: Range<usize>,
 }
 
-/// Of a list, so many are shown before and around the one that is meant.
+/// Of a list, this many items are shown before and around the one that is meant.
 const FIRST: usize = 4;
 const AROUND: usize = 1;
 /// Elements of a list, and characters of a text, that are shown of a value.
@@ -57,7 +57,7 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
         line.marked(mark == NodeMark::Name, |line| {
             line.line += &format!("[{}] ", shown(model.text(name)));
         });
-        // The blank behind it is not meant.
+        // The blank after it is not meant.
         if mark == NodeMark::Name {
             line.mark.end -= 1;
         }

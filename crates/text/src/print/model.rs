@@ -314,7 +314,7 @@ impl<'m> Printer<'m, '_, '_> {
 
     fn end_block(&mut self) {
         if self.nested {
-            // The blank behind the last statement.
+            // The blank after the last statement.
             self.out.truncate(self.out.trim_ascii_end().len());
         } else {
             self.indent -= layout::INDENT;
@@ -446,7 +446,7 @@ impl<'m> Printer<'m, '_, '_> {
                 printer.parameters(function, place);
             }
             printer.push(" (");
-            // Where nothing is said behind a name, there would be no entry.
+            // Where nothing is said after a name, there would be no entry.
             let says_something = |printer: &Self, info: &ValueInfo| {
                 let typed = info
                     .ty

@@ -12,7 +12,7 @@ use crate::layout;
 use crate::numbers::{self, Print, Wrap};
 use crate::parse::entry_range;
 
-/// So many numbers never fit into a line.
+/// This many numbers never fit into a line.
 const LINE: usize = layout::WIDTH / 3 + 1;
 
 /// Literals on one line, however long.

@@ -16,10 +16,10 @@ use crate::layout::{INDENT, WIDTH};
 pub(super) struct Marks {
     pub(super) attributes: Vec<usize>,
     pub(super) inputs: Vec<usize>,
-    /// Behind the inputs.
+    /// After the inputs.
     pub(super) inputs_end: usize,
     notes: Vec<usize>,
-    /// Behind the notes.
+    /// After the notes.
     notes_end: usize,
     /// The one of the notes that is a list of texts, and where these begin.
     metadata: Option<usize>,
@@ -105,7 +105,7 @@ impl Printer<'_, '_, '_> {
                 match marks.attributes.first() {
                     Some(first) => {
                         writer.copy(line..first - 1);
-                        // Behind them stands the bracket of the inputs; empty ones cannot be
+                        // After them stands the bracket of the inputs; empty ones cannot be
                         // opened.
                         let rest = if marks.inputs.is_empty() { 2 } else { 1 };
                         let brackets = (&marks.attributes[..], open);
@@ -132,7 +132,7 @@ impl Printer<'_, '_, '_> {
     }
 
     /// Lays out the statement that was just written on one line, which is too long with what comes
-    /// behind it: its notes are opened. Whether that was enough.
+    /// after it: its notes are opened. Whether that was enough.
     pub(super) fn wrap_notes(&mut self, line: usize, tail: usize) -> bool {
         let end = self.out.len();
         let marks = std::mem::take(&mut self.marks);
@@ -193,7 +193,7 @@ impl Wrapper<'_, '_> {
     }
 
     /// Brackets around items that begin at some places; the closing one is the last byte before the
-    /// end. So many bytes follow that must stay in its line. Whether no item is too long for a
+    /// end. That many bytes follow that must stay in its line. Whether no item is too long for a
     /// line.
     fn group(
         &mut self,

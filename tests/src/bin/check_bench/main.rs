@@ -34,7 +34,7 @@ struct Arguments {
 enum Job {
     /// Write the models that are checked.
     Make {
-        folder: PathBuf,
+        directory: PathBuf,
         /// Tiny ones.
         #[arg(long)]
         smoke: bool,
@@ -92,7 +92,7 @@ struct Inference {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().job {
-        Job::Make { folder, smoke } => make(&folder, smoke).map_err(Into::into),
+        Job::Make { directory, smoke } => make(&directory, smoke).map_err(Into::into),
         Job::Check { model, repeat } => check_model(&model, repeat),
         Job::Infer(inference) => inference.run(),
         Job::Open { model } => Model::open(model).map(drop).map_err(Into::into),
@@ -247,14 +247,14 @@ impl Inference {
 const WIDTH: usize = 768;
 
 /// Writes models of many nodes and one of large weights, and each with a name changed.
-fn make(folder: &Path, smoke: bool) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+fn make(directory: &Path, smoke: bool) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     let count = if smoke { 1_000 } else { 100_000 };
     let tensors = if smoke { 2 } else { 256 };
     // Rows as wide as the graph's input.
     let weights = vec![0x3c; if smoke { WIDTH } else { 1365 * WIDTH } * size_of::<f32>()];
     for (prefix, broken) in [("", false), ("broken-", true)] {
-        let file = |name: &str| folder.join(format!("{prefix}{name}"));
+        let file = |name: &str| directory.join(format!("{prefix}{name}"));
         write_model(&file("nodes.onnx"), "check_bench", |out| {
             nodes(out, count, &ANY_KINDS, |index| index * 7 / 9, broken)
         })?;

@@ -37,7 +37,7 @@ struct Arguments {
 enum Job {
     /// Write the files that are measured.
     Make {
-        folder: PathBuf,
+        directory: PathBuf,
         /// Tiny ones.
         #[arg(long)]
         smoke: bool,
@@ -69,9 +69,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result {
     let repeat = arguments.repeat;
     let (times, found) = match &arguments.job {
-        Job::Make { folder, smoke } => {
+        Job::Make { directory, smoke } => {
             let scale = if *smoke { Scale::SMOKE } else { Scale::FULL };
-            return Ok(make::all(folder, scale)?);
+            return Ok(make::all(directory, scale)?);
         }
         Job::Open { model } => {
             let open_and_drop = || {
@@ -107,10 +107,10 @@ fn run(arguments: &Arguments) -> Result {
         }
         Job::Externalize { model, copy } => {
             let model = Model::open(model)?;
-            let folder = copy.parent().ok_or("the copy is in no folder")?;
+            let directory = copy.parent().ok_or("the copy is in no directory")?;
             let clear = || {
-                fs::remove_dir_all(folder)?;
-                Ok(fs::create_dir(folder)?)
+                fs::remove_dir_all(directory)?;
+                Ok(fs::create_dir(directory)?)
             };
             let options = SaveOptions::new().weights(Weights::Outside).sync(false);
             timed_after(repeat, clear, || {

@@ -39,18 +39,18 @@ impl Scale {
 const TENSOR_BYTES: usize = 16 << 20;
 const DATA_FILE: &str = "external.data";
 
-/// Writes all files into a folder.
-pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+/// Writes all files into a directory.
+pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     let weights = pseudo_random_bytes(TENSOR_BYTES.min(scale.inline_bytes));
-    let file = |name: &str| folder.join(name);
+    let file = |name: &str| directory.join(name);
     write_model(&file("inline.onnx"), "io_bench", |out| inline(out, scale, &weights))?;
     write_model(&file("external.onnx"), "io_bench", |out| external(out, scale, weights.len()))?;
     write_model(&file("nodes.onnx"), "io_bench", |out| nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write_model(&file("packed.onnx"), "io_bench", |out| numbers.encode(out))?;
 
-    let mut data = BufWriter::new(File::create(folder.join(DATA_FILE))?);
+    let mut data = BufWriter::new(File::create(directory.join(DATA_FILE))?);
     for _ in 0..scale.external_bytes / weights.len() {
         data.write_all(&weights)?;
     }

@@ -4,8 +4,8 @@ use super::{Bench, Group, Work, numbers};
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::copy::copy_strided;
 use sardonyx_kernels::elementwise::{
-    Binary, Link, Side, Strided, Unary, binary, binary_in_place, broadcast_strides, chain,
-    clip_in_place, unary, unary_in_place,
+    Binary, Link, Side, Strided, Unary, binary, binary_in_place, broadcast_strides, clip_in_place,
+    pointwise, unary, unary_in_place,
 };
 use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_kernels::softmax::Softmax;
@@ -46,7 +46,7 @@ pub(super) fn run(bench: &Bench) {
     functions(&mut Group::new(bench, "functions"));
     rows(&mut Group::new(bench, "rows"));
     sums(&mut Group::new(bench, "sums"));
-    chains(&mut Group::new(bench, "chains"));
+    fused(&mut Group::new(bench, "pointwise"));
     copies(&mut Group::new(bench, "copies"));
 }
 
@@ -122,7 +122,7 @@ fn sums(group: &mut Group<'_>) {
 }
 
 /// Five operations in one pass over memory and in one for each.
-fn chains(group: &mut Group<'_>) {
+fn fused(group: &mut Group<'_>) {
     five_links(group, "a million elements", 1024);
     five_links(group, "64 MB each", 16 << 10);
 }
@@ -147,7 +147,7 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
-        chain(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
+        pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());

@@ -37,7 +37,7 @@ struct Arguments {
 enum Job {
     /// Write the models whose text is measured.
     Make {
-        folder: PathBuf,
+        directory: PathBuf,
         /// Tiny ones.
         #[arg(long)]
         smoke: bool,
@@ -84,9 +84,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result {
     let repeat = arguments.repeat;
     let measured = match &arguments.job {
-        Job::Make { folder, smoke } => {
+        Job::Make { directory, smoke } => {
             let scale = if *smoke { Scale::SMOKE } else { Scale::FULL };
-            return Ok(make::all(folder, scale)?);
+            return Ok(make::all(directory, scale)?);
         }
         Job::Parse { text, result } => parse(text, result.as_deref(), repeat)?,
         Job::Print { model, form, reuse, result } => {

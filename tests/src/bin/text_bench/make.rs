@@ -22,10 +22,10 @@ impl Scale {
     pub(crate) const SMOKE: Scale = Scale { nodes: 1_000, numbers: 10_000 };
 }
 
-/// Writes all models into a folder.
-pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let file = |name: &str| folder.join(name);
+/// Writes all models into a directory.
+pub(crate) fn all(directory: &Path, scale: Scale) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let file = |name: &str| directory.join(name);
     write_model(&file("nodes.onnx"), "text_bench", |out| nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write_model(&file("numbers.onnx"), "text_bench", |out| numbers.encode(out))

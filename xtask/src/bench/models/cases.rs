@@ -34,11 +34,11 @@ impl Case {
         let wanted = |case: &str| names.is_empty() || names.iter().any(|name| is(case, name));
         let made = made.filter(|(name, _)| wanted(name));
         made.map(|(name, count)| {
-            let folder = artifacts("bench/models");
+            let directory = artifacts("bench/models");
             let case = Case {
                 name: name.to_string(),
-                model: folder.join(format!("{name}.onnx")),
-                case: folder.join(format!("{name}.case")),
+                model: directory.join(format!("{name}.onnx")),
+                case: directory.join(format!("{name}.case")),
             };
             let script = root().join("tests/perf/small_nodes.py");
             if !is_newer(&case.model, &[&script]) {
@@ -64,10 +64,10 @@ impl Case {
 
     /// The inputs as `NAME=FILE` words, which both sides understand.
     pub(super) fn make_inputs(&self) -> Result<Vec<String>> {
-        let folder = artifacts("bench/inputs").join(&self.name);
+        let directory = artifacts("bench/inputs").join(&self.name);
         let script = root().join("tests/perf/case_inputs.py");
         let words = shell::output(
-            Command::new(python_with_onnx()?).arg(script).arg(&self.case).arg(folder),
+            Command::new(python_with_onnx()?).arg(script).arg(&self.case).arg(directory),
         )?;
         Ok(words.lines().map(str::to_string).collect())
     }
@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-/// The cases in a folder that the names of models and cases ask for, or all of them, with their
+/// The cases in a directory that the names of models and cases ask for, or all of them, with their
 /// models filled.
 pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     let mut cases = Vec::new();

@@ -102,7 +102,7 @@ impl Tested for f64 {
     }
 }
 
-/// A bound: so many units in the last place, or this far off absolutely, or as a part of the
+/// A bound: that many units in the last place, or this far off absolutely, or as a part of the
 /// argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bound {

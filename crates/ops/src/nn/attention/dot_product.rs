@@ -131,7 +131,7 @@ fn scale(cx: &Expand<'_>, elem: i64) -> String {
     )
 }
 
-/// Keys and values of earlier calls, with those of this one behind them.
+/// Keys and values of earlier calls, with those of this one after them.
 fn cache(cx: &Expand<'_>) -> String {
     let mut text = if cx.has_input(PAST_KEY) {
         "all_keys = Concat <axis = 2> (past_key, key)
@@ -186,7 +186,7 @@ fn mask(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// No query sees keys behind its own position.
+/// No query sees keys after its own position.
 fn causal_limit(cx: &Expand<'_>) -> String {
     if !is_causal(cx) {
         return "AttnBiasCausalOrNot = Identity (AttnBias)".to_string();

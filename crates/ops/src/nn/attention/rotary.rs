@@ -44,9 +44,9 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         vector("two", &[2]),
     ]
     .concat();
-    let turned = match cx.int("rotary_embedding_dim")? {
-        turned @ 1.. => vector("turned", &[turned]),
-        _ => "turned = Identity (head_size)".to_string(),
+    let rotated = match cx.int("rotary_embedding_dim")? {
+        rotated @ 1.. => vector("rotated", &[rotated]),
+        _ => "rotated = Identity (head_size)".to_string(),
     };
     let at_positions = |cache: &str| {
         if cx.has_input(3) {
@@ -61,18 +61,18 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         (
             vector("one", &[1])
                 + &vector("last", &[3])
-                + "turned_end = Add (turned, one)
-                x = Slice (to_turn, zero, turned, last, two)
-                y = Slice (to_turn, one, turned_end, last, two)",
+                + "rotated_end = Add (rotated, one)
+                x = Slice (to_rotate, zero, rotated, last, two)
+                y = Slice (to_rotate, one, rotated_end, last, two)",
             "real_column = Unsqueeze (real, rest)
             imaginary_column = Unsqueeze (imaginary, rest)
             columns = Concat <axis = -1> (real_column, imaginary_column)
-            columns_size = Shape (to_turn)
+            columns_size = Shape (to_rotate)
             after = Reshape (columns, columns_size)",
         )
     } else {
         (
-            "x, y = Split <axis = -1, num_outputs = 2> (to_turn)".to_string(),
+            "x, y = Split <axis = -1, num_outputs = 2> (to_rotate)".to_string(),
             "after = Concat <axis = -1> (real, imaginary)",
         )
     };
@@ -80,13 +80,13 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         "{constants}
         {input}
         head_size = Shape <start = 3, end = 4> (heads_third)
-        {turned}
-        kept = Sub (head_size, turned)
-        lengths = Concat <axis = 0> (turned, kept)
-        to_turn, to_keep = Split <axis = -1> (heads_third, lengths)
+        {rotated}
+        kept = Sub (head_size, rotated)
+        lengths = Concat <axis = 0> (rotated, kept)
+        to_rotate, to_keep = Split <axis = -1> (heads_third, lengths)
         all_cos = {cos}
         all_sin = {sin}
-        half = Div (turned, two)
+        half = Div (rotated, two)
         half_int = Cast <to = 7> (half)
         some_cos = Slice (all_cos, zero, half_int, two)
         some_sin = Slice (all_sin, zero, half_int, two)

@@ -9,5 +9,3 @@ from sardonyx._core import version_converter as version_converter
 ONNX_ML: bool
 __version__: str
 IR_VERSION: int
-
-class NotAvailable(NotImplementedError): ...

@@ -90,16 +90,16 @@ impl Matrix {
     }
 }
 
-/// How C stretches over the result: its element distances per row and column.
-fn stretch(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), KernelError> {
+/// How C broadcasts over the result: its element distances per row and column.
+fn broadcast(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), KernelError> {
     let (c_rows, c_cols) = match c {
         [] => (1, 1),
         [cols] => (1, *cols),
         [rows, cols] => (*rows, *cols),
-        other => fail!("C has dimensions {other:?} and does not stretch to {rows}x{cols}"),
+        other => fail!("C has dimensions {other:?} and does not broadcast to {rows}x{cols}"),
     };
     if (c_rows != 1 && c_rows != rows) || (c_cols != 1 && c_cols != cols) {
-        fail!("C has dimensions {c:?} and does not stretch to {rows}x{cols}");
+        fail!("C has dimensions {c:?} and does not broadcast to {rows}x{cols}");
     }
     Ok((if c_rows == 1 { 0 } else { c_cols }, if c_cols == 1 { 0 } else { 1 }))
 }
@@ -125,7 +125,7 @@ impl Gemm {
         epilogue.alpha *= self.alpha;
         if self.has_c {
             let view = call.tensor(2)?;
-            let (row_step, col_step) = stretch(view.dims(), a.rows, cols)?;
+            let (row_step, col_step) = broadcast(view.dims(), a.rows, cols)?;
             let c = view.as_slice::<f32>()?;
             match (row_step, col_step) {
                 (0, 1) if self.beta == 1.0 => epilogue.bias = Some(Bias::Col(c)),
@@ -155,7 +155,7 @@ impl Gemm {
         let (left, right) = (a.of(call.slice::<T>(0)?), b.of(call.slice::<T>(1)?));
         let addend = if self.has_c {
             let view = call.tensor(2)?;
-            let (row_step, col_step) = stretch(view.dims(), a.rows, b.cols)?;
+            let (row_step, col_step) = broadcast(view.dims(), a.rows, b.cols)?;
             Some((beta, MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step)))
         } else {
             None
@@ -185,7 +185,7 @@ impl Gemm {
         };
         let addend = match &c {
             Some((c, c_dims)) => {
-                let (row_step, col_step) = stretch(c_dims, a.rows, cols)?;
+                let (row_step, col_step) = broadcast(c_dims, a.rows, cols)?;
                 Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step)))
             }
             None => None,

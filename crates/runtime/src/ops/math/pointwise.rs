@@ -7,9 +7,9 @@ use sardonyx_tensor::{DataType, Element, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 use super::binary::Arithmetic;
-use super::chain::{self, Chain};
 use super::clip::Clip;
 use super::for_element;
+use super::fused_pointwise::{self, FusedPointwise};
 use super::prelu::PRelu;
 use super::unary::Map;
 use crate::error::BindError;
@@ -86,7 +86,8 @@ pub(super) fn one(
     Ok(Op::Pointwise(Box::new(Pointwise { elem, links: smallvec![link], operands })))
 }
 
-/// The kernel: one of its own for a single link, which is a little faster, and a chain for several.
+/// The kernel: one of its own for a single link, which is a little faster, and a fused one for
+/// several.
 pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn Kernel>, BindError> {
     let elem = pointwise.elem;
     match &pointwise.links[..] {
@@ -105,20 +106,20 @@ pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn K
         }
         links => for_element!(site, elem, numeric, T => {
             let links = links.iter().map(typed::<T>).collect::<Result<_, _>>()?;
-            Chain::<T>::new(links)
+            FusedPointwise::<T>::new(links)
         }),
     }
 }
 
-fn typed<T: Number + Element>(link: &Link) -> Result<chain::Link<T>, BindError> {
+fn typed<T: Number + Element>(link: &Link) -> Result<fused_pointwise::Link<T>, BindError> {
     Ok(match link {
-        Link::Unary(op) => chain::Link::Unary(*op),
+        Link::Unary(op) => fused_pointwise::Link::Unary(*op),
         Link::Clip(given) => {
             let [low, high] = limits::<T>(given)?;
-            chain::Link::Clip { low, high }
+            fused_pointwise::Link::Clip { low, high }
         }
         Link::Binary { op, side, other } => {
-            chain::Link::Binary { op: *op, side: *side, other: *other }
+            fused_pointwise::Link::Binary { op: *op, side: *side, other: *other }
         }
     })
 }

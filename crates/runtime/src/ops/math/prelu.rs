@@ -1,4 +1,4 @@
-//! PRelu: what is negative is multiplied by a slope, which stretches to the input.
+//! PRelu: what is negative is multiplied by a slope, which broadcasts to the input.
 
 use std::marker::PhantomData;
 
@@ -38,7 +38,7 @@ impl<T: BinaryElement + Element> Kernel for PRelu<T> {
         }
         let exec = call.exec;
         let (x, slope) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        // The input does not stretch, unlike those of other operators on two tensors.
+        // The input does not broadcast, unlike those of other operators on two tensors.
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;

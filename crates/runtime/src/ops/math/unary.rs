@@ -165,7 +165,7 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
     }
 }
 
-/// Truth values turned.
+/// Logical NOT of each element.
 struct Not;
 
 impl Kernel for Not {
@@ -180,7 +180,7 @@ impl Kernel for Not {
     }
 }
 
-/// Bits turned.
+/// Bitwise NOT of each element.
 struct BitwiseNot<T> {
     elements: PhantomData<T>,
 }

@@ -300,7 +300,7 @@ impl Kernel for MixedRootMeanSquare {
         let (x, scale) = (call.tensor(0)?, call.tensor(1)?);
         call.reserve(x.len().saturating_add(scale.len()).saturating_mul(size_of::<f64>()))?;
         let (x, scale) = (wide(x)?, wide(scale)?);
-        let scale = stretched(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
+        let scale = broadcast(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
             exec,
@@ -488,7 +488,7 @@ fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
 
-/// The elements of an input that stretches over all elements of an axis and those behind it: one
+/// The elements of an input that broadcasts over all elements of an axis and those after it: one
 /// row of them, or one for each row of the output where they differ from row to row.
 fn over_rows<'a, T: Element + Number>(
     call: &Call<'a>,
@@ -497,10 +497,10 @@ fn over_rows<'a, T: Element + Number>(
     axis: usize,
 ) -> Result<Cow<'a, [T]>, KernelError> {
     let (values, own) = (call.slice::<T>(index)?, call.tensor(index)?.dims());
-    stretched(call, index, values, own, dims, axis)
+    broadcast(call, index, values, own, dims, axis)
 }
 
-fn stretched<'a, T: Element + Number>(
+fn broadcast<'a, T: Element + Number>(
     call: &Call<'_>,
     index: usize,
     values: &'a [T],
@@ -513,7 +513,7 @@ fn stretched<'a, T: Element + Number>(
         pairs.into_iter().all(|(own, size)| own == size || *own == 1)
     };
     if !fits {
-        fail!("input {index} has dimensions {own:?}, which do not stretch to {dims:?}");
+        fail!("input {index} has dimensions {own:?}, which do not broadcast to {dims:?}");
     }
     if dims.len() > MAX_RANK {
         fail!("the rank is {}, but at most {MAX_RANK} is implemented", dims.len());
@@ -578,7 +578,7 @@ mod tests {
         };
         assert_eq!(
             of(&[2, 3], &[2], -1).unwrap_err(),
-            "input 1 has dimensions [2], which do not stretch to [2, 3]"
+            "input 1 has dimensions [2], which do not broadcast to [2, 3]"
         );
         assert_eq!(of(&[2, 3], &[3], 2).unwrap_err(), "axis 2 is outside rank 2");
         let nothing = of(&[2, 0], &[0], -1).unwrap();

@@ -201,7 +201,7 @@ mod tests {
             }
         }
         for (dims, indices, refusal) in [
-            (&[1, 2][..], &[0i64, 3][..], "axis 1: index 3 is outside of a dim of size 3"),
+            (&[1, 2][..], &[0i64, 3][..], "axis 1: index 3 is outside of a dimension of size 3"),
             (&[2], &[0, 0], "the data has rank 2 and the indices have rank 1"),
             (&[3, 1], &[0, 0, 0], "axis 0 has size 3 in the indices, but 2 in the data"),
         ] {
@@ -234,8 +234,8 @@ mod tests {
             assert_eq!(found[0], strings(out, expected), "{batch_dims} {dims:?}");
         }
         for (batch_dims, dims, indices, refusal) in [
-            (0, &[1, 2][..], &[1i64, 2][..], "index 2 is outside of a dim of size 2"),
-            (0, &[1, 2], &[-3, 0], "index -3 is outside of a dim of size 2"),
+            (0, &[1, 2][..], &[1i64, 2][..], "index 2 is outside of a dimension of size 2"),
+            (0, &[1, 2], &[-3, 0], "index -3 is outside of a dimension of size 2"),
             (0, &[], &[0], "the indices must not be a scalar"),
             (0, &[1, 4], &[0; 4], "tuples have 4 indices, but there are 3 dimensions to index"),
             (

@@ -168,7 +168,7 @@ fn integers(call: &Call<'_>, index: usize) -> Result<Vec<i64>, KernelError> {
 }
 
 struct Hot {
-    /// Indices in front of the new axis, its depth, and indices behind it.
+    /// Indices in front of the new axis, its depth, and indices after it.
     sizes: [usize; 3],
     indices: Vec<i64>,
 }

@@ -287,7 +287,7 @@ mod tests {
                 1,
                 tensor(&[1, 1], &[3i64]),
                 tensor(&[1, 1], &[0f32]),
-                "axis 1: index 3 is outside of a dim of size 3",
+                "axis 1: index 3 is outside of a dimension of size 3",
             ),
             (
                 0,
@@ -336,7 +336,7 @@ mod tests {
             (
                 tensor(&[1, 2], &[0i64, 2]),
                 tensor(&[1], &[0i8]),
-                "index 2 is outside of a dim of size 2",
+                "index 2 is outside of a dimension of size 2",
             ),
             (
                 tensor(&[1, 3], &[0i64; 3]),

@@ -1,4 +1,4 @@
-//! Slice: every so many elements from a start to an end, along some of the axes.
+//! Slice: every n-th element from a start to an end, along some of the axes.
 
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};

@@ -47,9 +47,9 @@ impl Kernel for Transpose {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?;
-        let turned = data.transpose(&self.order(data.rank())?)?;
-        let dims = Dims::from(turned.dims());
-        copy_view(call, 0, &turned, &dims)
+        let transposed = data.transpose(&self.order(data.rank())?)?;
+        let dims = Dims::from(transposed.dims());
+        copy_view(call, 0, &transposed, &dims)
     }
 
     fn describe(&self) -> String {

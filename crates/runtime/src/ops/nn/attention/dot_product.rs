@@ -199,7 +199,7 @@ fn part<'a, T: Operands>(
     Ok(Part { data, form })
 }
 
-/// Earlier keys or values with the new ones behind them, dense.
+/// Earlier keys or values with the new ones after them, dense.
 fn joined<T: Operands>(
     call: &Call<'_>,
     past: &Part<'_, T>,
@@ -364,12 +364,12 @@ impl Attention {
         }
         let dims = [batch, heads, queries, value_features];
         let order = self.order.clone().unwrap_or_else(|| (0..4).collect());
-        let turned: Dims = order.iter().map(|axis| dims[*axis]).collect();
+        let transposed: Dims = order.iter().map(|axis| dims[*axis]).collect();
         let mut strides = [0; 4];
-        for (axis, stride) in order.iter().zip(shape::strides(&turned)) {
+        for (axis, stride) in order.iter().zip(shape::strides(&transposed)) {
             strides[*axis] = stride as usize;
         }
-        (turned, strides)
+        (transposed, strides)
     }
 }
 
@@ -391,7 +391,7 @@ fn sizes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<Sizes, KernelErr
     Ok(Sizes { batch, heads, shared_heads, queries, keys, features, value_features })
 }
 
-/// The mask, if there is one, stretched to all scores. One with fewer columns than there are keys
+/// The mask, if there is one, broadcast to all scores. One with fewer columns than there are keys
 /// hides the others.
 fn mask<'a, T: Operands>(
     call: &Call<'a>,
@@ -401,10 +401,10 @@ fn mask<'a, T: Operands>(
         return Ok(None);
     };
     let all = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
-    let stretched = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
+    let broadcast = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
         let Some(steps) = Layout { offset: 0, strides: strides.into() }.repeated(dims, &all) else {
             fail!(
-                "the mask has the dimensions {dims:?}, which do not stretch to the scores {all:?}"
+                "the mask has the dimensions {dims:?}, which do not broadcast to the scores {all:?}"
             );
         };
         let strides = std::array::from_fn(|axis| steps.strides[axis] as usize);
@@ -437,7 +437,7 @@ fn mask<'a, T: Operands>(
         } else {
             (dims.into(), bytes)
         };
-        let form = stretched(&dims, &shape::strides(&dims))?;
+        let form = broadcast(&dims, &shape::strides(&dims))?;
         return Ok(Some(Hidden::Keep(Part { data, form })));
     }
     if is_short || view.data_type() != T::DATA_TYPE || !view.is_contiguous() {
@@ -458,14 +458,14 @@ fn mask<'a, T: Operands>(
         let minus_inf = T::from_f64(f64::NEG_INFINITY);
         if is_short {
             let dims = widened(dims, sizes.keys);
-            let form = stretched(&dims, &shape::strides(&dims))?;
+            let form = broadcast(&dims, &shape::strides(&dims))?;
             (Cow::Owned(lengthened(&data, columns, sizes.keys, minus_inf)), form)
         } else {
-            (Cow::Owned(data), stretched(dims, &shape::strides(dims))?)
+            (Cow::Owned(data), broadcast(dims, &shape::strides(dims))?)
         }
     } else {
         let (data, _) = T::load(call, call.tensor(MASK)?)?;
-        (data, stretched(dims, &call.tensor(MASK)?.strides())?)
+        (data, broadcast(dims, &call.tensor(MASK)?.strides())?)
     };
     Ok(Some(Hidden::Add(Part { data, form })))
 }

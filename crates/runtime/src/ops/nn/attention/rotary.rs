@@ -18,11 +18,11 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let interleaved = site.need_int("interleaved")? != 0;
     let heads = size("num_heads", site.int("num_heads").unwrap_or(0))?;
-    let turned = size("rotary_embedding_dim", site.int("rotary_embedding_dim").unwrap_or(0))?;
+    let rotated = size("rotary_embedding_dim", site.int("rotary_embedding_dim").unwrap_or(0))?;
     for_element!(site, site.elem(0)?, [f32, half::f16, half::bf16], T => RotaryEmbedding::<T> {
         interleaved,
         heads,
-        turned,
+        rotated,
         elements: PhantomData,
     })
 }
@@ -32,7 +32,7 @@ struct RotaryEmbedding<T> {
     /// Heads that are packed into the last axis of an input of rank 3.
     heads: usize,
     /// Features that turn; 0 for all.
-    turned: usize,
+    rotated: usize,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -60,9 +60,9 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let (batch, length, layout) = self.layout(&dims)?;
         let features = layout[3];
-        let turned = if self.turned == 0 { features } else { self.turned };
-        if turned > features || turned % 2 != 0 {
-            fail!("{turned} of {features} features cannot turn in pairs");
+        let rotated = if self.rotated == 0 { features } else { self.rotated };
+        if rotated > features || rotated % 2 != 0 {
+            fail!("{rotated} of {features} features cannot turn in pairs");
         }
         let (cos_dims, sin_dims) = (call.tensor(1)?.dims(), call.tensor(2)?.dims());
         if cos_dims != sin_dims {
@@ -91,10 +91,10 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
             }
             (other, _) => fail!("the caches have dimensions {other:?}"),
         };
-        if columns < turned / 2 {
-            fail!("the caches have {columns} columns for {} pairs", turned / 2);
+        if columns < rotated / 2 {
+            fail!("the caches have {columns} columns for {} pairs", rotated / 2);
         }
-        let which = Rotary { interleaved: self.interleaved, pairs: turned / 2, columns };
+        let which = Rotary { interleaved: self.interleaved, pairs: rotated / 2, columns };
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let (cos, sin) = (call.slice::<T>(1)?, call.slice::<T>(2)?);
         let y = call.output_slice::<T>(0, &dims)?;
@@ -126,12 +126,12 @@ mod tests {
         let third = |cache: &Tensor| cache.reshape([1, 3, 1]).unwrap();
         // Two heads at three positions, one after the other or beside each other.
         let outside = tensor(&[1, 2, 3, 2], &[1f32, 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.]);
-        let turned = [1f32, 2., -4., 3., -5., -6., 7., 8., -10., 9., -11., -12.];
+        let rotated = [1f32, 2., -4., 3., -5., -6., 7., 8., -10., 9., -11., -12.];
         let inside = tensor(&[1, 3, 4], &[1f32, 2., 7., 8., 3., 4., 9., 10., 5., 6., 11., 12.]);
-        let turned_inside = [1f32, 2., 7., 8., -4., 3., -10., 9., -5., -6., -11., -12.];
+        let rotated_inside = [1f32, 2., 7., 8., -4., 3., -10., 9., -5., -6., -11., -12.];
         for interleaved in [0, 1] {
             let attributes = [("interleaved", Int(interleaved)), ("num_heads", Int(2))];
-            for (x, expected) in [(&outside, &turned), (&inside, &turned_inside)] {
+            for (x, expected) in [(&outside, &rotated), (&inside, &rotated_inside)] {
                 let by_position = [Some(x), Some(&cos), Some(&sin), Some(&positions)];
                 let found = run("RotaryEmbedding", &attributes, &by_position, 1).unwrap();
                 assert_eq!(found[0], tensor(x.dims(), expected));
@@ -147,16 +147,16 @@ mod tests {
         let (cos, sin) = (tensor(&[1, 2], &[0f32, -1.0]), tensor(&[1, 2], &[1f32, 0.0]));
         let x = tensor(&[1, 1, 1, 5], &[1f32, 2.0, 3.0, 4.0, 5.0]);
         let positions = tensor(&[1, 1], &[0i64]);
-        for (interleaved, turned, expected) in [
+        for (interleaved, rotated, expected) in [
             (0, 4, [-3f32, -2.0, 1.0, -4.0, 5.0]),
             (1, 4, [-2.0, 1.0, -3.0, -4.0, 5.0]),
             (0, 2, [-2.0, 1.0, 3.0, 4.0, 5.0]),
         ] {
             let attributes =
-                [("interleaved", Int(interleaved)), ("rotary_embedding_dim", Int(turned))];
+                [("interleaved", Int(interleaved)), ("rotary_embedding_dim", Int(rotated))];
             let inputs = [Some(&x), Some(&cos), Some(&sin), Some(&positions)];
             let found = run("RotaryEmbedding", &attributes, &inputs, 1).unwrap();
-            assert_eq!(found[0], tensor(&[1, 1, 1, 5], &expected), "{interleaved} {turned}");
+            assert_eq!(found[0], tensor(&[1, 1, 1, 5], &expected), "{interleaved} {rotated}");
         }
     }
 

@@ -1,0 +1,236 @@
+//! `sardonyx convert`: the same model with other versions of operator sets.
+
+use sardonyx::convert::{Assumption, Conversion, ConvertError, Options, RELEASES, Target};
+use sardonyx::{Model, SaveOptions, Weights, check};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::info::domain_name;
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, saving, set};
+
+/// Convert a model to other versions of operator sets, exactly or not at all
+///
+/// Every node means the same afterwards, in functions, inner graphs and training steps too. If one
+/// node has no exact equivalent, nothing is written, all such nodes are listed, and the exit code
+/// is 1. For another form of file (JSON, text), see convert-format; to change only what the model
+/// says of its versions, see set.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Version of an operator set to convert to; without DOMAIN that of ai.onnx. May be repeated
+    #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = set::parse_opset)]
+    opsets: Vec<(String, i64)>,
+    /// Release of ONNX whose versions of operator sets and format to convert to, such as 1.16
+    #[arg(long, value_name = "VERSION", value_parser = parse_release)]
+    release: Option<Target>,
+    /// Version of the file format; by default it rises to what the operator sets came with
+    #[arg(long = "ir", value_name = "N")]
+    ir_version: Option<i64>,
+    /// Grant what the model does not show, and list the nodes that need it: 'inference' (old
+    /// Dropout and BatchNormalization mean inference whatever is_test says), 'indices-in-range' (no
+    /// index is negative). May be repeated
+    #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
+    assume: Vec<Assumption>,
+    /// Refuse nodes without an equivalent of their own, instead of replacing them by the bodies of
+    /// their functions
+    #[arg(long)]
+    no_expand: bool,
+    /// Say what would be done, and write nothing
+    #[arg(long, conflicts_with_all = ["output", "in_place", "replace", "sync"])]
+    dry_run: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.convert/1";
+
+pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let mut options = Options::new(args.target()?);
+    for assumption in &args.assume {
+        options = options.assume(*assumption);
+    }
+    if args.no_expand {
+        options = options.without_expansion();
+    }
+    let model = args.model.open()?;
+    let target = if args.dry_run { None } else { Some(args.saving.target(&args.model, &model)?) };
+    let (converted, report) = match model.convert(&options) {
+        Ok(converted) => converted,
+        Err(ConvertError::Target(what)) => {
+            return Err(Failure::new(what).at(args.model.name()));
+        }
+        Err(ConvertError::Refused(refusals)) => {
+            return args.refused(&model, &refusals, terminal);
+        }
+    };
+    let mut saved = None;
+    if let Some(target) = target {
+        let save = SaveOptions::new();
+        let weights = Weights::Keep;
+        saved = Some(args.saving.save(&args.model, &converted, save, weights, target, terminal)?);
+    }
+    if args.saving.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "converted": as_json(&report),
+            "refusals": [],
+            "saved": saved.map(|saved| saved.json()),
+        });
+        terminal.json(&answer, true)?;
+        return Ok(Verdict::Fine);
+    }
+    match saved {
+        None => terminal.print(&as_text(&report))?,
+        Some(saved) => {
+            terminal.remark(as_text(&report).trim_end());
+            saved.say(terminal);
+        }
+    }
+    Ok(Verdict::Fine)
+}
+
+fn parse_release(text: &str) -> Result<Target, String> {
+    Target::new().release(text).ok_or_else(|| {
+        let newest = RELEASES.last().map_or("", |release| release.name);
+        format!("there is no such release; releases go from 1.0 to {newest}")
+    })
+}
+
+fn parse_assumption(text: &str) -> Result<Assumption, String> {
+    let found = Assumption::ALL.into_iter().find(|assumption| assumption.name() == text);
+    found.ok_or_else(|| {
+        let names = Assumption::ALL.map(Assumption::name);
+        format!("there is no such assumption; there are {}", names.join(" and "))
+    })
+}
+
+impl Args {
+    fn target(&self) -> Result<Target, Failure> {
+        let mut target = self.release.clone().unwrap_or_default();
+        for (domain, version) in &self.opsets {
+            let version = u32::try_from(*version).map_err(|_| {
+                Failure::new(format!("an operator set cannot have version {version}"))
+            })?;
+            target = target.opset(domain, version);
+        }
+        if let Some(version) = self.ir_version {
+            target = target.ir_version(version);
+        }
+        if target.is_empty() {
+            return Err(Failure::new("it is not said what to convert to")
+                .help("say so with --opset, --release or --ir, such as --opset 21"));
+        }
+        Ok(target)
+    }
+
+    /// What stands against converting the model.
+    fn refused(
+        &self,
+        model: &Model,
+        refusals: &[check::Finding],
+        terminal: &Terminal,
+    ) -> Result<Verdict, Failure> {
+        let name = self.model.name();
+        if self.saving.json {
+            let refusals: Vec<Value> =
+                refusals.iter().map(|found| crate::check::finding((found, None))).collect();
+            let answer = json!({
+                "schema": SCHEMA,
+                "model": name,
+                "converted": null,
+                "refusals": refusals,
+                "saved": null,
+            });
+            terminal.json(&answer, true)?;
+        } else {
+            let renderings = refusals.iter().map(|found| check::render(model, found, &name));
+            let renderings: String = renderings.map(|text| text + "\n\n").collect();
+            let what = count(refusals.len(), "refusal");
+            terminal.print(&format!("{renderings}{name}: {what}, nothing was converted\n"))?;
+        }
+        Ok(Verdict::Findings)
+    }
+}
+
+fn as_text(report: &Conversion) -> String {
+    let mut text = String::new();
+    for import in &report.imports {
+        let domain = domain_name(&import.domain);
+        text += &format!("{domain}: {} → {}\n", import.from, import.to);
+    }
+    let (before, after) = report.ir_version;
+    if before != Some(after) {
+        let before = before.map_or("nothing".to_string(), |before| before.to_string());
+        text += &format!("ir_version: {before} → {after}\n");
+    }
+    let rewritten: usize = report.operators.iter().map(|op| op.rewritten).sum();
+    let (unchanged, made) = (report.unchanged, report.made);
+    text +=
+        &format!("{} unchanged, {rewritten} rewritten, {made} added\n", count(unchanged, "node"));
+    for op in &report.operators {
+        let domain = if op.domain.is_empty() { String::new() } else { format!("{}.", op.domain) };
+        let (name, rewritten) = (op.op, op.rewritten);
+        text += &format!("rewritten: {rewritten} {domain}{name}\n");
+    }
+    for ((domain, name), nodes) in &report.expanded {
+        let domain = if domain.is_empty() { String::new() } else { format!("{domain}.") };
+        text += &format!("replaced by the body of its function: {nodes} {domain}{name}\n");
+    }
+    for assumed in &report.assumed {
+        text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
+    }
+    text
+}
+
+fn as_json(report: &Conversion) -> Value {
+    let imports: Vec<Value> = report
+        .imports
+        .iter()
+        .map(|import| {
+            json!({"domain": domain_name(&import.domain), "from": import.from, "to": import.to})
+        })
+        .collect();
+    let operators: Vec<Value> = report
+        .operators
+        .iter()
+        .map(|op| {
+            json!({
+                "domain": domain_name(op.domain),
+                "operator": op.op,
+                "from": op.from,
+                "to": op.to,
+                "rewritten": op.rewritten,
+            })
+        })
+        .collect();
+    let expanded: Vec<Value> = report
+        .expanded
+        .iter()
+        .map(|((domain, name), nodes)| {
+            json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
+        })
+        .collect();
+    let assumed: Vec<Value> = report
+        .assumed
+        .iter()
+        .map(|assumed| {
+            json!({"assumption": assumed.assumption.name(), "place": assumed.place.to_string()})
+        })
+        .collect();
+    json!({
+        "operator_sets": imports,
+        "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
+        "unchanged": report.unchanged,
+        "operators": operators,
+        "expanded": expanded,
+        "assumed": assumed,
+        "added": report.made,
+    })
+}

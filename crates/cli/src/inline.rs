@@ -1,0 +1,198 @@
+//! `sardonyx inline`: calls of functions replaced by what the functions do.
+
+use sardonyx::inline::{FunctionId, Options, Refusal, Report};
+use sardonyx::{Model, SaveOptions, Weights, check};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, saving};
+
+/// Replace calls of functions by what the functions do
+///
+/// Functions that nothing calls any more are removed. NAME is domain.name, which names all
+/// overloads, or domain.name:overload; * stands for any characters. The domain ai.onnx may be left
+/// out.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Only these functions of the model
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "except")]
+    only: Option<Vec<String>>,
+    /// All functions of the model but these
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    except: Option<Vec<String>>,
+    /// Also these operators of the standard, as far as the standard defines them by other operators
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "without_kernel")]
+    operators: Option<Vec<String>>,
+    /// Also all such operators that `sardonyx run` has no kernel for
+    #[arg(long)]
+    without_kernel: bool,
+    /// Leave calls as they are that cannot be inlined, and say why; otherwise nothing is written
+    #[arg(long)]
+    keep_conflicting: bool,
+    /// Refuse to make more nodes than this
+    #[arg(long, value_name = "NODES", default_value_t = 10_000_000)]
+    limit: u64,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.inline/1";
+
+pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let mut model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    let original = model.clone();
+    let report = match model.inline(&args.options()) {
+        Ok(report) => report,
+        Err(Refusal::Findings(findings)) => {
+            if args.saving.json {
+                let answer = json!({
+                    "schema": SCHEMA,
+                    "model": args.model.name(),
+                    "refused": findings.iter().map(finding_json).collect::<Vec<_>>(),
+                });
+                terminal.json(&answer, true)?;
+            } else {
+                terminal.print(&renderings(&original, &findings, args))?;
+            }
+            return Ok(Verdict::Findings);
+        }
+        Err(refusal) => return Err(args.failure(&original, refusal)),
+    };
+    let save = SaveOptions::new();
+    let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
+    if args.saving.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "functions": functions_json(&report),
+            "operators": operators_json(&report),
+            "removed": report.removed.iter().map(id_json).collect::<Vec<_>>(),
+            "kept": report.kept.iter().map(finding_json).collect::<Vec<_>>(),
+            "imported": report
+                .imported
+                .iter()
+                .map(|(domain, version)| json!({"domain": domain, "version": version}))
+                .collect::<Vec<_>>(),
+            "saved": saved.json(),
+        });
+        terminal.json(&answer, true)?;
+    } else {
+        terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
+        saved.say(terminal);
+    }
+    Ok(Verdict::Fine)
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let mut options = Options::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
+        if let Some(only) = &self.only {
+            options = options.only(only);
+        }
+        if let Some(except) = &self.except {
+            options = options.except(except);
+        }
+        if let Some(operators) = &self.operators {
+            options = options.operators(operators);
+            // Operators alone, unless functions are named as well.
+            if self.only.is_none() && self.except.is_none() {
+                options = options.only(Vec::<String>::new());
+            }
+        }
+        if self.without_kernel {
+            options = options.operators_without_kernel();
+        }
+        options
+    }
+
+    fn failure(&self, model: &Model, refusal: Refusal) -> Failure {
+        let failure = Failure::new(refusal.to_string());
+        match refusal {
+            Refusal::TooLarge { .. } => failure
+                .help("name the functions to inline with --only, or allow more nodes with --limit"),
+            Refusal::UnknownFunction { similar: Some(similar), .. }
+            | Refusal::UnknownOperator { similar: Some(similar), .. } => {
+                failure.help(format!("is {similar} meant?"))
+            }
+            Refusal::UnknownFunction { .. } => {
+                const SHOWN: usize = 10;
+                let functions = model.functions();
+                let names = functions.iter().take(SHOWN).map(|function| {
+                    let domain = crate::info::domain_name(&function.domain);
+                    format!("{domain}.{}", function.name)
+                });
+                let names: Vec<String> = names.collect();
+                if names.is_empty() {
+                    failure.help("the model has no functions")
+                } else {
+                    failure.help(format!("the model has {}", names.join(", ")))
+                }
+            }
+            _ => failure.help("sardonyx ops lists the operators"),
+        }
+    }
+}
+
+fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
+    let renderings = findings.iter();
+    renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
+}
+
+fn as_text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    for (function, calls) in &report.functions {
+        lines.push(format!("inlined {} of {function}", count(*calls, "call")));
+    }
+    for ((domain, name), nodes) in &report.operators {
+        let domain = crate::info::domain_name(domain);
+        lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
+    }
+    if lines.is_empty() {
+        lines.push("there was nothing to inline".to_string());
+    }
+    for (domain, version) in &report.imported {
+        let domain = crate::info::domain_name(domain);
+        lines.push(format!("the model imports version {version} of {domain} now"));
+    }
+    if !report.removed.is_empty() {
+        lines.push(format!("removed {}", count(report.removed.len(), "function")));
+    }
+    lines.join("\n")
+}
+
+fn functions_json(report: &Report) -> Vec<Value> {
+    let functions = report.functions.iter();
+    functions
+        .map(|(id, calls)| {
+            json!({"domain": id.domain, "name": id.name, "overload": id.overload, "calls": calls})
+        })
+        .collect()
+}
+
+fn operators_json(report: &Report) -> Vec<Value> {
+    let operators = report.operators.iter();
+    operators
+        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
+        .collect()
+}
+
+fn id_json(id: &FunctionId) -> Value {
+    json!({"domain": id.domain, "name": id.name, "overload": id.overload})
+}
+
+fn finding_json(found: &check::Finding) -> Value {
+    json!({
+        "code": found.code.name,
+        "place": found.place.path,
+        "message": found.fact,
+        "advice": found.advice,
+    })
+}

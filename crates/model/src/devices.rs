@@ -1,0 +1,122 @@
+//! What nodes say about devices. These messages stay in the model as bytes; here they are changed.
+
+use std::borrow::Cow;
+
+use sardonyx_proto::{
+    NodeDeviceConfigurationProto, RawField, Reader, ShardingSpecProto, WireType, push_tag,
+    push_varint,
+};
+
+/// Numbers of the fields.
+const CONFIGURATION_ID: u32 = 1;
+const SHARDING_SPEC: u32 = 2;
+const PIPELINE_STAGE: u32 = 3;
+const TENSOR_NAME: u32 = 1;
+
+/// What a node says about one configuration of devices.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeDevices<'a> {
+    /// The configuration.
+    pub(crate) id: &'a [u8],
+    /// How tensors are split, each with the tensor's name.
+    specs: Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>,
+    /// The record of the pipeline stage.
+    stage: Option<&'a [u8]>,
+    /// Records of other fields.
+    others: Vec<&'a [u8]>,
+}
+
+impl<'a> NodeDevices<'a> {
+    /// Nothing about a configuration.
+    pub(crate) fn of(id: &'a [u8]) -> NodeDevices<'a> {
+        NodeDevices { id, ..NodeDevices::default() }
+    }
+
+    /// Reads a message, as far as it is one.
+    pub(crate) fn read(bytes: &'a [u8]) -> NodeDevices<'a> {
+        let mut devices = NodeDevices::default();
+        let mut reader = Reader::<NodeDeviceConfigurationProto>::new(bytes);
+        while let Ok(Some(field)) = reader.next_raw() {
+            match field.number {
+                CONFIGURATION_ID => devices.id = field.content.bytes,
+                SHARDING_SPEC => {
+                    let spec = field.content.bytes;
+                    devices.specs.push((tensor_of(spec).into(), spec.into()));
+                }
+                PIPELINE_STAGE => devices.stage = Some(field.record.bytes),
+                _ => devices.others.push(field.record.bytes),
+            }
+        }
+        devices
+    }
+
+    /// Renames tensors; those that `name` says nothing of lose what is said of them.
+    pub(crate) fn rename(&mut self, name: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        self.specs.retain_mut(|(tensor, spec)| {
+            let Some(new) = name(tensor) else { return false };
+            if new.as_slice() != &**tensor {
+                *spec = renamed(spec, &new).into();
+                *tensor = new.into();
+            }
+            true
+        });
+    }
+
+    /// Takes over what the call says whose place the node takes: the stage if it has none, and the
+    /// splitting of tensors that it `touches`. Whether that is anything.
+    pub(crate) fn take_over(
+        &mut self,
+        call: &NodeDevices<'a>,
+        touches: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let mut any = self.stage.is_none() && call.stage.is_some();
+        self.stage = self.stage.or(call.stage);
+        for (tensor, spec) in &call.specs {
+            let is_known = self.specs.iter().any(|(known, _)| known == tensor);
+            if !is_known && touches(tensor) {
+                self.specs.push((tensor.clone(), spec.clone()));
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The message.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        push_bytes(&mut bytes, CONFIGURATION_ID, self.id);
+        for (_, spec) in &self.specs {
+            push_bytes(&mut bytes, SHARDING_SPEC, spec);
+        }
+        for record in self.stage.iter().chain(&self.others) {
+            bytes.extend_from_slice(record);
+        }
+        bytes
+    }
+}
+
+fn fields(spec: &[u8]) -> impl Iterator<Item = RawField<'_>> {
+    let mut reader = Reader::<ShardingSpecProto>::new(spec);
+    std::iter::from_fn(move || reader.next_raw().ok().flatten())
+}
+
+/// The name of the tensor that is split.
+fn tensor_of(spec: &[u8]) -> &[u8] {
+    let names = fields(spec).filter(|field| field.number == TENSOR_NAME);
+    names.last().map_or(&[], |field| field.content.bytes)
+}
+
+fn renamed(spec: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_bytes(&mut bytes, TENSOR_NAME, name);
+    for field in fields(spec).filter(|field| field.number != TENSOR_NAME) {
+        bytes.extend_from_slice(field.record.bytes);
+    }
+    bytes
+}
+
+fn push_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    push_tag(out, number, WireType::Len);
+    push_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

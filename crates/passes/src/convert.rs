@@ -1,0 +1,503 @@
+//! Conversion: a model that means the same with other versions of operator sets.
+//!
+//! Each node of all graphs (the main one, those in nodes, bodies of functions, training steps) is
+//! unchanged, rewritten, or refused. If any is refused, so is the model, with everything
+//! that stands against it. Nothing else is touched: what a file says beyond its nodes, and names of
+//! values, stay as they are.
+
+mod report;
+mod target;
+
+use std::collections::BTreeMap;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{
+    AttrValue, AttributeValue, GraphId, MadeNodes, Model, NoExternalData, NodeId, OperatorSetId,
+    Symbol,
+};
+use sardonyx_ops::{Assumption, OpRef, Registry};
+
+use crate::check::codes;
+use crate::cross::{Crossings, Goal, Stop, Types, Why};
+use crate::expand::Expansions;
+use crate::finding::{Code, Finding, Places, Severity, Spot};
+use crate::infer::{InferOptions, infer_everywhere};
+use crate::inline::expand_nodes;
+use crate::ir_version::{format_needs, ir_version_of_opset};
+use crate::order::tree;
+
+pub use report::{
+    Assumed, Conversion, ConvertError, Converted, ConvertedImport, ConvertedOperator,
+};
+pub use target::{RELEASES, Release, Target};
+
+use target::shown_domain;
+
+/// Most refusals that are listed: nobody reads more.
+const MOST_REFUSALS: usize = 1000;
+
+/// What to convert to, and how.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// The versions that the model is to have.
+    pub target: Target,
+    /// Whether a node without an equivalent may become the body of its function.
+    pub expand: bool,
+    /// What the caller grants of the model; each use is reported.
+    pub granted: Vec<Assumption>,
+}
+
+/// Converts a model. The one that is given stays as it is.
+///
+/// # Errors
+///
+/// A target that does not exist, or everything that has no exact equivalent there.
+pub fn convert(
+    model: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+) -> Result<Converted, ConvertError> {
+    let target = &options.target;
+    if let Some(unknown) = target.unknown(registry) {
+        return Err(ConvertError::Target(unknown));
+    }
+    let mut job = Job::new(model, registry, options)?;
+    job.functions_that_would_be_operators();
+    job.nodes();
+    if job.refused.is_empty() || !options.expand {
+        return job.finish(target);
+    }
+    drop(job);
+    convert_expanded(model, registry, options)
+}
+
+/// Converts a model some of whose nodes become the bodies of their functions, as they have no
+/// equivalent of their own. These bodies are converted like the rest, and their nodes may become
+/// bodies in turn.
+fn convert_expanded(
+    original: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+) -> Result<Converted, ConvertError> {
+    let mut expanded = Expansions::default();
+    let mut model = original.clone();
+    // By node that is not in the file: the node whose body it comes from.
+    let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
+    loop {
+        let mut job = Job::new(&model, registry, options)?;
+        job.functions_that_would_be_operators();
+        job.nodes();
+        let refused = std::mem::take(&mut job.refused);
+        if refused.is_empty() {
+            let mut converted = job.finish(&options.target)?;
+            converted.report.expanded = expanded;
+            return Ok(converted);
+        }
+        let nodes: HashSet<NodeId> = refused.iter().map(|(node, _)| *node).collect();
+        let next = expand_nodes(&model, registry, &nodes);
+        let is_left = |node: NodeId| match &next {
+            Ok(next) => !next.nodes.contains(&node),
+            Err(_) => true,
+        };
+        if nodes.iter().any(|node| is_left(*node)) {
+            // What has a body may have an equivalent; the others have none.
+            let mut refusals = job.refusals;
+            let left = refused.into_iter().filter(|(node, _)| is_left(*node));
+            for (node, fact) in left.take(MOST_REFUSALS) {
+                let origin = origins.get(&node).copied();
+                let fact = match origin {
+                    Some(_) => format!(
+                        "it has no equivalent of its own, and neither has its function: {fact}"
+                    ),
+                    None => fact,
+                };
+                let spot = Spot::node(origin.unwrap_or(node));
+                refusals.push(Finding::new(original, &codes::NO_EXACT_CONVERSION, spot, fact));
+            }
+            return Err(ConvertError::Refused(refusals));
+        }
+        let Ok(next) = next else { return job.finish(&options.target) };
+        for (id, _) in next.model.graphs() {
+            for node in &next.model.graph(id).nodes {
+                let origin = next.made.origin(*node);
+                if origin != *node {
+                    let origin = origins.get(&origin).copied().unwrap_or(origin);
+                    origins.insert(*node, origin);
+                }
+            }
+        }
+        for (operator, count) in next.operators {
+            *expanded.entry(operator).or_default() += count;
+        }
+        model = next.model;
+    }
+}
+
+/// Nodes that share their operator sets: the main graph, a function, or a training step, with the
+/// graphs inside.
+struct Scope {
+    root: GraphId,
+    /// Versions by domain, as far as they are to change.
+    from: HashMap<String, u32>,
+    /// Whether it is a function.
+    is_function: bool,
+}
+
+struct Job<'a> {
+    original: &'a Model,
+    model: Model,
+    registry: &'a Registry,
+    granted: &'a [Assumption],
+    goal: HashMap<String, u32>,
+    made: MadeNodes,
+    report: Conversion,
+    refusals: Vec<Finding>,
+    /// Nodes of operators that have no equivalent, and why.
+    refused: Vec<(NodeId, String)>,
+    places: Places,
+}
+
+impl<'a> Job<'a> {
+    fn new(
+        model: &'a Model,
+        registry: &'a Registry,
+        options: &'a ConvertOptions,
+    ) -> Result<Job<'a>, ConvertError> {
+        let target = &options.target;
+        let functions = model.functions.iter().map(|function| &function.opset_import);
+        let imports = std::iter::once(&model.header.opset_import).chain(functions);
+        let mut goal = HashMap::new();
+        for imports in imports {
+            for domain in model.opsets_in(imports).into_keys() {
+                if let Some(version) = target.version_of(&domain) {
+                    goal.insert(domain.into_owned(), version);
+                }
+            }
+        }
+        if let Some(missing) = target.named().find(|domain| !goal.contains_key(*domain)) {
+            return Err(ConvertError::Target(format!(
+                "the model does not import the operator set {}",
+                shown_domain(missing)
+            )));
+        }
+        let report = Conversion::new(model, &goal);
+        Ok(Job {
+            original: model,
+            model: model.clone(),
+            registry,
+            granted: &options.granted,
+            goal,
+            made: MadeNodes::default(),
+            report,
+            refusals: Vec::new(),
+            refused: Vec::new(),
+            places: Places::default(),
+        })
+    }
+
+    /// The versions that a scope has of the operator sets that are to change.
+    fn from(&mut self, imports: &[OperatorSetId], spot: Spot) -> HashMap<String, u32> {
+        let mut from = HashMap::new();
+        let imported: BTreeMap<_, _> = self.original.opsets_in(imports).into_iter().collect();
+        for (domain, version) in imported {
+            if !self.goal.contains_key(&*domain) {
+                continue;
+            }
+            let (oldest, newest) = self.registry.versions(&domain).unwrap_or_default();
+            match u32::try_from(version).ok().filter(|found| (oldest..=newest).contains(found)) {
+                Some(version) => {
+                    from.insert(domain.into_owned(), version);
+                }
+                None => {
+                    let shown = shown_domain(&domain);
+                    let fact = format!(
+                        "version {version} of the operator set {shown} is not known; versions go from {oldest} to {newest}"
+                    );
+                    self.refuse(spot.field("opset_import"), fact);
+                }
+            }
+        }
+        from
+    }
+
+    fn scopes(&mut self) -> Vec<Scope> {
+        let model = self.original;
+        let from = self.from(&model.header.opset_import, Spot::MODEL);
+        let steps = model.training_info.iter();
+        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
+        let roots = std::iter::once(model.main).chain(steps).flatten();
+        let mut scopes: Vec<Scope> =
+            roots.map(|root| Scope { root, from: from.clone(), is_function: false }).collect();
+        for (index, function) in model.functions.iter().enumerate() {
+            let from = self.from(&function.opset_import, Spot::function(index));
+            scopes.push(Scope { root: function.body, from, is_function: true });
+        }
+        scopes
+    }
+
+    fn refuse(&mut self, spot: Spot, fact: String) {
+        self.refuse_as(&codes::NO_EXACT_CONVERSION, spot, fact, None);
+    }
+
+    fn refuse_as(&mut self, code: &'static Code, spot: Spot, fact: String, advice: Option<String>) {
+        if self.refusals.len() < MOST_REFUSALS {
+            self.refusals.push(Finding {
+                code,
+                severity: Severity::Error,
+                place: self.places.of(self.original, spot),
+                fact,
+                advice: advice.map_or(code.help.into(), Into::into),
+            });
+        }
+    }
+
+    /// A function of the model in a domain of the standard takes the place of an operator only
+    /// where the standard has none of its name.
+    fn functions_that_would_be_operators(&mut self) {
+        for (index, function) in self.original.functions.iter().enumerate() {
+            let model = self.original;
+            let domain = match model.display(function.domain) {
+                domain if domain == "ai.onnx" => "".into(),
+                domain => domain,
+            };
+            let Some(to) = self.goal.get(&*domain).copied() else { continue };
+            let from = model.opset(&domain).and_then(|from| u32::try_from(from).ok());
+            let name = model.display(function.name);
+            let is_operator = |opset| self.registry.schema(&domain, &name, opset).is_some();
+            if is_operator(to) && !from.is_some_and(is_operator) {
+                let shown = shown_domain(&domain);
+                let fact = format!(
+                    "the operator set {shown} has an operator {name} in version {to}, which nodes would call"
+                );
+                self.refuse(Spot::function(index), fact);
+            }
+        }
+    }
+
+    /// Converts all nodes.
+    fn nodes(&mut self) {
+        let scopes = self.scopes();
+        if !self.refusals.is_empty() {
+            return;
+        }
+        let found = infer_everywhere(self.original, self.registry, InferOptions::default());
+        let mut types = Types::new(&found);
+        let goal = self.goal.clone();
+        let mut trees = Vec::new();
+        for scope in scopes {
+            let graphs = tree(self.original, scope.root);
+            if scope.is_function {
+                graphs.iter().for_each(|graph| types.open(*graph));
+            }
+            trees.push((scope, graphs));
+        }
+        let mut crossings = Crossings::new(Goal::Opsets(&goal), types).granting(self.granted);
+        for (scope, graphs) in trees {
+            let mut callees: HashMap<(Option<Symbol>, Option<Symbol>), Option<OpRef>> =
+                HashMap::new();
+            for graph in graphs {
+                for node in self.original.graph(graph).nodes.iter().copied() {
+                    let found = self.original.node(node);
+                    let key = (found.domain, found.op_type);
+                    let callee = *callees.entry(key).or_insert_with(|| self.callee(&scope, node));
+                    match callee {
+                        Some(op) => self.node(&mut crossings, node, op),
+                        None => self.other(&scope, node),
+                    }
+                }
+            }
+        }
+        if self.made.is_waiting() {
+            self.made.place(&mut self.model);
+        }
+        // A body has no initializers.
+        for index in 0..self.model.functions.len() {
+            let root = self.model.functions[index].body;
+            self.constants_become_nodes(root);
+        }
+    }
+
+    /// The operator that a node calls, if nodes of its domain are to change.
+    fn callee(&self, scope: &Scope, node: NodeId) -> Option<OpRef> {
+        let model = self.original;
+        let domain = model.domain_of(node);
+        let from = *scope.from.get(&*domain)?;
+        let name = model.display(model.node(node).op_type);
+        self.registry.op_ref(&domain, &name, from)
+    }
+
+    /// A node that calls no operator of the standard in a domain that changes.
+    fn other(&mut self, scope: &Scope, node: NodeId) {
+        let model = self.original;
+        let domain = model.domain_of(node);
+        let name = model.display(model.node(node).op_type);
+        if let (Some(from), Some(to)) = (scope.from.get(&*domain), self.goal.get(&*domain)) {
+            let schema = |opset: &u32| self.registry.schema(&domain, &name, *opset);
+            let is_function = model.functions.iter().any(|function| {
+                let found = model.display(function.domain);
+                let same = found == domain || found == "ai.onnx" && domain.is_empty();
+                same && function.name == model.node(node).op_type
+            });
+            // What a program registered says of itself whether it changed.
+            let since = |opset| schema(opset).map(|schema| schema.since);
+            if !is_function && (schema(from).is_none() || since(from) != since(to)) {
+                let shown = shown_domain(&domain);
+                let fact = match schema(from) {
+                    None => {
+                        format!("the operator set {shown} has no operator {name} in version {from}")
+                    }
+                    Some(_) => {
+                        format!("how {name} of {shown} changed up to version {to} is not known")
+                    }
+                };
+                self.refuse(Spot::node(node), fact);
+                return;
+            }
+        }
+        if let Some(fact) = self.graph_of_function(scope, node) {
+            self.refuse(Spot::node(node), fact);
+            return;
+        }
+        self.report.unchanged += 1;
+    }
+
+    /// Why a node of another operator set cannot stay: its function takes graphs of the node in,
+    /// whose nodes would be older than what the function is made of.
+    fn graph_of_function(&self, scope: &Scope, node: NodeId) -> Option<String> {
+        let model = self.original;
+        let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+        let has_graph = attributes
+            .map(|attribute| attribute.value())
+            .any(|value| matches!(value, Some(AttributeValue::Graph(_))));
+        let (from, to) = (scope.from.get("")?, self.goal.get("")?);
+        let domain = model.domain_of(node);
+        let name = model.display(model.node(node).op_type);
+        let is_operator = self.registry.operator(&domain, &name).is_some();
+        (has_graph && is_operator && to < from).then(|| {
+            format!(
+                "the function of {name} takes its graphs in, and needs a newer version of ai.onnx than {to}"
+            )
+        })
+    }
+
+    fn node(&mut self, crossings: &mut Crossings<'_>, node: NodeId, op: OpRef) {
+        let goal = self.goal[op.def.domain];
+        let crossed = crossings.cross(&mut self.model, &mut self.made, self.registry, node, op);
+        for stop in crossed.stops {
+            let fact = refusal(op, goal, &stop);
+            self.refused.push((self.made.origin(stop.node), fact));
+        }
+        for assumption in crossed.assumed {
+            let place = self.places.of(self.original, Spot::node(node));
+            self.report.assumed.push(Assumed { assumption, place });
+        }
+        if crossed.is_rewritten {
+            self.report.rewritten(op, goal, crossed.forms.len().saturating_sub(1));
+        } else {
+            self.report.unchanged += 1;
+        }
+    }
+
+    /// Makes nodes of the constants that were added to a graph whose form has none.
+    fn constants_become_nodes(&mut self, root: GraphId) {
+        let model = &mut self.model;
+        let made = std::mem::take(&mut model.graph_mut(root).initializers);
+        if made.is_empty() {
+            return;
+        }
+        let count = made.len();
+        for initializer in made {
+            let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok();
+            if let (Some(value), Some(tensor)) = (initializer.value, tensor) {
+                let node = model.add_node(root, "Constant", "", &[], 1);
+                model.set_attribute(node, "value", AttrValue::Tensor(tensor));
+                model.redefine_output(node, 0, value);
+            }
+        }
+        // Constants come first.
+        model.graph_mut(root).nodes.rotate_right(count);
+    }
+
+    fn finish(mut self, target: &Target) -> Result<Converted, ConvertError> {
+        for (node, fact) in std::mem::take(&mut self.refused) {
+            self.refuse(Spot::node(node), fact);
+        }
+        if self.refusals.is_empty() {
+            self.imports();
+            self.ir_version(target);
+        }
+        if self.refusals.is_empty() {
+            Ok(Converted { model: self.model, report: self.report })
+        } else {
+            Err(ConvertError::Refused(self.refusals))
+        }
+    }
+
+    /// Lets the model and its functions import what their nodes are of now.
+    fn imports(&mut self) {
+        let Job { original, model, goal, .. } = self;
+        let change = |imports: &mut Vec<OperatorSetId>| {
+            for import in imports {
+                let domain = match original.display(import.domain) {
+                    domain if domain == "ai.onnx" => "".into(),
+                    domain => domain,
+                };
+                if let Some(version) = goal.get(&*domain) {
+                    import.version = Some(i64::from(*version));
+                }
+            }
+        };
+        change(&mut model.header.opset_import);
+        for function in &mut model.functions {
+            change(&mut function.opset_import);
+        }
+        // Very old models mean version 1 without saying so.
+        if let (true, Some(version)) = (model.header.opset_import.is_empty(), goal.get("")) {
+            let domain = Some(model.intern(""));
+            let version = Some(i64::from(*version));
+            let import = OperatorSetId { domain, version, ..OperatorSetId::default() };
+            model.header.opset_import.push(import);
+        }
+    }
+
+    fn ir_version(&mut self, target: &Target) {
+        let from = self.model.header.ir_version.unwrap_or(0);
+        let of_opset = |(domain, version): (&String, &u32)| {
+            ir_version_of_opset(domain.as_bytes(), i64::from(*version))
+        };
+        let of_opsets = self.goal.iter().filter_map(of_opset).max().unwrap_or(3);
+        let to = match target.wanted_ir_version() {
+            Some(wanted) => {
+                for need in format_needs(&self.model, wanted) {
+                    let fact = format!("IR version {wanted} does not have {}", need.feature);
+                    let spot = Spot::MODEL.field("ir_version");
+                    let advice = format!("convert to IR version {} or more", need.ir_version);
+                    self.refuse_as(&codes::IR_VERSION_TOO_OLD, spot, fact, Some(advice));
+                }
+                wanted
+            }
+            None => {
+                let least = from.max(of_opsets);
+                let needs = format_needs(&self.model, least);
+                needs.iter().map(|need| need.ir_version).max().unwrap_or(least)
+            }
+        };
+        self.model.header.ir_version = Some(to);
+        self.report.ir_version = (self.original.header.ir_version, to);
+    }
+}
+
+/// Why a node is refused.
+fn refusal(op: OpRef, goal: u32, stop: &Stop) -> String {
+    let (name, from) = (op.def.full_name(), op.opset);
+    let at = match &stop.why {
+        Why::Refused(_) if stop.to != goal => format!(" (at version {})", stop.to),
+        _ => String::new(),
+    };
+    let made = if stop.op.def.is(op.def) {
+        String::new()
+    } else {
+        format!("{}, which it needs: ", stop.op.def.full_name())
+    };
+    format!("{name} cannot be brought from opset version {from} to {goal}{at}: {made}{}", stop.why)
+}

@@ -1,0 +1,148 @@
+//! What a model is converted to.
+
+use std::collections::BTreeMap;
+
+use sardonyx_ops::Registry;
+
+/// A release of the standard: the versions that came with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// Its number without a patch level, such as `1.16`. The patch release 1.1.2 has versions of
+    /// its own.
+    pub name: &'static str,
+    /// Version of the format.
+    pub ir_version: i64,
+    /// Versions of operator sets by domain, `ai.onnx` being empty.
+    pub opsets: &'static [(&'static str, u32)],
+}
+
+/// The releases with the versions of the format, of `ai.onnx`, of `ai.onnx.ml`, of
+/// `ai.onnx.preview.training` and of `ai.onnx.preview`, as far as there were any. Source: the table
+/// of releases in the standard's document on versioning.
+macro_rules! releases {
+    ($($name:literal $ir:literal $(($domain:literal $version:literal))+;)+) => {
+        &[$(Release { name: $name, ir_version: $ir, opsets: &[$(($domain, $version)),+] }),+]
+    };
+}
+
+/// All releases, oldest first.
+pub const RELEASES: &[Release] = releases! {
+    "1.0" 3 ("" 1) ("ai.onnx.ml" 1);
+    "1.1" 3 ("" 5) ("ai.onnx.ml" 1);
+    "1.1.2" 3 ("" 6) ("ai.onnx.ml" 1);
+    "1.2" 3 ("" 7) ("ai.onnx.ml" 1);
+    "1.3" 3 ("" 8) ("ai.onnx.ml" 1);
+    "1.4" 4 ("" 9) ("ai.onnx.ml" 1);
+    "1.5" 5 ("" 10) ("ai.onnx.ml" 1);
+    "1.6" 6 ("" 11) ("ai.onnx.ml" 2);
+    "1.7" 7 ("" 12) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.8" 7 ("" 13) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.9" 7 ("" 14) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.10" 8 ("" 15) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.11" 8 ("" 16) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.12" 8 ("" 17) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.13" 8 ("" 18) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.14" 9 ("" 19) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.15" 9 ("" 20) ("ai.onnx.ml" 4) ("ai.onnx.preview.training" 1);
+    "1.16" 10 ("" 21) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.17" 10 ("" 22) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.18" 11 ("" 23) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.19" 12 ("" 24) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.20" 13 ("" 25) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.21" 13 ("" 26) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.22" 13 ("" 27) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.23" 14 ("" 28) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+};
+
+/// The versions that a model is to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// By domain, `ai.onnx` being empty; what is not named stays.
+    opsets: BTreeMap<String, u32>,
+    release: Option<&'static Release>,
+    ir_version: Option<i64>,
+}
+
+impl Target {
+    /// Nothing yet.
+    pub fn new() -> Target {
+        Target::default()
+    }
+
+    /// The version of an operator set.
+    #[must_use]
+    pub fn opset(mut self, domain: &str, version: u32) -> Target {
+        let domain = if domain == "ai.onnx" { "" } else { domain };
+        self.opsets.insert(domain.to_string(), version);
+        self
+    }
+
+    /// What came with a release, such as `1.16` or `1.16.2`: versions of all operator sets of the
+    /// standard that the model imports, except those named by [`opset`](Target::opset), and the
+    /// version of the format. `None` if there is no such release.
+    #[must_use]
+    pub fn release(mut self, name: &str) -> Option<Target> {
+        let found = |name: &str| RELEASES.iter().find(|release| release.name == name);
+        let without_patch = || {
+            let (minor, patch) = name.rsplit_once('.')?;
+            let is_number = !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit());
+            found(minor).filter(|_| is_number && minor.contains('.'))
+        };
+        self.release = Some(found(name).or_else(without_patch)?);
+        Some(self)
+    }
+
+    /// The version of the format.
+    #[must_use]
+    pub fn ir_version(mut self, version: i64) -> Target {
+        self.ir_version = Some(version);
+        self
+    }
+
+    /// Whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        *self == Target::default()
+    }
+
+    /// Domains whose versions are named one by one.
+    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+        self.opsets.keys().map(String::as_str)
+    }
+
+    /// The version of an operator set.
+    pub(super) fn version_of(&self, domain: &str) -> Option<u32> {
+        let of_release = || {
+            let found = self.release?.opsets.iter().find(|(found, _)| *found == domain)?;
+            Some(found.1)
+        };
+        self.opsets.get(domain).copied().or_else(of_release)
+    }
+
+    /// The version of the format that is asked for.
+    pub(super) fn wanted_ir_version(&self) -> Option<i64> {
+        self.ir_version.or(Some(self.release?.ir_version))
+    }
+
+    /// What is asked for and does not exist.
+    pub(super) fn unknown(&self, registry: &Registry) -> Option<String> {
+        for (domain, version) in &self.opsets {
+            let shown = shown_domain(domain);
+            let Some((oldest, newest)) = registry.versions(domain) else {
+                return Some(format!("there is no operator set '{shown}' in the standard"));
+            };
+            if !(oldest..=newest).contains(version) {
+                return Some(format!(
+                    "there is no version {version} of the operator set {shown}; versions go from {oldest} to {newest}"
+                ));
+            }
+        }
+        let newest = crate::NEWEST_IR_VERSION;
+        let wrong = self.ir_version.filter(|version| !(3..=newest).contains(version))?;
+        Some(format!("a model cannot be converted to IR version {wrong}, only to 3 to {newest}"))
+    }
+}
+
+/// The name of a domain for people.
+pub(super) fn shown_domain(domain: &str) -> &str {
+    if domain.is_empty() { "ai.onnx" } else { domain }
+}

@@ -1,0 +1,322 @@
+//! Nodes brought from one version of their operator to another, boundary by boundary, by what the
+//! operators declare beside their versions. The engine's [`upgrade`](crate::upgrade) and
+//! [`convert`](crate::convert) differ only in where nodes are to go.
+//!
+//! Each node is looked at once, and so is each that is made for it: the work is linear in the
+//! number of nodes. New nodes wait for their places until all are made.
+
+mod fits;
+mod types;
+
+use std::fmt;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use sardonyx_model::{AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId};
+use sardonyx_ops::{Adapt, Assumption, Crossing, OpDef, OpRef, Registry};
+
+use fits::Fit;
+pub(crate) use types::Types;
+
+/// Where nodes are to go.
+pub(crate) enum Goal<'a> {
+    /// To the newest form of their operators.
+    Newest,
+    /// To these versions of operator sets, by domain; nodes of other domains stay.
+    Opsets(&'a HashMap<String, u32>),
+}
+
+impl Goal<'_> {
+    /// The opset version for a node of an operator.
+    fn of(&self, op: OpRef) -> u32 {
+        match self {
+            Goal::Newest => op.def.newest(),
+            Goal::Opsets(opsets) => opsets.get(op.def.domain).copied().unwrap_or(op.opset),
+        }
+    }
+}
+
+/// Nodes on their way.
+pub(crate) struct Crossings<'a> {
+    goal: Goal<'a>,
+    types: Types<'a>,
+    granted: &'a [Assumption],
+    /// By definition of the operator, and by the opset versions of the node and of its goal.
+    ways: HashMap<(*const OpDef, u32, u32), Rc<Way>>,
+}
+
+/// What became of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Crossed {
+    /// Whether it changed, or others came beside it.
+    pub(crate) is_rewritten: bool,
+    /// The node and those that were made for it, each with the opset version in whose form it is
+    /// now.
+    pub(crate) forms: Vec<(NodeId, u32)>,
+    /// Where they could not go on.
+    pub(crate) stops: Vec<Stop>,
+    /// What had to be granted.
+    pub(crate) assumed: Vec<Assumption>,
+}
+
+/// Where a node cannot go on.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) node: NodeId,
+    pub(crate) op: OpRef,
+    /// The version that it cannot have.
+    pub(crate) to: u32,
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Why {
+    /// The operator has no version that old: the first one that it has.
+    TooNew(u32),
+    /// The operator is no longer part of the standard.
+    Deprecated,
+    Refused(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::TooNew(first) => write!(f, "the operator came with version {first}"),
+            Why::Deprecated => f.write_str("the operator is deprecated there"),
+            Why::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The way of the nodes of one operator.
+struct Way {
+    /// The boundaries at which something is to be done.
+    steps: Vec<Step>,
+    /// Why it does not lead there, and the version that there is none of.
+    end: Option<(u32, Why)>,
+}
+
+/// A boundary between two versions of an operator.
+struct Step {
+    /// The version after it.
+    to: u32,
+    /// The opset version of the nodes that are made there: next to the boundary.
+    made_in: u32,
+    crossing: Option<Crossing>,
+    /// What the version after it takes of what the one before took.
+    fit: Fit,
+}
+
+impl Way {
+    fn of(op: OpRef, to: u32) -> Way {
+        let OpRef { def, opset, .. } = op;
+        let versions: Vec<u32> = def.versions().map(|version| version.since).collect();
+        let at = def.version_at(opset).unwrap_or(opset);
+        let first = versions.first().copied().unwrap_or(at);
+        let mut ahead: Vec<u32> = if to >= at {
+            versions.into_iter().filter(|since| (at + 1..=to).contains(since)).collect()
+        } else {
+            let last = def.version_at(to).unwrap_or(first);
+            versions.into_iter().rev().filter(|since| (last..at).contains(since)).collect()
+        };
+        let mut end = None;
+        if to < first {
+            // Some operators took the place of others.
+            match first.checked_sub(1).and_then(|before| def.crossing(first, before)) {
+                Some(_) => ahead.push(first - 1),
+                None => end = Some((to, Why::TooNew(first))),
+            }
+        } else if def.version_at(to) != Some(at)
+            && def.schema_at(to).is_some_and(|schema| schema.deprecated)
+        {
+            end = Some((to, Why::Deprecated));
+        }
+        let mut steps = Vec::new();
+        let mut from = at;
+        for to in ahead {
+            let crossing = def.crossing(from, to);
+            if !matches!(crossing, Some(Crossing::Same)) {
+                let made_in = if to > from { to } else { from - 1 };
+                steps.push(Step { to, made_in, crossing, fit: Fit::new(def, from, to) });
+            }
+            from = to;
+        }
+        Way { steps, end }
+    }
+}
+
+impl<'a> Crossings<'a> {
+    pub(crate) fn new(goal: Goal<'a>, types: Types<'a>) -> Crossings<'a> {
+        Crossings { goal, types, granted: &[], ways: HashMap::new() }
+    }
+
+    /// The same with what the caller grants.
+    pub(crate) fn granting(self, granted: &'a [Assumption]) -> Crossings<'a> {
+        Crossings { granted, ..self }
+    }
+
+    /// Brings a node to its goal, and the nodes that are made for it to theirs. `op` is what the
+    /// node calls.
+    pub(crate) fn cross(
+        &mut self,
+        model: &mut Model,
+        made: &mut MadeNodes,
+        registry: &Registry,
+        node: NodeId,
+        op: OpRef,
+    ) -> Crossed {
+        let mut crossed = Crossed::default();
+        let mut open = vec![(node, op)];
+        while let Some((node, op)) = open.pop() {
+            let mut on_the_way = OnTheWay {
+                crossings: &mut *self,
+                model: &mut *model,
+                made: &mut *made,
+                registry,
+                open: &mut open,
+                assumed: &mut crossed.assumed,
+            };
+            match on_the_way.go(node, op, &mut crossed.is_rewritten) {
+                Ok(form) => crossed.forms.push((node, form)),
+                Err(stop) => crossed.stops.push(stop),
+            }
+        }
+        crossed
+    }
+
+    fn way(&mut self, op: OpRef, to: u32) -> Rc<Way> {
+        let key = (std::ptr::from_ref(op.def), op.opset, to);
+        self.ways.entry(key).or_insert_with(|| Rc::new(Way::of(op, to))).clone()
+    }
+}
+
+/// A node between two versions, and what is needed to change it.
+struct OnTheWay<'c, 'a> {
+    crossings: &'c mut Crossings<'a>,
+    model: &'c mut Model,
+    made: &'c mut MadeNodes,
+    registry: &'c Registry,
+    /// Nodes that were made, with what they call.
+    open: &'c mut Vec<(NodeId, OpRef)>,
+    assumed: &'c mut Vec<Assumption>,
+}
+
+impl OnTheWay<'_, '_> {
+    /// Gives the opset version in whose form the node is then.
+    fn go(&mut self, node: NodeId, op: OpRef, is_rewritten: &mut bool) -> Result<u32, Stop> {
+        let mut op = op;
+        'operator: loop {
+            let goal = self.crossings.goal.of(op);
+            let way = self.crossings.way(op, goal);
+            for step in &way.steps {
+                let refused = |why| Stop { node, op, to: step.to, why: Why::Refused(why) };
+                let before = Shape::of(self.model, node);
+                self.step(node, op, step).map_err(refused)?;
+                let after = Shape::of(self.model, node);
+                *is_rewritten |= after != before;
+                if after.names != before.names {
+                    let Some(other) = called(self.model, self.registry, node, step.made_in) else {
+                        return Err(refused("what takes its place is not known".to_string()));
+                    };
+                    op = other;
+                    continue 'operator;
+                }
+            }
+            return match &way.end {
+                None => Ok(goal),
+                Some((to, why)) => Err(Stop { node, op, to: *to, why: why.clone() }),
+            };
+        }
+    }
+
+    fn step(&mut self, node: NodeId, op: OpRef, step: &Step) -> Result<(), String> {
+        let (to, types) = (step.to, &mut self.crossings.types);
+        match step.crossing {
+            Some(Crossing::Same) => Ok(()),
+            Some(Crossing::Types) => {
+                step.fit.drop_defaults(self.model, node);
+                step.fit.check(self.model, node, types)
+            }
+            Some(Crossing::Never(reason)) => Err(reason.to_string()),
+            None => Err(format!("how {} crosses this boundary is not known", op.def.full_name())),
+            Some(Crossing::Adapter(adapt)) => {
+                if let Some(name) = reference(self.model, node) {
+                    return Err(format!(
+                        "its attribute {name} is what calls of the function say, which may differ"
+                    ));
+                }
+                if to < op.opset {
+                    step.fit.drop_defaults(self.model, node);
+                }
+                let build = NodeBuilder::new(self.model, self.made, node);
+                let mut cx = Adapt::new(build, &*types).granting(self.crossings.granted);
+                let result = adapt(&mut cx);
+                let (made, assumed) = cx.finish();
+                self.assumed.extend(assumed);
+                for made in &made {
+                    match called(self.model, self.registry, *made, step.made_in) {
+                        Some(op) => self.open.push((*made, op)),
+                        None => return Err("a node that it needs is not known there".to_string()),
+                    }
+                }
+                result.map_err(|refusal| refusal.0)?;
+                types.follow(self.model, self.registry, &made, node, step.made_in);
+                // An older version takes fewer types, whatever else there is to do.
+                if to < op.opset {
+                    for made in made.iter().chain([&node]) {
+                        let Some(now) = called(self.model, self.registry, *made, step.made_in)
+                        else {
+                            continue;
+                        };
+                        if now.def.is(op.def) {
+                            step.fit.check(self.model, node, types)?;
+                        } else {
+                            let fit = Fit::new(now.def, step.made_in, step.made_in);
+                            let name = now.def.full_name();
+                            fit.check(self.model, *made, types)
+                                .map_err(|why| format!("{name}, which it needs: {why}"))?;
+                        }
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The operator that a node calls at an opset version of its domain.
+fn called(model: &Model, registry: &Registry, node: NodeId, opset: u32) -> Option<OpRef> {
+    let name = model.display(model.node(node).op_type);
+    registry.op_ref(&model.domain_of(node), &name, opset)
+}
+
+/// An attribute of a node that takes its value from the call of the function around it.
+fn reference(model: &Model, node: NodeId) -> Option<String> {
+    let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+    let found = attributes.find(|attribute| {
+        let reference = model.maybe_text(attribute.ref_attr_name());
+        reference.is_some_and(|reference| !reference.is_empty())
+    })?;
+    Some(model.display(found.name).into_owned())
+}
+
+/// What changes about a node if something does.
+#[derive(PartialEq)]
+struct Shape {
+    names: (Option<Symbol>, Option<Symbol>),
+    inputs: Vec<Option<ValueId>>,
+    outputs: Vec<Option<ValueId>>,
+    attributes: Vec<AttributeId>,
+}
+
+impl Shape {
+    fn of(model: &Model, node: NodeId) -> Shape {
+        let found = model.node(node);
+        Shape {
+            names: (found.domain, found.op_type),
+            inputs: model.inputs(node).collect(),
+            outputs: model.outputs(node).to_vec(),
+            attributes: model.attributes(node).to_vec(),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Whether a node fits a version of its operator as it stands, by the schema.
+
+use sardonyx_model::{Model, NodeId, Type};
+use sardonyx_ops::{AttrDefault, OpDef, Schema, ValueTypes};
+
+use super::types::Types;
+use crate::attributes::attribute_type;
+use crate::infer::{Bound, wrong_count};
+
+/// What a version of an operator takes of what the version before the boundary took.
+pub(super) struct Fit {
+    schema: Option<Schema>,
+    /// Attributes that it does not have, with their defaults in the version before the boundary.
+    lacks: Vec<(&'static str, AttrDefault)>,
+    /// Type variables of which it takes fewer types.
+    narrowed: Vec<&'static str>,
+}
+
+impl Fit {
+    pub(super) fn new(def: &OpDef, from: u32, to: u32) -> Fit {
+        let schema = def.schema_at(to);
+        let (lacks, narrowed) = match (def.schema_at(from), &schema) {
+            (Some(before), Some(after)) => (lacks(&before, after), narrowed(&before, after)),
+            _ => Default::default(),
+        };
+        Fit { schema, lacks, narrowed }
+    }
+
+    /// Removes attributes that say what holds without them, and that there are none of there.
+    pub(super) fn drop_defaults(&self, model: &mut Model, node: NodeId) {
+        for (name, default) in &self.lacks {
+            let Some(attribute) = model.attribute_of(node, name) else { continue };
+            let value = model.attribute_value(attribute, None);
+            if value.is_some_and(|value| value.surely_equals(&default.value())) {
+                model.remove_attribute(node, name);
+            }
+        }
+    }
+
+    /// Why a node does not fit.
+    pub(super) fn check(
+        &self,
+        model: &Model,
+        node: NodeId,
+        types: &Types<'_>,
+    ) -> Result<(), String> {
+        let Some(schema) = &self.schema else {
+            return Err("there is no such version".to_string());
+        };
+        let inputs: Vec<_> = model.inputs(node).collect();
+        let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let outputs = model.outputs(node);
+        let made = outputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        if let Some(wrong) = wrong_count(schema, [given, made]) {
+            return Err(wrong);
+        }
+        for id in model.attributes(node) {
+            let attribute = model.attribute(*id);
+            let name = model.display(attribute.name);
+            let Some(known) = schema.attribute(&name) else {
+                return Err(format!("there is no attribute {name} there"));
+            };
+            let found = attribute.ty.or_else(|| Some(attribute.value()?.ty()));
+            if found.is_some_and(|found| found != attribute_type(known.ty)) {
+                return Err(format!("the attribute {name} has another type there"));
+            }
+        }
+        let lacks = |name: &str| model.attribute_of(node, name).is_none();
+        let mut needed = schema.attributes.iter().filter(|attribute| attribute.required);
+        if let Some(missing) = needed.find(|attribute| lacks(attribute.name)) {
+            return Err(format!("the attribute {} is needed there", missing.name));
+        }
+        let ty = |value: &Option<_>| types.ty((*value)?);
+        let of_inputs: Vec<Option<&Type>> = inputs.iter().map(ty).collect();
+        let of_outputs: Vec<Option<Type>> =
+            outputs.iter().map(|value| ty(value).cloned()).collect();
+        let (mut bound, wrong) = Bound::of_inputs(schema, &of_inputs);
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        bound.outputs(schema, &of_outputs)?;
+        let operands = of_inputs.iter().zip(&inputs).enumerate();
+        let mut operands = operands.filter(|(_, (_, value))| value.is_some());
+        let open = operands.find(|(index, (ty, _))| {
+            let variable = schema.input(*index).map_or("", |param| param.ty);
+            self.narrowed.contains(&variable)
+                && ty.is_none_or(|ty| ty.elem().is_none())
+                && !bound.knows(variable)
+        });
+        match open {
+            Some((index, _)) if !types.are_open(model, node) => Err(format!(
+                "the type of input {index} is not known, and not all types are possible there"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Attributes with a default that a version does not have and the one before the boundary has.
+fn lacks(before: &Schema, after: &Schema) -> Vec<(&'static str, AttrDefault)> {
+    let lacked = before.attributes.iter().filter(|found| after.attribute(found.name).is_none());
+    lacked.filter_map(|attribute| Some((attribute.name, attribute.default?))).collect()
+}
+
+/// Type variables of which a schema takes fewer types than the one before.
+fn narrowed(before: &Schema, after: &Schema) -> Vec<&'static str> {
+    let takes = |schema: &Schema, variable: &str| {
+        schema.type_var(variable).map(|variable| variable.allowed.names())
+    };
+    let variables = after.inputs.iter().chain(&after.outputs).map(|param| param.ty);
+    let mut narrowed: Vec<&'static str> = variables
+        .filter(|variable| match (takes(before, variable), takes(after, variable)) {
+            (Some(before), Some(after)) => before.iter().any(|name| !after.contains(name)),
+            (None, None) => false,
+            _ => true,
+        })
+        .collect();
+    narrowed.dedup();
+    narrowed
+}

@@ -1,0 +1,111 @@
+//! What is known of values while nodes are rewritten: what inference found in the file, and the
+//! types of values that did not exist then.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{
+    GraphId, Model, NoExternalData, NodeAttributes, NodeId, TensorType, Type, ValueId,
+};
+use sardonyx_ops::{Infer, Known, Registry, ValueTypes};
+use sardonyx_tensor::DataType;
+
+use super::{called, reference};
+use crate::infer::Inference;
+
+/// Types of values.
+pub(crate) struct Types<'a> {
+    found: &'a Inference,
+    made: HashMap<ValueId, Type>,
+    known: HashMap<ValueId, Known>,
+    /// Graphs of functions: their values may have other types in every call.
+    open: HashSet<GraphId>,
+}
+
+impl ValueTypes for Types<'_> {
+    fn ty(&self, value: ValueId) -> Option<&Type> {
+        self.found.ty(value).or_else(|| self.made.get(&value))
+    }
+
+    fn known(&self, value: ValueId) -> Option<&Known> {
+        self.found.known(value).or_else(|| self.known.get(&value))
+    }
+}
+
+impl<'a> Types<'a> {
+    pub(crate) fn new(found: &'a Inference) -> Types<'a> {
+        Types { found, made: HashMap::new(), known: HashMap::new(), open: HashSet::new() }
+    }
+
+    /// Says that a graph is of a function.
+    pub(crate) fn open(&mut self, graph: GraphId) {
+        self.open.insert(graph);
+    }
+
+    /// Whether values around a node may have other types in every call.
+    pub(super) fn are_open(&self, model: &Model, node: NodeId) -> bool {
+        self.open.contains(&model.node(node).graph)
+    }
+
+    /// Finds the types of what nodes make that an adapter made for another, and what that one makes
+    /// now: all are in the form of an opset version.
+    pub(super) fn follow(
+        &mut self,
+        model: &Model,
+        registry: &Registry,
+        made: &[NodeId],
+        node: NodeId,
+        opset: u32,
+    ) {
+        // What comes after the node stands last, and the one made last reads what the node makes.
+        let reads = |made: &&NodeId| {
+            let mut outputs = model.outputs(node).iter().flatten();
+            outputs.any(|output| model.inputs(**made).flatten().any(|input| input == *output))
+        };
+        let (after, before): (Vec<&NodeId>, Vec<&NodeId>) = made.iter().partition(reads);
+        let after = after.into_iter().rev();
+        for node in before.into_iter().chain([&node]).chain(after) {
+            self.infer(model, registry, *node, opset);
+        }
+    }
+
+    fn infer(&mut self, model: &Model, registry: &Registry, node: NodeId, opset: u32) {
+        let outputs = model.outputs(node);
+        let is_open = |value: &Option<ValueId>| value.is_some_and(|value| self.ty(value).is_none());
+        if !outputs.iter().any(is_open) || reference(model, node).is_some() {
+            return;
+        }
+        let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
+        for value in inputs.iter().flatten() {
+            self.learn_constant(model, *value);
+        }
+        let Some(op) = called(model, registry, node, opset) else { return };
+        let Some(rule) = op.def.inference_at(opset) else { return };
+        let types: Vec<Option<&Type>> = inputs.iter().map(|value| self.ty((*value)?)).collect();
+        let known: Vec<Option<&Known>> = inputs.iter().map(|value| self.known((*value)?)).collect();
+        let attributes = NodeAttributes::new(model, node);
+        let mut cx = Infer::new(op.schema, &attributes, &types, &known, outputs.len());
+        if rule(&mut cx).is_err() {
+            return;
+        }
+        let said = cx.finish();
+        for (value, ty) in outputs.iter().zip(said.types) {
+            if let (Some(value), Some(ty)) = (value, ty)
+                && self.ty(*value).is_none()
+            {
+                self.made.insert(*value, ty);
+            }
+        }
+    }
+
+    /// What there is to know of a constant that was made.
+    fn learn_constant(&mut self, model: &Model, value: ValueId) {
+        if self.ty(value).is_some() {
+            return;
+        }
+        let Some(initializer) = model.initializer(value) else { return };
+        let Ok(tensor) = model.tensor(&initializer.tensor, &NoExternalData) else { return };
+        let elem: Option<DataType> = Some(tensor.data_type());
+        let shape = tensor.dims().iter().map(|dim| (*dim).into()).collect();
+        self.made.insert(value, Type::Tensor(TensorType { elem, shape: Some(shape) }));
+        self.known.insert(value, Known::Tensor(tensor));
+    }
+}

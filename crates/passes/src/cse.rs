@@ -1,0 +1,374 @@
+//! Common subexpressions: nodes that compute the same are done once, and equal constants are one.
+//!
+//! Exporters write an expression out wherever their source mentions it, and every number anew: the
+//! mask of attention in each layer, the square root of a size beside each product. Two nodes
+//! compute the same if they have the same form of the same operator, equal attributes and the same
+//! inputs, after what is known of the inputs; the operator must be one that the standard calls
+//! deterministic ([`Determinism`]), and no attribute a graph, which may read anything around it.
+//! Floats are compared by their bits, so that results stay what they were, bit for bit.
+//!
+//! A node in a graph of a node may also find its like in the graphs around it, among the nodes
+//! before the one that holds the graph: what these compute is there whenever the inner graph runs.
+//!
+//! Every node is looked up once in a table of what was computed before it, and every use of a value
+//! changes hands at most twice: the time is linear in the size of the graph.
+
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+
+use sardonyx_model::{
+    Attribute, AttributeValue, GraphId, Id, Model, NoExternalData, NodeId, TensorProto, ValueId,
+};
+use sardonyx_ops::{Determinism, Known};
+use sardonyx_tensor::Tensor;
+
+use crate::infer::Inference;
+use crate::order::inner_graphs;
+use crate::payload;
+use crate::resolve::Resolved;
+
+/// Elements up to which constants are compared by what they hold. Larger ones are weights: to read
+/// them all would take longer than everything else, so they are equal only if they lie at the same
+/// place.
+const SMALL: usize = 64;
+
+/// What became of a graph.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Eliminated {
+    /// Nodes that went because another one gives the same.
+    pub nodes: usize,
+    /// Initializers that nothing reads any more because another constant is equal.
+    pub constants: usize,
+}
+
+/// Lets nodes that compute the same be done once, the first of them. `inference` belongs to the
+/// model as it is; `constant` gives the values that are known before anything runs, in addition to
+/// what is inferred.
+///
+/// The outputs of a graph keep their names: where a later node gives one, the first node gives it
+/// instead. Of two nodes that both give an output at the same position, or that give it to
+/// different graphs, both stay, and whoever reads the second reads the first: an output has one
+/// name, and a copy would be a node as well.
+pub fn eliminate_common(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    constant: &dyn Fn(ValueId) -> Option<Tensor>,
+) -> Eliminated {
+    let main = resolved.main();
+    let mut elimination = Elimination::new(resolved, inference, constant);
+    elimination.graph(main);
+    elimination.eliminated
+}
+
+/// What two things must have in common to be the same. Parts of unknown length stand after their
+/// length, so that different things never look alike.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct Key(Vec<u8>);
+
+impl Key {
+    fn number(&mut self, number: usize) {
+        self.0.extend((number as u64).to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len());
+        self.0.extend(bytes);
+    }
+
+    /// Numbers of a fixed size each.
+    fn numbers<const N: usize>(&mut self, numbers: impl ExactSizeIterator<Item = [u8; N]>) {
+        self.number(numbers.len());
+        numbers.for_each(|number| self.0.extend(number));
+    }
+
+    /// Something that may be left out.
+    fn maybe(&mut self, id: Option<impl Id>) {
+        self.number(id.map_or(0, |id| id.index() + 1));
+    }
+
+    /// Type, dimensions and elements.
+    fn content(&mut self, tensor: &Tensor) {
+        self.shape(tensor);
+        match tensor.strings() {
+            Some(strings) => strings.iter().for_each(|text| self.bytes(text)),
+            None => self.bytes(tensor.bytes()),
+        }
+    }
+
+    /// Type and dimensions.
+    fn shape(&mut self, tensor: &Tensor) {
+        self.number(tensor.data_type().number() as usize);
+        self.numbers(tensor.dims().iter().map(|dim| dim.to_le_bytes()));
+    }
+
+    /// The value of an attribute; `None` for what is not compared: graphs, and what nodes hardly
+    /// have.
+    fn attribute(&mut self, model: &Model, attribute: &Attribute) -> Option<()> {
+        if attribute.ref_attr_name().is_some() {
+            return None;
+        }
+        let Some(value) = attribute.value() else {
+            // Zero, or an empty list, of this type.
+            self.number(0);
+            self.number(attribute.ty?.0 as usize);
+            return Some(());
+        };
+        self.number(value.number() as usize);
+        match value {
+            AttributeValue::Float(value) => self.0.extend(value.to_bits().to_le_bytes()),
+            AttributeValue::Int(value) => self.0.extend(value.to_le_bytes()),
+            AttributeValue::String(span) => self.bytes(model.bytes(*span)),
+            AttributeValue::Floats(values) => {
+                self.numbers(values.iter().map(|value| value.to_bits().to_le_bytes()));
+            }
+            AttributeValue::Ints(values) => {
+                self.numbers(values.iter().map(|value| value.to_le_bytes()));
+            }
+            AttributeValue::Strings(spans) => {
+                self.number(spans.len());
+                spans.iter().for_each(|span| self.bytes(model.bytes(*span)));
+            }
+            AttributeValue::Tensor(tensor) => self.stored(model, tensor)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A stored tensor: by what it holds if it is small, else by where it lies in the file.
+    fn stored(&mut self, model: &Model, tensor: &TensorProto) -> Option<()> {
+        if payload::element_count(&tensor.dims)? <= SMALL as u64 {
+            self.content(&model.tensor(tensor, &NoExternalData).ok()?);
+            return Some(());
+        }
+        let plain = tensor.typed.is_empty() && tensor.segment.is_none() && !tensor.is_external();
+        let span = tensor.raw_data.filter(|_| plain)?;
+        self.number(tensor.data_type? as usize);
+        self.numbers(tensor.dims.iter().map(|dim| dim.to_le_bytes()));
+        self.number(span.source.index());
+        self.number(span.offset as usize);
+        self.number(span.len as usize);
+        Some(())
+    }
+}
+
+struct Elimination<'a> {
+    resolved: &'a mut Resolved,
+    inference: &'a Inference,
+    constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
+    /// By value: the first one that is the same.
+    first: Vec<ValueId>,
+    /// What is there in the graphs around the node at hand, the innermost last.
+    scopes: Vec<Scope>,
+    /// Constants that are known by their place in memory, which must stay taken meanwhile.
+    held: Vec<Tensor>,
+    eliminated: Eliminated,
+    /// Bytes that were compared and uses that changed hands: tests see by it that work grows with
+    /// the model and not faster.
+    steps: u64,
+}
+
+/// What a graph has so far.
+#[derive(Default)]
+struct Scope {
+    constants: HashMap<Key, ValueId>,
+    computed: HashMap<Key, NodeId>,
+}
+
+impl<'a> Elimination<'a> {
+    fn new(
+        resolved: &'a mut Resolved,
+        inference: &'a Inference,
+        constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
+    ) -> Self {
+        let first = (0..resolved.model().value_count()).map(Id::new).collect();
+        Elimination {
+            resolved,
+            inference,
+            constant,
+            first,
+            scopes: Vec::new(),
+            held: Vec::new(),
+            eliminated: Eliminated::default(),
+            steps: 0,
+        }
+    }
+
+    fn graph(&mut self, graph: GraphId) {
+        self.scopes.push(Scope::default());
+        self.initializers(graph);
+        let mut order = self.resolved.order_of(graph).to_vec();
+        let before = order.len();
+        order.retain(|node| {
+            let is_there = self.is_there(*node);
+            if !is_there {
+                let inner: Vec<GraphId> = inner_graphs(self.resolved.model(), *node).collect();
+                inner.into_iter().for_each(|graph| self.graph(graph));
+            }
+            !is_there
+        });
+        if order.len() < before {
+            self.eliminated.nodes += before - order.len();
+            self.resolved.set_order(graph, order);
+        }
+        self.scopes.pop();
+    }
+
+    /// The constants of the graph come before those that nodes hold: they are there for every
+    /// reader, also for those in graphs of nodes that come early.
+    fn initializers(&mut self, graph: GraphId) {
+        let graph = self.resolved.model().graph(graph);
+        let dense = graph.initializers.iter().map(|found| found.value);
+        let sparse = graph.sparse_initializers.iter().map(|found| found.value);
+        let values: Vec<ValueId> = dense.chain(sparse).flatten().collect();
+        for value in values {
+            if !self.resolved.model().is_read(value) {
+                continue;
+            }
+            let Some(tensor) = (self.constant)(value) else {
+                continue;
+            };
+            let mut key = Key::default();
+            if tensor.len() <= SMALL {
+                key.content(&tensor);
+            } else {
+                let Some(buffer) = tensor.buffer() else {
+                    continue;
+                };
+                key.shape(&tensor);
+                key.number(buffer.as_slice().as_ptr().addr());
+                self.held.push(tensor);
+            }
+            if self.constant_is_there(key, value) && !self.resolved.model().is_read(value) {
+                self.eliminated.constants += 1;
+            }
+        }
+    }
+
+    /// Whether a node is not needed because others before it give the same.
+    fn is_there(&mut self, node: NodeId) -> bool {
+        let model = self.resolved.model();
+        if let [Some(value)] = *model.outputs(node)
+            && let Some(tensor) = self.small_constant(value)
+        {
+            let mut key = Key::default();
+            key.content(&tensor);
+            let gone =
+                self.constant_is_there(key, value) && !self.resolved.model().value(value).is_output;
+            if gone {
+                self.resolved.model_mut().detach_node(node);
+            }
+            return gone;
+        }
+        let Some(key) = self.key(node) else {
+            return false;
+        };
+        self.steps += key.0.len() as u64;
+        let scopes = self.scopes.iter().rev();
+        match scopes.filter_map(|scope| scope.computed.get(&key)).next().copied() {
+            Some(first) => self.merge(first, node),
+            None => {
+                self.scopes.last_mut().map(|scope| scope.computed.insert(key, node));
+                false
+            }
+        }
+    }
+
+    /// The elements of a value that is known and small.
+    fn small_constant(&self, value: ValueId) -> Option<Tensor> {
+        let known = || self.inference.known(value).and_then(Known::to_tensor);
+        (self.constant)(value).or_else(known).filter(|tensor| tensor.len() <= SMALL)
+    }
+
+    /// Lets whoever reads a constant read an equal one before it; `false` if there is none.
+    fn constant_is_there(&mut self, key: Key, value: ValueId) -> bool {
+        self.steps += key.0.len() as u64;
+        let scopes = self.scopes.iter().rev();
+        match scopes.filter_map(|scope| scope.constants.get(&key)).next().copied() {
+            Some(first) => {
+                self.read_instead(value, first);
+                true
+            }
+            None => {
+                self.scopes.last_mut().map(|scope| scope.constants.insert(key, value));
+                false
+            }
+        }
+    }
+
+    /// What a node computes, if it is to be compared at all.
+    fn key(&self, node: NodeId) -> Option<Key> {
+        let schema = self.resolved.schema(node)?;
+        if schema.determinism != Determinism::Deterministic {
+            return None;
+        }
+        let model = self.resolved.model();
+        // Few nodes need more.
+        let mut key = Key(Vec::with_capacity(128));
+        // A form of an operator has one schema.
+        key.number(std::ptr::from_ref(schema).addr());
+        key.maybe(model.node(node).overload);
+        let inputs = model.inputs(node);
+        key.number(inputs.len());
+        for input in inputs {
+            key.maybe(input.map(|value| self.first[value.index()]));
+        }
+        // How many outputs a node has decides what some operators do, such as Split.
+        let outputs = model.outputs(node);
+        key.number(outputs.len());
+        for output in outputs {
+            key.number(usize::from(output.is_some()));
+        }
+        let attributes = model.attributes(node).iter();
+        let mut attributes: Vec<&Attribute> = attributes.map(|id| model.attribute(*id)).collect();
+        attributes.sort_by_key(|attribute| attribute.name.map(Id::index));
+        key.number(attributes.len());
+        for attribute in attributes {
+            key.maybe(attribute.name);
+            key.attribute(model, attribute)?;
+        }
+        Some(key)
+    }
+
+    /// Lets `first` give what `second` gives as well. Whether `second` is not needed any more.
+    fn merge(&mut self, first: NodeId, second: NodeId) -> bool {
+        let model = self.resolved.model();
+        let pairs = model.outputs(first).iter().zip(model.outputs(second));
+        let pairs = pairs.enumerate();
+        let pairs: Vec<(usize, ValueId, ValueId)> =
+            pairs.filter_map(|(index, (a, b))| Some((index, (*a)?, (*b)?))).collect();
+        let is_output = |value: ValueId| model.value(value).is_output;
+        let elsewhere = model.node(first).graph != model.node(second).graph;
+        let stays = |a: ValueId, b: ValueId| is_output(b) && (is_output(a) || elsewhere);
+        let stays = pairs.iter().any(|(_, a, b)| stays(*a, *b));
+        let named: Vec<bool> = pairs.iter().map(|(_, _, b)| is_output(*b)).collect();
+        if stays {
+            for (_, a, b) in pairs {
+                self.read_instead(b, a);
+            }
+            return false;
+        }
+        self.resolved.model_mut().detach_node(second);
+        for ((index, a, b), named) in pairs.into_iter().zip(named) {
+            if named {
+                // What was compared with `a` so far stays comparable with `b`.
+                self.first[b.index()] = self.first[a.index()];
+                self.read_instead(a, b);
+                self.resolved.model_mut().redefine_output(first, index, b);
+            } else {
+                self.read_instead(b, a)
+            }
+        }
+        true
+    }
+
+    /// Lets whoever reads `value` read `other`, which is the same.
+    fn read_instead(&mut self, value: ValueId, other: ValueId) {
+        let model = self.resolved.model_mut();
+        self.steps += model.uses(value).count() as u64;
+        model.replace_uses(value, other, None);
+        self.first[value.index()] = self.first[other.index()];
+    }
+}

@@ -1,0 +1,135 @@
+//! Which node: itself, and the nodes that it is a part of.
+
+use std::fmt;
+
+use sardonyx_model::{MadeFor, MadeNodes, Model, NodeId, ValueId};
+use sardonyx_proto::{shown, without_middle};
+
+/// A node and the nodes around it, the innermost first: those whose graphs it stands in, calls of
+/// functions whose bodies it comes from, and the node that a pass made it for. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePath(pub Vec<PathNode>);
+
+/// A node of a path. Names are bounded in length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathNode {
+    /// Domain of its operator; empty for `ai.onnx`.
+    pub domain: String,
+    /// Name of its operator.
+    pub operator: String,
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// The name of its first output, if it has one.
+    pub output: Option<String>,
+    /// How it is a part of the next node of the path; `None` for the last one.
+    pub part: Option<Part>,
+}
+
+/// How a node is a part of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// It stands in a graph of the other, such as a branch of `If`; with the name of the graph.
+    Graph(String),
+    /// It stands in the body of the function that the other calls.
+    Body,
+    /// It was made for the other, such as one that a newer version of its operator needs.
+    MadeFor,
+}
+
+impl NodePath {
+    /// The path of a node, which may be `made`.
+    pub(crate) fn new(model: &Model, made: &MadeNodes, node: NodeId) -> NodePath {
+        let mut nodes = Vec::new();
+        let mut next = Some(node);
+        while let Some(node) = next {
+            let around = around(model, made, node);
+            next = around.as_ref().map(|(node, _)| *node);
+            let part = around.map(|(_, part)| part);
+            // In the file, the node of a body has the name that it has in the function.
+            let named = match made.made_for(node) {
+                Some(MadeFor::Call { call, of }) if of != call => of,
+                _ => node,
+            };
+            let output = made.output_of(model, node);
+            let name = PathNode::name(model, named);
+            nodes.push(PathNode { name, part, ..PathNode::new(model, node, output) });
+        }
+        NodePath(nodes)
+    }
+}
+
+/// What a node is a part of, and how.
+fn around(model: &Model, made: &MadeNodes, node: NodeId) -> Option<(NodeId, Part)> {
+    let graph = model.graph(model.node(node).graph);
+    let made_for = made.made_for(node);
+    match (made_for, graph.owner) {
+        (Some(MadeFor::Node(other)), _) => Some((other, Part::MadeFor)),
+        // A body that came with graphs of nodes: the node of the graph is nearer than the call.
+        (Some(MadeFor::Call { call, .. }), owner)
+            if owner.and_then(|owner| made.call_of(owner)) != Some(call) =>
+        {
+            Some((call, Part::Body))
+        }
+        (_, Some(owner)) => {
+            let name = shown(model.maybe_text(graph.name).unwrap_or_default());
+            Some((owner, Part::Graph(name)))
+        }
+        (_, None) => None,
+    }
+}
+
+impl PathNode {
+    fn name(model: &Model, node: NodeId) -> String {
+        shown(model.maybe_text(model.node(node).name).unwrap_or_default())
+    }
+
+    pub(crate) fn new(model: &Model, node: NodeId, output: Option<ValueId>) -> PathNode {
+        let text = |symbol| shown(model.maybe_text(symbol).unwrap_or_default());
+        PathNode {
+            domain: shown(model.domain_of(node).as_bytes()),
+            operator: text(model.node(node).op_type),
+            name: PathNode::name(model, node),
+            output: output.map(|value| shown(model.text(model.value(value).name))),
+            part: None,
+        }
+    }
+}
+
+impl fmt::Display for PathNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PathNode { operator, name, output, .. } = self;
+        match (operator.as_str(), name.as_str()) {
+            ("", "") => f.write_str("node")?,
+            (operator, "") => write!(f, "{operator} node")?,
+            ("", name) => return write!(f, "node '{name}'"),
+            (operator, name) => return write!(f, "node '{name}' ({operator})"),
+        }
+        match output {
+            Some(output) => write!(f, " that makes '{output}'"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for NodePath {
+    /// At most about 1,000 bytes: of a node that is deep within others, what is in the middle is
+    /// left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for node in &self.0 {
+            text += &match &node.part {
+                // Nobody knows the names of a node that no file has.
+                Some(Part::MadeFor) => format!("{}, made for ", node.operator),
+                Some(Part::Body) => format!("{node} in the body of "),
+                Some(Part::Graph(name)) if name.is_empty() => {
+                    format!("{node} in a graph without a name in ")
+                }
+                Some(Part::Graph(name)) => format!("{node} in graph '{name}' in "),
+                None => node.to_string(),
+            };
+        }
+        f.write_str(&without_middle(&text, 800, 200))
+    }
+}

@@ -1,0 +1,58 @@
+"""`inliner`: calls of functions become what the functions do."""
+
+import pytest
+import sardonyx
+from sardonyx import _core
+
+MODEL = """
+<ir_version: 10, opset_import: ["": 21, "local": 1]>
+g (float[N] x) => (float[N] y) { t = local.square (x) y = local.old(t) }
+<domain: "local", opset_import: ["": 21]>
+square (x) => (y) { y = Mul (x, x) }
+<domain: "local", opset_import: ["": 12]>
+old (x) => (y) { y = Softmax (x) }
+"""
+
+
+def text(model):
+    return sardonyx.printer.model_to_text(model)
+
+
+def test_calls_that_mean_something_else_stay_or_are_refused():
+    # FUNC-16-
+    model = sardonyx.parser.parse_model(MODEL)
+    inlined = text(_core.inliner.inline_local_functions(model, False))
+    assert "Mul" in inlined and "local.old(t)" in inlined and "local.square" not in inlined
+    one = text(_core.inliner.inline_selected_functions(model, [("local", "square")], False))
+    assert "local.old(t)" in one and "local.square" not in one
+    # Names that are not there are passed over.
+    none = _core.inliner.inline_selected_functions(model, [("local", "other")], False)
+    assert "local.square(x)" in text(none)
+    with pytest.raises(RuntimeError, match="Softmax is not the same in both"):
+        _core.inliner.inline_selected_functions(model, [("local", "square")], True)
+
+
+def test_functions_that_call_themselves_are_refused_as_by_the_checker():
+    # FUNC-15-
+    model = sardonyx.parser.parse_model(MODEL.replace("Mul (x, x)", "local.square (x)"))
+    for exclude in (False, True):
+        with pytest.raises(_core.checker.ValidationError, match="Cycle detected"):
+            _core.inliner.inline_selected_functions(model, [], exclude)
+
+
+def test_operators_that_are_functions():
+    model = sardonyx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y) { y = Softsign (x) }'
+    )
+    call = _core.inliner.inline_selected_functions2
+    assert "Softsign" in text(call(model, [], False))
+    assert "Softsign" in text(call(model, [("", "Softsign")], True))
+    for arguments in (([("", "Softsign")], False), ([], True)):
+        assert "Abs" in text(call(model, *arguments))
+
+
+def test_what_is_not_a_model_is_refused():
+    with pytest.raises(ValueError, match="Unable to parse proto"):
+        _core.inliner.inline_local_functions(b"\xff", False)
+    with pytest.raises(TypeError):
+        _core.inliner.inline_local_functions("model.onnx", False)

@@ -1,0 +1,162 @@
+//! A node that fails says which node it is, in what it stands, and what it was given.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx_model::NoExternalData;
+use sardonyx_runtime::{CompileError, NodeError, Options, RunError, Session};
+use sardonyx_tensor::{Bool8, Buffer, Tensor, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+fn session(text: &str) -> Result<Session, CompileError> {
+    compile(text, &Options::with_threads(1))
+}
+
+fn compile(text: &str, options: &Options) -> Result<Session, CompileError> {
+    let text = format!("<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>\n{text}");
+    let text = Buffer::from_vec(text.into_bytes());
+    let model = parse_model(text, ParseOptions::default()).unwrap_or_else(|e| panic!("{e:?}"));
+    Session::compile(&model.model, &NoExternalData, options)
+}
+
+/// The error of a run.
+fn failure(text: &str, inputs: &[(&str, Tensor)]) -> NodeError {
+    failure_of(&session(text).unwrap(), inputs)
+}
+
+fn failure_of(session: &Session, inputs: &[(&str, Tensor)]) -> NodeError {
+    let inputs = inputs.iter().map(|(name, tensor)| (name.to_string(), tensor.clone().into()));
+    match session.run(inputs.collect::<Vec<(String, Value)>>()) {
+        Err(RunError::Node(error)) => *error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ones(dims: &[usize]) -> Tensor {
+    Tensor::from_vec(dims, vec![1f32; dims.iter().product()]).unwrap()
+}
+
+fn index(index: i64) -> Tensor {
+    Tensor::from_slice([1], &[index]).unwrap()
+}
+
+fn truth(is: bool) -> Tensor {
+    Tensor::from_slice([1], &[Bool8::from(is)]).unwrap()
+}
+
+/// Operator and kind of part, for each node of the path.
+fn path(error: &NodeError) -> Vec<String> {
+    let nodes = error.path.0.iter();
+    nodes.map(|node| format!("{} {:?}", node.operator, node.part)).collect()
+}
+
+const OUT_OF_RANGE: &str = "axis 0: index 9 is outside of a dimension of size 4";
+
+#[test]
+fn a_node_says_what_it_was_given() {
+    let error = failure(
+        "g (float[N, 2] x, int64[K] at) => (float[K, 2] y) { y = Gather (x, at) }",
+        &[("x", ones(&[4, 2])), ("at", index(9))],
+    );
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "Gather node that makes 'y': {OUT_OF_RANGE}\n  \
+             its inputs are x: float[4, 2], at: int64[1]"
+        )
+    );
+    assert_eq!(path(&error), ["Gather None"]);
+    assert!(!error.is_constant && error.with.is_empty());
+}
+
+/// Values whose size only data tells have types that no plan knows.
+#[test]
+fn inputs_of_sizes_that_data_tells_have_their_dimensions() {
+    let error = failure(
+        "g (float[N] x, int64[K] at) => (int64[1, K] y) {
+            found = NonZero (x) y = Gather <axis = 1> (found, at) }",
+        &[("x", ones(&[4])), ("at", index(9))],
+    );
+    assert_eq!(error.given(), "found: int64[1, 4], at: int64[1]");
+}
+
+#[test]
+fn a_fused_step_names_the_operators_that_are_in_it() {
+    let mut options = Options::with_threads(1);
+    options.memory_limit = Some(1000);
+    let text = "g (float[N, 2] x) => (y) <float[2, 64] w> { p = MatMul (x, w) y = Relu (p) }";
+    let text = text.replace("w>", &format!("w = {{{}}}>", ["1"; 128].join(", ")));
+    let session = compile(&text, &options).unwrap();
+    let error = failure_of(&session, &[("x", ones(&[4, 2]))]);
+    assert_eq!(error.place(), "MatMul node that makes 'p' with Relu");
+    assert_eq!((error.with.as_slice(), error.path.0.len()), (&["Relu"][..], 1));
+    assert!(error.what.contains("the memory limit is 1000"), "{error}");
+    // Packed weights are among them.
+    assert_eq!(error.given(), "x: float[4, 2], w: float[2, 64]");
+}
+
+#[test]
+fn the_path_leads_through_three_branches() {
+    let nested = |name: &str, inner: &str| {
+        format!(
+            "{name} = If (c) <then_branch = in_{name} () => ({name}_t) {{ {inner} \
+             {name}_t = Identity (inner) }}, \
+             else_branch = other_{name} () => ({name}_e) {{ {name}_e = Identity (x) }}>"
+        )
+    };
+    let third = nested("third", "inner = Gather (x, at)");
+    let second = nested("second", &third).replace(
+        "Identity (inner) }, \
+             else_branch = other_second",
+        "Identity (third) }, else_branch = other_second",
+    );
+    let first = nested("y", &second).replace("y_t = Identity (inner)", "y_t = Identity (second)");
+    let text = format!("g (float[N, 2] x, int64[K] at, bool[1] c) => (y) {{ {first} }}");
+    let error = failure(&text, &[("x", ones(&[4, 2])), ("at", index(9)), ("c", truth(true))]);
+    assert_eq!(
+        error.place(),
+        "Gather node that makes 'inner' in graph 'in_third' in If node that makes 'third' in graph \
+         'in_second' in If node that makes 'second' in graph 'in_y' in If node that makes 'y'"
+    );
+    assert_eq!(error.what, OUT_OF_RANGE);
+    assert_eq!(error.given(), "x: float[4, 2], at: int64[1]");
+}
+
+/// The calls on the way, and a graph of a node in a body.
+#[test]
+fn the_path_leads_through_functions() {
+    let text = "g (float[N, 2] x, int64[K] at, bool[1] c) => (y) {
+            [outer] y = local.Outer (x, at, c)
+        }
+        <domain: \"local\", opset_import: [\"\": 21, \"local\": 1]>
+        Outer (a, i, c) => (b) {
+            b = If (c) <
+                then_branch = inside () => (t) { [call] t = local.Inner (a, i) },
+                else_branch = not () => (e) { e = Identity (a) }>
+        }
+        <domain: \"local\", opset_import: [\"\": 21]>
+        Inner (a, i) => (b) { [take] b = Gather (a, i) }";
+    let error = failure(text, &[("x", ones(&[4, 2])), ("at", index(9)), ("c", truth(true))]);
+    assert_eq!(
+        path(&error),
+        ["Gather Some(Body)", "Inner Some(Graph(\"inside\"))", "If Some(Body)", "Outer None",]
+    );
+    assert_eq!(
+        error.place(),
+        "node 'take' (Gather) in the body of node 'call' (Inner) in graph 'inside' in If node that \
+         makes 'y' in the body of node 'outer' (Outer)"
+    );
+}
+
+#[test]
+fn a_node_of_constants_fails_when_the_session_is_made() {
+    let text = "g (float[N, 2] x) => (y)
+        <float[4, 2] table = {1, 2, 3, 4, 5, 6, 7, 8}, float[10] best = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1}> {
+            index = ArgMax (best) row = Gather (table, index) y = Add (x, row) }";
+    match session(text) {
+        Err(CompileError::Node(error)) => {
+            assert!(error.is_constant);
+            assert_eq!(error.what, OUT_OF_RANGE);
+            assert_eq!(error.given(), "table: float[4, 2], index: int64[1]");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,124 @@
+//! Conversion between versions of operator sets: a model that means the same.
+//!
+//! ```
+//! use sardonyx::{Model, convert};
+//!
+//! let model = Model::from_text(
+//!     "<ir_version: 8, opset_import: [\"\": 17]>
+//!      g (float[2, 3] x) => (float[2, 1] y) { y = ReduceMax <axes = [1]> (x) }",
+//! )?;
+//! let to_18 = convert::Options::new(convert::Target::new().opset("", 18));
+//! let (newer, report) = model.convert(&to_18)?;
+//! assert_eq!((report.operators[0].op, report.operators[0].rewritten), ("ReduceMax", 1));
+//! assert_eq!(newer.opsets()[0].version, 18);
+//!
+//! // What has no exact equivalent is refused, and the model stays as it is.
+//! let newest = Model::from_text(
+//!     "<ir_version: 8, opset_import: [\"\": 18]>
+//!      g (float[2] x) => (float[2] y) { y = BitwiseNot (x) }",
+//! )?;
+//! let refused = newest.convert(&convert::Options::new(convert::Target::new().opset("", 17)));
+//! assert!(refused.unwrap_err().to_string().contains("BitwiseNot"));
+//! # Ok::<(), sardonyx::Error>(())
+//! ```
+
+use std::fmt;
+
+use sardonyx_ops::Registry;
+use sardonyx_passes::{self as passes, ConvertOptions};
+
+use crate::check::Finding;
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+
+pub use sardonyx_passes::{
+    Assumed, Conversion, ConvertedImport, ConvertedOperator, RELEASES, Release, Target,
+};
+
+pub use sardonyx_ops::Assumption;
+
+/// What to convert to, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    passes: ConvertOptions,
+    registry: Registry,
+}
+
+impl Options {
+    /// To versions of operator sets and of the format.
+    pub fn new(target: Target) -> Options {
+        let passes = ConvertOptions { target, expand: true, granted: Vec::new() };
+        Options { passes, registry: Registry::default() }
+    }
+
+    /// Leaves nodes without an equivalent of their own refused. Otherwise such a node becomes the
+    /// body of its function, if it has one and the body has an equivalent.
+    #[must_use]
+    pub fn without_expansion(mut self) -> Options {
+        self.passes.expand = false;
+        self
+    }
+
+    /// Grants an assumption. Each node that means the same only if it holds is reported.
+    #[must_use]
+    pub fn assume(mut self, assumption: Assumption) -> Options {
+        self.passes.granted.push(assumption);
+        self
+    }
+
+    /// The operators that exist: the standard's, and those that were registered.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Options {
+        self.registry = registry;
+        self
+    }
+}
+
+/// Why a model was not converted.
+#[derive(Debug, Clone)]
+pub enum ConvertError {
+    /// What it was to be converted to does not exist, or means nothing for this model.
+    Target(String),
+    /// Everything that has no exact equivalent there.
+    Refused(Vec<Finding>),
+}
+
+impl fmt::Display for ConvertError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConvertError::Target(what) => f.write_str(what),
+            ConvertError::Refused(findings) => {
+                f.write_str("the model cannot be converted exactly")?;
+                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConvertError {}
+
+impl From<ConvertError> for Error {
+    fn from(error: ConvertError) -> Error {
+        Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
+    }
+}
+
+impl Model {
+    /// The same model with other versions of operator sets: each node is unchanged or rewritten,
+    /// so that it means exactly the same. Weights are shared with this model.
+    ///
+    /// # Errors
+    ///
+    /// A target that does not exist, or everything that has no exact equivalent there.
+    pub fn convert(&self, options: &Options) -> Result<(Model, Conversion), ConvertError> {
+        let converted = passes::convert(&self.graph, &options.registry, &options.passes);
+        match converted {
+            Ok(converted) => {
+                let model = Model { graph: converted.model, ..self.clone() };
+                Ok((model, converted.report))
+            }
+            Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
+            Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
+        }
+    }
+}
