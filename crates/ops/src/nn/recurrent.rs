@@ -16,7 +16,7 @@ use crate::rules::shared_dim;
 use crate::tensor::transpose::TRANSPOSE;
 use crate::typeset::TypeSet;
 
-pub(crate) static GRU: OpDef = OpDef::new("GRU")
+pub static GRU: OpDef = OpDef::new("GRU")
     .about("A recurrent layer of gated units with an update and a reset gate; forwards, backwards or both.")
     .since(
         1,
@@ -78,7 +78,7 @@ pub(crate) static GRU: OpDef = OpDef::new("GRU")
     .cost(multiply_adds)
     .without_reference_rule(&[1]);
 
-pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
+pub static LSTM: OpDef = OpDef::new("LSTM")
     .about("A recurrent layer of long short-term memory: cells with input, output and forget gates, and peepholes if \
          wanted; forwards, backwards or both.")
     .since(
@@ -137,7 +137,7 @@ pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
     .adapter(14, 13, turn_batch)
     .cost(multiply_adds);
 
-pub(crate) static RNN: OpDef = OpDef::new("RNN")
+pub static RNN: OpDef = OpDef::new("RNN")
     .about("A recurrent layer of the simplest kind: one activation of a sum of input and state; forwards, backwards or \
          both.")
     .since(

@@ -65,7 +65,7 @@ fn axis_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(crate) static STFT: OpDef = OpDef::new("STFT")
+pub static STFT: OpDef = OpDef::new("STFT")
     .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
     17,
     &[

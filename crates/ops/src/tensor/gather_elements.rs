@@ -10,7 +10,7 @@ use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
 use crate::typeset::TypeSet;
 
-pub(crate) static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
+pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .about(
         "Takes an element for each index, which replaces the element's own position on one axis.",
     )

@@ -87,7 +87,7 @@ pub(crate) static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     })
     .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]));
 
-pub(crate) static SCATTER_ND: OpDef = OpDef::new("ScatterND")
+pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .about("A copy of a tensor in which elements or slices, each found by a tuple of indices, are replaced or combined \
          with the update.")
     .since(

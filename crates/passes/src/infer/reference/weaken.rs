@@ -15,10 +15,10 @@
 
 use sardonyx_model::{Dim, TensorType, Type};
 use sardonyx_ops::operators::{
-    CENTER_CROP_PAD, LAYER_NORMALIZATION, MAX_UNPOOL, NON_MAX_SUPPRESSION, REDUCE_L1, REDUCE_L2,
-    REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD,
-    REDUCE_SUM, REDUCE_SUM_SQUARE, RMS_NORMALIZATION, ROTARY_EMBEDDING, SPLIT, SQUEEZE, SWIGLU,
-    TOP_K, UNIQUE, UNSQUEEZE,
+    CENTER_CROP_PAD, GATHER_ELEMENTS, GRU, LAYER_NORMALIZATION, LSTM, MAX_UNPOOL,
+    NON_MAX_SUPPRESSION, REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX,
+    REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM, REDUCE_SUM_SQUARE, RMS_NORMALIZATION, RNN,
+    ROTARY_EMBEDDING, SCATTER_ND, SPLIT, SQUEEZE, STFT, SWIGLU, TOP_K, UNIQUE, UNSQUEEZE,
 };
 use sardonyx_ops::{OpDef, Said};
 use smallvec::SmallVec;
@@ -75,6 +75,8 @@ const REDUCTIONS: &[&OpDef] = &[
 /// An operator is in one row at most.
 static TABLE: &[Row] = &[
     row(&[&CENTER_CROP_PAD], 1, When::Unread(1), Weaker::Hides(&[0, 1])),
+    row(&[&GATHER_ELEMENTS], 1, When::Always, Weaker::Hides(&[0])),
+    row(&[&GRU, &LSTM, &RNN], 1, When::Always, Weaker::Hides(&[1, 2, 3, 4, 5, 6, 7])),
     row(&[&LAYER_NORMALIZATION, &RMS_NORMALIZATION], 1, When::Always, Weaker::Hides(&[1, 2])),
     row(&[&MAX_UNPOOL], 1, When::Unread(2), Weaker::NoShapes),
     row(&[&NON_MAX_SUPPRESSION], 1, When::Always, Weaker::Hides(&[0, 1])),
@@ -82,7 +84,9 @@ static TABLE: &[Row] = &[
     row(REDUCTIONS, 13, When::Varying(1), Weaker::NoShapes),
     row(&[&SQUEEZE, &UNSQUEEZE], 13, When::Varying(1), Weaker::NoShapes),
     row(&[&ROTARY_EMBEDDING], 1, When::Always, Weaker::Hides(&[1, 2, 3])),
+    row(&[&SCATTER_ND], 1, When::Always, Weaker::Hides(&[1, 2])),
     row(&[&SPLIT], 1, When::Unread(1), Weaker::Hides(&[0])),
+    row(&[&STFT], 1, When::Always, Weaker::Hides(&[1])),
     row(&[&SWIGLU], 1, When::Unranked(&[0, 1]), Weaker::NoShapes),
     row(&[&TOP_K], 10, When::Open(1), Weaker::NoSizes(&[0, 1])),
     row(&[&UNIQUE], 1, When::Always, Weaker::NoSizes(&[2])),
