@@ -20,14 +20,30 @@ pub fn write_model<'a>(
     producer: &str,
     body: impl FnOnce(&mut Encoder<'a>),
 ) -> io::Result<()> {
+    write_model_of(path, producer, 21, body, |_| {})
+}
+
+/// The same of another version of the operator set, and with more fields of the model.
+///
+/// # Errors
+///
+/// Those of writing the file.
+pub fn write_model_of<'a>(
+    path: &Path,
+    producer: &str,
+    opset: i64,
+    body: impl FnOnce(&mut Encoder<'a>),
+    more: impl FnOnce(&mut Encoder<'a>),
+) -> io::Result<()> {
     let model = Encoded::by(|out| {
         out.put(model::IrVersion, 10);
         out.put(model::ProducerName, producer.as_bytes());
         out.message(model::Graph, body);
         out.message(model::OpsetImport, |out| {
             out.put(operator_set_id::Domain, b"");
-            out.put(operator_set_id::Version, 21);
+            out.put(operator_set_id::Version, opset);
         });
+        more(out);
     });
     model.write_to(&mut File::create(path)?)?;
     Ok(())

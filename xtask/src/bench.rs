@@ -4,6 +4,7 @@
 mod check;
 mod commands;
 mod contest;
+mod convert;
 mod infer;
 mod io;
 mod kernels;
@@ -21,6 +22,9 @@ pub(crate) enum Bench {
     /// Time commands as whole processes against the calls of the onnx package, or against opening
     /// the model alone.
     Commands(contest::Task),
+    /// Time conversion between versions and inlining against the onnx package, and check that both
+    /// make the same.
+    Convert(contest::Task),
     /// Time shape inference against the onnx package, and check that both find the same.
     Infer(contest::Task),
     /// Time opening, reading and saving files against other protobuf readers, and check that they
@@ -39,6 +43,7 @@ pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Check(task) => check::run(&task),
         Bench::Commands(task) => commands::run(&task),
+        Bench::Convert(task) => convert::run(&task),
         Bench::Infer(task) => infer::run(&task),
         Bench::Io(task) => io::run(&task),
         Bench::Kernels(task) => kernels::run(&task),

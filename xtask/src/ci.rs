@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     step("bench of text", &["xtask", "bench", "text", "--smoke"]).release(),
     step("bench of checks", &["xtask", "bench", "check", "--smoke"]).release(),
     step("bench of inference", &["xtask", "bench", "infer", "--smoke"]).release(),
+    step("bench of conversions", &["xtask", "bench", "convert", "--smoke"]).release(),
     step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
 ];
 

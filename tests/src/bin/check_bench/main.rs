@@ -6,10 +6,14 @@
 //! valid, and the most memory the process had before and after.
 
 use clap::{Parser, Subcommand};
-use sardonyx::{Buffer, Model, check, infer};
-use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
-use sardonyx_tests::bench::{ports, rss_own_mb, rss_peak_mb, write_model};
+use sardonyx::{Buffer, Model, check, convert, infer, inline};
+use sardonyx_proto::{
+    AttributeType, DataType, Encoder, attribute, function, graph, model, node, operator_set_id,
+    tensor,
+};
+use sardonyx_tests::bench::{ports, rss_own_mb, rss_peak_mb, write_model, write_model_of};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -46,12 +50,27 @@ enum Job {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         repeat: u32,
     },
+    /// Convert a model to version 21, or inline its calls.
+    Convert {
+        model: PathBuf,
+        #[arg(long)]
+        job: ConvertJob,
+        /// How often.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        repeat: u32,
+    },
     /// Infer the shapes in a model.
     Infer(Inference),
     /// Open a model, and nothing else.
     Open { model: PathBuf },
     /// Run a program, from its start to its exit.
     Process(Process),
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ConvertJob {
+    Convert,
+    Inline,
 }
 
 #[derive(clap::Args)]
@@ -94,6 +113,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().job {
         Job::Make { directory, smoke } => make(&directory, smoke).map_err(Into::into),
         Job::Check { model, repeat } => check_model(&model, repeat),
+        Job::Convert { model, job, repeat } => job.run(&model, repeat),
         Job::Infer(inference) => inference.run(),
         Job::Open { model } => Model::open(model).map(drop).map_err(Into::into),
         Job::Process(process) => process.run(),
@@ -119,6 +139,43 @@ fn check_model(path: &Path, repeat: u32) -> Result {
     answer["found"] = json!(if errors == 0 { "valid" } else { "invalid" });
     println!("{answer}");
     Ok(())
+}
+
+impl ConvertJob {
+    fn run(self, path: &Path, repeat: u32) -> Result {
+        let bytes = Buffer::from_vec(fs::read(path)?);
+        let to_21 = convert::Options::new(convert::Target::new().opset("", 21));
+        let mut result = Vec::new();
+        let mut answer = timed(repeat, || {
+            let model = Model::from_bytes(bytes.clone())?;
+            let made = match self {
+                ConvertJob::Convert => model.convert(&to_21).map_err(|error| error.to_string())?.0,
+                ConvertJob::Inline => {
+                    let mut model = model;
+                    model.inline(&inline::Options::new()).map_err(|why| why.to_string())?;
+                    model
+                }
+            };
+            result = black_box(made.to_bytes());
+            Ok(())
+        })?;
+        answer["found"] = json!(made(&sardonyx_model::Model::read(Buffer::from_vec(result))?));
+        println!("{answer}");
+        Ok(())
+    }
+}
+
+/// How many nodes of each operator, how many attributes, and the version.
+fn made(model: &sardonyx_model::Model) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut attributes = 0;
+    for node in model.main_graph().into_iter().flat_map(|main| &main.nodes) {
+        *counts.entry(model.display(model.node(*node).op_type).into_owned()).or_default() += 1;
+        attributes += model.attributes(*node).len();
+    }
+    let counts: Vec<_> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let version = model.opset("").unwrap_or(0);
+    format!("{}; {attributes} attributes; version {version}", counts.join(", "))
 }
 
 impl Process {
@@ -268,7 +325,70 @@ fn make(directory: &Path, smoke: bool) -> io::Result<()> {
             weighty(out, tensors, &weights, broken)
         })?;
     }
-    Ok(())
+    let count = if smoke { 400 } else { 40_000 };
+    for (name, count) in [("opset13.onnx", count), ("opset13-long.onnx", 10 * count)] {
+        let kinds = FITTING_KINDS.map(|(name, inputs, floats, ints)| match name {
+            // Before version 18 the outputs say how many there are.
+            "Split" => (name, inputs, floats, &ints[..1]),
+            _ => (name, inputs, floats, ints),
+        });
+        let count = count / kinds.len() * kinds.len();
+        let older = |index: usize| index * 7 / 9 / kinds.len() * kinds.len();
+        let body = |out: &mut Encoder<'_>| nodes(out, count, &kinds, older, false);
+        write_model_of(&directory.join(name), "check_bench", 13, body, |_| {})?;
+    }
+    let count = if smoke { 40 } else { 4_000 };
+    let body = |out: &mut Encoder<'_>| calls(out, count);
+    write_model_of(&directory.join("calls.onnx"), "check_bench", 21, body, ten_nodes)
+}
+
+/// Calls of a function, each of what the one before gives.
+fn calls(out: &mut Encoder<'_>, count: usize) {
+    let value = |index: usize| format!("v_{index}");
+    for index in 1..=count {
+        out.message(graph::Node, |out| {
+            out.put(node::Input, value(index - 1).as_bytes());
+            out.put(node::Output, value(index).as_bytes());
+            out.put(node::Name, format!("call_{index}").as_bytes());
+            out.put(node::OpType, b"TenNodes");
+            out.put(node::Domain, b"local");
+        });
+    }
+    out.put(graph::Name, b"main_graph");
+    ports(out, &value(0), &value(count));
+}
+
+/// The function that is called: ten nodes, one after another.
+fn ten_nodes(out: &mut Encoder<'_>) {
+    out.message(model::OpsetImport, |out| {
+        out.put(operator_set_id::Domain, b"local");
+        out.put(operator_set_id::Version, 1);
+    });
+    out.message(model::Functions, |out| {
+        let value = |index: usize| format!("x_{index}");
+        out.put(function::Name, b"TenNodes");
+        out.put(function::Domain, b"local");
+        out.put(function::Input, value(0).as_bytes());
+        out.put(function::Output, value(10).as_bytes());
+        for index in 1..=10 {
+            out.message(function::Node, |out| {
+                out.put(node::Input, value(index - 1).as_bytes());
+                out.put(node::Output, value(index).as_bytes());
+                out.put(node::OpType, if index % 2 == 0 { b"Sigmoid" } else { b"LeakyRelu" });
+                if index % 2 == 1 {
+                    out.message(node::Attribute, |out| {
+                        out.put(attribute::Name, b"alpha");
+                        out.put(attribute::F, 0.125);
+                        out.put(attribute::Type, AttributeType::FLOAT);
+                    });
+                }
+            });
+        }
+        out.message(function::OpsetImport, |out| {
+            out.put(operator_set_id::Domain, b"");
+            out.put(operator_set_id::Version, 21);
+        });
+    });
 }
 
 /// An operator, its number of inputs, and its attributes: floats and integers.
