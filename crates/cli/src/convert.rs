@@ -32,9 +32,11 @@ pub(crate) struct Args {
     /// Version of the file format; by default it rises to what the operator sets came with
     #[arg(long = "ir", value_name = "N")]
     ir_version: Option<i64>,
-    /// Grant what the model does not show, and list the nodes that need it: 'inference' (old
-    /// Dropout and BatchNormalization mean inference whatever is_test says), 'indices-in-range' (no
-    /// index is negative). May be repeated
+    /// Grant what the model does not show, and list the nodes that need it: 'default-inputs' (no
+    /// caller passes another value for an input that has a default), 'indices-in-range' (no index
+    /// is negative), 'inference' (old Dropout and BatchNormalization mean inference whatever
+    /// is_test says), 'integers-in-floats' (no integer that floats have to stand for has more than
+    /// 53 bits). May be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
     /// Refuse nodes without an equivalent of their own, instead of replacing them by the bodies of
@@ -107,7 +109,7 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
     let found = Assumption::ALL.into_iter().find(|assumption| assumption.name() == text);
     found.ok_or_else(|| {
         let names = Assumption::ALL.map(Assumption::name);
-        format!("there is no such assumption; there are {}", names.join(" and "))
+        format!("there is no such assumption; there are {}", names.join(", "))
     })
 }
 

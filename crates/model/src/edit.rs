@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use hashbrown::HashSet;
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
@@ -84,20 +85,33 @@ impl Model {
 
     /// Makes constants of the inputs that have an initializer: the caller can no longer override
     /// them.
-    pub fn fix_default_inputs(&mut self, graph: GraphId) {
+    pub fn fix_default_inputs(&mut self, id: GraphId) {
         let Model { graphs, values, .. } = self;
-        let graph = &mut graphs[graph];
+        let graph = &mut graphs[id];
         for (index, initializer) in graph.initializers.iter().enumerate() {
             if let Some(value) = initializer.value {
                 values[value].producer = Producer::Initializer(index as u32);
             }
         }
-        let is_input = |info: &ValueInfo| match info.value {
-            Some(value) => matches!(values[value].producer, Producer::Input(_)),
-            None => true,
-        };
-        graph.inputs.retain(is_input);
-        for (index, info) in graph.inputs.iter().enumerate() {
+        let is_input = |value| matches!(values[value].producer, Producer::Input(_));
+        let kept =
+            graph.inputs.iter().filter_map(|info| info.value).filter(|value| is_input(*value));
+        let kept: HashSet<ValueId> = kept.collect();
+        self.retain_inputs(id, |info| info.value.is_none_or(|value| kept.contains(&value)));
+    }
+
+    /// Keeps those inputs of a graph for which `keep` says so; values of the others stay, and
+    /// nothing defines them unless an initializer does.
+    pub fn retain_inputs(&mut self, graph: GraphId, keep: impl FnMut(&ValueInfo) -> bool) {
+        let Model { graphs, values, .. } = self;
+        let inputs = &mut graphs[graph].inputs;
+        for value in inputs.iter().filter_map(|info| info.value) {
+            if matches!(values[value].producer, Producer::Input(_)) {
+                values[value].producer = Producer::Nothing;
+            }
+        }
+        inputs.retain(keep);
+        for (index, info) in inputs.iter().enumerate() {
             if let Some(value) = info.value {
                 values[value].producer = Producer::Input(index as u32);
             }
@@ -135,6 +149,24 @@ impl Model {
     pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {
         let name = self.fresh_name(hint);
         self.new_value(graph, name)
+    }
+
+    /// A new input of a graph, without a declared type. `hint` begins its name.
+    pub fn add_graph_input(&mut self, graph: GraphId, hint: &str) -> ValueId {
+        let value = self.add_value(graph, hint);
+        let inputs = &mut self.graphs[graph].inputs;
+        self.values[value].producer = Producer::Input(inputs.len() as u32);
+        let name = Some(self.values[value].name);
+        inputs.push(ValueInfo { name, value: Some(value), ..ValueInfo::default() });
+        value
+    }
+
+    /// Makes a value an output of a graph, without a declared type.
+    pub fn add_graph_output(&mut self, graph: GraphId, value: ValueId) {
+        self.values[value].is_output = true;
+        let name = Some(self.values[value].name);
+        let output = ValueInfo { name, value: Some(value), ..ValueInfo::default() };
+        self.graphs[graph].outputs.push(output);
     }
 
     /// A new value with a name, which nothing defines yet.
@@ -347,6 +379,19 @@ impl Model {
         self.attribute_lists.push(id);
         self.nodes[node].attributes =
             Range { start: self.attribute_lists.len() as u32 - list.len - 1, len: list.len + 1 };
+    }
+
+    /// Gives all attributes of a node to another one, which has none, and their graphs with them.
+    pub(crate) fn move_attributes(&mut self, from: NodeId, to: NodeId) {
+        self.nodes[to].attributes = self.nodes[from].attributes;
+        self.nodes[from].attributes = Range::default();
+        let parent = Some(self.nodes[to].graph);
+        let attributes = self.attributes(to).to_vec();
+        for graph in
+            attributes.iter().flat_map(|id| self.attribute(*id).graphs()).collect::<Vec<_>>()
+        {
+            (self.graphs[graph].owner, self.graphs[graph].parent) = (Some(to), parent);
+        }
     }
 
     /// Takes all attributes of a node away.

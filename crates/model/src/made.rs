@@ -6,7 +6,7 @@ use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 use crate::attribute_values::AttrValue;
-use crate::graph::Model;
+use crate::graph::{Graph, Model};
 use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inline::Copied;
 use crate::inner_names::InnerNames;
@@ -118,7 +118,13 @@ impl MadeNodes {
         false
     }
 
-    /// Whether nodes wait for a place.
+    /// Takes a node out of its graph, which loses it when the others are placed.
+    pub fn remove(&mut self, model: &mut Model, node: NodeId) {
+        model.detach_node(node);
+        self.gone.insert(node);
+    }
+
+    /// Whether nodes wait for a place, or to go.
     pub fn is_waiting(&self) -> bool {
         !self.beside.is_empty() || !self.gone.is_empty()
     }
@@ -272,6 +278,33 @@ impl<'m> NodeBuilder<'m> {
         }
         nodes.into_iter().for_each(|node| self.put(Side::Before, node));
         self.made.gone.insert(self.anchor);
+    }
+
+    /// Moves what the anchor does into a node of the same operator in a new graph, the attribute
+    /// `name` of the anchor. The graph has an input for each input of the anchor, and the outputs
+    /// of that node; the anchor keeps its place and its outputs, and no other attribute.
+    pub fn wrap(&mut self, name: &str) -> NodeId {
+        let Model { graphs, nodes, .. } = &mut *self.model;
+        let anchor = nodes[self.anchor];
+        let parent = Some(anchor.graph);
+        let body = graphs.push(Graph { owner: Some(self.anchor), parent, ..Graph::default() });
+        self.model.graphs[body].name = Some(self.model.intern(name));
+        let given: Vec<Option<ValueId>> = self.model.inputs(self.anchor).collect();
+        let inputs: Vec<_> = given
+            .iter()
+            .map(|given| given.map(|_| self.model.add_graph_input(body, "in")))
+            .collect();
+        let count = self.model.outputs(self.anchor).len();
+        let op_type = self.model.display(anchor.op_type).into_owned();
+        let domain = self.model.domain_of(self.anchor).into_owned();
+        let inner = self.model.add_node(body, &op_type, &domain, &inputs, count);
+        for value in self.model.outputs(inner).to_vec().into_iter().flatten() {
+            self.model.add_graph_output(body, value);
+        }
+        self.model.move_attributes(self.anchor, inner);
+        self.model.set_attribute(self.anchor, name, AttrValue::Graph(body));
+        self.made.set_made_for(inner, MadeFor::Node(self.anchor));
+        inner
     }
 
     fn put(&mut self, side: Side, node: NodeId) {

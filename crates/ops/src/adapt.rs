@@ -1,5 +1,6 @@
 //! The context in which a node is turned into the form of a neighbouring version.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use sardonyx_model::{
@@ -17,6 +18,11 @@ pub trait ValueTypes {
 
     /// What a value is in every run, as far as known.
     fn known(&self, value: ValueId) -> Option<&Known>;
+
+    /// What an input of the graph is where the caller of the model passes nothing for it.
+    fn default(&self, _value: ValueId) -> Option<&Tensor> {
+        None
+    }
 }
 
 /// What an adapter sees of a node, and how it changes it.
@@ -29,28 +35,41 @@ pub struct Adapt<'a> {
     /// Nodes that the adapter made: in the form of the new version.
     made: Vec<NodeId>,
     granted: &'a [Assumption],
-    used: Vec<Assumption>,
+    /// Looking at an operand may need one.
+    used: RefCell<Vec<Assumption>>,
 }
 
 /// What a caller may grant of a model that the model does not show. An adapter that needs one is
 /// exact only if it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Assumption {
+    /// Inputs of the graph that have a default keep it: nobody passes another value.
+    DefaultInputs,
     /// No index counts from the end of its axis.
     IndicesInRange,
+    /// No integer that a node computes with as a 64-bit float, and none that it gives, needs more
+    /// than 53 bits.
+    IntegersInFloats,
     /// `Dropout` and `BatchNormalization` of old models mean inference, whatever `is_test` says.
     Inference,
 }
 
 impl Assumption {
     /// All of them.
-    pub const ALL: [Assumption; 2] = [Assumption::IndicesInRange, Assumption::Inference];
+    pub const ALL: [Assumption; 4] = [
+        Assumption::DefaultInputs,
+        Assumption::IndicesInRange,
+        Assumption::Inference,
+        Assumption::IntegersInFloats,
+    ];
 
     /// The name, such as `indices-in-range`.
     pub fn name(self) -> &'static str {
         match self {
+            Assumption::DefaultInputs => "default-inputs",
             Assumption::IndicesInRange => "indices-in-range",
             Assumption::Inference => "inference",
+            Assumption::IntegersInFloats => "integers-in-floats",
         }
     }
 }
@@ -77,7 +96,7 @@ impl<'a> Adapt<'a> {
     /// For the node at which `build` makes others, of whose values `types` knows what inference
     /// found.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
-        Adapt { build, types, made: Vec::new(), granted: &[], used: Vec::new() }
+        Adapt { build, types, made: Vec::new(), granted: &[], used: RefCell::default() }
     }
 
     /// The same with what the caller grants.
@@ -96,14 +115,15 @@ impl<'a> Adapt<'a> {
 
     /// The nodes that the adapter made, and the assumptions that it needed.
     pub fn finish(self) -> (Vec<NodeId>, Vec<Assumption>) {
-        (self.made, self.used)
+        (self.made, self.used.into_inner())
     }
 
     /// Whether the caller grants an assumption, which the adapter needs.
-    pub(crate) fn assume(&mut self, assumption: Assumption) -> bool {
+    pub(crate) fn assume(&self, assumption: Assumption) -> bool {
         let granted = self.granted.contains(&assumption);
-        if granted && !self.used.contains(&assumption) {
-            self.used.push(assumption);
+        let mut used = self.used.borrow_mut();
+        if granted && !used.contains(&assumption) {
+            used.push(assumption);
         }
         granted
     }
@@ -156,10 +176,15 @@ impl<'a> Adapt<'a> {
     }
 
     /// The value of an input that is a constant of the graph, the tensor of a `Constant` node, or
-    /// the same in every run for another reason that inference knows.
+    /// the same in every run for another reason that inference knows. The default of an input of
+    /// the graph is one if that is granted.
     pub(crate) fn constant(&self, index: usize) -> Option<Tensor> {
         let value = self.input(index)?;
-        self.constant_value(value).or_else(|| self.types.known(value)?.to_tensor())
+        let constant = self.constant_value(value);
+        constant.or_else(|| self.types.known(value)?.to_tensor()).or_else(|| {
+            let default = self.types.default(value)?;
+            self.assume(Assumption::DefaultInputs).then(|| default.clone())
+        })
     }
 
     fn constant_value(&self, value: ValueId) -> Option<Tensor> {
@@ -207,6 +232,32 @@ impl<'a> Adapt<'a> {
         let model = self.build.model_mut();
         let name = model.intern(name);
         model.node_mut(node).op_type = Some(name);
+    }
+
+    /// Makes the node one of an operator of another domain.
+    pub(crate) fn become_operator_of(&mut self, domain: &str, name: &str) {
+        let node = self.node();
+        let model = self.build.model_mut();
+        let domain = Some(model.intern(domain));
+        model.node_mut(node).domain = domain;
+        self.become_operator(name);
+    }
+
+    /// Takes all attributes away.
+    pub(crate) fn clear_attributes(&mut self) {
+        let node = self.node();
+        self.build.model_mut().clear_attributes(node);
+    }
+
+    /// Lets the maker of `value`, which nobody reads, make an output of the node instead.
+    pub(crate) fn hand_over(&mut self, output: usize, value: ValueId) {
+        let node = self.node();
+        let model = self.build.model_mut();
+        let Some(handed_over) = model.outputs(node).get(output).copied().flatten() else { return };
+        if let Producer::Node(maker, index) = model.value(value).producer {
+            model.drop_output(node, output);
+            model.redefine_output(maker, index as usize, handed_over);
+        }
     }
 
     /// Replaces an input; the list grows by absent inputs as needed.
@@ -259,7 +310,18 @@ impl<'a> Adapt<'a> {
         inputs: &[Option<ValueId>],
         attributes: &[(&str, AttrValue<'_>)],
     ) -> ValueId {
-        let (node, output) = self.build.before(op, "", inputs, attributes);
+        self.before_in("", op, inputs, attributes)
+    }
+
+    /// The same with an operator of another domain.
+    pub(crate) fn before_in(
+        &mut self,
+        domain: &str,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> ValueId {
+        let (node, output) = self.build.before(op, domain, inputs, attributes);
         self.made.push(node);
         output
     }
@@ -276,6 +338,13 @@ impl<'a> Adapt<'a> {
     ) {
         let made = self.build.after(output, op, "", more_inputs, attributes);
         self.made.extend(made);
+    }
+
+    /// Puts what the node does into a node of the same operator in a graph that becomes the
+    /// attribute `name` of this node, which keeps nothing but its inputs and outputs.
+    pub(crate) fn wrap(&mut self, name: &str) {
+        let inner = self.build.wrap(name);
+        self.made.push(inner);
     }
 
     /// What an adapter returns when it cannot keep the meaning.

@@ -162,6 +162,7 @@ pub static SCAN: OpDef = OpDef::new("Scan")
     .widens()
     .infer(infer::scan_8)
     .infer_since(9, infer::scan)
+    .adapter(8, 9, scan_of_the_batch)
     .adapter(9, 8, batch_of_one)
     .adapter(11, 10, |cx| {
         for name in ["scan_input_axes", "scan_output_axes"] {
@@ -171,6 +172,27 @@ pub static SCAN: OpDef = OpDef::new("Scan")
         }
         Ok(())
     });
+/// Version 8 scans each example of a batch: so does a scan of the batch whose body is the scan of
+/// an example.
+fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.input(0).is_some() {
+        return Err(cx.refuse("sequence_lens ends sequences early, which version 9 cannot say"));
+    }
+    let operands: Vec<_> = (1..cx.input_count()).map(|index| cx.input(index)).collect();
+    let directions = cx.ints("directions");
+    let Some(count) = i64::try_from(operands.len()).ok().filter(|count| *count > 0) else {
+        return Err(cx.refuse("it has nothing to scan"));
+    };
+    cx.remove("directions");
+    if let Some(directions) = directions {
+        cx.set("scan_input_directions", &directions[..]);
+    }
+    cx.set_inputs(&operands);
+    cx.wrap("body");
+    cx.set("num_scan_inputs", count);
+    Ok(())
+}
+
 /// Version 8 scans a batch: one of size 1 is put around all operands.
 fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scanned = cx.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());

@@ -328,7 +328,7 @@ mod tests {
                 13,
                 vec![("axis", Int(0))],
                 "float[2, 3]",
-                "t2 = Transpose(a) perm=[1, 0]; t3 = Softmax(t2) axis=-1; y = Transpose(t3) perm=[1, 0]",
+                "t2 = Transpose(a) perm=[1, 0]; t3 = Softmax(t2) axis=1; y = Transpose(t3) perm=[1, 0]",
             ),
             (&SOFTMAX, 13, vec![], "float[...]", "y = Softmax(a) axis=-1"),
         ]);

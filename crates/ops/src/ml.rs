@@ -3,6 +3,7 @@
 pub(crate) mod features;
 pub(crate) mod maps;
 pub(crate) mod models;
+mod trees;
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;

@@ -6,8 +6,6 @@ use std::fmt::Write;
 
 use sardonyx_ops::Registry;
 
-const EXPECTED: &str = "Scan 9: -directions\n";
-
 #[test]
 fn boundaries_without_adapter_that_stop_nodes() {
     let mut found = String::new();
@@ -32,5 +30,5 @@ fn boundaries_without_adapter_that_stop_nodes() {
             found.push('\n');
         }
     }
-    assert_eq!(found, EXPECTED);
+    assert_eq!(found, "");
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, AttributeValue, GraphId, MadeNodes, Model, NoExternalData, NodeId, OperatorSetId,
-    Symbol,
+    AttrValue, AttributeValue, GraphId, Initializer, MadeNodes, Model, NoExternalData, NodeId,
+    OperatorSetId, Producer, Symbol, ValueId,
 };
 use sardonyx_ops::{Assumption, OpRef, Registry};
 
@@ -33,6 +33,9 @@ pub use target::{RELEASES, Release, Target};
 
 use target::shown_domain;
 
+/// The version of `ai.onnx` since which a `Constant` may be of any type.
+const CONSTANTS_OF_ALL_TYPES: u32 = 9;
+
 /// Most refusals that are listed: nobody reads more.
 const MOST_REFUSALS: usize = 1000;
 
@@ -45,6 +48,8 @@ pub struct ConvertOptions {
     pub expand: bool,
     /// What the caller grants of the model; each use is reported.
     pub granted: Vec<Assumption>,
+    /// Whether constants that nodes need are `Constant` nodes before them, not initializers.
+    pub constants_as_nodes: bool,
 }
 
 /// Converts a model. The one that is given stays as it is.
@@ -139,6 +144,8 @@ struct Scope {
     root: GraphId,
     /// Versions by domain, as far as they are to change.
     from: HashMap<String, u32>,
+    /// Versions by domain, once it is converted.
+    to: HashMap<String, u32>,
     /// Whether it is a function.
     is_function: bool,
 }
@@ -148,8 +155,12 @@ struct Job<'a> {
     model: Model,
     registry: &'a Registry,
     granted: &'a [Assumption],
+    /// Whether constants that are made become nodes.
+    as_nodes: bool,
     goal: HashMap<String, u32>,
     made: MadeNodes,
+    /// What nodes read that were rewritten.
+    operands: Vec<ValueId>,
     report: Conversion,
     refusals: Vec<Finding>,
     /// Nodes of operators that have no equivalent, and why.
@@ -186,8 +197,10 @@ impl<'a> Job<'a> {
             model: model.clone(),
             registry,
             granted: &options.granted,
+            as_nodes: options.constants_as_nodes,
             goal,
             made: MadeNodes::default(),
+            operands: Vec::new(),
             report,
             refusals: Vec::new(),
             refused: Vec::new(),
@@ -220,17 +233,29 @@ impl<'a> Job<'a> {
         from
     }
 
+    /// The versions that a scope has once it is converted.
+    fn to(&self, imports: &[OperatorSetId]) -> HashMap<String, u32> {
+        let imported = self.original.opsets_in(imports).into_iter();
+        let imported = imported.filter_map(|(domain, version)| {
+            let goal = self.goal.get(&*domain).copied();
+            Some((domain.into_owned(), goal.or_else(|| u32::try_from(version).ok())?))
+        });
+        imported.collect()
+    }
+
     fn scopes(&mut self) -> Vec<Scope> {
         let model = self.original;
         let from = self.from(&model.header.opset_import, Spot::MODEL);
         let steps = model.training_info.iter();
         let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
         let roots = std::iter::once(model.main).chain(steps).flatten();
-        let mut scopes: Vec<Scope> =
-            roots.map(|root| Scope { root, from: from.clone(), is_function: false }).collect();
+        let to = self.to(&model.header.opset_import);
+        let scope = |root| Scope { root, from: from.clone(), to: to.clone(), is_function: false };
+        let mut scopes: Vec<Scope> = roots.map(scope).collect();
         for (index, function) in model.functions.iter().enumerate() {
             let from = self.from(&function.opset_import, Spot::function(index));
-            scopes.push(Scope { root: function.body, from, is_function: true });
+            let to = self.to(&function.opset_import);
+            scopes.push(Scope { root: function.body, from, to, is_function: true });
         }
         scopes
     }
@@ -282,6 +307,10 @@ impl<'a> Job<'a> {
         }
         let found = infer_everywhere(self.original, self.registry, InferOptions::default());
         let mut types = Types::new(&found);
+        types.learn_declared(self.original);
+        if self.granted.contains(&Assumption::DefaultInputs) {
+            types.learn_defaults(self.original);
+        }
         let goal = self.goal.clone();
         let mut trees = Vec::new();
         for scope in scopes {
@@ -292,28 +321,39 @@ impl<'a> Job<'a> {
             trees.push((scope, graphs));
         }
         let mut crossings = Crossings::new(Goal::Opsets(&goal), types).granting(self.granted);
-        for (scope, graphs) in trees {
+        for (scope, graphs) in &trees {
             let mut callees: HashMap<(Option<Symbol>, Option<Symbol>), Option<OpRef>> =
                 HashMap::new();
+            crossings.import(scope.to.clone());
             for graph in graphs {
-                for node in self.original.graph(graph).nodes.iter().copied() {
+                for node in self.original.graph(*graph).nodes.iter().copied() {
                     let found = self.original.node(node);
                     let key = (found.domain, found.op_type);
-                    let callee = *callees.entry(key).or_insert_with(|| self.callee(&scope, node));
+                    let callee = *callees.entry(key).or_insert_with(|| self.callee(scope, node));
                     match callee {
                         Some(op) => self.node(&mut crossings, node, op),
-                        None => self.other(&scope, node),
+                        None => self.other(scope, node),
                     }
+                }
+            }
+        }
+        self.remove_constants();
+        if self.made.is_waiting() {
+            self.made.place(&mut self.model);
+        }
+        for (scope, graphs) in trees {
+            // A body has no initializers.
+            if scope.is_function {
+                let nodes = self.constants_become_nodes(scope.root);
+                self.bring_constants(&mut crossings, &scope, &nodes);
+            } else if self.as_nodes {
+                for graph in graphs {
+                    self.constants_become_nodes(graph);
                 }
             }
         }
         if self.made.is_waiting() {
             self.made.place(&mut self.model);
-        }
-        // A body has no initializers.
-        for index in 0..self.model.functions.len() {
-            let root = self.model.functions[index].body;
-            self.constants_become_nodes(root);
         }
     }
 
@@ -393,29 +433,92 @@ impl<'a> Job<'a> {
         }
         if crossed.is_rewritten {
             self.report.rewritten(op, goal, crossed.forms.len().saturating_sub(1));
+            self.operands.extend(self.original.inputs(node).flatten());
         } else {
             self.report.unchanged += 1;
         }
     }
 
-    /// Makes nodes of the constants that were added to a graph whose form has none.
-    fn constants_become_nodes(&mut self, root: GraphId) {
-        let model = &mut self.model;
-        let made = std::mem::take(&mut model.graph_mut(root).initializers);
-        if made.is_empty() {
-            return;
+    /// Removes the constants that nobody reads any more, since their values are attributes now.
+    fn remove_constants(&mut self) {
+        let operands: HashSet<ValueId> = std::mem::take(&mut self.operands).into_iter().collect();
+        let defaults = self.defaults();
+        let mut of_graphs: HashMap<GraphId, HashSet<ValueId>> = HashMap::new();
+        for value in operands {
+            if self.model.is_read(value) {
+                continue;
+            }
+            let found = self.original.value(value);
+            match found.producer {
+                Producer::Node(node, _) if is_constant(self.original, node) => {
+                    self.made.remove(&mut self.model, node);
+                }
+                Producer::Initializer(_) => {
+                    of_graphs.entry(found.graph).or_default().insert(value);
+                }
+                // An input that keeps its default is a constant, too.
+                Producer::Input(_) if defaults.contains(&value) => {
+                    of_graphs.entry(found.graph).or_default().insert(value);
+                }
+                _ => {}
+            }
         }
-        let count = made.len();
+        for (graph, values) in of_graphs {
+            let is_kept =
+                |value: Option<ValueId>| value.is_none_or(|value| !values.contains(&value));
+            self.model.retain_initializers(graph, |_, initializer| is_kept(initializer.value));
+            if self.model.main == Some(graph) {
+                self.model.retain_inputs(graph, |input| is_kept(input.value));
+            }
+        }
+    }
+
+    /// Inputs of the main graph that have a default, if they are granted to keep it.
+    fn defaults(&self) -> HashSet<ValueId> {
+        let is_granted = self.granted.contains(&Assumption::DefaultInputs);
+        let main = self.original.main.filter(|_| is_granted);
+        let main = main.map(|main| &self.original.graph(main).initializers);
+        main.into_iter().flatten().filter_map(|initializer| initializer.value).collect()
+    }
+
+    /// Makes nodes of the constants that were added to a graph.
+    fn constants_become_nodes(&mut self, root: GraphId) -> Vec<NodeId> {
+        let Job { original, model, .. } = self;
+        let old = &original.graph(root).initializers;
+        let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
+        let is_made = |found: &Initializer| found.value.is_some_and(|found| !old.contains(&found));
+        let initializers = std::mem::take(&mut model.graph_mut(root).initializers);
+        let (made, kept): (Vec<_>, Vec<_>) = initializers.into_iter().partition(is_made);
+        model.graph_mut(root).initializers = kept;
+        let mut nodes = Vec::with_capacity(made.len());
         for initializer in made {
             let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok();
             if let (Some(value), Some(tensor)) = (initializer.value, tensor) {
                 let node = model.add_node(root, "Constant", "", &[], 1);
                 model.set_attribute(node, "value", AttrValue::Tensor(tensor));
                 model.redefine_output(node, 0, value);
+                nodes.push(node);
             }
         }
         // Constants come first.
-        model.graph_mut(root).nodes.rotate_right(count);
+        model.graph_mut(root).nodes.rotate_right(nodes.len());
+        nodes
+    }
+
+    /// Brings constants that were made to versions that do not take all types.
+    fn bring_constants(&mut self, crossings: &mut Crossings<'_>, scope: &Scope, nodes: &[NodeId]) {
+        let is_old = scope.to.get("").is_some_and(|to| *to < CONSTANTS_OF_ALL_TYPES);
+        let constant = self.registry.op_ref("", "Constant", CONSTANTS_OF_ALL_TYPES);
+        let Some(constant) = constant.filter(|_| is_old) else { return };
+        crossings.import(scope.to.clone());
+        for node in nodes {
+            let Job { model, made, registry, .. } = &mut *self;
+            let crossed = crossings.cross(model, made, registry, *node, constant);
+            for stop in crossed.stops {
+                let fact = refusal(constant, scope.to[""], &stop);
+                self.refused.push((self.made.origin(stop.node), fact));
+            }
+        }
     }
 
     fn finish(mut self, target: &Target) -> Result<Converted, ConvertError> {
@@ -485,6 +588,11 @@ impl<'a> Job<'a> {
         self.model.header.ir_version = Some(to);
         self.report.ir_version = (self.original.header.ir_version, to);
     }
+}
+
+/// Whether a node is a constant of the standard, which reads nothing.
+fn is_constant(model: &Model, node: NodeId) -> bool {
+    model.domain_of(node).is_empty() && model.display(model.node(node).op_type) == "Constant"
 }
 
 /// Why a node is refused.

@@ -12,11 +12,17 @@ use std::fmt;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use sardonyx_model::{AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId};
-use sardonyx_ops::{Adapt, Assumption, Crossing, OpDef, OpRef, Registry};
+use sardonyx_model::{
+    AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId,
+};
+use sardonyx_ops::{Adapt, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema};
+use sardonyx_tensor::DataType;
 
 use fits::Fit;
 pub(crate) use types::Types;
+
+/// The version of `ai.onnx` since which nodes that operators of other domains need look the same.
+const STABLE: u32 = 13;
 
 /// Where nodes are to go.
 pub(crate) enum Goal<'a> {
@@ -41,6 +47,8 @@ pub(crate) struct Crossings<'a> {
     goal: Goal<'a>,
     types: Types<'a>,
     granted: &'a [Assumption],
+    /// What the nodes at hand import, by domain, once they are at their goal.
+    imports: HashMap<String, u32>,
     /// By definition of the operator, and by the opset versions of the node and of its goal.
     ways: HashMap<(*const OpDef, u32, u32), Rc<Way>>,
 }
@@ -103,6 +111,8 @@ struct Step {
     /// The opset version of the nodes that are made there: next to the boundary.
     made_in: u32,
     crossing: Option<Crossing>,
+    /// Inputs that the version before it needs, by position and name.
+    needs: Vec<(usize, &'static str)>,
     /// What the version after it takes of what the one before took.
     fit: Fit,
 }
@@ -137,7 +147,9 @@ impl Way {
             let crossing = def.crossing(from, to);
             if !matches!(crossing, Some(Crossing::Same)) {
                 let made_in = if to > from { to } else { from - 1 };
-                steps.push(Step { to, made_in, crossing, fit: Fit::new(def, from, to) });
+                let needs = def.schema_at(from).map(|schema| needed_inputs(&schema));
+                let (needs, fit) = (needs.unwrap_or_default(), Fit::new(def, from, to));
+                steps.push(Step { to, made_in, crossing, needs, fit });
             }
             from = to;
         }
@@ -147,12 +159,18 @@ impl Way {
 
 impl<'a> Crossings<'a> {
     pub(crate) fn new(goal: Goal<'a>, types: Types<'a>) -> Crossings<'a> {
-        Crossings { goal, types, granted: &[], ways: HashMap::new() }
+        let (imports, ways) = (HashMap::new(), HashMap::new());
+        Crossings { goal, types, granted: &[], imports, ways }
     }
 
     /// The same with what the caller grants.
     pub(crate) fn granting(self, granted: &'a [Assumption]) -> Crossings<'a> {
         Crossings { granted, ..self }
+    }
+
+    /// Says what the nodes that follow import, by domain, once they are at their goal.
+    pub(crate) fn import(&mut self, imports: HashMap<String, u32>) {
+        self.imports = imports;
     }
 
     /// Brings a node to its goal, and the nodes that are made for it to theirs. `op` is what the
@@ -215,7 +233,9 @@ impl OnTheWay<'_, '_> {
                 let after = Shape::of(self.model, node);
                 *is_rewritten |= after != before;
                 if after.names != before.names {
-                    let Some(other) = called(self.model, self.registry, node, step.made_in) else {
+                    let form = self.form(node, op, step).ok();
+                    let other = form.and_then(|form| called(self.model, self.registry, node, form));
+                    let Some(other) = other else {
                         return Err(refused("what takes its place is not known".to_string()));
                     };
                     op = other;
@@ -229,13 +249,70 @@ impl OnTheWay<'_, '_> {
         }
     }
 
+    /// The opset version in whose form a node is at a boundary of `op`, which it is made for. What
+    /// is of another domain is written as all versions since [`STABLE`] have it.
+    fn form(&self, node: NodeId, op: OpRef, step: &Step) -> Result<u32, String> {
+        let domain = self.model.domain_of(node);
+        if domain == op.def.domain {
+            return Ok(step.made_in);
+        }
+        let Crossings { goal, imports, .. } = &*self.crossings;
+        let form = match goal {
+            Goal::Newest => self.registry.versions(&domain).map(|(_, newest)| newest),
+            Goal::Opsets(_) => imports.get(&*domain).copied(),
+        };
+        form.filter(|form| !domain.is_empty() || *form >= STABLE).ok_or_else(|| {
+            let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+            format!("it needs nodes of {domain}, version {STABLE} or newer, beside it")
+        })
+    }
+
+    /// Lets a node compute with 64-bit floats in place of integers that its version before the
+    /// boundary does not take. Gives whether it then fits.
+    fn as_floats(&mut self, node: NodeId, op: OpRef, step: &Step) -> bool {
+        let types = &mut self.crossings.types;
+        let Some(casts) = step.fit.casts(self.model, node, types) else { return false };
+        let to = |elem: DataType| [("to", AttrValue::Int(elem.number().into()))];
+        let mut build = NodeBuilder::new(self.model, self.made, node);
+        let mut made = Vec::new();
+        for index in &casts.inputs {
+            let input = build.model().inputs(node).nth(*index).flatten();
+            let (cast, value) = build.before("Cast", "", &[input], &to(DataType::Double));
+            build.model_mut().set_input(node, *index, Some(value));
+            made.push(cast);
+        }
+        for (index, elem) in casts.outputs {
+            made.extend(build.after(index, "Cast", "", &[], &to(elem)));
+        }
+        for cast in &made {
+            let Some(op) = called(self.model, self.registry, *cast, step.made_in) else {
+                return false;
+            };
+            self.open.push((*cast, op));
+        }
+        if !op.def.domain.is_empty() {
+            return false;
+        }
+        types.follow(self.model, self.registry, &made, node, |_| step.made_in);
+        let fits = step.fit.check(self.model, node, types).is_ok();
+        if fits {
+            self.assumed.push(Assumption::IntegersInFloats);
+        }
+        fits
+    }
+
     fn step(&mut self, node: NodeId, op: OpRef, step: &Step) -> Result<(), String> {
         let (to, types) = (step.to, &mut self.crossings.types);
         match step.crossing {
             Some(Crossing::Same) => Ok(()),
             Some(Crossing::Types) => {
                 step.fit.drop_defaults(self.model, node);
-                step.fit.check(self.model, node, types)
+                let Err(why) = step.fit.check(self.model, node, types) else { return Ok(()) };
+                let is_granted = self.crossings.granted.contains(&Assumption::IntegersInFloats);
+                if to < op.opset && is_granted && self.as_floats(node, op, step) {
+                    return Ok(());
+                }
+                Err(why)
             }
             Some(Crossing::Never(reason)) => Err(reason.to_string()),
             None => Err(format!("how {} crosses this boundary is not known", op.def.full_name())),
@@ -245,6 +322,11 @@ impl OnTheWay<'_, '_> {
                         "its attribute {name} is what calls of the function say, which may differ"
                     ));
                 }
+                let is_given = |index| self.model.inputs(node).nth(index).flatten().is_some();
+                let mut needs = step.needs.iter();
+                if let Some((_, name)) = needs.find(|(index, _)| !is_given(*index)) {
+                    return Err(format!("its input {name} is left out"));
+                }
                 if to < op.opset {
                     step.fit.drop_defaults(self.model, node);
                 }
@@ -253,14 +335,19 @@ impl OnTheWay<'_, '_> {
                 let result = adapt(&mut cx);
                 let (made, assumed) = cx.finish();
                 self.assumed.extend(assumed);
+                result.map_err(|refusal| refusal.0)?;
+                let mut forms: HashMap<NodeId, u32> = HashMap::new();
+                forms.insert(node, self.form(node, op, step)?);
                 for made in &made {
-                    match called(self.model, self.registry, *made, step.made_in) {
+                    let form = self.form(*made, op, step)?;
+                    match called(self.model, self.registry, *made, form) {
                         Some(op) => self.open.push((*made, op)),
                         None => return Err("a node that it needs is not known there".to_string()),
                     }
+                    forms.insert(*made, form);
                 }
-                result.map_err(|refusal| refusal.0)?;
-                types.follow(self.model, self.registry, &made, node, step.made_in);
+                let types = &mut self.crossings.types;
+                types.follow(self.model, self.registry, &made, node, |node| forms[&node]);
                 // An older version takes fewer types, whatever else there is to do.
                 if to < op.opset {
                     for made in made.iter().chain([&node]) {
@@ -288,6 +375,13 @@ impl OnTheWay<'_, '_> {
 fn called(model: &Model, registry: &Registry, node: NodeId, opset: u32) -> Option<OpRef> {
     let name = model.display(model.node(node).op_type);
     registry.op_ref(&model.domain_of(node), &name, opset)
+}
+
+/// Inputs that cannot be left out, by position and name.
+fn needed_inputs(schema: &Schema) -> Vec<(usize, &'static str)> {
+    let inputs = schema.inputs.iter().enumerate();
+    let needed = inputs.filter(|(_, input)| matches!(input.arity, Arity::Single));
+    needed.map(|(index, input)| (index, input.name)).collect()
 }
 
 /// An attribute of a node that takes its value from the call of the function around it.

@@ -196,7 +196,7 @@ impl Mode {
 }
 
 /// How the reference implementation infers.
-fn as_reference(data_prop: bool) -> Options {
+pub(crate) fn as_reference(data_prop: bool) -> Options {
     Options::new().style(Style::Reference { data_prop }).without_reasons(true)
 }
 

@@ -3,14 +3,15 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::Model;
 use sardonyx::convert::{Assumption, ConvertError as Refused, Options, Target};
 use sardonyx::ops::Registry;
+use sardonyx::{Model, Type};
 
 use crate::checker::like_onnx;
 use crate::errors::ConvertError;
 use crate::message;
 use crate::registry;
+use crate::shape_inference::as_reference;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
@@ -32,14 +33,32 @@ fn convert_version<'py>(
     let registry = registry::snapshot().registry;
     let converted = py.detach(|| {
         refuse_undefined(&model, &registry)?;
-        // As in the reference implementation, which replaces no node by a function.
+        // As in the reference implementation, which replaces no node by a function, makes nodes of
+        // constants, takes an input with a default for a constant, and computes with floats
+        // where older versions do not take integers.
         let options = Options::new(Target::new().opset("", version))
             .without_expansion()
             .assume(Assumption::Inference)
+            .assume(Assumption::DefaultInputs)
+            .assume(Assumption::IntegersInFloats)
+            .constants_as_nodes()
             .registry(registry);
-        model.convert(&options).map_err(failed)
+        let (mut converted, _) = model.convert(&options).map_err(failed)?;
+        shape_outputs(&mut converted);
+        Ok::<Model, PyErr>(converted)
     })?;
-    Ok(PyBytes::new(py, &converted.0.to_bytes()))
+    Ok(PyBytes::new(py, &converted.to_bytes()))
+}
+
+/// Writes inferred types into a model that leaves the shape of an output open: the reference
+/// implementation does so, and its checker refuses such a model.
+fn shape_outputs(model: &mut Model) {
+    let outputs = model.outputs();
+    let is_open = |ty: Option<&Type>| matches!(ty, Some(Type::Tensor(ty)) if ty.shape.is_none());
+    if outputs.iter().any(|output| is_open(output.ty())) {
+        let found = model.infer(&as_reference(false));
+        model.add_types(&found);
+    }
 }
 
 /// Refuses a model in which names are read that nothing defines: the reference implementation

@@ -47,7 +47,8 @@ pub struct Options {
 impl Options {
     /// To versions of operator sets and of the format.
     pub fn new(target: Target) -> Options {
-        let passes = ConvertOptions { target, expand: true, granted: Vec::new() };
+        let passes =
+            ConvertOptions { target, expand: true, granted: Vec::new(), constants_as_nodes: false };
         Options { passes, registry: Registry::default() }
     }
 
@@ -63,6 +64,14 @@ impl Options {
     #[must_use]
     pub fn assume(mut self, assumption: Assumption) -> Options {
         self.passes.granted.push(assumption);
+        self
+    }
+
+    /// Makes the constants that nodes need `Constant` nodes before them, not initializers of their
+    /// graphs.
+    #[must_use]
+    pub fn constants_as_nodes(mut self) -> Options {
+        self.passes.constants_as_nodes = true;
         self
     }
 

@@ -112,6 +112,7 @@ fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferEr
 /// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and
 /// nothing broadcasts.
 fn broadcast_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    two_axes(cx)?;
     cx.remove("broadcast");
     Ok(())
 }
@@ -134,10 +135,21 @@ fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A and B have two axes: a model says otherwise only by mistake.
+fn two_axes(cx: &Adapt<'_>) -> Result<(), Refusal> {
+    for (index, name) in [(0, "A"), (1, "B")] {
+        if let Some(rank) = cx.rank(index).filter(|rank| *rank != 2) {
+            return Err(cx.refuse(format_args!("{name} must have rank 2, not {rank}")));
+        }
+    }
+    Ok(())
+}
+
 /// C has the shape of the product, or `broadcast=1` takes it for its last axes or one element.
 fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape());
     let c = shape(2).cloned();
+    two_axes(cx)?;
     let size = |index: usize, name: &str, axis: usize| {
         let is_turned = cx.int(name).unwrap_or(0) != 0;
         shape(index)?.get(if is_turned { 1 - axis } else { axis }).cloned()

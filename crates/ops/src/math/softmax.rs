@@ -131,15 +131,16 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
 /// The last axis is the same in both forms; another one is made the last.
 fn last_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(-1);
-    cx.set("axis", -1);
-    if axis == -1 {
-        return Ok(());
-    }
     let Some(rank) = cx.rank(0) else {
+        if axis == -1 {
+            cx.set("axis", -1);
+            return Ok(());
+        }
         return Err(cx.refuse("the rank of the input is not known, and axis is not the last one"));
     };
     let axis = from_front(cx, "axis", axis, Some(rank))?;
     let last = rank as i64 - 1;
+    cx.set("axis", last);
     if axis < last {
         let mut order: Vec<i64> = (0..rank as i64).collect();
         order.swap(axis as usize, rank - 1);

@@ -11,6 +11,7 @@ use crate::facts::{
     FLOATS, deprecated, floats, input, int, ints, output, string, strings, tensor, types,
 };
 use crate::infer::{Infer, InferError};
+use crate::ml::trees;
 use crate::ml::{classes, count_attribute, examples, list, list_len};
 use crate::typeset::TypeSet;
 
@@ -173,6 +174,7 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
     .same_up()
     .types_down()
     .since(5, &[deprecated()])
+    .adapter(4, 5, trees::classifier)
     .never_down("the operator is deprecated in version 5, which has no node to bring to version 3")
     .infer(tree_classifier)
     .infer_as_reference(tree_classifier_as_reference)
@@ -218,6 +220,7 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
     .same_up()
     .types_down()
     .since(5, &[deprecated()])
+    .adapter(4, 5, trees::regressor)
     .same_down()
     .infer(tree_regressor)
     .without_reference_rule(&[1, 5]);

@@ -66,7 +66,7 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
     .adapter(25, 24, |cx| {
         for name in ["left_window_size", "right_window_size"] {
             if let Some(size) = cx.int(name) {
-                return Err(cx.refuse(format_args!("{name} must be -1, got {size}. Windowed attention came with version 25")));
+                return Err(cx.refuse(format_args!("{name} must be -1 there, got {size}. Windowed attention came with version 25")));
             }
         }
         Ok(())

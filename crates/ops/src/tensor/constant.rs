@@ -5,20 +5,21 @@
 //! floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
 //! 2-bit integers.
 
-use sardonyx_tensor::{StringArray, Tensor};
+use sardonyx_tensor::{CastOptions, DataType, StringArray, Tensor, cast};
 
 use super::widened;
 use crate::AttrValue;
 use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::known::Known;
+use crate::tensor::cast::CAST;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONSTANT: OpDef = OpDef::new("Constant")
     .about("A value written into the graph.")
     .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
-    .widens()
+    .same_up()
     .since(11, &[sparse_tensor("sparse_value"), tensor("value")])
     .same_up()
     .since(
@@ -46,6 +47,7 @@ pub static CONSTANT: OpDef = OpDef::new("Constant")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
+    .adapter(9, 8, as_float)
     .adapter(11, 10, |cx| {
         if cx.has("sparse_value") {
             return Err(cx.refuse("its value is a sparse tensor"));
@@ -104,6 +106,30 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
             texts(&all.iter().map(|text| &text[..]).collect::<Vec<_>>(), &[all.len()])
         }
         AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
+    }
+}
+
+/// Writes numbers that the older version has no type for as 64-bit floats, and casts them.
+fn as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(AttrValue::Tensor(tensor)) = cx.attribute("value") else {
+        return Err(cx.refuse("its value cannot be read"));
+    };
+    let elem = tensor.data_type();
+    if matches!(elem, DataType::Float16 | DataType::Float | DataType::Double) {
+        return Ok(());
+    }
+    let options = CastOptions::default();
+    let wide = cast(&tensor, DataType::Double, options).ok();
+    let again = wide.as_ref().and_then(|wide| cast(wide, elem, options).ok());
+    match wide.filter(|_| again.is_some_and(|again| again == tensor)) {
+        Some(wide) => {
+            cx.set("value", AttrValue::Tensor(wide));
+            cx.after(0, CAST.name, &[], &[("to", AttrValue::Int(elem.number().into()))]);
+            Ok(())
+        }
+        None => Err(cx.refuse(format_args!(
+            "its value is of type {elem}, which version 1 does not take, and 64-bit floats do not hold it"
+        ))),
     }
 }
 

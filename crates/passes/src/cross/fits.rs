@@ -1,7 +1,8 @@
 //! Whether a node fits a version of its operator as it stands, by the schema.
 
-use sardonyx_model::{Model, NodeId, Type};
-use sardonyx_ops::{AttrDefault, OpDef, Schema, ValueTypes};
+use sardonyx_model::{Model, NodeId, TensorType, Type, ValueId};
+use sardonyx_ops::{AttrDefault, OpDef, Param, Schema, ValueTypes};
+use sardonyx_tensor::DataType;
 
 use super::types::Types;
 use crate::attributes::attribute_type;
@@ -14,6 +15,14 @@ pub(super) struct Fit {
     lacks: Vec<(&'static str, AttrDefault)>,
     /// Type variables of which it takes fewer types.
     narrowed: Vec<&'static str>,
+}
+
+/// Operands that would have to be of another type.
+pub(super) struct Casts {
+    /// Positions of inputs.
+    pub(super) inputs: Vec<usize>,
+    /// Positions of outputs, with the types that they are to have again.
+    pub(super) outputs: Vec<(usize, DataType)>,
 }
 
 impl Fit {
@@ -35,6 +44,31 @@ impl Fit {
                 model.remove_attribute(node, name);
             }
         }
+    }
+
+    /// The operands of a node that would have to be 64-bit floats, which it takes in place of
+    /// integers that it does not. `None` if there are none.
+    pub(super) fn casts(&self, model: &Model, node: NodeId, types: &Types<'_>) -> Option<Casts> {
+        let schema = self.schema.as_ref()?;
+        let is_cast = |param: Option<&Param>, value: Option<ValueId>| {
+            let variable = param?.ty;
+            let allowed = &schema.type_var(variable)?.allowed;
+            let Type::Tensor(TensorType { elem: Some(elem), .. }) = types.ty(value?)? else {
+                return None;
+            };
+            let allows = |elem: DataType| allowed.names().contains(&format!("tensor({elem})"));
+            let lacks = self.narrowed.contains(&variable) && !allows(*elem);
+            (lacks && elem.is_integer() && allows(DataType::Double)).then_some(*elem)
+        };
+        let inputs = model.inputs(node).enumerate();
+        let inputs =
+            inputs.filter(|(index, value)| is_cast(schema.input(*index), *value).is_some());
+        let outputs = model.outputs(node).iter().enumerate();
+        let outputs = outputs
+            .filter_map(|(index, value)| Some((index, is_cast(schema.output(index), *value)?)));
+        let casts =
+            Casts { inputs: inputs.map(|(index, _)| index).collect(), outputs: outputs.collect() };
+        (!casts.inputs.is_empty()).then_some(casts)
     }
 
     /// Why a node does not fit.

@@ -3,10 +3,10 @@
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    GraphId, Model, NoExternalData, NodeAttributes, NodeId, TensorType, Type, ValueId,
+    GraphId, Model, NoExternalData, NodeAttributes, NodeId, Producer, TensorType, Type, ValueId,
 };
 use sardonyx_ops::{Infer, Known, Registry, ValueTypes};
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{DataType, Tensor};
 
 use super::{called, reference};
 use crate::infer::Inference;
@@ -16,6 +16,8 @@ pub(crate) struct Types<'a> {
     found: &'a Inference,
     made: HashMap<ValueId, Type>,
     known: HashMap<ValueId, Known>,
+    /// By input of the main graph that has one.
+    defaults: HashMap<ValueId, Tensor>,
     /// Graphs of functions: their values may have other types in every call.
     open: HashSet<GraphId>,
 }
@@ -28,11 +30,49 @@ impl ValueTypes for Types<'_> {
     fn known(&self, value: ValueId) -> Option<&Known> {
         self.found.known(value).or_else(|| self.known.get(&value))
     }
+
+    fn default(&self, value: ValueId) -> Option<&Tensor> {
+        self.defaults.get(&value)
+    }
 }
 
 impl<'a> Types<'a> {
     pub(crate) fn new(found: &'a Inference) -> Types<'a> {
-        Types { found, made: HashMap::new(), known: HashMap::new(), open: HashSet::new() }
+        Types {
+            found,
+            made: HashMap::new(),
+            known: HashMap::new(),
+            defaults: HashMap::new(),
+            open: HashSet::new(),
+        }
+    }
+
+    /// Looks up the defaults of inputs of the main graph.
+    pub(crate) fn learn_defaults(&mut self, model: &Model) {
+        let main = model.main.map(|main| model.graph(main));
+        for initializer in main.iter().flat_map(|main| &main.initializers) {
+            let Some(value) = initializer.value else { continue };
+            if !matches!(model.value(value).producer, Producer::Input(_)) {
+                continue;
+            }
+            if let Ok(tensor) = model.tensor(&initializer.tensor, &NoExternalData) {
+                self.defaults.insert(value, tensor);
+            }
+        }
+    }
+
+    /// Looks up the declared types of inputs of inner graphs of which inference says nothing: their
+    /// nodes do not pass these inputs.
+    pub(crate) fn learn_declared(&mut self, model: &Model) {
+        for (_, graph) in model.graphs().filter(|(_, graph)| graph.owner.is_some()) {
+            for input in &graph.inputs {
+                let Some(value) = input.value.filter(|value| self.ty(*value).is_none()) else {
+                    continue;
+                };
+                let declared = input.ty.as_ref().and_then(|ty| model.type_of(ty));
+                self.made.extend(declared.map(|declared| (value, declared)));
+            }
+        }
     }
 
     /// Says that a graph is of a function.
@@ -46,14 +86,14 @@ impl<'a> Types<'a> {
     }
 
     /// Finds the types of what nodes make that an adapter made for another, and what that one makes
-    /// now: all are in the form of an opset version.
+    /// now. `form` gives the opset version that each is in the form of.
     pub(super) fn follow(
         &mut self,
         model: &Model,
         registry: &Registry,
         made: &[NodeId],
         node: NodeId,
-        opset: u32,
+        form: impl Fn(NodeId) -> u32,
     ) {
         // What comes after the node stands last, and the one made last reads what the node makes.
         let reads = |made: &&NodeId| {
@@ -63,7 +103,7 @@ impl<'a> Types<'a> {
         let (after, before): (Vec<&NodeId>, Vec<&NodeId>) = made.iter().partition(reads);
         let after = after.into_iter().rev();
         for node in before.into_iter().chain([&node]).chain(after) {
-            self.infer(model, registry, *node, opset);
+            self.infer(model, registry, *node, form(*node));
         }
     }
 
