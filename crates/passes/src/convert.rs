@@ -441,16 +441,18 @@ impl<'a> Job<'a> {
 
     /// Removes the constants that nobody reads any more, since their values are attributes now.
     fn remove_constants(&mut self) {
-        let operands: HashSet<ValueId> = std::mem::take(&mut self.operands).into_iter().collect();
+        let mut operands = std::mem::take(&mut self.operands);
         let defaults = self.defaults();
         let mut of_graphs: HashMap<GraphId, HashSet<ValueId>> = HashMap::new();
-        for value in operands {
+        while let Some(value) = operands.pop() {
             if self.model.is_read(value) {
                 continue;
             }
-            let found = self.original.value(value);
+            let found = self.model.value(value);
             match found.producer {
-                Producer::Node(node, _) if is_constant(self.original, node) => {
+                // A constant, or what was made of one.
+                Producer::Node(node, _) if is_constant(self.original, self.made.origin(node)) => {
+                    operands.extend(self.model.inputs(node).flatten());
                     self.made.remove(&mut self.model, node);
                 }
                 Producer::Initializer(_) => {
