@@ -1,9 +1,10 @@
 //! Putting the body of a function into the place of a call.
 
-use std::collections::HashMap;
 use std::fmt;
 
+use hashbrown::HashMap;
 use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::devices::NodeDevices;
@@ -119,6 +120,9 @@ impl NodeBuilder<'_> {
             return Err(InlineError::DefaultOfCallee { attribute });
         }
         let mut copying = Copying::default();
+        let nodes = model.graphs[callee.body].nodes.len();
+        copying.values.reserve(body.inputs.len() + nodes);
+        copying.copied.reserve(nodes);
         let actual = model.inputs(call).chain(std::iter::repeat(None));
         for (formal, actual) in body.inputs.iter().zip(actual) {
             copying.values.extend(formal.value.map(|formal| (formal, actual)));
@@ -272,8 +276,8 @@ impl Copying {
         let copies: Vec<NodeId> = nodes.iter().map(|node| self.node(model, *node, to)).collect();
         for (old, new) in nodes.iter().zip(&copies) {
             self.copied.push(Copied { node: *new, of: *old });
-            let inputs: Vec<Option<ValueId>> = model.inputs(*old).collect();
-            let mut copies: Vec<Option<ValueId>> =
+            let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(*old).collect();
+            let mut copies: SmallVec<[Option<ValueId>; 6]> =
                 inputs.iter().map(|value| self.value((*value)?)).collect();
             // Those that the call leaves out end the list.
             while copies.last() == Some(&None) && inputs[copies.len() - 1].is_some() {
@@ -306,8 +310,8 @@ impl Copying {
             let extras = model.extras[extras].clone();
             model.extras.push(extras)
         });
-        let name = model.display(node.name).into_owned();
-        let name = (!name.is_empty()).then(|| self.names.node(model, &self.prefix, &name));
+        let name = node.name.filter(|name| !model.text(*name).is_empty());
+        let name = name.map(|name| self.names.node(model, &self.prefix, name));
         let outputs = Range { start, len: node.outputs.len };
         let (inputs, attributes) = (Range::default(), Range::default());
         model.nodes.push(Node { name, graph, extras, inputs, outputs, attributes, ..node })
@@ -326,8 +330,7 @@ impl Copying {
         let of_call = self.values.get(&old).copied().flatten().filter(|_| is_output);
         let of_call = of_call.filter(|of_call| model.values[*of_call].graph == graph);
         let new = of_call.unwrap_or_else(|| {
-            let name = model.display(Some(name)).into_owned();
-            let name = self.names.value(model, &self.prefix, &name);
+            let name = self.names.value(model, &self.prefix, name);
             model.new_value(graph, name)
         });
         model.values[new].producer = producer;
@@ -519,6 +522,7 @@ impl Copying {
             devices.to_bytes()
         });
         let messages = messages.collect();
+        drop(names);
         set_devices(model, new, messages);
     }
 

@@ -1,6 +1,8 @@
 //! Names for what comes out of the bodies of functions.
 
-use std::collections::HashMap;
+use std::fmt::Write;
+
+use hashbrown::HashMap;
 
 use crate::graph::Model;
 use crate::ids::{GraphId, Id};
@@ -23,6 +25,8 @@ pub(crate) struct InnerNames {
     taken: Vec<u8>,
     /// By symbol: the number that the last name had which begins with that text.
     numbers: HashMap<Symbol, u32>,
+    /// The name that is being made.
+    text: String,
 }
 
 impl InnerNames {
@@ -65,33 +69,40 @@ impl InnerNames {
     }
 
     /// A name that no value has.
-    pub(crate) fn value(&mut self, model: &mut Model, prefix: &str, inner: &str) -> Symbol {
+    pub(crate) fn value(&mut self, model: &mut Model, prefix: &str, inner: Symbol) -> Symbol {
         self.new_name(model, prefix, inner, VALUE)
     }
 
     /// A name that no node has.
-    pub(crate) fn node(&mut self, model: &mut Model, prefix: &str, inner: &str) -> Symbol {
+    pub(crate) fn node(&mut self, model: &mut Model, prefix: &str, inner: Symbol) -> Symbol {
         self.new_name(model, prefix, inner, NODE)
     }
 
-    fn new_name(&mut self, model: &mut Model, prefix: &str, inner: &str, what: u8) -> Symbol {
-        let mut text = format!("{prefix}/{}", beginning(inner));
+    fn new_name(&mut self, model: &mut Model, prefix: &str, inner: Symbol, what: u8) -> Symbol {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        text.push_str(prefix);
+        text.push('/');
+        text.push_str(beginning(&String::from_utf8_lossy(model.text(inner))));
         let len = text.len();
         let base = self.symbol(model, &text);
-        if self.take(base, what) {
-            return base;
-        }
-        let mut number = self.numbers.get(&base).copied().unwrap_or(1);
-        loop {
-            number += 1;
-            text.truncate(len);
-            text += &format!("__{number}");
-            let name = self.symbol(model, &text);
-            if self.take(name, what) {
-                self.numbers.insert(base, number);
-                return name;
+        let mut name = base;
+        if !self.take(base, what) {
+            let mut number = self.numbers.get(&base).copied().unwrap_or(1);
+            loop {
+                number += 1;
+                text.truncate(len);
+                // A string takes what is written.
+                let _ = write!(text, "__{number}");
+                name = self.symbol(model, &text);
+                if self.take(name, what) {
+                    break;
+                }
             }
+            self.numbers.insert(base, number);
         }
+        self.text = text;
+        name
     }
 
     /// The symbol of a text. One that is new is not taken.
