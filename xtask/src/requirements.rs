@@ -61,7 +61,11 @@ const ENGINES: [Engine; 5] = [
         ],
         work: "functions and versions",
     },
-    Engine { name: "converter", places: &[], work: "functions and versions" },
+    Engine {
+        name: "converter",
+        places: &["tests/convert/", "crates/sardonyx/tests/convert.rs"],
+        work: "functions and versions",
+    },
     Engine { name: "trainer", places: &[], work: "training" },
     Engine { name: "multidev", places: &[], work: "devices" },
 ];

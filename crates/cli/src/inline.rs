@@ -81,6 +81,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 .iter()
                 .map(|(domain, version)| json!({"domain": domain, "version": version}))
                 .collect::<Vec<_>>(),
+            "converted": report.converted.iter().map(id_json).collect::<Vec<_>>(),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -157,6 +158,9 @@ fn as_text(report: &Report) -> String {
     }
     if lines.is_empty() {
         lines.push("there was nothing to inline".to_string());
+    }
+    for function in &report.converted {
+        lines.push(format!("converted {function} to the versions that the model imports"));
     }
     for (domain, version) in &report.imported {
         let domain = crate::info::domain_name(domain);

@@ -62,18 +62,42 @@ pub fn convert(
     registry: &Registry,
     options: &ConvertOptions,
 ) -> Result<Converted, ConvertError> {
+    convert_part(model, registry, options, None)
+}
+
+/// Converts some functions of a model, by position, and nothing around them.
+///
+/// # Errors
+///
+/// As for [`convert`].
+pub(crate) fn convert_functions(
+    model: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+    functions: &HashSet<usize>,
+) -> Result<Converted, ConvertError> {
+    convert_part(model, registry, options, Some(functions))
+}
+
+/// Converts some functions, or the whole model.
+fn convert_part(
+    model: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+    functions: Option<&HashSet<usize>>,
+) -> Result<Converted, ConvertError> {
     let target = &options.target;
     if let Some(unknown) = target.unknown(registry) {
         return Err(ConvertError::Target(unknown));
     }
-    let mut job = Job::new(model, registry, options)?;
+    let mut job = Job::new(model, registry, options, functions)?;
     job.functions_that_would_be_operators();
     job.nodes();
     if job.refused.is_empty() || !options.expand {
         return job.finish(target);
     }
     drop(job);
-    convert_expanded(model, registry, options)
+    convert_expanded(model, registry, options, functions)
 }
 
 /// Converts a model some of whose nodes become the bodies of their functions, as they have no
@@ -83,13 +107,14 @@ fn convert_expanded(
     original: &Model,
     registry: &Registry,
     options: &ConvertOptions,
+    functions: Option<&HashSet<usize>>,
 ) -> Result<Converted, ConvertError> {
     let mut expanded = Expansions::default();
     let mut model = original.clone();
     // By node that is not in the file: the node whose body it comes from.
     let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
     loop {
-        let mut job = Job::new(&model, registry, options)?;
+        let mut job = Job::new(&model, registry, options, functions)?;
         job.functions_that_would_be_operators();
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
@@ -155,6 +180,8 @@ struct Job<'a> {
     model: Model,
     registry: &'a Registry,
     granted: &'a [Assumption],
+    /// The functions that are converted; `None` for the whole model.
+    functions: Option<&'a HashSet<usize>>,
     /// Whether constants that are made become nodes.
     as_nodes: bool,
     goal: HashMap<String, u32>,
@@ -173,10 +200,11 @@ impl<'a> Job<'a> {
         model: &'a Model,
         registry: &'a Registry,
         options: &'a ConvertOptions,
+        functions: Option<&'a HashSet<usize>>,
     ) -> Result<Job<'a>, ConvertError> {
         let target = &options.target;
-        let functions = model.functions.iter().map(|function| &function.opset_import);
-        let imports = std::iter::once(&model.header.opset_import).chain(functions);
+        let imports = model.functions.iter().map(|function| &function.opset_import);
+        let imports = std::iter::once(&model.header.opset_import).chain(imports);
         let mut goal = HashMap::new();
         for imports in imports {
             for domain in model.opsets_in(imports).into_keys() {
@@ -197,6 +225,7 @@ impl<'a> Job<'a> {
             model: model.clone(),
             registry,
             granted: &options.granted,
+            functions,
             as_nodes: options.constants_as_nodes,
             goal,
             made: MadeNodes::default(),
@@ -243,16 +272,32 @@ impl<'a> Job<'a> {
         imported.collect()
     }
 
+    /// Whether what is in no function is converted.
+    fn takes_graphs(&self) -> bool {
+        self.functions.is_none()
+    }
+
+    fn takes_function(&self, index: usize) -> bool {
+        self.functions.is_none_or(|functions| functions.contains(&index))
+    }
+
     fn scopes(&mut self) -> Vec<Scope> {
         let model = self.original;
-        let from = self.from(&model.header.opset_import, Spot::MODEL);
-        let steps = model.training_info.iter();
-        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
-        let roots = std::iter::once(model.main).chain(steps).flatten();
-        let to = self.to(&model.header.opset_import);
-        let scope = |root| Scope { root, from: from.clone(), to: to.clone(), is_function: false };
-        let mut scopes: Vec<Scope> = roots.map(scope).collect();
+        let mut scopes = Vec::new();
+        if self.takes_graphs() {
+            let from = self.from(&model.header.opset_import, Spot::MODEL);
+            let steps = model.training_info.iter();
+            let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
+            let roots = std::iter::once(model.main).chain(steps).flatten();
+            let to = self.to(&model.header.opset_import);
+            let scope =
+                |root| Scope { root, from: from.clone(), to: to.clone(), is_function: false };
+            scopes.extend(roots.map(scope));
+        }
         for (index, function) in model.functions.iter().enumerate() {
+            if !self.takes_function(index) {
+                continue;
+            }
             let from = self.from(&function.opset_import, Spot::function(index));
             let to = self.to(&function.opset_import);
             scopes.push(Scope { root: function.body, from, to, is_function: true });
@@ -279,6 +324,9 @@ impl<'a> Job<'a> {
     /// A function of the model in a domain of the standard takes the place of an operator only
     /// where the standard has none of its name.
     fn functions_that_would_be_operators(&mut self) {
+        if !self.takes_graphs() {
+            return;
+        }
         for (index, function) in self.original.functions.iter().enumerate() {
             let model = self.original;
             let domain = match model.display(function.domain) {
@@ -529,7 +577,9 @@ impl<'a> Job<'a> {
         }
         if self.refusals.is_empty() {
             self.imports();
-            self.ir_version(target);
+            if self.takes_graphs() {
+                self.ir_version(target);
+            }
         }
         if self.refusals.is_empty() {
             Ok(Converted { model: self.model, report: self.report })
@@ -540,7 +590,7 @@ impl<'a> Job<'a> {
 
     /// Lets the model and its functions import what their nodes are of now.
     fn imports(&mut self) {
-        let Job { original, model, goal, .. } = self;
+        let Job { original, model, goal, functions, .. } = self;
         let change = |imports: &mut Vec<OperatorSetId>| {
             for import in imports {
                 let domain = match original.display(import.domain) {
@@ -552,10 +602,15 @@ impl<'a> Job<'a> {
                 }
             }
         };
-        change(&mut model.header.opset_import);
-        for function in &mut model.functions {
-            change(&mut function.opset_import);
+        for (index, function) in model.functions.iter_mut().enumerate() {
+            if functions.is_none_or(|functions| functions.contains(&index)) {
+                change(&mut function.opset_import);
+            }
         }
+        if functions.is_some() {
+            return;
+        }
+        change(&mut model.header.opset_import);
         // Very old models mean version 1 without saying so.
         if let (true, Some(version)) = (model.header.opset_import.is_empty(), goal.get("")) {
             let domain = Some(model.intern(""));

@@ -23,6 +23,7 @@ use sardonyx_text::{ParseOptions, parse_function};
 use crate::check::codes;
 use crate::expand::{self, Expansions, Host, function_of_call, nodes_of_tree};
 use crate::finding::{Code, Finding, Spot, place_of_node};
+use crate::function_id::FunctionId;
 use crate::infer::{InferOptions, infer_model};
 use crate::order::tree;
 use crate::resolve::Scope;
@@ -41,6 +42,9 @@ pub struct InlineOptions<'a> {
     pub limit: u64,
     /// Whether calls that cannot be inlined stay as they are. Otherwise the model does.
     pub keep_conflicting: bool,
+    /// Whether functions are converted that mean something else at the versions that the model
+    /// imports. Otherwise their calls cannot be inlined.
+    pub convert: bool,
 }
 
 impl InlineOptions<'_> {
@@ -56,6 +60,7 @@ impl Default for InlineOptions<'_> {
             operators: None,
             limit: Self::LIMIT,
             keep_conflicting: false,
+            convert: true,
         }
     }
 }
@@ -65,39 +70,8 @@ impl fmt::Debug for InlineOptions<'_> {
         f.debug_struct("InlineOptions")
             .field("limit", &self.limit)
             .field("keep_conflicting", &self.keep_conflicting)
+            .field("convert", &self.convert)
             .finish_non_exhaustive()
-    }
-}
-
-/// What names a function of a model. Empty texts for the default domain and for no overload.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FunctionId {
-    /// Domain.
-    pub domain: String,
-    /// Name.
-    pub name: String,
-    /// Overload.
-    pub overload: String,
-}
-
-impl FunctionId {
-    /// The id of a function.
-    pub fn of(model: &Model, function: &Function) -> FunctionId {
-        let text = |symbol| model.display(symbol).into_owned();
-        let domain = match text(function.domain) {
-            domain if domain == "ai.onnx" => String::new(),
-            domain => domain,
-        };
-        FunctionId { domain, name: text(function.name), overload: text(function.overload) }
-    }
-}
-
-impl fmt::Display for FunctionId {
-    /// `domain.name:overload`, with `ai.onnx` for the default domain.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let domain = if self.domain.is_empty() { "ai.onnx" } else { &self.domain };
-        write!(f, "{domain}.{}", self.name)?;
-        if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
     }
 }
 
@@ -114,6 +88,8 @@ pub struct InlineReport {
     pub kept: Vec<Finding>,
     /// Operator sets that the model imports now, with their versions.
     pub imported: Vec<(String, i64)>,
+    /// Functions whose bodies were converted to the versions that the model imports.
+    pub converted: Vec<FunctionId>,
 }
 
 /// Why a model cannot be inlined.
@@ -130,13 +106,32 @@ pub enum InlineRefusal {
     },
 }
 
-/// A model with calls inlined, and what was done.
+/// The functions that are to be inlined in graphs of the model and mean something else at its
+/// versions, by position.
 ///
 /// # Errors
 ///
-/// Functions that call themselves, calls that do not fit their functions, functions that mean
-/// something else at the versions that the model imports, and more nodes than the limit.
-pub fn inline(
+/// Functions that call themselves, and two of the same id.
+pub(crate) fn conflicting(
+    model: &Model,
+    registry: &Registry,
+    options: &InlineOptions<'_>,
+) -> Result<Vec<usize>, InlineRefusal> {
+    let functions = Functions::new(model).map_err(InlineRefusal::Findings)?;
+    Ok(Plans::new(model, &functions, registry, wanted(model, options)).conflicting())
+}
+
+/// Which functions are to be inlined.
+fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
+    model.functions.iter().map(|function| (options.functions)(model, function)).collect()
+}
+
+/// A model with calls inlined, and what was done; no function is converted.
+///
+/// # Errors
+///
+/// As for [`inline`](crate::inline).
+pub(crate) fn inline_as_they_are(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
@@ -267,8 +262,7 @@ impl<'a> Job<'a> {
     /// Inlines calls of functions of the model. Says which functions stay.
     fn functions(&mut self) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
-        let wanted = |function: &Function| (self.options.functions)(original, function);
-        let wanted: Vec<bool> = original.functions.iter().map(wanted).collect();
+        let wanted = wanted(original, self.options);
         let mut plans = Plans::new(original, functions, self.registry, wanted);
         let mut all = Vec::new();
         // Callers come first: a body that is copied is still as it was.

@@ -3,6 +3,7 @@
 //! A job does no input or output, works inside subgraphs, and never copies weights. It reports
 //! everything that it finds, as [`Finding`]s, not the first thing.
 
+mod align;
 mod attributes;
 pub mod check;
 mod convert;
@@ -12,6 +13,7 @@ mod cse;
 mod dead;
 mod expand;
 mod finding;
+mod function_id;
 mod fuse;
 mod infer;
 mod inline;
@@ -23,6 +25,7 @@ mod resolve;
 mod strip;
 mod upgrade;
 
+pub use align::inline;
 pub use check::{CheckOptions, CheckPart, check, check_part};
 pub use convert::{
     Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
@@ -39,12 +42,13 @@ pub use finding::{
     Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,
     name_of_node, place_of_node,
 };
+pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
     Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
 };
-pub use inline::{FunctionId, InlineOptions, InlineRefusal, InlineReport, inline};
+pub use inline::{InlineOptions, InlineRefusal, InlineReport};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};

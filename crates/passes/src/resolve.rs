@@ -19,6 +19,7 @@ use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 use crate::check::{self, codes};
 use crate::expand::Host;
 use crate::finding::{Finding, Findings, Spot};
+use crate::function_id::{FunctionKey, function_key, functions_by_key};
 use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
 
@@ -54,8 +55,6 @@ struct Calls {
     functions: HashMap<FunctionKey, usize>,
 }
 
-pub(crate) type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
-
 /// The number of an operator in one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpId(u32);
@@ -89,7 +88,8 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         return Err(vec![finding]);
     };
     let graphs = tree(&model, main);
-    let calls = Calls::new(&model);
+    let functions = functions_by_key(&model).map_err(|finding| vec![*finding])?;
+    let calls = Calls { functions, ..Calls::default() };
     let made = MadeNodes::default();
     let mut resolved = Resolved { model, main, registry, graphs, calls, made };
     let mut findings = resolved.scope(None);
@@ -443,15 +443,6 @@ impl Host for Resolved {
 }
 
 impl Calls {
-    fn new(model: &Model) -> Calls {
-        let mut calls = Calls::default();
-        for (index, function) in model.functions.iter().enumerate() {
-            let key = function_key(model, function.domain, function.name, function.overload);
-            calls.functions.entry(key).or_insert(index);
-        }
-        calls
-    }
-
     fn set(&mut self, node: NodeId, callee: Callee) {
         if self.of_node.len() <= node.index() {
             self.of_node.resize(node.index() + 1, Callee::Unknown);
@@ -482,18 +473,6 @@ impl Calls {
         let key = function_key(model, found.domain, found.op_type, found.overload);
         self.functions.get(&key).map_or(Callee::Unknown, |index| Callee::Function(*index as u32))
     }
-}
-
-/// What names a function. The default domain has three spellings, and an empty overload is none.
-pub(crate) fn function_key(
-    model: &Model,
-    domain: Option<Symbol>,
-    name: Option<Symbol>,
-    overload: Option<Symbol>,
-) -> FunctionKey {
-    let text = |symbol: &Symbol| model.text(*symbol);
-    let domain = domain.filter(|domain| !matches!(text(domain), b"" | b"ai.onnx"));
-    (domain, name, overload.filter(|overload| !text(overload).is_empty()))
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Inlines the functions of a serialized ModelProto.
 ///
-/// Calls of functions whose operators are not the same at the versions of the model stay.
+/// Functions whose operators are not the same at the versions of the model are converted, if that
+/// is asked for; calls of those that are not stay.
 #[pyfunction]
 #[pyo3(signature = (model, convert_version, /))]
 fn inline_local_functions<'py>(
@@ -28,9 +29,10 @@ fn inline_local_functions<'py>(
     model: PyBackedBytes,
     convert_version: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    // Operators that are not the same are not converted yet, whether that is asked for or not.
-    let _ = convert_version;
-    inline(py, model, |_| Options::new().keep_conflicting(true))
+    inline(py, model, |_| {
+        let options = Options::new().keep_conflicting(true);
+        if convert_version { options } else { options.without_conversion() }
+    })
 }
 
 /// Inlines some functions of a serialized ModelProto, named by domain and name.
@@ -71,7 +73,8 @@ fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> Options 
         there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
     };
     let patterns = ids.iter().filter(is_there).map(pattern);
-    if exclude { Options::new().except(patterns) } else { Options::new().only(patterns) }
+    let options = Options::new().without_conversion();
+    if exclude { options.except(patterns) } else { options.only(patterns) }
 }
 
 fn normal(domain: &str) -> &str {

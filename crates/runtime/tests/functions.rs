@@ -93,7 +93,7 @@ fn nodes_of_a_function_have_its_versions() {
     assert_eq!(run(text, [2, 2], &[1.0; 4]), [quarter, half]);
 }
 
-/// `Swish (A) * B`, with the default of `alpha`.
+/// OPSET-27+: `Swish (A) * B`, with the default of `alpha`.
 #[test]
 fn an_operator_without_a_kernel_runs_as_its_function() {
     let text = "<ir_version: 10, opset_import: [\"\": 28]>

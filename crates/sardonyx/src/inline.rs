@@ -54,6 +54,7 @@ pub struct Options {
     operators: Operators,
     limit: u64,
     keep_conflicting: bool,
+    convert: bool,
 }
 
 impl Default for Options {
@@ -63,6 +64,7 @@ impl Default for Options {
             operators: Operators::None,
             limit: InlineOptions::LIMIT,
             keep_conflicting: false,
+            convert: true,
         }
     }
 }
@@ -126,6 +128,14 @@ impl Options {
     #[must_use]
     pub fn keep_conflicting(mut self, keep: bool) -> Options {
         self.keep_conflicting = keep;
+        self
+    }
+
+    /// Converts no function. A call of a function that means something else at the versions of the
+    /// model cannot be inlined then.
+    #[must_use]
+    pub fn without_conversion(mut self) -> Options {
+        self.convert = false;
         self
     }
 }
@@ -196,7 +206,8 @@ impl From<Refusal> for Error {
 
 impl Model {
     /// Replaces calls of functions by what the functions do, in all graphs and in functions that
-    /// stay. Functions that nothing calls any more are removed.
+    /// stay. Functions that nothing calls any more are removed. A function that means something else
+    /// at the versions of operator sets that the model imports is converted to these.
     ///
     /// # Errors
     ///
@@ -224,6 +235,7 @@ impl Model {
             operators: any.then_some(&fits_operator as &dyn Fn(OpRef) -> bool),
             limit: options.limit,
             keep_conflicting: options.keep_conflicting,
+            convert: options.convert,
         };
         let (graph, report) = sardonyx_passes::inline(&self.graph, &registry, &passes)?;
         self.graph = graph;

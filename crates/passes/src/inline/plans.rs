@@ -4,12 +4,12 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Attribute, GraphId, Model, NodeId, OperatorSetId};
 use sardonyx_ops::Registry;
 
-use super::FunctionId;
 use super::imports::{Body, Imports};
 use crate::check::codes;
 use crate::expand::{callees, nodes_of, nodes_of_tree};
 use crate::finding::{Finding, Spot};
-use crate::resolve::{FunctionKey, Scope, function_key};
+use crate::function_id::{FunctionId, FunctionKey, function_key, functions_by_key};
+use crate::resolve::Scope;
 
 /// The functions of a model, and which calls which.
 pub(super) struct Functions {
@@ -29,19 +29,11 @@ impl Functions {
     /// Functions that call themselves, and two of the same id.
     pub(super) fn new(model: &Model) -> Result<Functions, Vec<Finding>> {
         let mut functions = Functions {
-            by_key: HashMap::new(),
+            by_key: functions_by_key(model).map_err(|finding| vec![*finding])?,
             ids: model.functions.iter().map(|f| FunctionId::of(model, f)).collect(),
             callees: Vec::new(),
             order: Vec::new(),
         };
-        for (index, function) in model.functions.iter().enumerate() {
-            let key = function_key(model, function.domain, function.name, function.overload);
-            if functions.by_key.insert(key, index).is_some() {
-                let fact = format!("another function is called {}", functions.ids[index]);
-                let spot = Spot::function(index);
-                return Err(vec![Finding::new(model, &codes::DUPLICATE_FUNCTION, spot, fact)]);
-            }
-        }
         let called_by = |node| functions.called_by(model, node);
         let all = 0..model.functions.len();
         let callees = all.map(|index| callees(model, index, &called_by)).collect();
@@ -118,6 +110,15 @@ pub(super) struct Plan {
     pub(super) imports: Vec<OperatorSetId>,
 }
 
+/// Whether functions may come into a scope.
+struct Fit {
+    /// Operator sets that the scope needs for those that may.
+    imports: Vec<OperatorSetId>,
+    inlined: HashSet<usize>,
+    /// Why the others may not.
+    conflicts: HashMap<usize, String>,
+}
+
 /// Plans for all scopes.
 pub(super) struct Plans<'a> {
     model: &'a Model,
@@ -154,12 +155,17 @@ impl<'a> Plans<'a> {
         if scope.is_some_and(|function| !self.stays[function]) {
             return None;
         }
+        let mut calls = self.calls(scope);
+        let Fit { imports, inlined, conflicts } = self.fit(scope, &calls);
+        self.settle(&calls, &inlined, conflicts);
+        calls.retain(|(_, function)| inlined.contains(function));
+        Some(Plan { calls, inlined, imports })
+    }
+
+    /// Which functions that calls in a scope reach mean the same there.
+    fn fit(&self, scope: Scope, calls: &[(NodeId, usize)]) -> Fit {
         let (model, functions) = (self.model, self.functions);
-        let roots = roots(model, scope).into_iter();
-        let nodes = roots.flat_map(|root| nodes_of_tree(model, root));
-        let calls = nodes.filter_map(|node| Some((node, functions.called_by(model, node)?)));
-        let mut calls: Vec<(NodeId, usize)> = calls.collect();
-        let reached = self.reached(&calls);
+        let reached = self.reached(calls);
         let mut imports = Imports::of(model, scope);
         let mut inlined = HashSet::new();
         let mut conflicts: HashMap<usize, String> = HashMap::new();
@@ -174,9 +180,23 @@ impl<'a> Plans<'a> {
                 }
             }
         }
-        self.settle(&calls, &inlined, conflicts);
-        calls.retain(|(_, function)| inlined.contains(function));
-        Some(Plan { calls, inlined, imports: imports.added })
+        Fit { imports: imports.added, inlined, conflicts }
+    }
+
+    /// The functions that the graphs of the model reach and that mean something else at its
+    /// versions, in the order in which they are listed.
+    pub(super) fn conflicting(&self) -> Vec<usize> {
+        let fit = self.fit(None, &self.calls(None));
+        let mut conflicting: Vec<usize> = fit.conflicts.into_keys().collect();
+        conflicting.sort_unstable();
+        conflicting
+    }
+
+    /// The calls of functions in a scope.
+    fn calls(&self, scope: Scope) -> Vec<(NodeId, usize)> {
+        let (model, functions) = (self.model, self.functions);
+        let nodes = roots(model, scope).into_iter().flat_map(|root| nodes_of_tree(model, root));
+        nodes.filter_map(|node| Some((node, functions.called_by(model, node)?))).collect()
     }
 
     /// Lets a function stay, with all that it calls.

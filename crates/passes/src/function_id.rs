@@ -1,0 +1,74 @@
+//! What names a function of a model.
+
+use std::fmt;
+
+use hashbrown::HashMap;
+use sardonyx_model::{Function, Model, Symbol};
+
+use crate::check::codes;
+use crate::finding::{Finding, Spot};
+
+/// What names a function of a model. Empty texts for the default domain and for no overload.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId {
+    /// Domain.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// Overload.
+    pub overload: String,
+}
+
+impl FunctionId {
+    /// The id of a function.
+    pub fn of(model: &Model, function: &Function) -> FunctionId {
+        let text = |symbol| model.display(symbol).into_owned();
+        let domain = match text(function.domain) {
+            domain if domain == "ai.onnx" => String::new(),
+            domain => domain,
+        };
+        FunctionId { domain, name: text(function.name), overload: text(function.overload) }
+    }
+}
+
+impl fmt::Display for FunctionId {
+    /// `domain.name:overload`, with `ai.onnx` for the default domain.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let domain = if self.domain.is_empty() { "ai.onnx" } else { &self.domain };
+        write!(f, "{domain}.{}", self.name)?;
+        if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
+    }
+}
+
+/// The same by symbols: domain, name and overload.
+pub(crate) type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
+
+/// The functions of a model, by what names them.
+///
+/// # Errors
+///
+/// Two of the same name.
+pub(crate) fn functions_by_key(model: &Model) -> Result<HashMap<FunctionKey, usize>, Box<Finding>> {
+    let mut by_key = HashMap::new();
+    for (index, function) in model.functions.iter().enumerate() {
+        let key = function_key(model, function.domain, function.name, function.overload);
+        if by_key.insert(key, index).is_some() {
+            let fact = format!("another function is called {}", FunctionId::of(model, function));
+            let spot = Spot::function(index);
+            return Err(Box::new(Finding::new(model, &codes::DUPLICATE_FUNCTION, spot, fact)));
+        }
+    }
+    Ok(by_key)
+}
+
+/// What names a function. The default domain has three spellings, and an empty overload is none.
+pub(crate) fn function_key(
+    model: &Model,
+    domain: Option<Symbol>,
+    name: Option<Symbol>,
+    overload: Option<Symbol>,
+) -> FunctionKey {
+    let text = |symbol: &Symbol| model.text(*symbol);
+    let domain = domain.filter(|domain| !matches!(text(domain), b"" | b"ai.onnx"));
+    (domain, name, overload.filter(|overload| !text(overload).is_empty()))
+}

@@ -1,0 +1,109 @@
+//! What is converted computes the same, in the engine's hands before and after.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx::convert::{ConvertError, Options, RELEASES, Target};
+use sardonyx::{Model, Session, Tensor, check};
+
+fn model(opset: u32, nodes: &str) -> Model {
+    let text = format!(
+        "<ir_version: 8, opset_import: [\"\": {opset}]>
+         g (float[2, 3, 4] x) => (float[?, ?, ?] y) {{ {nodes} }}"
+    );
+    Model::from_text(&text).unwrap()
+}
+
+fn run(model: &Model) -> Vec<f32> {
+    let values: Vec<f32> = (0..24u8).map(|index| f32::from(index * 7 % 24) / 8.0 - 1.5).collect();
+    let x = Tensor::from_vec([2, 3, 4], values).unwrap();
+    let outputs = Session::new(model).unwrap().run([("x", x)]).unwrap();
+    outputs.tensor("y").unwrap().to_vec().unwrap()
+}
+
+fn convert(model: &Model, opset: u32) -> Result<Model, ConvertError> {
+    let converted = model.convert(&Options::new(Target::new().opset("", opset)));
+    converted.map(|(converted, _)| converted)
+}
+
+/// VER-25+, VER-15+, GRAPH-02+, NODE-15+: from version 9 to 13 and back every model computes what it
+/// did. Between the two, each of these operators changed.
+#[test]
+fn there_and_back_it_is_the_same() {
+    for nodes in [
+        "y = Clip <min = -1.0> (x)",
+        "y = Clip <max = 1.0> (x)",
+        "y = Clip <min = -1.0, max = 1.0> (x)",
+        "y = Softmax <axis = 1> (x)",
+        "y = LogSoftmax <axis = 0> (x)",
+        "y = ReduceSum <axes = [1]> (x)",
+        "t = Unsqueeze <axes = [0, 4]> (x) y = Squeeze <axes = [0, 4]> (t)",
+        "y = Pad <pads = [0, 1, 0, 0, 0, 2], value = 0.5> (x)",
+        "y, parts = Split <axis = 1, split = [1, 2]> (x)",
+        "y, places = TopK <axis = 2, k = 2> (x)",
+        "y = Dropout <ratio = 0.25> (x)",
+        "y = Slice <axes = [2], starts = [1], ends = [3]> (x)",
+    ] {
+        let old = model(9, nodes);
+        let before = run(&old);
+        let new = convert(&old, 13).unwrap();
+        let again = convert(&new, 9).unwrap();
+        for converted in [&new, &again] {
+            let report = converted.check(&check::Options::new());
+            assert_eq!(report.errors, 0, "{nodes}: {:?}", report.findings);
+            assert_eq!(run(converted), before, "{nodes}");
+        }
+        assert_ne!(new.to_bytes(), old.to_bytes());
+    }
+}
+
+/// VER-25-: what has no exact equivalent is refused by name and versions, and the model is as it
+/// was.
+#[test]
+fn what_has_no_equivalent_is_refused() {
+    let text = "<ir_version: 8, opset_import: [\"\": 16]>
+        g (float[1, 1, 4, 4] x, float[1, 2, 2, 2] at) => (float[?, ?, ?, ?] y) {
+          y = GridSample (x, at)
+        }";
+    let sampled = Model::from_text(text).unwrap();
+    let before = sampled.to_bytes();
+    let Err(ConvertError::Refused(refusals)) = convert(&sampled, 15) else {
+        panic!("GridSample is new in version 16");
+    };
+    let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
+    for part in ["GridSample", "16", "15"] {
+        assert!(refusal.fact.contains(part), "{}", refusal.fact);
+    }
+    assert_eq!(sampled.to_bytes(), before);
+}
+
+/// GRAPH-13+-: the constants that conversion adds are initializers, and no inputs that a caller can
+/// set.
+#[test]
+fn constants_that_are_added_cannot_be_overridden() {
+    let converted = convert(&model(12, "y = ReduceSum <axes = [1]> (x)"), 13).unwrap();
+    let session = Session::new(&converted).unwrap();
+    let names: Vec<&str> = session.inputs().iter().map(|input| input.name()).collect();
+    assert_eq!(names, ["x"]);
+    let text = converted.to_text();
+    let (_, after) = text.split_once("int64[1] ").unwrap();
+    let (constant, _) = after.split_once(' ').unwrap();
+    let x = Tensor::from_vec([2, 3, 4], vec![0.0f32; 24]).unwrap();
+    let axes = Tensor::from_vec([1], vec![0i64]).unwrap();
+    assert!(session.run([("x", x), (constant.trim_matches('"'), axes)]).is_err());
+}
+
+/// VER-19+-: a release names the versions of operator sets and of the format that it came with.
+#[test]
+fn releases_name_versions() {
+    let text = "<ir_version: 8, opset_import: [\"\": 17, \"ai.onnx.ml\": 3]>
+        g (float[N] x) => (float[N] y) { y = Relu (x) }";
+    let model = Model::from_text(text).unwrap();
+    let target = Target::new().release("1.16.0").unwrap();
+    let (converted, _) = model.convert(&Options::new(target)).unwrap();
+    let sets = converted.opsets();
+    let sets: Vec<(String, i64)> = sets.into_iter().map(|set| (set.domain, set.version)).collect();
+    assert_eq!(converted.ir_version(), Some(10));
+    assert_eq!(sets, [(String::new(), 21), ("ai.onnx.ml".to_string(), 5)]);
+    assert!(Target::new().release("1.99").is_none());
+    assert!(Target::new().release("1.16.x").is_none());
+    assert_eq!(RELEASES.last().unwrap().name, "1.23");
+}
