@@ -13,7 +13,6 @@
 
 pub mod bench;
 pub mod cases;
-pub mod compare;
 pub mod convert_case;
 pub mod expectations;
 pub mod outcome;

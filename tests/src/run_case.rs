@@ -1,7 +1,6 @@
 //! One case from its files to an outcome: the only part of the runner that calls the library.
 
 use crate::cases::{Case, DataSet};
-use crate::compare::compare;
 use crate::outcome::{Class, Failure, Outcome};
 use sardonyx::{Error, ErrorKind, Model, Port, Session, Tolerance, Type, Value};
 use std::collections::BTreeSet;
@@ -62,7 +61,7 @@ fn run_data_set(session: &Session, data: &DataSet, tolerance: Tolerance) -> Outc
     }
     let wanted = session.outputs().iter().zip(&data.outputs);
     for ((name, got), (port, bytes)) in outputs.iter().zip(wanted) {
-        compare(got, &read(bytes, port)?, tolerance)
+        got.compare(&read(bytes, port)?, tolerance)
             .map_err(|why| wrong(format!("{name}: {why}")))?;
     }
     Ok(())

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::domain_name;
+use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving, set};
+use crate::{ModelArg, Verdict, saving, set, verify};
 
 /// Convert a model to other versions of operator sets, exactly or not at all
 ///
@@ -43,6 +44,13 @@ pub(crate) struct Args {
     /// their functions
     #[arg(long)]
     no_expand: bool,
+    /// Run the model and the converted one N times on the same pseudo-random inputs, and write
+    /// nothing if the outputs differ: in any bit where no node was added, else by more than
+    /// rounding; the node after which the values differ first is named
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    verify: Option<u64>,
+    #[command(flatten)]
+    sizes: SizeArgs,
     /// Say what would be done, and write nothing
     #[arg(long, conflicts_with_all = ["output", "in_place", "replace", "sync"])]
     dry_run: bool,
@@ -71,8 +79,11 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             return args.refused(&model, &refusals, terminal);
         }
     };
+    let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
+    let verified = args.verify.map(verify).transpose()?;
+    let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
-    if let Some(target) = target {
+    if let Some(target) = target.filter(|_| !differs) {
         let save = SaveOptions::new();
         let weights = Weights::Keep;
         saved = Some(args.saving.save(&args.model, &converted, save, weights, target, terminal)?);
@@ -83,19 +94,25 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             "model": args.model.name(),
             "converted": as_json(&report),
             "refusals": [],
+            "verified": verified.map(|verified| verified.json()),
             "saved": saved.map(|saved| saved.json()),
         });
         terminal.json(&answer, true)?;
-        return Ok(Verdict::Fine);
-    }
-    match saved {
-        None => terminal.print(&as_text(&report))?,
-        Some(saved) => {
-            terminal.remark(as_text(&report).trim_end());
-            saved.say(terminal);
+    } else {
+        let verified = verified.map_or(String::new(), |verified| verified.text());
+        let text = as_text(&report) + &verified;
+        match saved {
+            None if differs => {
+                terminal.print(&format!("{text}nothing was written\n"))?;
+            }
+            None => terminal.print(&text)?,
+            Some(saved) => {
+                terminal.remark(text.trim_end());
+                saved.say(terminal);
+            }
         }
     }
-    Ok(Verdict::Fine)
+    Ok(if differs { Verdict::Findings } else { Verdict::Fine })
 }
 
 fn parse_release(text: &str) -> Result<Target, String> {
@@ -148,6 +165,7 @@ impl Args {
                 "model": name,
                 "converted": null,
                 "refusals": refusals,
+                "verified": null,
                 "saved": null,
             });
             terminal.json(&answer, true)?;

@@ -88,7 +88,7 @@ fn gather_or_fill(
     }
     if let Some(seed) = seed {
         let given = &gather.inputs.values;
-        let mut filled = random::fill(seed, model, &opened.sizes, ports, given, terminal)?;
+        let mut filled = random::fill(seed, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
         terminal.note("sizes without a name are set for inputs that are filled: give --random");

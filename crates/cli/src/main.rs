@@ -51,6 +51,7 @@ mod terminal;
 mod timing;
 mod types;
 mod usage;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -137,14 +137,15 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Values for the required inputs that are not given.
+/// Values for the required inputs that are not given. What is taken as 1 is said, if there is a
+/// terminal to say it on.
 pub(crate) fn fill(
     seed: u64,
     model: &Model,
     set: &session::Sizes,
     ports: &[Port],
     given: &[(String, Value)],
-    terminal: &Terminal,
+    terminal: Option<&Terminal>,
 ) -> Result<Vec<(String, Value)>, Failure> {
     let mut sizes = Sizes::new(set, ports, given);
     let mut shapes = Vec::new();
@@ -161,7 +162,9 @@ pub(crate) fn fill(
         };
         shapes.push((port.name(), elem, sizes.of(port, shape)));
     }
-    sizes.note(terminal);
+    if let Some(terminal) = terminal {
+        sizes.note(terminal);
+    }
     sizes.demand_relations(model)?;
     let value = |(name, elem, dims): (&str, DataType, Vec<usize>)| {
         let tensor = tensor(seed, name, elem, &dims)

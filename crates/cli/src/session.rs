@@ -27,6 +27,14 @@ pub(crate) struct SessionArgs {
     /// Refuse to take more memory than this, beyond what the file stores
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
+    #[command(flatten)]
+    sizes: SizeArgs,
+}
+
+/// Sizes of dimensions that the model leaves open.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct SizeArgs {
     /// Fix the size of a named dimension of the inputs for all runs; one without a name is called
     /// INPUT[AXIS], such as x[0], and set for inputs that are filled
     #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
@@ -82,61 +90,9 @@ enum Exactness {
     Fast,
 }
 
-impl SessionArgs {
-    /// Opens the model and makes it ready, telling the curious how long that took.
-    pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, &|builder| builder)
-    }
-
-    /// Opens the model and says what it becomes, without computing or packing anything large. The
-    /// program is printed `after` a rewrite.
-    pub(crate) fn look(
-        &self,
-        model: &ModelArg,
-        after: Option<&str>,
-        terminal: &Terminal,
-    ) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, &|builder| match after {
-            Some(after) => builder.only_look().print_after(after),
-            None => builder.only_look(),
-        })
-    }
-
-    fn open_for(
-        &self,
-        model: &ModelArg,
-        terminal: &Terminal,
-        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
-    ) -> Result<Opened, Failure> {
-        let (opened, opening) = timed(|| model.open());
-        let opened = opened?;
-        let sizes = self.sizes(&opened)?;
-        let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
-        spinner.finish_and_clear();
-        let session = session.map_err(|error| {
-            let from_stdin = model.is_stdin();
-            let has_no_directory = from_stdin && error.kind() == ErrorKind::ExternalData;
-            let failure = Failure::from(error);
-            match (from_stdin, has_no_directory) {
-                (_, true) => {
-                    failure.help("give the model as a file, in the directory of its data files")
-                }
-                (true, false) => failure,
-                (false, _) => failure.at(model.name()),
-            }
-        })?;
-        terminal.detail(&format!(
-            "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
-            millis(opening),
-            millis(preparing),
-            session.threads()
-        ));
-        Ok(Opened { model: opened, session, sizes })
-    }
-
+impl SizeArgs {
     /// What `--set` says of this model.
-    fn sizes(&self, model: &Model) -> Result<Sizes, Failure> {
+    pub(crate) fn of(&self, model: &Model) -> Result<Sizes, Failure> {
         let mut sizes = Sizes::default();
         let inputs = model.inputs();
         for (name, size) in &self.set {
@@ -174,6 +130,60 @@ impl SessionArgs {
             }
         }
         Ok(sizes)
+    }
+}
+
+impl SessionArgs {
+    /// Opens the model and makes it ready, telling the curious how long that took.
+    pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
+        self.open_for(model, terminal, &|builder| builder)
+    }
+
+    /// Opens the model and says what it becomes, without computing or packing anything large. The
+    /// program is printed `after` a rewrite.
+    pub(crate) fn look(
+        &self,
+        model: &ModelArg,
+        after: Option<&str>,
+        terminal: &Terminal,
+    ) -> Result<Opened, Failure> {
+        self.open_for(model, terminal, &|builder| match after {
+            Some(after) => builder.only_look().print_after(after),
+            None => builder.only_look(),
+        })
+    }
+
+    fn open_for(
+        &self,
+        model: &ModelArg,
+        terminal: &Terminal,
+        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+    ) -> Result<Opened, Failure> {
+        let (opened, opening) = timed(|| model.open());
+        let opened = opened?;
+        let sizes = self.sizes.of(&opened)?;
+        let spinner = terminal.progress("preparing", None);
+        let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
+        spinner.finish_and_clear();
+        let session = session.map_err(|error| {
+            let from_stdin = model.is_stdin();
+            let has_no_directory = from_stdin && error.kind() == ErrorKind::ExternalData;
+            let failure = Failure::from(error);
+            match (from_stdin, has_no_directory) {
+                (_, true) => {
+                    failure.help("give the model as a file, in the directory of its data files")
+                }
+                (true, false) => failure,
+                (false, _) => failure.at(model.name()),
+            }
+        })?;
+        terminal.detail(&format!(
+            "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
+            millis(opening),
+            millis(preparing),
+            session.threads()
+        ));
+        Ok(Opened { model: opened, session, sizes })
     }
 
     fn builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {

@@ -206,8 +206,8 @@ impl From<Refusal> for Error {
 
 impl Model {
     /// Replaces calls of functions by what the functions do, in all graphs and in functions that
-    /// stay. Functions that nothing calls any more are removed. A function that means something else
-    /// at the versions of operator sets that the model imports is converted to these.
+    /// stay. Functions that nothing calls any more are removed. A function that means something
+    /// else at the versions of operator sets that the model imports is converted to these.
     ///
     /// # Errors
     ///

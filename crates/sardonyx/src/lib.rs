@@ -36,6 +36,7 @@ mod beneath;
 pub mod check;
 pub mod convert;
 pub mod cost;
+mod difference;
 mod digest;
 mod edit;
 mod error;
@@ -66,6 +67,7 @@ pub mod text;
 mod values;
 mod whole;
 
+pub use difference::Difference;
 pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
 pub use external::{DataAccess, DataResolver, Links, open_data_file};

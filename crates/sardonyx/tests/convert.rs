@@ -24,8 +24,8 @@ fn convert(model: &Model, opset: u32) -> Result<Model, ConvertError> {
     converted.map(|(converted, _)| converted)
 }
 
-/// VER-25+, VER-15+, GRAPH-02+, NODE-15+: from version 9 to 13 and back every model computes what it
-/// did. Between the two, each of these operators changed.
+/// VER-25+, VER-15+, GRAPH-02+, NODE-15+: from version 9 to 13 and back every model computes what
+/// it did. Between the two, each of these operators changed.
 #[test]
 fn there_and_back_it_is_the_same() {
     for nodes in [

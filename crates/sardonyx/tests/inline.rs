@@ -215,8 +215,8 @@ fn bodies_import_what_they_use() {
     assert!(Session::new(&called).is_err());
 }
 
-/// FUNC-20+: in a domain of the standard an operator comes before a function of its name; in another
-/// domain there is only the function.
+/// FUNC-20+: in a domain of the standard an operator comes before a function of its name; in
+/// another domain there is only the function.
 #[test]
 fn operators_of_the_standard_come_first() {
     let relu = |domain: &str| {

@@ -45,6 +45,7 @@ mod strings;
 mod tensor;
 mod text;
 mod value;
+mod value_compare;
 mod view;
 
 pub use arena::{Arena, ArenaError, ReadSlices, WriteSlices};

@@ -1,51 +1,62 @@
-//! Whether a value is what a case expects, by the rules of the reference's own runner.
+//! Whether a value is what is wanted, by the rules of the reference's own runner of cases.
 //!
-//! Types and shapes are equal. Floats are within the case's tolerance, bfloat16 within two units in
-//! its last place if that is more, NaN equals NaN. Integers, booleans and strings are equal.
-//! Sequences, maps and optionals are compared element by element.
+//! Types and shapes are equal. Floats are within the tolerance, bfloat16 within two units in its
+//! last place if that is more and the tolerance is not zero, NaN equals NaN. Integers, booleans and
+//! strings are equal. Sequences, maps and optionals are compared element by element.
 
-use sardonyx_tensor::{DataType, Map, Sparse, Tensor, Tolerance, Value};
+use crate::compare::Tolerance;
+use crate::element::DataType;
+use crate::tensor::Tensor;
+use crate::value::{Map, Sparse, Value};
 
 /// Two units in the last place of a bfloat16, as the reference runner allows.
 const BFLOAT16_RTOL: f64 = 1.0 / 64.0;
 
-/// # Errors
-///
-/// What differs, in words, from the outside in.
-pub fn compare(got: &Value, want: &Value, tolerance: Tolerance) -> Result<(), String> {
-    match (got, want) {
-        (Value::Tensor(got), Value::Tensor(want)) => tensors(got, want, tolerance),
-        (Value::Sparse(got), Value::Sparse(want)) => sparse(got, want, tolerance),
-        (Value::Sequence(got), Value::Sequence(want)) => {
-            if got.element() != want.element() {
-                return Err(format!("a sequence of {}, not of {}", got.element(), want.element()));
+impl Value {
+    /// Compares with what is wanted.
+    ///
+    /// # Errors
+    ///
+    /// What differs, in words, from the outside in.
+    pub fn compare(&self, want: &Value, tolerance: Tolerance) -> Result<(), String> {
+        match (self, want) {
+            (Value::Tensor(got), Value::Tensor(want)) => tensors(got, want, tolerance),
+            (Value::Sparse(got), Value::Sparse(want)) => sparse(got, want, tolerance),
+            (Value::Sequence(got), Value::Sequence(want)) => {
+                if got.element() != want.element() {
+                    return Err(format!(
+                        "a sequence of {}, not of {}",
+                        got.element(),
+                        want.element()
+                    ));
+                }
+                if got.len() != want.len() {
+                    return Err(format!("{} items, not {}", got.len(), want.len()));
+                }
+                let mut pairs = got.items().iter().zip(want.items()).enumerate();
+                pairs.try_for_each(|(index, (got, want))| {
+                    got.compare(want, tolerance).map_err(|why| format!("item {index}: {why}"))
+                })
             }
-            if got.len() != want.len() {
-                return Err(format!("{} items, not {}", got.len(), want.len()));
+            (Value::Map(got), Value::Map(want)) => maps(got, want, tolerance),
+            (Value::Optional(_, Some(got)), Value::Optional(_, Some(want))) => {
+                got.compare(want, tolerance)
             }
-            let mut pairs = got.items().iter().zip(want.items()).enumerate();
-            pairs.try_for_each(|(index, (got, want))| {
-                compare(got, want, tolerance).map_err(|why| format!("item {index}: {why}"))
-            })
+            (Value::Optional(got, None), Value::Optional(want, None)) if got == want => Ok(()),
+            (Value::Optional(_, None), Value::Optional(_, Some(_))) => {
+                Err("nothing where a value is expected".into())
+            }
+            (Value::Optional(_, Some(_)), Value::Optional(_, None)) => {
+                Err("a value where nothing is expected".into())
+            }
+            _ => Err(format!("{}, not {}", self.value_type(), want.value_type())),
         }
-        (Value::Map(got), Value::Map(want)) => maps(got, want, tolerance),
-        (Value::Optional(_, Some(got)), Value::Optional(_, Some(want))) => {
-            compare(got, want, tolerance)
-        }
-        (Value::Optional(got, None), Value::Optional(want, None)) if got == want => Ok(()),
-        (Value::Optional(_, None), Value::Optional(_, Some(_))) => {
-            Err("nothing where a value is expected".into())
-        }
-        (Value::Optional(_, Some(_)), Value::Optional(_, None)) => {
-            Err("a value where nothing is expected".into())
-        }
-        _ => Err(format!("{}, not {}", got.value_type(), want.value_type())),
     }
 }
 
 fn tensors(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Result<(), String> {
     let data_type = want.data_type();
-    let tolerance = if data_type == DataType::Bfloat16 {
+    let tolerance = if data_type == DataType::Bfloat16 && tolerance != Tolerance::EXACT {
         Tolerance { rtol: tolerance.rtol.max(BFLOAT16_RTOL), ..tolerance }
     } else if data_type.is_integer() {
         Tolerance::EXACT
@@ -75,7 +86,7 @@ fn maps(got: &Map, want: &Map, tolerance: Tolerance) -> Result<(), String> {
     }
     for (key, want) in want.entries() {
         let got = got.get(key).ok_or_else(|| format!("no entry {key:?}"))?;
-        compare(got, want, tolerance).map_err(|why| format!("entry {key:?}: {why}"))?;
+        got.compare(want, tolerance).map_err(|why| format!("entry {key:?}: {why}"))?;
     }
     Ok(())
 }
@@ -83,12 +94,12 @@ fn maps(got: &Map, want: &Map, tolerance: Tolerance) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sardonyx_tensor::{MapKey, Sequence, TensorError, ValueType, bf16};
+    use crate::{MapKey, Sequence, TensorError, ValueType, bf16};
 
     const TOLERANCE: Tolerance = Tolerance::NODE_TESTS;
 
     fn equal(got: impl Into<Value>, want: impl Into<Value>) -> bool {
-        compare(&got.into(), &want.into(), TOLERANCE).is_ok()
+        got.into().compare(&want.into(), TOLERANCE).is_ok()
     }
 
     #[test]
@@ -111,7 +122,7 @@ mod tests {
             Ok(Value::Sequence(Sequence::from_tensors(DataType::Float, items)?))
         };
         assert!(equal(sequence(&[1.0, 2.0])?, sequence(&[1.0, 2.0])?));
-        let why = compare(&sequence(&[1.0, 3.0])?, &sequence(&[1.0, 2.0])?, TOLERANCE);
+        let why = sequence(&[1.0, 3.0])?.compare(&sequence(&[1.0, 2.0])?, TOLERANCE);
         assert!(why.is_err_and(|why| why.starts_with("item 1: ")));
         assert!(!equal(sequence(&[1.0])?, sequence(&[1.0, 2.0])?));
 

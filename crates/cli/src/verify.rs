@@ -1,0 +1,180 @@
+//! Runs of a model before and after a change that keeps its meaning.
+
+use sardonyx::convert::Conversion;
+use sardonyx::{Difference, Model, Session, Tolerance, Value as Operand};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::random;
+use crate::session::{SizeArgs, Sizes};
+use crate::terminal::Terminal;
+
+/// What results may differ in where nodes compute the same in other steps.
+const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
+
+/// What runs of both models gave.
+pub(crate) struct Verified {
+    runs: u64,
+    /// Zero where no node was added.
+    tolerance: Tolerance,
+    pub(crate) failed: Option<Failed>,
+}
+
+/// A run in which the models differ.
+pub(crate) struct Failed {
+    /// From 1 on.
+    run: u64,
+    output: String,
+    what: String,
+    first: Option<Difference>,
+}
+
+/// Runs both models on the same pseudo-random inputs and compares the outputs.
+///
+/// # Errors
+///
+/// A model that does not run, or not on such inputs.
+pub(crate) fn verify(
+    original: &Model,
+    converted: &Model,
+    report: &Conversion,
+    (runs, sizes): (u64, &SizeArgs),
+    terminal: &Terminal,
+) -> Result<Verified, Failure> {
+    let sizes = sizes.of(original)?;
+    let is_exact = report.made == 0 && report.expanded.is_empty();
+    let tolerance = if is_exact { Tolerance::EXACT } else { TOLERANCE };
+    let before = session(original, &sizes, "the model")?;
+    let after = session(converted, &sizes, "the converted model")?;
+    let bar = terminal.progress("verifying", Some(runs));
+    let mut failed = None;
+    for run in 1..=runs {
+        let told = (run == 1).then_some(terminal);
+        let inputs = random::fill(run, original, &sizes, before.inputs(), &[], told)?;
+        let wanted = before.run(inputs.clone()).map_err(|error| {
+            Failure::from(error).help(format!(
+                "run {run} of the model fails on these inputs, so nothing can be compared; leave --verify away"
+            ))
+        })?;
+        let got = after.run(inputs.clone())?;
+        let mut pairs = wanted.iter().zip(got.iter());
+        let differs = pairs.find_map(|((name, wanted), (_, got))| {
+            Some((name.to_string(), got.compare(wanted, tolerance).err()?))
+        });
+        bar.inc(1);
+        if let Some((output, what)) = differs {
+            let first = first_difference(original, converted, &inputs, tolerance);
+            failed = Some(Failed { run, output, what, first });
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(Verified { runs, tolerance, failed })
+}
+
+fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
+    let mut builder = Session::builder(model);
+    for (name, size) in &sizes.fixed {
+        builder = builder.dim(name, *size);
+    }
+    let help = format!("{what} cannot be run, so nothing can be compared; leave --verify away");
+    builder.build().map_err(|error| Failure::from(error).help(help))
+}
+
+/// Where the models begin to differ; nothing if that cannot be found out.
+fn first_difference(
+    original: &Model,
+    converted: &Model,
+    inputs: &[(String, Operand)],
+    tolerance: Tolerance,
+) -> Option<Difference> {
+    original.first_difference(converted, inputs, tolerance).ok().flatten()
+}
+
+impl Verified {
+    pub(crate) fn text(&self) -> String {
+        let Verified { runs, tolerance, failed } = self;
+        let closeness = if *tolerance == Tolerance::EXACT {
+            "the same bits".to_string()
+        } else {
+            format!("the same within {} of each number plus {}", tolerance.rtol, tolerance.atol)
+        };
+        match failed {
+            None => {
+                let runs = count(usize::try_from(*runs).unwrap_or(usize::MAX), "run");
+                format!("verified by {runs} of both models: {closeness}\n")
+            }
+            Some(Failed { run, output, what, first }) => {
+                let first = first.as_ref().map_or(String::new(), |first| {
+                    let Difference { node, value, what, .. } = first;
+                    format!("the first values that differ: '{value}', of {node}: {what}\n")
+                });
+                format!(
+                    "run {run} of {runs}: the output '{output}' is not what it was: {what}\n{first}"
+                )
+            }
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let failed = self.failed.as_ref().map(|failed| {
+            let first = failed.first.as_ref().map(
+                |first| json!({"value": first.value, "node": first.node, "message": first.what}),
+            );
+            json!({
+                "run": failed.run,
+                "output": failed.output,
+                "message": failed.what,
+                "first": first,
+            })
+        });
+        json!({
+            "runs": self.runs,
+            "rtol": self.tolerance.rtol,
+            "atol": self.tolerance.atol,
+            "difference": failed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::usage::Form;
+
+    #[derive(clap::Parser)]
+    struct Sized {
+        #[command(flatten)]
+        sizes: SizeArgs,
+    }
+
+    fn verified(after: &str) -> Verified {
+        let model = |nodes: &str| {
+            let text = format!(
+                "<ir_version: 10, opset_import: [\"\": 21]>
+                 g (float[N] x) => (float[N] y) {{ {nodes} }}"
+            );
+            Model::from_text(&text).unwrap()
+        };
+        let sizes = Sized::parse_from(["convert", "--set", "N=3"]).sizes;
+        let before = model("a = Exp (x) y = Neg (a)");
+        let report = Conversion::default();
+        let terminal = Terminal::plain(Form::Prose);
+        verify(&before, &model(after), &report, (2, &sizes), &terminal).unwrap()
+    }
+
+    #[test]
+    fn what_differs_is_told() {
+        let same = verified("b = Exp (x) y = Neg (b)");
+        assert_eq!(same.text(), "verified by 2 runs of both models: the same bits\n");
+        assert_eq!(same.json()["difference"], Value::Null);
+        let other = verified("a = Abs (x) y = Neg (a)");
+        let text = other.text();
+        assert!(text.starts_with("run 1 of 2: the output 'y' is not what it was"), "{text}");
+        assert!(text.contains("'a', of Exp node that makes 'a'"), "{text}");
+        assert_eq!(other.json()["difference"]["first"]["value"], "a");
+    }
+}

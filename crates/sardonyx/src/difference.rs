@@ -1,0 +1,112 @@
+//! Where two models that should compute the same do not.
+
+use std::collections::HashMap;
+
+use sardonyx_model::{Model as Graph, NodeId, ValueId};
+use sardonyx_passes::place_of_node;
+use sardonyx_tensor::{Tolerance, Value};
+
+use crate::error::Error;
+use crate::model::Model;
+use crate::session::Session;
+
+/// The first value in which two models differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// The name of the value.
+    pub value: String,
+    /// The node of the first model that makes it.
+    pub node: String,
+    /// How the values differ: first what the second model gives, then what the first does.
+    pub what: String,
+}
+
+impl Model {
+    /// Runs this model and another one with all values of the main graph that both have as outputs,
+    /// and gives the first in the order of this model's nodes in which they differ; `None` if there
+    /// is none. Values have the same name in both. All of them are in memory at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::new`] and [`Session::run`] for one of the models.
+    pub fn first_difference(
+        &self,
+        other: &Model,
+        inputs: &[(String, Value)],
+        tolerance: Tolerance,
+    ) -> Result<Option<Difference>, Error> {
+        let theirs: HashMap<&[u8], ValueId> = made_values(&other.graph)
+            .map(|(_, value)| (other.graph.text(other.graph.value(value).name), value))
+            .collect();
+        let mut shared = Vec::new();
+        for (node, value) in made_values(&self.graph) {
+            let name = self.graph.text(self.graph.value(value).name);
+            shared.extend(theirs.get(name).map(|their| (node, value, *their)));
+        }
+        let ours = shared.iter().map(|(_, value, _)| *value);
+        let ours = self.run_with_outputs(ours, inputs)?;
+        let theirs = shared.iter().map(|(.., their)| *their);
+        let theirs = other.run_with_outputs(theirs, inputs)?;
+        for (node, value, _) in shared {
+            let name = self.graph.display(Some(self.graph.value(value).name)).into_owned();
+            let (Some(ours), Some(theirs)) = (ours.get(&name), theirs.get(&name)) else { continue };
+            if let Err(what) = theirs.compare(ours, tolerance) {
+                let node = place_of_node(&self.graph, node);
+                return Ok(Some(Difference { value: name, node, what }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The outputs of a run, and these values.
+    fn run_with_outputs(
+        &self,
+        values: impl Iterator<Item = ValueId>,
+        inputs: &[(String, Value)],
+    ) -> Result<HashMap<String, Value>, Error> {
+        let mut model = self.clone();
+        let Some(main) = model.graph.main else { return Ok(HashMap::new()) };
+        for value in values {
+            if !model.graph.value(value).is_output {
+                model.graph.add_graph_output(main, value);
+            }
+        }
+        let outputs = Session::new(&model)?.run(inputs.iter().cloned())?;
+        Ok(outputs.into_iter().collect())
+    }
+}
+
+/// The values that nodes of the main graph make, in their order.
+fn made_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
+    let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
+    nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sardonyx_tensor::Tensor;
+
+    fn model(nodes: &str) -> Model {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 21]> g (float[3] x) => (float[3] y) {{ {nodes} }}"
+        );
+        Model::from_text(&text).unwrap()
+    }
+
+    #[test]
+    fn the_first_node_is_told() {
+        let one = model("a = Exp (x) b = Neg (a) y = Abs (b)");
+        let x = Tensor::from_vec([3], vec![-1.0f32, 0.0, 2.0]).unwrap();
+        let inputs = [("x".to_string(), Value::from(x))];
+        let difference = |other: &str| {
+            one.first_difference(&model(other), &inputs, Tolerance::NODE_TESTS).unwrap()
+        };
+        assert_eq!(difference("c = Exp (x) b = Neg (c) y = Abs (b)"), None);
+        assert_eq!(difference("a = Exp (x) b = Identity (a) y = Abs (b)").unwrap().value, "b");
+        let found = difference("a = Exp (x) y = Neg (a)").unwrap();
+        assert_eq!((&*found.value, &*found.node), ("y", "Abs node that makes 'y'"));
+        assert!(found.what.contains("-7.389"), "{}", found.what);
+    }
+}
