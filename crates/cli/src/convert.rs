@@ -72,8 +72,8 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let target = if args.dry_run { None } else { Some(args.saving.target(&args.model, &model)?) };
     let (converted, report) = match model.convert(&options) {
         Ok(converted) => converted,
-        Err(ConvertError::Target(what)) => {
-            return Err(Failure::new(what).at(args.model.name()));
+        Err(error @ (ConvertError::Target(_) | ConvertError::NotHeld(_))) => {
+            return Err(Failure::new(error.to_string()).at(args.model.name()));
         }
         Err(ConvertError::Refused(refusals)) => {
             return args.refused(&model, &refusals, terminal);

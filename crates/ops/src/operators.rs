@@ -14,6 +14,7 @@ pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION}
 pub use crate::nn::max_unpool::MAX_UNPOOL;
 pub use crate::nn::recurrent::{GRU, LSTM, RNN};
 pub use crate::quantization::MATMUL_INTEGER;
+pub use crate::quantization::linear::QUANTIZE_LINEAR;
 pub use crate::reduction::{
     REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN,
     REDUCE_PROD, REDUCE_SUM, REDUCE_SUM_SQUARE,
@@ -25,9 +26,10 @@ pub use crate::tensor::concat::CONCAT;
 pub use crate::tensor::constant::CONSTANT;
 pub use crate::tensor::expand::EXPAND;
 pub use crate::tensor::gather_elements::GATHER_ELEMENTS;
+pub use crate::tensor::pad::PAD;
 pub use crate::tensor::rearrange::CENTER_CROP_PAD;
 pub use crate::tensor::reshape::RESHAPE;
-pub use crate::tensor::scatter::SCATTER_ND;
+pub use crate::tensor::scatter::{SCATTER_ELEMENTS, SCATTER_ND};
 pub use crate::tensor::select::{TOP_K, UNIQUE};
 pub use crate::tensor::slice::SLICE;
 pub use crate::tensor::split::SPLIT;

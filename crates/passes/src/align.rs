@@ -34,7 +34,7 @@ pub fn inline(
             target: target(model, registry, &functions),
             expand: true,
             granted: Vec::new(),
-            constants_as_nodes: false,
+            like_reference: false,
         },
         functions: Vec::new(),
         refusals: Vec::new(),
@@ -102,7 +102,7 @@ impl Aligned<'_> {
             }
             Err(ConvertError::Refused(refusals)) => self.refusals.extend(refusals),
             // A version that is not known is told of where it matters.
-            Err(ConvertError::Target(_)) => {}
+            Err(ConvertError::Target(_) | ConvertError::NotHeld(_)) => {}
         }
     }
 }

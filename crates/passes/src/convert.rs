@@ -5,6 +5,7 @@
 //! that stands against it. Nothing else is touched: what a file says beyond its nodes, and names of
 //! values, stay as they are.
 
+mod reference;
 mod report;
 mod target;
 
@@ -48,8 +49,9 @@ pub struct ConvertOptions {
     pub expand: bool,
     /// What the caller grants of the model; each use is reported.
     pub granted: Vec<Assumption>,
-    /// Whether constants that nodes need are `Constant` nodes before them, not initializers.
-    pub constants_as_nodes: bool,
+    /// Whether to do as the converter of the reference implementation where both keep the meaning
+    /// of a model. Constants that nodes need are then `Constant` nodes, not initializers.
+    pub like_reference: bool,
 }
 
 /// Converts a model. The one that is given stays as it is.
@@ -89,6 +91,11 @@ fn convert_part(
     let target = &options.target;
     if let Some(unknown) = target.unknown(registry) {
         return Err(ConvertError::Target(unknown));
+    }
+    if options.like_reference
+        && let Some(found) = reference::not_held(model)
+    {
+        return Err(ConvertError::NotHeld(Box::new(found)));
     }
     let mut job = Job::new(model, registry, options, functions)?;
     job.functions_that_would_be_operators();
@@ -182,8 +189,12 @@ struct Job<'a> {
     granted: &'a [Assumption],
     /// The functions that are converted; `None` for the whole model.
     functions: Option<&'a HashSet<usize>>,
-    /// Whether constants that are made become nodes.
-    as_nodes: bool,
+    /// Whether it is done as the reference implementation does.
+    like_reference: bool,
+    /// The constants that stay initializers where others become nodes.
+    kept: HashSet<ValueId>,
+    /// Whether a node may become one of another operator.
+    expands: bool,
     goal: HashMap<String, u32>,
     made: MadeNodes,
     /// What nodes read that were rewritten.
@@ -226,7 +237,9 @@ impl<'a> Job<'a> {
             registry,
             granted: &options.granted,
             functions,
-            as_nodes: options.constants_as_nodes,
+            like_reference: options.like_reference,
+            kept: HashSet::new(),
+            expands: options.expand,
             goal,
             made: MadeNodes::default(),
             operands: Vec::new(),
@@ -394,7 +407,7 @@ impl<'a> Job<'a> {
             if scope.is_function {
                 let nodes = self.constants_become_nodes(scope.root);
                 self.bring_constants(&mut crossings, &scope, &nodes);
-            } else if self.as_nodes {
+            } else if self.like_reference {
                 for graph in graphs {
                     self.constants_become_nodes(graph);
                 }
@@ -442,6 +455,12 @@ impl<'a> Job<'a> {
                 return;
             }
         }
+        if self.like_reference
+            && let Some(fact) = reference::refuses_other(model, node)
+        {
+            self.refuse(Spot::node(node), fact.to_string());
+            return;
+        }
         if let Some(fact) = self.graph_of_function(scope, node) {
             self.refuse(Spot::node(node), fact);
             return;
@@ -470,7 +489,21 @@ impl<'a> Job<'a> {
 
     fn node(&mut self, crossings: &mut Crossings<'_>, node: NodeId, op: OpRef) {
         let goal = self.goal[op.def.domain];
-        let crossed = crossings.cross(&mut self.model, &mut self.made, self.registry, node, op);
+        if self.expands && crossings.is_too_new(op) && self.become_constant(crossings, node, op) {
+            return;
+        }
+        let Job { original, model, made, registry, like_reference, .. } = &mut *self;
+        if *like_reference
+            && let Some(fact) = reference::refuses(original, crossings, node, op, goal)
+        {
+            self.refused.push((node, fact.to_string()));
+            return;
+        }
+        let crossed = crossings.cross(model, made, registry, node, op);
+        if *like_reference && crossed.stops.is_empty() {
+            let kept = reference::complete(model, made, crossings, node, op, goal);
+            self.kept.extend(kept);
+        }
         for stop in crossed.stops {
             let fact = refusal(op, goal, &stop);
             self.refused.push((self.made.origin(stop.node), fact));
@@ -487,6 +520,31 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Replaces a node that has no equivalent by a constant, if inference knows its only value.
+    /// Gives whether it does.
+    fn become_constant(&mut self, crossings: &mut Crossings<'_>, node: NodeId, op: OpRef) -> bool {
+        let Job { original, model, made, registry, .. } = &mut *self;
+        let &[Some(output)] = original.outputs(node) else { return false };
+        let Some(value) = crossings.constant(output) else { return false };
+        let constant = Some(op.opset).filter(|_| op.def.domain.is_empty());
+        let constant = constant.and_then(|opset| registry.op_ref("", "Constant", opset));
+        let Some(constant) = constant else { return false };
+        let name = model.intern("Constant");
+        model.node_mut(node).op_type = Some(name);
+        model.clear_attributes(node);
+        model.set_attribute(node, "value", AttrValue::Tensor(value));
+        model.set_inputs(node, &[]);
+        let crossed = crossings.cross(model, made, registry, node, constant);
+        let goal = self.goal[op.def.domain];
+        for stop in crossed.stops {
+            let fact = refusal(constant, goal, &stop);
+            self.refused.push((self.made.origin(stop.node), fact));
+        }
+        self.operands.extend(self.original.inputs(node).flatten());
+        self.report.rewritten(op, goal, 0);
+        true
+    }
+
     /// Removes the constants that nobody reads any more, since their values are attributes now.
     fn remove_constants(&mut self) {
         let mut operands = std::mem::take(&mut self.operands);
@@ -499,7 +557,10 @@ impl<'a> Job<'a> {
             let found = self.model.value(value);
             match found.producer {
                 // A constant, or what was made of one.
-                Producer::Node(node, _) if is_constant(self.original, self.made.origin(node)) => {
+                Producer::Node(node, _)
+                    if is_constant(&self.model, node)
+                        || is_constant(self.original, self.made.origin(node)) =>
+                {
                     operands.extend(self.model.inputs(node).flatten());
                     self.made.remove(&mut self.model, node);
                 }
@@ -533,10 +594,12 @@ impl<'a> Job<'a> {
 
     /// Makes nodes of the constants that were added to a graph.
     fn constants_become_nodes(&mut self, root: GraphId) -> Vec<NodeId> {
-        let Job { original, model, .. } = self;
+        let Job { original, model, kept, .. } = self;
         let old = &original.graph(root).initializers;
         let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
-        let is_made = |found: &Initializer| found.value.is_some_and(|found| !old.contains(&found));
+        let is_made = |found: &Initializer| {
+            found.value.is_some_and(|found| !old.contains(&found) && !kept.contains(&found))
+        };
         let initializers = std::mem::take(&mut model.graph_mut(root).initializers);
         let (made, kept): (Vec<_>, Vec<_>) = initializers.into_iter().partition(is_made);
         model.graph_mut(root).initializers = kept;

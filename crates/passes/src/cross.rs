@@ -15,8 +15,10 @@ use hashbrown::HashMap;
 use sardonyx_model::{
     AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId,
 };
-use sardonyx_ops::{Adapt, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema};
-use sardonyx_tensor::DataType;
+use sardonyx_ops::{
+    Adapt, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema, ValueTypes,
+};
+use sardonyx_tensor::{DataType, Tensor};
 
 use fits::Fit;
 pub(crate) use types::Types;
@@ -171,6 +173,22 @@ impl<'a> Crossings<'a> {
     /// Says what the nodes that follow import, by domain, once they are at their goal.
     pub(crate) fn import(&mut self, imports: HashMap<String, u32>) {
         self.imports = imports;
+    }
+
+    /// Whether there is no version of an operator that is as old as the goal.
+    pub(crate) fn is_too_new(&mut self, op: OpRef) -> bool {
+        let goal = self.goal.of(op);
+        matches!(self.way(op, goal).end, Some((_, Why::TooNew(_))))
+    }
+
+    /// What a value is in every run, if inference found that.
+    pub(crate) fn constant(&self, value: ValueId) -> Option<Tensor> {
+        self.types.known(value)?.to_tensor()
+    }
+
+    /// The element type of a tensor, as far as known.
+    pub(crate) fn elem(&self, value: ValueId) -> Option<DataType> {
+        self.types.ty(value).and_then(|ty| ty.elem())
     }
 
     /// Brings a node to its goal, and the nodes that are made for it to theirs. `op` is what the

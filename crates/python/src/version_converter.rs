@@ -3,11 +3,9 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::convert::{Assumption, ConvertError as Refused, Options, Target};
-use sardonyx::ops::Registry;
+use sardonyx::convert::{ConvertError as Refused, Options, Target};
 use sardonyx::{Model, Type};
 
-use crate::checker::like_onnx;
 use crate::errors::ConvertError;
 use crate::message;
 use crate::registry;
@@ -32,17 +30,8 @@ fn convert_version<'py>(
     })?;
     let registry = registry::snapshot().registry;
     let converted = py.detach(|| {
-        refuse_undefined(&model, &registry)?;
-        // As in the reference implementation, which replaces no node by a function, makes nodes of
-        // constants, takes an input with a default for a constant, and computes with floats
-        // where older versions do not take integers.
-        let options = Options::new(Target::new().opset("", version))
-            .without_expansion()
-            .assume(Assumption::Inference)
-            .assume(Assumption::DefaultInputs)
-            .assume(Assumption::IntegersInFloats)
-            .constants_as_nodes()
-            .registry(registry);
+        let target = Target::new().opset("", version);
+        let options = Options::new(target).like_onnx().registry(registry);
         let (mut converted, _) = model.convert(&options).map_err(failed)?;
         shape_outputs(&mut converted);
         Ok::<Model, PyErr>(converted)
@@ -61,18 +50,10 @@ fn shape_outputs(model: &mut Model) {
     }
 }
 
-/// Refuses a model in which names are read that nothing defines: the reference implementation
-/// cannot hold one, and says so with an exception of its own.
-fn refuse_undefined(model: &Model, registry: &Registry) -> PyResult<()> {
-    let report = model.check(&like_onnx(registry.clone()));
-    let mut findings = report.findings.iter();
-    let undefined = ["undefined-value", "undefined-output"];
-    match findings.find(|finding| undefined.contains(&finding.code.name)) {
-        Some(finding) => Err(ConvertError::new_err(finding.to_string())),
-        None => Ok(()),
-    }
-}
-
 fn failed(error: Refused) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
+    let message = error.to_string();
+    match error {
+        Refused::NotHeld(_) => ConvertError::new_err(message),
+        Refused::Target(_) | Refused::Refused(_) => PyRuntimeError::new_err(message),
+    }
 }

@@ -48,7 +48,7 @@ impl Options {
     /// To versions of operator sets and of the format.
     pub fn new(target: Target) -> Options {
         let passes =
-            ConvertOptions { target, expand: true, granted: Vec::new(), constants_as_nodes: false };
+            ConvertOptions { target, expand: true, granted: Vec::new(), like_reference: false };
         Options { passes, registry: Registry::default() }
     }
 
@@ -67,11 +67,16 @@ impl Options {
         self
     }
 
-    /// Makes the constants that nodes need `Constant` nodes before them, not initializers of their
-    /// graphs.
+    /// Does as the converter of the `onnx` package where both keep the meaning of a model. No node
+    /// becomes a function, all [assumptions](Assumption) of that package are granted, constants that
+    /// nodes need are `Constant` nodes before them, and what only that package refuses is refused.
     #[must_use]
-    pub fn constants_as_nodes(mut self) -> Options {
-        self.passes.constants_as_nodes = true;
+    pub fn like_onnx(mut self) -> Options {
+        self.passes.expand = false;
+        self.passes.like_reference = true;
+        let granted =
+            [Assumption::Inference, Assumption::DefaultInputs, Assumption::IntegersInFloats];
+        self.passes.granted.extend(granted);
         self
     }
 
@@ -90,12 +95,15 @@ pub enum ConvertError {
     Target(String),
     /// Everything that has no exact equivalent there.
     Refused(Vec<Finding>),
+    /// With [`Options::like_onnx`]: what the graphs of that package's converter cannot hold.
+    NotHeld(Box<Finding>),
 }
 
 impl fmt::Display for ConvertError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConvertError::Target(what) => f.write_str(what),
+            ConvertError::NotHeld(finding) => finding.fmt(f),
             ConvertError::Refused(findings) => {
                 f.write_str("the model cannot be converted exactly")?;
                 findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
@@ -128,6 +136,7 @@ impl Model {
             }
             Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
             Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
+            Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
         }
     }
 }

@@ -251,6 +251,13 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(places) = places else {
         return Err(cx.refuse(format_args!("axes has one that rank {rank} does not have")));
     };
+    for (index, name) in [(2, "scales"), (3, "sizes")] {
+        if cx.input(index).is_some() && cx.constant(index).is_none() {
+            return Err(cx.refuse(format_args!(
+                "axes came with version 18; without them, {name} must be constant to be written for all axes"
+            )));
+        }
+    }
     if let Some(scales) = constant_floats(cx, 2, "scales")?.filter(|scales| !scales.is_empty()) {
         let mut all = vec![1f32; rank];
         places.iter().zip(scales).for_each(|(axis, scale)| all[*axis] = scale);

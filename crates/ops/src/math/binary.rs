@@ -19,7 +19,7 @@
 //!   shifts by too much.
 //! - `BitwiseAnd`, `BitwiseOr`, `BitwiseXor`: since 18.
 
-use sardonyx_model::{Dim, Shape};
+use sardonyx_model::{Dim, Shape, ValueId};
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
@@ -84,6 +84,7 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .widens()
     .infer(|cx| compared(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align)
+    .adapter(11, 10, equal_by_order)
     .adapter(7, 6, legacy_broadcast::lower_commutative);
 
 pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
@@ -337,6 +338,73 @@ fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.become_operator(ADD.name);
     cx.set_inputs(&[rest, Some(added)]);
     Ok(())
+}
+
+/// `Equal` before version 11 takes `bool`, `int32` and `int64`: other integers become `int64`, and
+/// floats are equal where neither is the smaller one. A NaN is not smaller than anything either, so
+/// both must be numbers: below 1 or above 0.
+fn equal_by_order(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let elem = cx.input_type(0).or(cx.input_type(1)).and_then(|ty| ty.elem());
+    match elem {
+        Some(DataType::Bool | DataType::Int32 | DataType::Int64) | None => return Ok(()),
+        // A cast to a signed integer would change the largest ones.
+        Some(DataType::Uint64) => return Ok(()),
+        Some(elem) if elem.is_integer() => {
+            let to = [("to", AttrValue::Int(DataType::Int64.number().into()))];
+            let wide = [0, 1].map(|index| Some(cx.before("Cast", &[cx.input(index)], &to)));
+            cx.set_inputs(&wide);
+            return Ok(());
+        }
+        Some(elem) if !elem.is_float() => return Ok(()),
+        Some(_) => {}
+    }
+    let (a, b) = (cx.input(0), cx.input(1));
+    let below = cx.before(LESS.name, &[a, b], &[]);
+    let above = cx.before(GREATER.name, &[a, b], &[]);
+    let differs = cx.before(OR.name, &[Some(below), Some(above)], &[]);
+    let mut numbers = None;
+    for index in [0, 1] {
+        let Some(is_number) = is_number(cx, index)? else { continue };
+        numbers = match numbers {
+            Some(first) => Some(cx.before(AND.name, &[Some(first), Some(is_number)], &[])),
+            None => Some(is_number),
+        };
+    }
+    match numbers {
+        Some(numbers) => {
+            let same = cx.before("Not", &[Some(differs)], &[]);
+            cx.become_operator(AND.name);
+            cx.set_inputs(&[Some(same), Some(numbers)]);
+        }
+        None => {
+            cx.become_operator("Not");
+            cx.set_inputs(&[Some(differs)]);
+        }
+    }
+    Ok(())
+}
+
+/// Whether elements of a floating-point input are numbers; `None` if it is a constant of numbers.
+fn is_number(cx: &mut Adapt<'_>, index: usize) -> Result<Option<ValueId>, Refusal> {
+    let input = cx.input(index);
+    let constant = cx.constant(index);
+    let elem = cx.input_type(index).and_then(|ty| ty.elem());
+    let Some(elem) = elem.or(constant.as_ref().map(Tensor::data_type)) else {
+        return Err(cx.refuse(format_args!("the type of input {index} is not known")));
+    };
+    let wide = constant.and_then(|it| cast(&it, DataType::Double, CastOptions::default()).ok());
+    let values = wide.as_ref().and_then(|wide| wide.as_slice::<f64>().ok());
+    if values.is_some_and(|values| values.iter().all(|value| !value.is_nan())) {
+        return Ok(None);
+    }
+    let mut scalar = |value: i64| {
+        let value = cast(&Tensor::scalar(value), elem, CastOptions::default());
+        value.map(|value| Some(cx.add_constant(value))).map_err(|error| cx.refuse(error))
+    };
+    let (zero, one) = (scalar(0)?, scalar(1)?);
+    let below = cx.before(LESS.name, &[input, one], &[]);
+    let above = cx.before(GREATER.name, &[input, zero], &[]);
+    Ok(Some(cx.before(OR.name, &[Some(below), Some(above)], &[])))
 }
 
 /// The shape of the output, in all versions of operators that are as old as opset 1.

@@ -135,7 +135,7 @@ pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLi
     y = QuantizeLinear (x, scale, zero_point)",
 );
 
-pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
+pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
     .about("To integers or small floats of fewer bits: `x / scale + zero_point`, rounded half to even and limited to the \
          range of the type, with one scale for all, for each slice of an axis or for each block along it.")
     .since(

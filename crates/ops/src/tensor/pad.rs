@@ -16,7 +16,7 @@ use crate::math::shape_values::{self, Ints};
 use crate::rules::computed;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static PAD: OpDef = OpDef::new("Pad")
+pub static PAD: OpDef = OpDef::new("Pad")
     .about("Adds elements before and after, or takes some away where the number is negative.")
     .since(
         1,

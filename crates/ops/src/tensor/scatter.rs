@@ -46,7 +46,7 @@ pub(crate) static SCATTER: OpDef = OpDef::new("Scatter")
     })
     .replaced_by("ScatterElements");
 
-pub(crate) static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
+pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     .about("A copy of a tensor in which an element for each index is replaced, or combined with the update; the index \
          replaces the position on one axis.")
     .since(

@@ -25,6 +25,8 @@ pub enum ConvertError {
     Target(String),
     /// Everything that has no exact equivalent there.
     Refused(Vec<Finding>),
+    /// What the reference implementation cannot hold, whose converter was asked for.
+    NotHeld(Box<Finding>),
 }
 
 /// What a conversion did.
