@@ -240,18 +240,20 @@ impl Bindings {
 
 impl Model {
     /// The value of an attribute. A reference is replaced by what the call gives; if that is
-    /// nothing, the node has no such attribute.
+    /// nothing, the node has no such attribute. Without a call, nothing is known of it.
     pub fn attribute_value<'a>(
         &'a self,
         attribute: &'a Attribute,
         bindings: Option<&'a Bindings>,
     ) -> Option<AttrValue<'a>> {
         let text = |span| Cow::Borrowed(self.bytes(span));
-        if let (Some(reference), Some(bindings)) =
-            (self.maybe_text(attribute.ref_attr_name()), bindings)
+        if let Some(reference) = self.maybe_text(attribute.ref_attr_name())
             && !reference.is_empty()
         {
-            return bindings.get(reference).cloned();
+            return match bindings {
+                Some(bindings) => bindings.get(reference).cloned(),
+                None => Some(AttrValue::Other),
+            };
         }
         Some(match attribute.value() {
             Some(AttributeValue::Float(value)) => AttrValue::Float(*value),

@@ -5,6 +5,7 @@
 //! that stands against it. Nothing else is touched: what a file says beyond its nodes, and names of
 //! values, stay as they are.
 
+mod constants;
 mod reference;
 mod report;
 mod target;
@@ -13,8 +14,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, AttributeValue, GraphId, Initializer, MadeNodes, Model, NoExternalData, NodeId,
-    OperatorSetId, Producer, Symbol, ValueId,
+    AttributeValue, GraphId, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
 };
 use sardonyx_ops::{Assumption, OpRef, Registry};
 
@@ -33,9 +33,6 @@ pub use report::{
 pub use target::{RELEASES, Release, Target};
 
 use target::shown_domain;
-
-/// The version of `ai.onnx` since which a `Constant` may be of any type.
-const CONSTANTS_OF_ALL_TYPES: u32 = 9;
 
 /// Most refusals that are listed: nobody reads more.
 const MOST_REFUSALS: usize = 1000;
@@ -122,6 +119,7 @@ fn convert_expanded(
     let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
     loop {
         let mut job = Job::new(&model, registry, options, functions)?;
+        job.of_bodies = Some(&origins);
         job.functions_that_would_be_operators();
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
@@ -178,8 +176,8 @@ struct Scope {
     from: HashMap<String, u32>,
     /// Versions by domain, once it is converted.
     to: HashMap<String, u32>,
-    /// Whether it is a function.
-    is_function: bool,
+    /// The function that it is, by position.
+    function: Option<usize>,
 }
 
 struct Job<'a> {
@@ -189,6 +187,8 @@ struct Job<'a> {
     granted: &'a [Assumption],
     /// The functions that are converted; `None` for the whole model.
     functions: Option<&'a HashSet<usize>>,
+    /// Nodes that came with bodies of operators, with the nodes in whose place they are.
+    of_bodies: Option<&'a HashMap<NodeId, NodeId>>,
     /// Whether it is done as the reference implementation does.
     like_reference: bool,
     /// The constants that stay initializers where others become nodes.
@@ -237,6 +237,7 @@ impl<'a> Job<'a> {
             registry,
             granted: &options.granted,
             functions,
+            of_bodies: None,
             like_reference: options.like_reference,
             kept: HashSet::new(),
             expands: options.expand,
@@ -303,8 +304,7 @@ impl<'a> Job<'a> {
             let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
             let roots = std::iter::once(model.main).chain(steps).flatten();
             let to = self.to(&model.header.opset_import);
-            let scope =
-                |root| Scope { root, from: from.clone(), to: to.clone(), is_function: false };
+            let scope = |root| Scope { root, from: from.clone(), to: to.clone(), function: None };
             scopes.extend(roots.map(scope));
         }
         for (index, function) in model.functions.iter().enumerate() {
@@ -313,7 +313,7 @@ impl<'a> Job<'a> {
             }
             let from = self.from(&function.opset_import, Spot::function(index));
             let to = self.to(&function.opset_import);
-            scopes.push(Scope { root: function.body, from, to, is_function: true });
+            scopes.push(Scope { root: function.body, from, to, function: Some(index) });
         }
         scopes
     }
@@ -376,8 +376,8 @@ impl<'a> Job<'a> {
         let mut trees = Vec::new();
         for scope in scopes {
             let graphs = tree(self.original, scope.root);
-            if scope.is_function {
-                graphs.iter().for_each(|graph| types.open(*graph));
+            if let Some(function) = scope.function {
+                types.open(function, &graphs);
             }
             trees.push((scope, graphs));
         }
@@ -404,7 +404,7 @@ impl<'a> Job<'a> {
         }
         for (scope, graphs) in trees {
             // A body has no initializers.
-            if scope.is_function {
+            if scope.function.is_some() {
                 let nodes = self.constants_become_nodes(scope.root);
                 self.bring_constants(&mut crossings, &scope, &nodes);
             } else if self.like_reference {
@@ -504,6 +504,13 @@ impl<'a> Job<'a> {
             let kept = reference::complete(model, made, crossings, node, op, goal);
             self.kept.extend(kept);
         }
+        // A body is written for some types. What it is given may be another one, for which nodes of
+        // the body have no meaning.
+        let is_of_body = self.of_bodies.is_some_and(|bodies| bodies.contains_key(&node));
+        if is_of_body && crossed.stops.is_empty() {
+            let misfit = crossings.misfit(&self.model, self.registry, &crossed);
+            self.refused.extend(misfit.map(|fact| (node, fact)));
+        }
         for stop in crossed.stops {
             let fact = refusal(op, goal, &stop);
             self.refused.push((self.made.origin(stop.node), fact));
@@ -517,120 +524,6 @@ impl<'a> Job<'a> {
             self.operands.extend(self.original.inputs(node).flatten());
         } else {
             self.report.unchanged += 1;
-        }
-    }
-
-    /// Replaces a node that has no equivalent by a constant, if inference knows its only value.
-    /// Gives whether it does.
-    fn become_constant(&mut self, crossings: &mut Crossings<'_>, node: NodeId, op: OpRef) -> bool {
-        let Job { original, model, made, registry, .. } = &mut *self;
-        let &[Some(output)] = original.outputs(node) else { return false };
-        let Some(value) = crossings.constant(output) else { return false };
-        let constant = Some(op.opset).filter(|_| op.def.domain.is_empty());
-        let constant = constant.and_then(|opset| registry.op_ref("", "Constant", opset));
-        let Some(constant) = constant else { return false };
-        let name = model.intern("Constant");
-        model.node_mut(node).op_type = Some(name);
-        model.clear_attributes(node);
-        model.set_attribute(node, "value", AttrValue::Tensor(value));
-        model.set_inputs(node, &[]);
-        let crossed = crossings.cross(model, made, registry, node, constant);
-        let goal = self.goal[op.def.domain];
-        for stop in crossed.stops {
-            let fact = refusal(constant, goal, &stop);
-            self.refused.push((self.made.origin(stop.node), fact));
-        }
-        self.operands.extend(self.original.inputs(node).flatten());
-        self.report.rewritten(op, goal, 0);
-        true
-    }
-
-    /// Removes the constants that nobody reads any more, since their values are attributes now.
-    fn remove_constants(&mut self) {
-        let mut operands = std::mem::take(&mut self.operands);
-        let defaults = self.defaults();
-        let mut of_graphs: HashMap<GraphId, HashSet<ValueId>> = HashMap::new();
-        while let Some(value) = operands.pop() {
-            if self.model.is_read(value) {
-                continue;
-            }
-            let found = self.model.value(value);
-            match found.producer {
-                // A constant, or what was made of one.
-                Producer::Node(node, _)
-                    if is_constant(&self.model, node)
-                        || is_constant(self.original, self.made.origin(node)) =>
-                {
-                    operands.extend(self.model.inputs(node).flatten());
-                    self.made.remove(&mut self.model, node);
-                }
-                Producer::Initializer(_) => {
-                    of_graphs.entry(found.graph).or_default().insert(value);
-                }
-                // An input that keeps its default is a constant, too.
-                Producer::Input(_) if defaults.contains(&value) => {
-                    of_graphs.entry(found.graph).or_default().insert(value);
-                }
-                _ => {}
-            }
-        }
-        for (graph, values) in of_graphs {
-            let is_kept =
-                |value: Option<ValueId>| value.is_none_or(|value| !values.contains(&value));
-            self.model.retain_initializers(graph, |_, initializer| is_kept(initializer.value));
-            if self.model.main == Some(graph) {
-                self.model.retain_inputs(graph, |input| is_kept(input.value));
-            }
-        }
-    }
-
-    /// Inputs of the main graph that have a default, if they are granted to keep it.
-    fn defaults(&self) -> HashSet<ValueId> {
-        let is_granted = self.granted.contains(&Assumption::DefaultInputs);
-        let main = self.original.main.filter(|_| is_granted);
-        let main = main.map(|main| &self.original.graph(main).initializers);
-        main.into_iter().flatten().filter_map(|initializer| initializer.value).collect()
-    }
-
-    /// Makes nodes of the constants that were added to a graph.
-    fn constants_become_nodes(&mut self, root: GraphId) -> Vec<NodeId> {
-        let Job { original, model, kept, .. } = self;
-        let old = &original.graph(root).initializers;
-        let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
-        let is_made = |found: &Initializer| {
-            found.value.is_some_and(|found| !old.contains(&found) && !kept.contains(&found))
-        };
-        let initializers = std::mem::take(&mut model.graph_mut(root).initializers);
-        let (made, kept): (Vec<_>, Vec<_>) = initializers.into_iter().partition(is_made);
-        model.graph_mut(root).initializers = kept;
-        let mut nodes = Vec::with_capacity(made.len());
-        for initializer in made {
-            let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok();
-            if let (Some(value), Some(tensor)) = (initializer.value, tensor) {
-                let node = model.add_node(root, "Constant", "", &[], 1);
-                model.set_attribute(node, "value", AttrValue::Tensor(tensor));
-                model.redefine_output(node, 0, value);
-                nodes.push(node);
-            }
-        }
-        // Constants come first.
-        model.graph_mut(root).nodes.rotate_right(nodes.len());
-        nodes
-    }
-
-    /// Brings constants that were made to versions that do not take all types.
-    fn bring_constants(&mut self, crossings: &mut Crossings<'_>, scope: &Scope, nodes: &[NodeId]) {
-        let is_old = scope.to.get("").is_some_and(|to| *to < CONSTANTS_OF_ALL_TYPES);
-        let constant = self.registry.op_ref("", "Constant", CONSTANTS_OF_ALL_TYPES);
-        let Some(constant) = constant.filter(|_| is_old) else { return };
-        crossings.import(scope.to.clone());
-        for node in nodes {
-            let Job { model, made, registry, .. } = &mut *self;
-            let crossed = crossings.cross(model, made, registry, *node, constant);
-            for stop in crossed.stops {
-                let fact = refusal(constant, scope.to[""], &stop);
-                self.refused.push((self.made.origin(stop.node), fact));
-            }
         }
     }
 
@@ -708,11 +601,6 @@ impl<'a> Job<'a> {
         self.model.header.ir_version = Some(to);
         self.report.ir_version = (self.original.header.ir_version, to);
     }
-}
-
-/// Whether a node is a constant of the standard, which reads nothing.
-fn is_constant(model: &Model, node: NodeId) -> bool {
-    model.domain_of(node).is_empty() && model.display(model.node(node).op_type) == "Constant"
 }
 
 /// Why a node is refused.

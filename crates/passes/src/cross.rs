@@ -53,6 +53,8 @@ pub(crate) struct Crossings<'a> {
     imports: HashMap<String, u32>,
     /// By definition of the operator, and by the opset versions of the node and of its goal.
     ways: HashMap<(*const OpDef, u32, u32), Rc<Way>>,
+    /// By definition of the operator and opset version.
+    fits: HashMap<(*const OpDef, u32), Fit>,
 }
 
 /// What became of a node.
@@ -161,8 +163,8 @@ impl Way {
 
 impl<'a> Crossings<'a> {
     pub(crate) fn new(goal: Goal<'a>, types: Types<'a>) -> Crossings<'a> {
-        let (imports, ways) = (HashMap::new(), HashMap::new());
-        Crossings { goal, types, granted: &[], imports, ways }
+        let (imports, ways, fits) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Crossings { goal, types, granted: &[], imports, ways, fits }
     }
 
     /// The same with what the caller grants.
@@ -218,6 +220,23 @@ impl<'a> Crossings<'a> {
             }
         }
         crossed
+    }
+
+    /// What a node that was brought to its goal, or one that was made for it, is not in the form
+    /// that it is in: the schema has other types, attributes or numbers of operands.
+    pub(crate) fn misfit(
+        &mut self,
+        model: &Model,
+        registry: &Registry,
+        crossed: &Crossed,
+    ) -> Option<String> {
+        crossed.forms.iter().find_map(|(node, form)| {
+            let op = called(model, registry, *node, *form)?;
+            let fit = self.fits.entry((std::ptr::from_ref(op.def), *form));
+            let fit = fit.or_insert_with(|| Fit::new(op.def, *form, *form));
+            let why = fit.check(model, *node, &self.types).err()?;
+            Some(format!("as {} of version {form}, {why}", op.def.full_name()))
+        })
     }
 
     fn way(&mut self, op: OpRef, to: u32) -> Rc<Way> {

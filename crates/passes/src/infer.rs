@@ -15,6 +15,7 @@ mod calls;
 mod denotations;
 mod engine;
 mod equalities;
+mod everywhere;
 mod inner;
 mod operands;
 mod outputs;
@@ -138,6 +139,8 @@ pub struct Inference {
     demands: Vec<Demand>,
     unknown: Vec<Unknown>,
     denotations: HashMap<ValueId, denotations::Denotations>,
+    /// The functions that the model calls, after [`infer_everywhere`].
+    called: HashSet<usize>,
     visits: u64,
 }
 
@@ -145,6 +148,12 @@ impl Inference {
     /// The type of a value.
     pub fn ty(&self, value: ValueId) -> Option<&Type> {
         self.types.get(value.index())?.as_ref()
+    }
+
+    /// Whether the model calls a function, by position: what is known of its values is so in all of
+    /// these calls. [`infer_everywhere`] knows it.
+    pub(crate) fn is_called(&self, function: usize) -> bool {
+        self.called.contains(&function)
     }
 
     /// The value itself, as far as known before anything runs.
@@ -266,7 +275,8 @@ pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>
     Engine::new(model, registry, options).run()
 }
 
-/// The same, in training steps too, and in bodies of functions as far as it is so in every call.
+/// The same, in training steps too, and in bodies of functions as far as it is so in every call of
+/// the model; of functions that nothing calls, as far as it is so in any call.
 pub(crate) fn infer_everywhere(
     model: &Model,
     registry: &Registry,

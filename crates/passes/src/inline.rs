@@ -24,7 +24,7 @@ use crate::check::codes;
 use crate::expand::{self, Expansions, Host, function_of_call, nodes_of_tree};
 use crate::finding::{Code, Finding, Spot, place_of_node};
 use crate::function_id::FunctionId;
-use crate::infer::{InferOptions, infer_model};
+use crate::infer::{InferOptions, infer_everywhere, infer_model};
 use crate::order::tree;
 use crate::resolve::Scope;
 
@@ -296,7 +296,7 @@ impl<'a> Job<'a> {
         scopes: &[Scope],
     ) -> Result<bool, InlineRefusal> {
         let (registry, functions) = (self.registry, self.functions);
-        let types = infer_model(&self.model, registry, InferOptions::default());
+        let types = infer_everywhere(&self.model, registry, InferOptions::default());
         let before = self.model.functions.len();
         // Many nodes have few bodies.
         let mut bodies: HashMap<String, usize> = HashMap::new();

@@ -52,6 +52,18 @@ fn join_known(a: Option<&Known>, b: Option<&Known>) -> Option<Known> {
     Known::array(a.elem(), a.dims().into(), x)
 }
 
+impl Inferred {
+    /// What is known on both of two ways to a value.
+    #[must_use]
+    pub fn join(&self, other: &Inferred) -> Inferred {
+        let ty = match (&self.ty, &other.ty) {
+            (Some(a), Some(b)) => join(a, b),
+            _ => None,
+        };
+        Inferred { ty, known: join_known(self.known.as_ref(), other.known.as_ref()) }
+    }
+}
+
 fn truth(known: Option<&Known>) -> Option<bool> {
     let tensor = known?.to_tensor()?;
     match &tensor.to_vec::<Bool8>().ok()?[..] {

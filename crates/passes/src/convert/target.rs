@@ -120,7 +120,7 @@ impl Target {
 
     /// The version of the format that is asked for.
     pub(super) fn wanted_ir_version(&self) -> Option<i64> {
-        self.ir_version.or(Some(self.release?.ir_version))
+        self.ir_version.or_else(|| self.release.map(|release| release.ir_version))
     }
 
     /// What is asked for and does not exist.

@@ -13,7 +13,7 @@ pub(super) struct Fit {
     schema: Option<Schema>,
     /// Attributes that it does not have, with their defaults in the version before the boundary.
     lacks: Vec<(&'static str, AttrDefault)>,
-    /// Type variables of which it takes fewer types.
+    /// Type variables, and types that no variable stands for, of which it takes fewer types.
     narrowed: Vec<&'static str>,
 }
 
@@ -119,7 +119,7 @@ impl Fit {
             let variable = schema.input(*index).map_or("", |param| param.ty);
             self.narrowed.contains(&variable)
                 && ty.is_none_or(|ty| ty.elem().is_none())
-                && !bound.knows(variable)
+                && !(schema.type_var(variable).is_some() && bound.knows(variable))
         });
         match open {
             Some((index, _)) if !types.are_open(model, node) => Err(format!(
@@ -136,19 +136,27 @@ fn lacks(before: &Schema, after: &Schema) -> Vec<(&'static str, AttrDefault)> {
     lacked.filter_map(|attribute| Some((attribute.name, attribute.default?))).collect()
 }
 
-/// Type variables of which a schema takes fewer types than the one before.
+/// What parameters are of, type variables or types, of which a schema takes fewer types than the
+/// one before takes in the same place.
 fn narrowed(before: &Schema, after: &Schema) -> Vec<&'static str> {
-    let takes = |schema: &Schema, variable: &str| {
-        schema.type_var(variable).map(|variable| variable.allowed.names())
+    let takes = |schema: &Schema, ty: &str| match schema.type_var(ty) {
+        Some(variable) => variable.allowed.names(),
+        None => vec![ty.to_string()],
     };
-    let variables = after.inputs.iter().chain(&after.outputs).map(|param| param.ty);
-    let mut narrowed: Vec<&'static str> = variables
-        .filter(|variable| match (takes(before, variable), takes(after, variable)) {
-            (Some(before), Some(after)) => before.iter().any(|name| !after.contains(name)),
-            (None, None) => false,
-            _ => true,
-        })
-        .collect();
+    let takes_less = |before_ty: Option<&'static str>, after_ty: &str| {
+        let Some(before_ty) = before_ty else { return true };
+        let after = takes(after, after_ty);
+        takes(before, before_ty).iter().any(|name| !after.contains(name))
+    };
+    let inputs = after.inputs.iter().enumerate();
+    let inputs = inputs.map(|(index, param)| (before.input(index), param));
+    let outputs = after.outputs.iter().enumerate();
+    let outputs = outputs.map(|(index, param)| (before.output(index), param));
+    let less = inputs.chain(outputs).filter_map(|(before, after)| {
+        takes_less(before.map(|param| param.ty), after.ty).then_some(after.ty)
+    });
+    let mut narrowed: Vec<&'static str> = less.collect();
+    narrowed.sort_unstable();
     narrowed.dedup();
     narrowed
 }

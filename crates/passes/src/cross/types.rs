@@ -18,7 +18,8 @@ pub(crate) struct Types<'a> {
     known: HashMap<ValueId, Known>,
     /// By input of the main graph that has one.
     defaults: HashMap<ValueId, Tensor>,
-    /// Graphs of functions: their values may have other types in every call.
+    /// Graphs of functions that nothing calls: nothing is known of their values, and nothing
+    /// depends on them.
     open: HashSet<GraphId>,
 }
 
@@ -75,12 +76,14 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Says that a graph is of a function.
-    pub(crate) fn open(&mut self, graph: GraphId) {
-        self.open.insert(graph);
+    /// Says which graphs are of a function.
+    pub(crate) fn open(&mut self, function: usize, graphs: &[GraphId]) {
+        if !self.found.is_called(function) {
+            self.open.extend(graphs);
+        }
     }
 
-    /// Whether values around a node may have other types in every call.
+    /// Whether a node is in a function that nothing calls.
     pub(super) fn are_open(&self, model: &Model, node: NodeId) -> bool {
         self.open.contains(&model.node(node).graph)
     }

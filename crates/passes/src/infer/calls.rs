@@ -152,6 +152,7 @@ impl Engine<'_> {
                     is_any: false,
                 });
                 let outputs = self.graph(callee.body, &inputs);
+                self.join_call(function, outputs.is_ok());
                 self.calls.pop();
                 let outputs = outputs?;
                 let cost = self.options.calls.map(|calls| {

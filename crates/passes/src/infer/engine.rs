@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::calls::{Answer, Asked, Call};
 use super::denotations;
 use super::equalities::{Equalities, over_sizes};
+use super::everywhere::InAllCalls;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
 use super::reference::weaken;
@@ -28,7 +29,7 @@ use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
 use crate::finding::Spot;
-use crate::order::{sorted, tree};
+use crate::order::sorted;
 use crate::resolve::Resolved;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has,
@@ -65,8 +66,10 @@ pub(super) struct Engine<'a> {
     pub(super) calls: Vec<Call>,
     /// What calls of functions gave, by all that they were given.
     pub(super) answers: HashMap<Asked, Answer>,
+    /// What calls have found of the values of functions, if that is asked for.
+    pub(super) in_all_calls: Option<InAllCalls>,
     pub(super) depth: usize,
-    visits: u64,
+    pub(super) visits: u64,
     /// The number of the first name that could be made up by the node at hand.
     pub(super) first_name: usize,
     /// Whether the graph has a node of which nothing is known: then it is no wonder if types are
@@ -191,6 +194,7 @@ impl<'a> Engine<'a> {
             empty,
             calls: Vec::new(),
             answers: HashMap::new(),
+            in_all_calls: None,
             depth: 0,
             first_name: 0,
             unsupported: false,
@@ -209,47 +213,6 @@ impl<'a> Engine<'a> {
     pub(super) fn for_resolved(resolved: &'a Resolved, options: InferOptions<'a>) -> Self {
         let engine = Engine::new(resolved.model(), resolved.registry(), options);
         Engine { resolved: Some(resolved), ..engine }
-    }
-
-    /// Everything: what [`run`](Self::run) finds, and what is known in training steps and, without
-    /// a call, in bodies of functions.
-    pub(super) fn run_everywhere(mut self) -> Inference {
-        let model = self.model;
-        let mut kept = Vec::new();
-        for (function, callee) in model.functions.iter().enumerate() {
-            let Some(node) = model.graph(callee.body).nodes.first() else {
-                continue;
-            };
-            self.calls.push(Call::any(model, function, *node));
-            self.begin(callee.body);
-            self.walk(callee.body);
-            self.calls.pop();
-            self.unsupported = false;
-            for graph in tree(model, callee.body) {
-                let graph = model.graph(graph);
-                let inputs = graph.inputs.iter().filter_map(|info| info.value);
-                let made = graph.nodes.iter().flat_map(|node| model.outputs(*node));
-                for value in inputs.chain(made.flatten().copied()) {
-                    let ty = self.found.types[value.index()].clone();
-                    kept.push((value, ty, self.found.known[value.index()].clone()));
-                }
-            }
-        }
-        let steps = model.training_info.iter();
-        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
-        if let Some(main) = model.main {
-            self.begin(main);
-            self.walk(main);
-        }
-        for graph in steps.flatten() {
-            self.begin(graph);
-            self.walk(graph);
-        }
-        for (value, ty, known) in kept {
-            self.found.types[value.index()] = ty;
-            self.found.known[value.index()] = known;
-        }
-        self.found
     }
 
     pub(super) fn run(mut self) -> Inference {

@@ -1,0 +1,167 @@
+//! Constants of a model that is converted: those that nodes become, those that nobody reads any
+//! more, and those that were made.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{
+    AttrValue, GraphId, Initializer, Model, NoExternalData, NodeId, Producer, Symbol, ValueId,
+};
+use sardonyx_ops::{Assumption, OpRef};
+
+use super::{Job, Scope, refusal};
+use crate::cross::Crossings;
+
+/// The version of `ai.onnx` since which a `Constant` may be of any type.
+const CONSTANTS_OF_ALL_TYPES: u32 = 9;
+
+impl Job<'_> {
+    /// Replaces a node that has no equivalent by a constant, if inference knows its only value.
+    /// Gives whether it does.
+    pub(super) fn become_constant(
+        &mut self,
+        crossings: &mut Crossings<'_>,
+        node: NodeId,
+        op: OpRef,
+    ) -> bool {
+        let Job { original, model, made, registry, .. } = &mut *self;
+        let &[Some(output)] = original.outputs(node) else { return false };
+        let Some(value) = crossings.constant(output) else { return false };
+        let constant = Some(op.opset).filter(|_| op.def.domain.is_empty());
+        let constant = constant.and_then(|opset| registry.op_ref("", "Constant", opset));
+        let Some(constant) = constant else { return false };
+        let name = model.intern("Constant");
+        model.node_mut(node).op_type = Some(name);
+        model.clear_attributes(node);
+        model.set_attribute(node, "value", AttrValue::Tensor(value));
+        model.set_inputs(node, &[]);
+        let crossed = crossings.cross(model, made, registry, node, constant);
+        let goal = self.goal[op.def.domain];
+        for stop in crossed.stops {
+            let fact = refusal(constant, goal, &stop);
+            self.refused.push((self.made.origin(stop.node), fact));
+        }
+        self.operands.extend(self.original.inputs(node).flatten());
+        self.report.rewritten(op, goal, 0);
+        true
+    }
+
+    /// Removes the constants that nobody reads any more, since their values are attributes now.
+    pub(super) fn remove_constants(&mut self) {
+        let mut operands = std::mem::take(&mut self.operands);
+        let kept = names_of_annotations(&self.model);
+        let defaults = self.defaults();
+        let mut of_graphs: HashMap<GraphId, HashSet<ValueId>> = HashMap::new();
+        while let Some(value) = operands.pop() {
+            if self.model.is_read(value) {
+                continue;
+            }
+            let found = self.model.value(value);
+            if kept.contains(&found.name) {
+                continue;
+            }
+            match found.producer {
+                // A constant, or what was made of one.
+                Producer::Node(node, _)
+                    if is_constant(&self.model, node)
+                        || is_constant(self.original, self.made.origin(node)) =>
+                {
+                    operands.extend(self.model.inputs(node).flatten());
+                    self.made.remove(&mut self.model, node);
+                }
+                Producer::Initializer(_) => {
+                    of_graphs.entry(found.graph).or_default().insert(value);
+                }
+                // An input that keeps its default is a constant, too.
+                Producer::Input(_) if defaults.contains(&value) => {
+                    of_graphs.entry(found.graph).or_default().insert(value);
+                }
+                _ => {}
+            }
+        }
+        for (graph, values) in of_graphs {
+            let is_kept =
+                |value: Option<ValueId>| value.is_none_or(|value| !values.contains(&value));
+            self.model.retain_initializers(graph, |_, initializer| is_kept(initializer.value));
+            if self.model.main == Some(graph) {
+                self.model.retain_inputs(graph, |input| is_kept(input.value));
+            }
+        }
+    }
+
+    /// Inputs of the main graph that have a default, if they are granted to keep it.
+    fn defaults(&self) -> HashSet<ValueId> {
+        let is_granted = self.granted.contains(&Assumption::DefaultInputs);
+        let main = self.original.main.filter(|_| is_granted);
+        let main = main.map(|main| &self.original.graph(main).initializers);
+        main.into_iter().flatten().filter_map(|initializer| initializer.value).collect()
+    }
+
+    /// Makes nodes of the constants that were added to a graph.
+    pub(super) fn constants_become_nodes(&mut self, root: GraphId) -> Vec<NodeId> {
+        let Job { original, model, kept, .. } = self;
+        let old = &original.graph(root).initializers;
+        let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
+        let is_made = |found: &Initializer| {
+            found.value.is_some_and(|found| !old.contains(&found) && !kept.contains(&found))
+        };
+        let initializers = std::mem::take(&mut model.graph_mut(root).initializers);
+        let (made, kept): (Vec<_>, Vec<_>) = initializers.into_iter().partition(is_made);
+        model.graph_mut(root).initializers = kept;
+        let mut nodes = Vec::with_capacity(made.len());
+        for initializer in made {
+            let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok();
+            if let (Some(value), Some(tensor)) = (initializer.value, tensor) {
+                let node = model.add_node(root, "Constant", "", &[], 1);
+                model.set_attribute(node, "value", AttrValue::Tensor(tensor));
+                model.redefine_output(node, 0, value);
+                nodes.push(node);
+            }
+        }
+        // Constants come first.
+        model.graph_mut(root).nodes.rotate_right(nodes.len());
+        nodes
+    }
+
+    /// Brings constants that were made to versions that do not take all types.
+    pub(super) fn bring_constants(
+        &mut self,
+        crossings: &mut Crossings<'_>,
+        scope: &Scope,
+        nodes: &[NodeId],
+    ) {
+        let is_old = scope.to.get("").is_some_and(|to| *to < CONSTANTS_OF_ALL_TYPES);
+        let constant = self.registry.op_ref("", "Constant", CONSTANTS_OF_ALL_TYPES);
+        let Some(constant) = constant.filter(|_| is_old) else { return };
+        crossings.import(scope.to.clone());
+        for node in nodes {
+            let Job { model, made, registry, .. } = &mut *self;
+            let crossed = crossings.cross(model, made, registry, *node, constant);
+            for stop in crossed.stops {
+                let fact = refusal(constant, scope.to[""], &stop);
+                self.refused.push((self.made.origin(stop.node), fact));
+            }
+        }
+    }
+}
+
+/// Names of values that something of the model speaks of beside its graphs: what a training step
+/// updates, and what belongs to quantized tensors.
+fn names_of_annotations(model: &Model) -> HashSet<Symbol> {
+    let steps = model.training_info.iter();
+    let bindings =
+        steps.flat_map(|step| step.initialization_binding.iter().chain(&step.update_binding));
+    let mut names: HashSet<Symbol> = HashSet::new();
+    names.extend(bindings.flat_map(|entry| [entry.key, entry.value]).flatten());
+    for (_, graph) in model.graphs() {
+        for annotation in &graph.quantization_annotation {
+            names.extend(annotation.tensor_name);
+            let parameters = annotation.quant_parameter_tensor_names.iter();
+            names.extend(parameters.filter_map(|entry| entry.value));
+        }
+    }
+    names
+}
+
+/// Whether a node is a constant of the standard, which reads nothing.
+fn is_constant(model: &Model, node: NodeId) -> bool {
+    model.domain_of(node).is_empty() && model.display(model.node(node).op_type) == "Constant"
+}

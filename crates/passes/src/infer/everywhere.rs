@@ -1,0 +1,98 @@
+//! Inference of what a walk from the main graph does not reach by itself: training steps, and
+//! bodies of functions, of whose values that is kept which is so in every call.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Id, Model, ValueId};
+use sardonyx_ops::Inferred;
+
+use super::Inference;
+use super::calls::Call;
+use super::engine::Engine;
+use crate::order::tree;
+
+/// What is so of the values of functions in all calls that were looked at.
+#[derive(Debug, Default)]
+pub(super) struct InAllCalls {
+    values: HashMap<ValueId, Inferred>,
+    functions: HashSet<usize>,
+}
+
+impl Engine<'_> {
+    /// Everything: what [`run`](Self::run) finds, what is known in training steps, and in bodies
+    /// of functions what is so in every call of the model. Of a function that nothing calls, that
+    /// is what is so in any call.
+    pub(super) fn run_everywhere(mut self) -> Inference {
+        let model = self.model;
+        let of_any_call = self.of_any_call();
+        self.in_all_calls = Some(InAllCalls::default());
+        let steps = model.training_info.iter();
+        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
+        for graph in std::iter::once(model.main).chain(steps).flatten() {
+            self.begin(graph);
+            self.walk(graph);
+        }
+        let InAllCalls { values: mut joined, functions } =
+            self.in_all_calls.take().unwrap_or_default();
+        // Where not all calls were looked at, what was seen of some says nothing of the others.
+        if self.visits == 0 {
+            joined.values_mut().for_each(|found| *found = Inferred::default());
+        }
+        for (value, found) in of_any_call {
+            let found = joined.remove(&value).unwrap_or(found);
+            self.found.types[value.index()] = found.ty;
+            self.found.known[value.index()] = found.known.map(Box::new);
+        }
+        self.found.called = functions;
+        self.found
+    }
+
+    /// What is so of the values of functions whatever they are given.
+    fn of_any_call(&mut self) -> Vec<(ValueId, Inferred)> {
+        let model = self.model;
+        let mut kept = Vec::new();
+        for (function, callee) in model.functions.iter().enumerate() {
+            let Some(node) = model.graph(callee.body).nodes.first() else {
+                continue;
+            };
+            self.calls.push(Call::any(model, function, *node));
+            self.begin(callee.body);
+            self.walk(callee.body);
+            self.calls.pop();
+            self.unsupported = false;
+            kept.extend(values_of(model, function).map(|value| (value, self.inferred(value))));
+        }
+        kept
+    }
+
+    fn inferred(&self, value: ValueId) -> Inferred {
+        let ty = self.found.types[value.index()].clone();
+        Inferred { ty, known: self.found.known(value).cloned() }
+    }
+
+    /// Keeps what a call has found of the values of its function, as far as the calls before have
+    /// found it too; nothing if the body could not be inferred.
+    pub(super) fn join_call(&mut self, function: usize, is_inferred: bool) {
+        let Some(mut joined) = self.in_all_calls.take() else { return };
+        joined.functions.insert(function);
+        for value in values_of(self.model, function) {
+            let found = if is_inferred { self.inferred(value) } else { Inferred::default() };
+            joined
+                .values
+                .entry(value)
+                .and_modify(|before| *before = before.join(&found))
+                .or_insert(found);
+        }
+        self.in_all_calls = Some(joined);
+    }
+}
+
+/// Inputs of a function and of graphs in it, and what nodes make there.
+fn values_of(model: &Model, function: usize) -> impl Iterator<Item = ValueId> {
+    let graphs = tree(model, model.functions[function].body).into_iter();
+    graphs.flat_map(|graph| {
+        let graph = model.graph(graph);
+        let inputs = graph.inputs.iter().filter_map(|info| info.value);
+        let made = graph.nodes.iter().flat_map(|node| model.outputs(*node));
+        inputs.chain(made.flatten().copied())
+    })
+}
