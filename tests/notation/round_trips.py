@@ -3,7 +3,7 @@
     python round_trips.py COMMAND DIRECTORY...
 
 COMMAND is the program `sardonyx`. Each model in the directories is printed to a text and parsed back. A file that is not written
-the way protobuf writes (fields in another order, longer numbers than needed) is compared with what `convert-format` writes.
+the way protobuf writes (fields in another order, longer numbers than needed) is compared with what `save` writes.
 A file that cannot be read as a model is counted, not compared.
 """
 
@@ -67,7 +67,7 @@ def round_trip(command: str, path: pathlib.Path) -> tuple[str, str]:
         again = (directory / "again.onnx").read_bytes()
         if again == path.read_bytes():
             return SAME, ""
-        code, said = run("convert-format", "model.onnx", "-o", "written.onnx")
+        code, said = run("save", "model.onnx", "-o", "written.onnx")
         if code == 0 and again == (directory / "written.onnx").read_bytes():
             return REWRITTEN, ""
         return "not the same bytes", said

@@ -102,7 +102,7 @@ fn write_archive(content: &Content, sink: impl Write + Seek) -> Result<(), Failu
 
 fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     if !format.is_text() {
-        saving::check_stdout(false)?;
+        saving::check_stdout(false, None)?;
     }
     let mut stdout = BufWriter::new(io::stdout().lock());
     match format {

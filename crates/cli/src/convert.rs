@@ -15,7 +15,7 @@ use crate::{ModelArg, Verdict, saving, set, verify};
 ///
 /// Every node means the same afterwards, in functions, inner graphs and training steps too. If one
 /// node has no exact equivalent, nothing is written, all such nodes are listed, and the exit code
-/// is 1. For another form of file (JSON, text), see convert-format; to change only what the model
+/// is 1. For another form of file (JSON, text), see --form and save; to change only what the model
 /// says of its versions, see set.
 #[derive(clap::Args)]
 #[group(skip)]

@@ -12,7 +12,6 @@ mod cat;
 mod check;
 mod classes;
 mod convert;
-mod convert_format;
 mod cost;
 mod data_files;
 mod explain_model;
@@ -38,6 +37,7 @@ mod profile;
 mod random;
 mod rules;
 mod run;
+mod save;
 mod saving;
 mod scan;
 mod session;
@@ -89,7 +89,8 @@ enum Command {
     Pack(pack::Args),
     Externalize(externalize::Args),
     Convert(convert::Args),
-    ConvertFormat(convert_format::Args),
+    #[command(alias = "convert-format")]
+    Save(save::Args),
     Set(set::Args),
     Strip(strip::Args),
     Inline(inline::Args),
@@ -181,7 +182,7 @@ fn main() -> ExitCode {
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),
-            Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),
+            Command::Save(args) => save::save(&args, &terminal),
             Command::Set(args) => fine(set::set(&args, &terminal)),
             Command::Check(args) => check::check(&args, &terminal),
             Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
     let takes_stdout = place.as_ref().is_some_and(outputs::Place::is_stdout);
     if takes_stdout && args.json {
-        saving::check_stdout(true)?;
+        saving::check_stdout(true, None)?;
     }
     if takes_stdout && args.classes.wanted() {
         return Err(Failure::new("a ranking and the output cannot both go to stdout")

@@ -18,10 +18,13 @@ use crate::{ModelArg, is_stdin};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .json,
-    /// .textproto)
+    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .onnxtxt,
+    /// .json, .textproto), and is .onnx for all others
     #[arg(short, long, value_name = "FILE", conflicts_with = "in_place")]
     output: Option<PathBuf>,
+    /// The form of the file that is written, whatever its suffix says
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "in_place")]
+    form: Option<ModelForm>,
     /// Replace MODEL itself: as a whole, once the new one is complete
     #[arg(long)]
     in_place: bool,
@@ -36,6 +39,30 @@ pub(crate) struct Args {
     /// Say in JSON what was written
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A form of a model, as it is called on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ModelForm {
+    /// Binary
+    Onnx,
+    /// ONNX text, with all values
+    Onnxtxt,
+    /// Protobuf JSON
+    Json,
+    /// Protobuf text format
+    Textproto,
+}
+
+impl ModelForm {
+    pub(crate) fn form(self) -> Form {
+        match self {
+            ModelForm::Onnx => Form::Binary,
+            ModelForm::Onnxtxt => Form::Notation,
+            ModelForm::Json => Form::Json,
+            ModelForm::Textproto => Form::TextFormat,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +114,7 @@ impl Args {
         })?;
         let target = target_of(path)?;
         match &target {
-            Target::Stdout => check_stdout(self.json)?,
+            Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
             Target::File(path) => {
                 let mut input = Protected::default();
                 input.add(&arg.path);
@@ -113,9 +140,17 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Saved, Failure> {
         let options = options.weights(weights).sync(self.sync).replace(self.replace);
+        let form = self.form.map(ModelForm::form);
+        let options = match form {
+            Some(form) => options.form(form),
+            None => options,
+        };
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
-            Target::Stdout => to_stdout(arg, model, options, weights, Form::Binary, terminal),
+            Target::Stdout => {
+                let form = form.unwrap_or(Form::Binary);
+                to_stdout(arg, model, options, weights, form, terminal)
+            }
         }?;
         Ok(Saved { target, report })
     }
@@ -142,13 +177,15 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     protected
 }
 
-/// Only one thing can go to stdout, and a terminal shows no binary data.
-pub(crate) fn check_stdout(json: bool) -> Result<(), Failure> {
+/// Only one thing can go to stdout, and a terminal shows no binary data, which a model is unless a
+/// form is given that is text.
+pub(crate) fn check_stdout(json: bool, form: Option<Form>) -> Result<(), Failure> {
     if json {
         return Err(Failure::new("--json and the output cannot both go to stdout")
             .help("name a file with --output, or leave --json away"));
     }
-    if io::stdout().is_terminal() {
+    let is_text = form.is_some_and(|form| form != Form::Binary);
+    if io::stdout().is_terminal() && !is_text {
         Err(Failure::new("this is binary data, and stdout is a terminal")
             .help("name a file with --output, or pipe the output to another program"))
     } else {

@@ -44,7 +44,7 @@ fn files_that_grow_in_memory() {
     let bomb = [model(&[], &[]), b"\xca\x01\x00".repeat(100_000)].concat();
     let files = Files::new(&[("functions.onnx", bomb)]);
     let rows: [(&str, &[&str]); 3] =
-        [("info", &[]), ("hash", &[]), ("convert-format", &["-o", "-", "--to", "json"])];
+        [("info", &[]), ("hash", &[]), ("save", &["-o", "-", "--form", "json"])];
     for (command, more) in rows {
         files.run(command, "functions.onnx", more).refused(&[
             "MiB of memory",

@@ -109,7 +109,7 @@ fn files_of_every_kind() {
         "words.npy",
     ];
     assert_eq!(names, expected);
-    let back = sardonyx(&["convert-format", &files.path("all.npz"), "-o", "-", "--to", "csv"]);
+    let back = sardonyx(&["save", &files.path("all.npz"), "-o", "-", "--to", "csv"]);
     back.refused(&["one tensor, not 7"]);
 }
 

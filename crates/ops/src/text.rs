@@ -8,7 +8,7 @@ use crate::def::OpDef;
 use crate::facts::{floats, input, int, ints, output, string, strings, types};
 use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
-use crate::rules::broadcast_inputs;
+use crate::rules::{self, broadcast_inputs};
 use crate::typeset::TypeSet;
 
 pub(crate) static REGEX_FULL_MATCH: OpDef = OpDef::new("RegexFullMatch")
@@ -36,7 +36,9 @@ pub(crate) static STRING_CONCAT: OpDef = OpDef::new("StringConcat")
             types("T", TypeSet::tensors(&[String])),
         ],
     )
-    .infer(broadcast);
+    .infer(broadcast)
+    // The reference implementation hands on the element type of the first input, whatever it is.
+    .infer_as_reference(rules::broadcast);
 
 pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
     .about("Takes words out of a list of texts and brings letters to one case.")

@@ -1,4 +1,4 @@
-//! `sardonyx convert-format`.
+//! `sardonyx save`.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -23,7 +23,7 @@ fn pair() -> Files {
 
 fn convert(files: &Files, input: &str, output: &str, more: &[&str]) -> Answer {
     let (input, output) = (files.path(input), files.path(output));
-    sardonyx(&[&["convert-format", &input, "-o", &output], more].concat())
+    sardonyx(&[&["save", &input, "-o", &output], more].concat())
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn values_go_from_form_to_form() {
     convert(&files, "again.npz", "ab.safetensors", &["--strict"]).good();
     convert(&files, "ab.safetensors", "again.npz", &["--strict"]).good();
     let info = convert(&files, "again.npz", "x.safetensors", &["--json"]);
-    let info = info.json("sardonyx.convert-format/1", &["input", "values", "saved"]);
+    let info = info.json("sardonyx.save/1", &["input", "values", "saved"]);
     assert_eq!(info["values"][0]["name"], "a");
     assert_eq!(files.read("x.safetensors"), files.read("ab.safetensors"));
     convert(&files, "a.npy", "a.csv", &[]).good();
@@ -57,9 +57,9 @@ fn values_go_from_form_to_form() {
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
     assert_eq!(files.read("half.csv"), b"1.0\n");
     let input = files.path("a.npy");
-    let args = ["convert-format", "-", "--from", "npy", "-o", "-", "--to", "txt"];
+    let args = ["save", "-", "--from", "npy", "-o", "-", "--form", "txt"];
     assert_eq!(sardonyx_bytes(&args, Some(&input)), b"1.0 2.0\n");
-    let args = ["convert-format", &input, "-o", "-", "--to", "npz"];
+    let args = ["save", &input, "-o", "-", "--form", "npz"];
     assert!(sardonyx_bytes(&args, None).starts_with(b"PK"));
 }
 
@@ -83,7 +83,7 @@ fn sequences_maps_and_optionals() {
         assert_eq!(strict.code, Some(1));
     }
     let answer = convert(&files, "ab.npz", "m.pb", &["--type", "map(string,float)", "--json"]);
-    let json = answer.json("sardonyx.convert-format/1", &["input", "values", "saved"]);
+    let json = answer.json("sardonyx.save/1", &["input", "values", "saved"]);
     assert_eq!(json["values"][1]["name"], "b");
     assert_eq!(json["values"][1]["type"], "tensor(float)");
 }
@@ -110,11 +110,11 @@ fn models_stay_the_same() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     convert(&files, "d.onnx", "copy.pb", &[]).good();
     assert!(files.read("copy.pb") == files.read("d.onnx"));
-    let args = ["convert-format", "-", "--from", "onnx", "-o", "-", "--to", "onnx"];
+    let args = ["save", "-", "--from", "onnx", "-o", "-", "--form", "onnx"];
     let piped = sardonyx_bytes(&args, Some(&digits_model()));
     assert!(piped == files.read("d.onnx"));
     let answer = convert(&files, "d.onnx", "again.onnx", &["--json"]);
-    let json = answer.json("sardonyx.convert-format/1", &["input", "saved"]);
+    let json = answer.json("sardonyx.save/1", &["input", "saved"]);
     assert_eq!(json["saved"]["bytes"], files.read("d.onnx").len());
 }
 
@@ -126,7 +126,7 @@ fn models_as_text_and_back() {
         convert(&files, text, "back.onnx", &[]).good();
         assert!(files.read("back.onnx") == files.read("d.onnx"), "{text}");
         let text = files.path(text);
-        let args = ["convert-format", &digits_model(), "-o", "-", "--to"];
+        let args = ["save", &digits_model(), "-o", "-", "--form"];
         let form = text.rsplit('.').next().unwrap();
         let piped = sardonyx_bytes(&[&args[..], &[form]].concat(), None);
         assert!(piped == std::fs::read(&text).unwrap());
@@ -147,7 +147,7 @@ fn what_cannot_be_is_refused() {
     };
     refused("d.onnx", "x.npz", &[], &["cannot be written as .npz", "sardonyx cat"]);
     refused("ab.npz", "x.onnx", &[], &["holds values"]);
-    refused("a.npy", "x.foo", &[], &["x.foo", "--to"]);
+    refused("a.npy", "x.foo", &[], &["x.foo", "--form"]);
     refused("a.foo", "x.npy", &[], &["a.foo", "--from"]);
     refused("a.csv", "x.npy", &[], &["a.csv"]);
     refused("absent.npy", "x.pb", &[], &["absent.npy", "no such file"]);
@@ -165,7 +165,7 @@ fn what_cannot_be_is_refused() {
     refused("a.npy", "a.npy/x.pb", &[], &["x.pb"]);
     refused("m.onnx", "none/x.onnx", &[], &["none/x.onnx"]);
     let input = files.path("m.onnx");
-    let args = ["convert-format", &input, "-o", "-", "--to", "json"];
+    let args = ["save", &input, "-o", "-", "--form", "json"];
     sardonyx(&args).refused(&["data files", "sardonyx pack"]);
     assert!(files.content() == before);
     let usage = convert(&files, "a.npy", "x.pb", &["--type", "list(float)"]);

@@ -1,4 +1,4 @@
-//! `sardonyx convert-format`: the same model or the same values in another form of file.
+//! `sardonyx save`: the same model or the same values in another form of file.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ use crate::{Limits, ModelArg, Verdict, is_stdin};
 
 /// Write the same model, or the same values, in another form of file
 ///
-/// Operators and versions stay as they are; convert changes these.
+/// Operators and versions stay as they are; convert changes these. This command was called
+/// convert-format, which is understood as well.
 ///
 /// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside),
 /// .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text
@@ -39,8 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "FORM")]
     from: Option<Named>,
     /// What OUT becomes, if its suffix does not say so
-    #[arg(long, value_enum, value_name = "FORM")]
-    to: Option<Named>,
+    #[arg(long, alias = "to", value_enum, value_name = "FORM")]
+    form: Option<Named>,
     /// Type of the value in a .pb file, which the file itself does not say, such as
     /// 'seq(tensor(float))'; by default a tensor. Also the type of elements in a .npy file that
     /// NumPy has no name for
@@ -81,7 +82,7 @@ enum Named {
 
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
 /// gets a new number.
-const SCHEMA: &str = "sardonyx.convert-format/1";
+const SCHEMA: &str = "sardonyx.save/1";
 
 impl Named {
     fn of_path(path: &Path) -> Option<Named> {
@@ -139,7 +140,7 @@ impl Named {
     }
 }
 
-pub(crate) fn convert_format(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let (from, to) = args.forms()?;
     let target = target_of(&args.output)?;
     match &target {
@@ -148,7 +149,7 @@ pub(crate) fn convert_format(args: &Args, terminal: &Terminal) -> Result<Verdict
             input.add(&args.input);
             input.check(path)?;
         }
-        Target::Stdout if args.json => saving::check_stdout(true)?,
+        Target::Stdout if args.json => saving::check_stdout(true, None)?,
         Target::Stdout => {}
     }
     match (from.model(), to.model(), from.values(), to.values()) {
@@ -173,11 +174,11 @@ impl Args {
         };
         let is_by_suffix = |given: Option<Named>, found| given.is_none() && found == Named::Pb;
         let mut from = find(self.from, &self.input, "--from")?;
-        let mut to = find(self.to, &self.output, "--to")?;
+        let mut to = find(self.form, &self.output, "--form")?;
         if is_by_suffix(self.from, from) && to.model().is_some() {
             from = Named::Onnx;
         }
-        if is_by_suffix(self.to, to) && from.model().is_some() {
+        if is_by_suffix(self.form, to) && from.model().is_some() {
             to = Named::Onnx;
         }
         Ok((from, to))
@@ -218,7 +219,7 @@ fn model(
         }
         Target::Stdout => {
             if to == Form::Binary {
-                saving::check_stdout(false)?;
+                saving::check_stdout(false, None)?;
             }
             saving::to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
         }
@@ -258,7 +259,7 @@ fn values(
         match target {
             Target::File(path) => files::write(path, |file| Ok(file.write_all(&bytes)?))?,
             Target::Stdout => {
-                saving::check_stdout(args.json)?;
+                saving::check_stdout(args.json, None)?;
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(&bytes)?;
                 stdout.flush()?;
@@ -479,12 +480,12 @@ mod tests {
         use clap::{FromArgMatches, Subcommand};
         #[derive(clap::Subcommand)]
         enum Only {
-            ConvertFormat(Args),
+            Save(Args),
         }
         let command = Only::augment_subcommands(clap::Command::new("sardonyx"));
-        let line = ["sardonyx", "convert-format", input, "-o", output];
+        let line = ["sardonyx", "save", input, "-o", output];
         let matches = command.try_get_matches_from(line).unwrap();
-        let Only::ConvertFormat(args) = Only::from_arg_matches(&matches).unwrap();
+        let Only::Save(args) = Only::from_arg_matches(&matches).unwrap();
         args.forms()
     }
 
