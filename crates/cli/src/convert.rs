@@ -1,5 +1,7 @@
 //! `sardonyx convert`: the same model with other versions of operator sets.
 
+use std::collections::BTreeMap;
+
 use sardonyx::convert::{Assumption, Conversion, ConvertError, Options, RELEASES, Target};
 use sardonyx::{Model, SaveOptions, Weights, check};
 use serde_json::{Value, json};
@@ -133,7 +135,16 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
 impl Args {
     fn target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
-        for (domain, version) in &self.opsets {
+        for (index, (domain, version)) in self.opsets.iter().enumerate() {
+            let plain =
+                |name: &str| if name == "ai.onnx" { String::new() } else { name.to_string() };
+            let mut before = self.opsets[..index].iter();
+            if let Some((_, other)) = before.find(|(found, _)| plain(found) == plain(domain)) {
+                let domain = domain_name(domain);
+                return Err(Failure::new(format!(
+                    "two versions are given for the operator set {domain}, {other} and {version}"
+                )));
+            }
             let version = u32::try_from(*version).map_err(|_| {
                 Failure::new(format!("an operator set cannot have version {version}"))
             })?;
@@ -194,14 +205,21 @@ fn as_text(report: &Conversion) -> String {
     let (unchanged, made) = (report.unchanged, report.made);
     text +=
         &format!("{} unchanged, {rewritten} rewritten, {made} added\n", count(unchanged, "node"));
+    let full = |domain: &str, name: &str| match domain {
+        "" => name.to_string(),
+        domain => format!("{domain}.{name}"),
+    };
     for op in &report.operators {
-        let domain = if op.domain.is_empty() { String::new() } else { format!("{}.", op.domain) };
-        let (name, rewritten) = (op.op, op.rewritten);
-        text += &format!("rewritten: {rewritten} {domain}{name}\n");
+        text += &format!("rewritten: {} {}\n", op.rewritten, full(op.domain, op.op));
+    }
+    for ((domain, name), nodes) in &report.constants {
+        text += &format!(
+            "replaced by the only value that it can give: {nodes} {}\n",
+            full(domain, name)
+        );
     }
     for ((domain, name), nodes) in &report.expanded {
-        let domain = if domain.is_empty() { String::new() } else { format!("{domain}.") };
-        text += &format!("replaced by the body of its function: {nodes} {domain}{name}\n");
+        text += &format!("replaced by the body of its function: {nodes} {}\n", full(domain, name));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
@@ -230,13 +248,13 @@ fn as_json(report: &Conversion) -> Value {
             })
         })
         .collect();
-    let expanded: Vec<Value> = report
-        .expanded
-        .iter()
-        .map(|((domain, name), nodes)| {
+    let replaced = |operators: &BTreeMap<(String, String), usize>| -> Vec<Value> {
+        let operators = operators.iter();
+        let listed = operators.map(|((domain, name), nodes)| {
             json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
-        })
-        .collect();
+        });
+        listed.collect()
+    };
     let assumed: Vec<Value> = report
         .assumed
         .iter()
@@ -249,7 +267,8 @@ fn as_json(report: &Conversion) -> Value {
         "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
         "unchanged": report.unchanged,
         "operators": operators,
-        "expanded": expanded,
+        "constants": replaced(&report.constants),
+        "expanded": replaced(&report.expanded),
         "assumed": assumed,
         "added": report.made,
     })

@@ -15,6 +15,7 @@ pub(crate) mod linear;
 pub(crate) mod matmul;
 pub(crate) mod prelu;
 pub(crate) mod shape_values;
+mod shift;
 pub(crate) mod softmax;
 pub(crate) mod unary;
 pub(crate) mod variadic;

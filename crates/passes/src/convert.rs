@@ -16,7 +16,9 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     AttributeValue, GraphId, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
 };
+use sardonyx_ops::operators::CONSTANT;
 use sardonyx_ops::{Assumption, OpRef, Registry};
+use sardonyx_tensor::Tensor;
 
 use crate::check::codes;
 use crate::cross::{Crossings, Goal, Stop, Types, Why};
@@ -32,7 +34,11 @@ pub use report::{
 };
 pub use target::{RELEASES, Release, Target};
 
+use constants::become_constant;
 use target::shown_domain;
+
+/// The version of the format since which an initializer need not be an input.
+const PLAIN_INITIALIZERS: i64 = 4;
 
 /// Most refusals that are listed: nobody reads more.
 const MOST_REFUSALS: usize = 1000;
@@ -98,7 +104,7 @@ fn convert_part(
     job.functions_that_would_be_operators();
     job.nodes();
     if job.refused.is_empty() || !options.expand {
-        return job.finish(target);
+        return job.finish();
     }
     drop(job);
     convert_expanded(model, registry, options, functions)
@@ -113,20 +119,35 @@ fn convert_expanded(
     options: &ConvertOptions,
     functions: Option<&HashSet<usize>>,
 ) -> Result<Converted, ConvertError> {
-    let mut expanded = Expansions::default();
+    let (mut expanded, mut constants) = (Expansions::default(), Expansions::default());
     let mut model = original.clone();
+    // What nodes read that are constants now.
+    let mut unread: Vec<ValueId> = Vec::new();
     // By node that is not in the file: the node whose body it comes from.
     let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
     loop {
         let mut job = Job::new(&model, registry, options, functions)?;
         job.of_bodies = Some(&origins);
+        job.operands.clone_from(&unread);
         job.functions_that_would_be_operators();
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
         if refused.is_empty() {
-            let mut converted = job.finish(&options.target)?;
+            let mut converted = job.finish()?;
             converted.report.expanded = expanded;
+            converted.report.constants = constants;
             return Ok(converted);
+        }
+        // A value that is the same in every run needs no operator.
+        let known = std::mem::take(&mut job.known);
+        if !known.is_empty() {
+            for (node, value) in known {
+                let name = model.display(model.node(node).op_type).into_owned();
+                *constants.entry((String::new(), name)).or_default() += 1;
+                unread.extend(model.inputs(node).flatten());
+                become_constant(&mut model, node, value);
+            }
+            continue;
         }
         let nodes: HashSet<NodeId> = refused.iter().map(|(node, _)| *node).collect();
         let next = expand_nodes(&model, registry, &nodes);
@@ -151,7 +172,7 @@ fn convert_expanded(
             }
             return Err(ConvertError::Refused(refusals));
         }
-        let Ok(next) = next else { return job.finish(&options.target) };
+        let Ok(next) = next else { return job.finish() };
         for (id, _) in next.model.graphs() {
             for node in &next.model.graph(id).nodes {
                 let origin = next.made.origin(*node);
@@ -193,14 +214,17 @@ struct Job<'a> {
     like_reference: bool,
     /// The constants that stay initializers where others become nodes.
     kept: HashSet<ValueId>,
-    /// Whether a node may become one of another operator.
-    expands: bool,
+    /// What nodes without an equivalent give in every run, as far as inference knows it.
+    known: HashMap<NodeId, Tensor>,
     goal: HashMap<String, u32>,
+    wanted_ir_version: Option<i64>,
     made: MadeNodes,
     /// What nodes read that were rewritten.
     operands: Vec<ValueId>,
     report: Conversion,
     refusals: Vec<Finding>,
+    /// How many are not listed.
+    unlisted: usize,
     /// Nodes of operators that have no equivalent, and why.
     refused: Vec<(NodeId, String)>,
     places: Places,
@@ -219,6 +243,9 @@ impl<'a> Job<'a> {
         let mut goal = HashMap::new();
         for imports in imports {
             for domain in model.opsets_in(imports).into_keys() {
+                if let Some(missing) = target.not_in_release(&domain) {
+                    return Err(ConvertError::Target(missing));
+                }
                 if let Some(version) = target.version_of(&domain) {
                     goal.insert(domain.into_owned(), version);
                 }
@@ -240,12 +267,14 @@ impl<'a> Job<'a> {
             of_bodies: None,
             like_reference: options.like_reference,
             kept: HashSet::new(),
-            expands: options.expand,
+            known: HashMap::new(),
             goal,
+            wanted_ir_version: target.wanted_ir_version(),
             made: MadeNodes::default(),
             operands: Vec::new(),
             report,
             refusals: Vec::new(),
+            unlisted: 0,
             refused: Vec::new(),
             places: Places::default(),
         })
@@ -323,7 +352,9 @@ impl<'a> Job<'a> {
     }
 
     fn refuse_as(&mut self, code: &'static Code, spot: Spot, fact: String, advice: Option<String>) {
-        if self.refusals.len() < MOST_REFUSALS {
+        if self.refusals.len() >= MOST_REFUSALS {
+            self.unlisted += 1;
+        } else {
             self.refusals.push(Finding {
                 code,
                 severity: Severity::Error,
@@ -402,14 +433,17 @@ impl<'a> Job<'a> {
         if self.made.is_waiting() {
             self.made.place(&mut self.model);
         }
+        let are_nodes = self.like_reference || self.lacks_plain_initializers();
         for (scope, graphs) in trees {
-            // A body has no initializers.
-            if scope.function.is_some() {
-                let nodes = self.constants_become_nodes(scope.root);
-                self.bring_constants(&mut crossings, &scope, &nodes);
-            } else if self.like_reference {
-                for graph in graphs {
-                    self.constants_become_nodes(graph);
+            for graph in graphs {
+                self.remove_unread_constants(graph);
+                // A body has no initializers.
+                let is_body = scope.function.is_some() && graph == scope.root;
+                if is_body || are_nodes {
+                    let nodes = self.constants_become_nodes(graph);
+                    if !self.like_reference {
+                        self.bring_constants(&mut crossings, &scope, &nodes);
+                    }
                 }
             }
         }
@@ -489,9 +523,6 @@ impl<'a> Job<'a> {
 
     fn node(&mut self, crossings: &mut Crossings<'_>, node: NodeId, op: OpRef) {
         let goal = self.goal[op.def.domain];
-        if self.expands && crossings.is_too_new(op) && self.become_constant(crossings, node, op) {
-            return;
-        }
         let Job { original, model, made, registry, like_reference, .. } = &mut *self;
         if *like_reference
             && let Some(fact) = reference::refuses(original, crossings, node, op, goal)
@@ -511,6 +542,13 @@ impl<'a> Job<'a> {
             let misfit = crossings.misfit(&self.model, self.registry, &crossed);
             self.refused.extend(misfit.map(|fact| (node, fact)));
         }
+        if !crossed.stops.is_empty()
+            && let &[Some(output)] = self.original.outputs(node)
+            && op.def.domain.is_empty()
+            && !op.def.is(&CONSTANT)
+        {
+            self.known.extend(crossings.constant(output).map(|value| (node, value)));
+        }
         for stop in crossed.stops {
             let fact = refusal(op, goal, &stop);
             self.refused.push((self.made.origin(stop.node), fact));
@@ -527,19 +565,24 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn finish(mut self, target: &Target) -> Result<Converted, ConvertError> {
+    fn finish(mut self) -> Result<Converted, ConvertError> {
         for (node, fact) in std::mem::take(&mut self.refused) {
             self.refuse(Spot::node(node), fact);
         }
         if self.refusals.is_empty() {
             self.imports();
             if self.takes_graphs() {
-                self.ir_version(target);
+                self.ir_version();
             }
         }
         if self.refusals.is_empty() {
             Ok(Converted { model: self.model, report: self.report })
         } else {
+            if self.unlisted > 0 {
+                let fact = format!("{} more have no equivalent and are not listed", self.unlisted);
+                let code = &codes::NO_EXACT_CONVERSION;
+                self.refusals.push(Finding::new(self.original, code, Spot::MODEL, fact));
+            }
             Err(ConvertError::Refused(self.refusals))
         }
     }
@@ -576,13 +619,24 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn ir_version(&mut self, target: &Target) {
-        let from = self.model.header.ir_version.unwrap_or(0);
+    /// The least version of the format that is to be: the one that the model has, or that came with
+    /// the operator sets.
+    fn least_ir_version(&self) -> i64 {
+        let from = self.original.header.ir_version.unwrap_or(0);
         let of_opset = |(domain, version): (&String, &u32)| {
             ir_version_of_opset(domain.as_bytes(), i64::from(*version))
         };
-        let of_opsets = self.goal.iter().filter_map(of_opset).max().unwrap_or(3);
-        let to = match target.wanted_ir_version() {
+        from.max(self.goal.iter().filter_map(of_opset).max().unwrap_or(3))
+    }
+
+    /// Whether the format that is to be wants an input for every initializer.
+    fn lacks_plain_initializers(&self) -> bool {
+        let to = self.wanted_ir_version.unwrap_or_else(|| self.least_ir_version());
+        self.takes_graphs() && to < PLAIN_INITIALIZERS
+    }
+
+    fn ir_version(&mut self) {
+        let to = match self.wanted_ir_version {
             Some(wanted) => {
                 for need in format_needs(&self.model, wanted) {
                     let fact = format!("IR version {wanted} does not have {}", need.feature);
@@ -593,7 +647,7 @@ impl<'a> Job<'a> {
                 wanted
             }
             None => {
-                let least = from.max(of_opsets);
+                let least = self.least_ir_version();
                 let needs = format_needs(&self.model, least);
                 needs.iter().map(|need| need.ir_version).max().unwrap_or(least)
             }

@@ -177,12 +177,6 @@ impl<'a> Crossings<'a> {
         self.imports = imports;
     }
 
-    /// Whether there is no version of an operator that is as old as the goal.
-    pub(crate) fn is_too_new(&mut self, op: OpRef) -> bool {
-        let goal = self.goal.of(op);
-        matches!(self.way(op, goal).end, Some((_, Why::TooNew(_))))
-    }
-
     /// What a value is in every run, if inference found that.
     pub(crate) fn constant(&self, value: ValueId) -> Option<Tensor> {
         self.types.known(value)?.to_tensor()
@@ -393,7 +387,7 @@ impl OnTheWay<'_, '_> {
                             continue;
                         };
                         if now.def.is(op.def) {
-                            step.fit.check(self.model, node, types)?;
+                            step.fit.check(self.model, *made, types)?;
                         } else {
                             let fit = Fit::new(now.def, step.made_in, step.made_in);
                             let name = now.def.full_name();

@@ -30,7 +30,7 @@ use crate::facts::{
     input, int, ints, note, output, string, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
-use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
+use crate::math::{consumed_inputs, legacy_broadcast, shape_values, shift};
 use crate::rules;
 use crate::typeset::TypeSet;
 
@@ -61,7 +61,8 @@ pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
             note("If Y is negative, or at least the number of bits, only the sign is left: -1 for a negative X shifted to the right, else 0."),
         ],
     )
-    .widens()
+    .same_up()
+    .adapter(28, 27, shift::by_few_bits)
     .infer(rules::broadcast);
 
 pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");

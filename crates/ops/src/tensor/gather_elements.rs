@@ -1,9 +1,13 @@
 //! Taking elements by index, one by one or by tuples.
 
-use sardonyx_model::Shape;
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
+use sardonyx_tensor::Tensor;
 
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
+use crate::downward::{from_front, indices_from_front};
 use crate::facts::{ALL, ALL_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
@@ -35,6 +39,7 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
         ],
     )
     .widens()
+    .adapter(11, 10, gather_by_places)
     .infer(gather_elements)
     .reads_part_of_first();
 
@@ -65,6 +70,42 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .widens()
     .infer(gather_nd)
     .reads_part_of_first();
+
+/// The place of each element in the data as one vector: the index times the stride of the axis, and
+/// for each other axis the own position times its stride.
+fn gather_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let sizes = |index: usize| {
+        let shape = cx.input_type(index)?.shape()?;
+        shape.iter().map(Dim::known).collect::<Option<Vec<i64>>>()
+    };
+    let (Some(data), Some(indices)) = (sizes(0), sizes(1)) else {
+        return Err(cx.refuse(
+            "it came with version 11, and older operators need the sizes of its inputs, which are not known",
+        ));
+    };
+    let axis = from_front(cx, "axis", cx.int("axis").unwrap_or(0), Some(data.len()))?;
+    let axis = usize::try_from(axis).unwrap_or_default();
+    let strides: Vec<i64> = (0..data.len()).map(|axis| data[axis + 1..].iter().product()).collect();
+    indices_from_front(cx, 1, axis as i64)?;
+    let to = [("to", AttrValue::Int(Int64.number().into()))];
+    let wide = cx.before("Cast", &[cx.input(1)], &to);
+    let stride = cx.add_int(strides[axis]);
+    let mut places = cx.before("Mul", &[Some(wide), Some(stride)], &[]);
+    for (other, count) in indices.iter().enumerate().filter(|(other, _)| *other != axis) {
+        let mut dims = vec![1; indices.len()];
+        dims[other] = usize::try_from(*count).unwrap_or_default();
+        let positions = (0..*count).map(|position| position * strides[other]).collect();
+        let positions = Tensor::from_vec(&dims[..], positions).map_err(|error| cx.refuse(error))?;
+        let positions = cx.add_constant(positions);
+        places = cx.before("Add", &[Some(places), Some(positions)], &[]);
+    }
+    let all = cx.add_ints(&[-1]);
+    let elements = cx.before("Reshape", &[cx.input(0), Some(all)], &[]);
+    cx.become_operator("Gather");
+    cx.set("axis", 0i64);
+    cx.set_inputs(&[Some(elements), Some(places)]);
+    Ok(())
+}
 
 fn gather_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = element_axis(cx, 1)?;

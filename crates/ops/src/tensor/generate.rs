@@ -2,8 +2,9 @@
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, Int32, Int64};
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{CastOptions, Tensor, cast};
 
+use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::downward::{counts_from_front, from_front};
@@ -178,7 +179,40 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
         types("T", ALL_IR4),
     ],
 )
-    .infer(triangle);
+    .infer(triangle)
+    .adapter(14, 13, triangle_by_places);
+
+/// Keeps elements by how far their column is to the right of their row.
+fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let ty = cx.input_type(0);
+    let sizes = ty.and_then(|ty| ty.shape()).and_then(|shape| shape.last_chunk::<2>());
+    let (Some(elem), Some([Dim::Known(rows), Dim::Known(columns)])) =
+        (ty.and_then(|ty| ty.elem()), sizes)
+    else {
+        return Err(cx.refuse(
+            "it came with version 14, and older operators need the sizes of its matrices, which are not known",
+        ));
+    };
+    let mut vector = |count: i64, is_column: bool| {
+        let size = usize::try_from(count).unwrap_or_default();
+        let dims = if is_column { vec![size, 1] } else { vec![size] };
+        let numbers = Tensor::from_vec(&dims[..], (0..count).collect());
+        numbers.map(|numbers| Some(cx.add_constant(numbers))).map_err(|error| cx.refuse(error))
+    };
+    let (rows, columns) = (vector(*rows, true)?, vector(*columns, false)?);
+    let zero = cast(&Tensor::scalar(0i64), elem, CastOptions::default());
+    let zero = Some(cx.add_constant(zero.map_err(|error| cx.refuse(error))?));
+    let diagonal = cx.input(1).unwrap_or_else(|| cx.add_int(0));
+    let right = cx.before("Sub", &[columns, rows], &[]);
+    let is_upper = cx.int("upper").unwrap_or(1) != 0;
+    let order = if is_upper { "Less" } else { "Greater" };
+    let beyond = cx.before(order, &[Some(right), Some(diagonal)], &[]);
+    let data = cx.input(0);
+    cx.clear_attributes();
+    cx.become_operator("Where");
+    cx.set_inputs(&[Some(beyond), zero, data]);
+    Ok(())
+}
 
 fn eye_like(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.demand_rank(0, 2)?;

@@ -5,7 +5,8 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     AttrValue, GraphId, Initializer, Model, NoExternalData, NodeId, Producer, Symbol, ValueId,
 };
-use sardonyx_ops::{Assumption, OpRef};
+use sardonyx_ops::Assumption;
+use sardonyx_tensor::Tensor;
 
 use super::{Job, Scope, refusal};
 use crate::cross::Crossings;
@@ -14,36 +15,6 @@ use crate::cross::Crossings;
 const CONSTANTS_OF_ALL_TYPES: u32 = 9;
 
 impl Job<'_> {
-    /// Replaces a node that has no equivalent by a constant, if inference knows its only value.
-    /// Gives whether it does.
-    pub(super) fn become_constant(
-        &mut self,
-        crossings: &mut Crossings<'_>,
-        node: NodeId,
-        op: OpRef,
-    ) -> bool {
-        let Job { original, model, made, registry, .. } = &mut *self;
-        let &[Some(output)] = original.outputs(node) else { return false };
-        let Some(value) = crossings.constant(output) else { return false };
-        let constant = Some(op.opset).filter(|_| op.def.domain.is_empty());
-        let constant = constant.and_then(|opset| registry.op_ref("", "Constant", opset));
-        let Some(constant) = constant else { return false };
-        let name = model.intern("Constant");
-        model.node_mut(node).op_type = Some(name);
-        model.clear_attributes(node);
-        model.set_attribute(node, "value", AttrValue::Tensor(value));
-        model.set_inputs(node, &[]);
-        let crossed = crossings.cross(model, made, registry, node, constant);
-        let goal = self.goal[op.def.domain];
-        for stop in crossed.stops {
-            let fact = refusal(constant, goal, &stop);
-            self.refused.push((self.made.origin(stop.node), fact));
-        }
-        self.operands.extend(self.original.inputs(node).flatten());
-        self.report.rewritten(op, goal, 0);
-        true
-    }
-
     /// Removes the constants that nobody reads any more, since their values are attributes now.
     pub(super) fn remove_constants(&mut self) {
         let mut operands = std::mem::take(&mut self.operands);
@@ -60,10 +31,7 @@ impl Job<'_> {
             }
             match found.producer {
                 // A constant, or what was made of one.
-                Producer::Node(node, _)
-                    if is_constant(&self.model, node)
-                        || is_constant(self.original, self.made.origin(node)) =>
-                {
+                Producer::Node(node, _) if is_constant(self.original, self.made.origin(node)) => {
                     operands.extend(self.model.inputs(node).flatten());
                     self.made.remove(&mut self.model, node);
                 }
@@ -84,6 +52,24 @@ impl Job<'_> {
             if self.model.main == Some(graph) {
                 self.model.retain_inputs(graph, |input| is_kept(input.value));
             }
+        }
+    }
+
+    /// Removes the constants that were made for a graph on the way, and that nobody reads.
+    pub(super) fn remove_unread_constants(&mut self, graph: GraphId) {
+        let old = &self.original.graph(graph).initializers;
+        if self.model.graph(graph).initializers.len() == old.len() {
+            return;
+        }
+        let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
+        let initializers = self.model.graph(graph).initializers.iter();
+        let values = initializers.filter_map(|found| found.value);
+        let is_unread = |value: &ValueId| !old.contains(value) && !self.model.is_read(*value);
+        let unread: HashSet<ValueId> = values.filter(is_unread).collect();
+        if !unread.is_empty() {
+            let is_kept =
+                |value: Option<ValueId>| value.is_none_or(|value| !unread.contains(&value));
+            self.model.retain_initializers(graph, |_, initializer| is_kept(initializer.value));
         }
     }
 
@@ -141,6 +127,15 @@ impl Job<'_> {
             }
         }
     }
+}
+
+/// Makes a node the constant that it gives in every run.
+pub(super) fn become_constant(model: &mut Model, node: NodeId, value: Tensor) {
+    let name = model.intern("Constant");
+    model.node_mut(node).op_type = Some(name);
+    model.clear_attributes(node);
+    model.set_attribute(node, "value", AttrValue::Tensor(value));
+    model.set_inputs(node, &[]);
 }
 
 /// Names of values that something of the model speaks of beside its graphs: what a training step

@@ -45,6 +45,9 @@ pub struct Conversion {
     pub made: usize,
     /// How many nodes of operators became the bodies of their functions, by domain and name.
     pub expanded: Expansions,
+    /// How many nodes of operators became constants, by domain and name, as they give the same in
+    /// every run and have no equivalent.
+    pub constants: Expansions,
     /// Where something had to be granted.
     pub assumed: Vec<Assumed>,
 }

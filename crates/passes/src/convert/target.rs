@@ -118,6 +118,19 @@ impl Target {
         self.opsets.get(domain).copied().or_else(of_release)
     }
 
+    /// Why a model that imports a domain is nothing for the release.
+    pub(super) fn not_in_release(&self, domain: &str) -> Option<String> {
+        let release = self.release.filter(|_| self.version_of(domain).is_none())?;
+        let has = |release: &Release| release.opsets.iter().any(|(found, _)| *found == domain);
+        let first = RELEASES.iter().find(|release| has(release))?;
+        Some(format!(
+            "release {} does not have the operator set {}, which the model imports; release {} is the first that has it",
+            release.name,
+            shown_domain(domain),
+            first.name
+        ))
+    }
+
     /// The version of the format that is asked for.
     pub(super) fn wanted_ir_version(&self) -> Option<i64> {
         self.ir_version.or_else(|| self.release.map(|release| release.ir_version))
