@@ -107,7 +107,7 @@ pub(crate) mod testing {
 
     use crate::known::Known;
     use crate::math::testing::{infer, infer_some, ty, value};
-    use crate::{Adapt, AttrValue, OpDef};
+    use crate::{Adapt, Assumption, AttrValue, OpDef};
 
     /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or
     /// values such as `=[0, -1]` and `~[0.5]` (floats), or `_` for none.
@@ -188,14 +188,34 @@ pub(crate) mod testing {
     /// What the adapter to the next version makes of a node with that many outputs: its integer
     /// attributes and outputs.
     pub(crate) fn adapted_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
+        crossed_outputs(def, (from, from + 1), &[], outputs, &[], &[])
+    }
+
+    /// The same for any two versions, a node with attributes, outputs of which some are read, and
+    /// what is granted.
+    pub(crate) fn crossed_outputs(
+        def: &OpDef,
+        (from, to): (u32, u32),
+        attributes: &[(&str, AttrValue<'static>)],
+        outputs: usize,
+        read: &[usize],
+        granted: &[Assumption],
+    ) -> String {
         let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0]))
             .expect("a model with a graph of no fields");
         let graph = model.graphs().next().expect("the graph").0;
         let node = model.add_node(graph, def.name, "", &[], outputs);
-        let adapter = def.adapter_at(from, from + 1).expect("the adapter");
+        for index in read {
+            model.add_node(graph, "Identity", "", &[model.outputs(node)[*index]], 1);
+        }
+        for (name, value) in attributes {
+            model.set_attribute(node, name, value.clone());
+        }
+        let adapter = def.adapter_at(from, to).expect("the adapter");
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
-        if let Err(refusal) = adapter(&mut Adapt::new(build, &std::collections::HashMap::new())) {
+        let types = std::collections::HashMap::new();
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &types).granting(granted)) {
             return refusal.to_string();
         }
         let mut text = String::new();

@@ -97,10 +97,7 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
         Ok(())
     })
     .adapter(6, 7, drop_is_test)
-    .adapter(7, 6, |cx| {
-        cx.set("is_test", 1);
-        Ok(())
-    })
+    .adapter(7, 6, write_is_test)
     .adapter(8, 9, drop_spatial)
     .adapter(13, 14, training_mode)
     .adapter(14, 13, |cx| {
@@ -164,16 +161,49 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             "is_test = 0 means training, and versions 7 to 13 say nothing exact about that",
         ));
     }
-    if (1..cx.output_count()).any(|output| cx.has_output(output)) {
+    if statistics_are_read(cx) {
         return Err(cx.refuse(
-            "more than one output means training from version 7 on, but is_test says otherwise",
+            "its statistics are read, and is_test says that there are none: only Y may be",
         ));
     }
     cx.remove("is_test");
-    for output in (1..cx.output_count()).rev() {
+    keep_outputs(cx, 1);
+    Ok(())
+}
+
+/// Version 6 says by an attribute what the number of outputs says from 7 on. In training Y is the
+/// same; how it changes the statistics neither version says exactly.
+fn write_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if statistics_are_read(cx) {
+        return Err(cx.refuse(
+            "its statistics are read, which version 6 need not compute in the same way: only Y may be",
+        ));
+    }
+    let is_test = !trains(cx);
+    if is_test {
+        keep_outputs(cx, 1);
+    }
+    cx.set("is_test", i64::from(is_test));
+    Ok(())
+}
+
+/// Whether a node of versions 7 to 13 is one of training: its number of outputs says so, whether or
+/// not anybody reads them. Old exporters also name outputs that mean nothing, so it may be granted
+/// that those which nobody reads are not there.
+fn trains(cx: &Adapt<'_>) -> bool {
+    let is_named = (1..cx.output_count()).any(|output| cx.has_output(output));
+    is_named && (statistics_are_read(cx) || !cx.assume(Assumption::Inference))
+}
+
+fn statistics_are_read(cx: &Adapt<'_>) -> bool {
+    (1..cx.output_count()).any(|output| cx.is_used(output))
+}
+
+/// Leaves all outputs but the first ones out.
+fn keep_outputs(cx: &mut Adapt<'_>, count: usize) {
+    for output in (count..cx.output_count()).rev() {
         cx.drop_output(output);
     }
-    Ok(())
 }
 
 /// Without `spatial`, statistics are per channel. With one axis besides the batch that was always
@@ -189,7 +219,7 @@ fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// What the number of outputs said, an attribute says now. The update rule of the running
 /// statistics is the same.
 fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let training = (1..cx.output_count()).any(|output| cx.has_output(output));
+    let training = trains(cx);
     if training {
         cx.set("training_mode", 1);
     }
@@ -197,19 +227,17 @@ fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if (3..cx.output_count()).any(|output| cx.is_used(output)) {
         return Err(cx.refuse("version 14 has no outputs for the saved mean and variance"));
     }
-    let kept = if training { 3 } else { 1 };
-    for output in (kept..cx.output_count()).rev() {
-        cx.drop_output(output);
-    }
+    keep_outputs(cx, if training { 3 } else { 1 });
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::BATCH_NORMALIZATION;
+    use crate::Assumption;
     use crate::AttrValue::Int;
     use crate::math::testing::adapted;
-    use crate::tensor::testing::{check, outputs};
+    use crate::tensor::testing::{check, crossed_outputs, outputs};
     use sardonyx_model::AttrValue;
 
     #[test]
@@ -279,5 +307,38 @@ mod tests {
             "training_mode=1, 3 outputs",
             "saved statistics that nobody reads are dropped"
         );
+    }
+
+    #[test]
+    fn outputs_that_nobody_reads_need_not_mean_training() {
+        let inference: &[Assumption] = &[Assumption::Inference];
+        let is_test = |value| vec![("is_test", Int(value))];
+        let refused = "BatchNormalization: its statistics are read, and ";
+        let rows: [(_, _, _, &[usize], _, _); 11] = [
+            // Version 6 says it.
+            ((6, 7), is_test(1), 5, &[0], &[][..], "1 outputs"),
+            ((6, 7), is_test(1), 5, &[0, 2], &[], refused),
+            ((6, 7), is_test(0), 5, &[0], &[], "BatchNormalization: is_test = 0 means training"),
+            ((6, 7), is_test(0), 5, &[0], inference, "1 outputs"),
+            ((6, 7), is_test(0), 5, &[0, 1], inference, refused),
+            // From 7 on their number does.
+            ((7, 6), vec![], 1, &[0], &[], "is_test=1, 1 outputs"),
+            ((7, 6), vec![], 5, &[0], &[], "is_test=0, 5 outputs"),
+            ((7, 6), vec![], 5, &[0], inference, "is_test=1, 1 outputs"),
+            ((7, 6), vec![], 5, &[0, 1], inference, "BatchNormalization: its statistics are read"),
+            ((13, 14), vec![], 5, &[0], inference, "1 outputs"),
+            ((13, 14), vec![], 5, &[0, 1], inference, "training_mode=1, 3 outputs"),
+        ];
+        for (versions, attributes, outputs, read, granted, expected) in rows {
+            let found = crossed_outputs(
+                &BATCH_NORMALIZATION,
+                versions,
+                &attributes,
+                outputs,
+                read,
+                granted,
+            );
+            assert!(found.starts_with(expected), "{versions:?} {attributes:?} {read:?}: {found}");
+        }
     }
 }
