@@ -94,6 +94,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let trains = cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0);
+    if trains && cx.is_used(1) {
+        return Err(cx.refuse(
+            "is_test = 0 means training, whose mask is read: versions 7 to 11 cannot ask for it",
+        ));
+    }
     if trains && !cx.assume(Assumption::Inference) {
         return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 cannot ask for"));
     }
@@ -103,7 +108,9 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 /// The mask had the type of the data; whoever uses it still wants that.
 fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if !cx.has_output(1) {
+    if !cx.is_used(1) {
+        // Exporters name it whether or not anybody reads it.
+        cx.drop_output(1);
         return Ok(());
     }
     match cx.input_type(0).and_then(|ty| ty.elem()) {
@@ -160,8 +167,9 @@ fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::DROPOUT;
+    use crate::Assumption;
     use crate::math::testing::adapted;
-    use crate::tensor::testing::outputs;
+    use crate::tensor::testing::{crossed_outputs, outputs};
     use sardonyx_model::AttrValue;
 
     #[test]
@@ -184,6 +192,18 @@ mod tests {
         assert_eq!(adapted(&DROPOUT, 6, &test, "float[2]"), "y = Dropout(a) ratio=0.25");
         let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 cannot ask for";
         assert_eq!(adapted(&DROPOUT, 6, &[], "float[2]"), refused);
+        let granted = |read: &[usize]| {
+            crossed_outputs(&DROPOUT, (6, 7), &[], 2, read, &[Assumption::Inference])
+        };
+        assert_eq!(granted(&[0]), "2 outputs");
+        assert!(granted(&[0, 1]).contains("whose mask is read"));
+    }
+
+    #[test]
+    fn a_mask_that_nobody_reads_is_left_out() {
+        let crossed = |read: &[usize]| crossed_outputs(&DROPOUT, (9, 10), &[], 2, read, &[]);
+        assert_eq!(crossed(&[0]), "1 outputs");
+        assert!(crossed(&[0, 1]).starts_with("Dropout: the mask becomes bool"));
     }
 
     #[test]
