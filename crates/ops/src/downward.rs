@@ -287,13 +287,7 @@ mod tests {
                 "Slice: a step is not 1, and there are no steps there",
             ),
             (&CLIP, 11, vec![], "float[4]; _; =6", "y = Clip(a) max=6"),
-            (
-                &CLIP,
-                11,
-                vec![],
-                "double[4]; _; =6",
-                "Clip: without min, version 6 limits to the range of float32",
-            ),
+            (&CLIP, 11, vec![], "double[4]; _; =6", "y = Clip(a) min=-inf max=6"),
         ]);
     }
 

@@ -105,13 +105,13 @@ fn body(cx: &Expand<'_>) -> Option<String> {
     Some(nodes.to_string())
 }
 
-/// The limits that version 6 states as defaults are those of float32, and do nothing to narrower
-/// types.
+/// Version 1 limits only where a limit is given; without one, version 6 limits to the range of
+/// float32.
 fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let limited = cx.has("min") && cx.has("max");
-    let elem = cx.input_type(0).and_then(|ty| ty.elem());
-    if !limited && !matches!(elem, Some(DataType::Float | DataType::Float16)) {
-        return Err(cx.refuse("without a limit, version 6 limits to the range of float32"));
+    for (name, none) in [("min", f32::NEG_INFINITY), ("max", f32::INFINITY)] {
+        if !cx.has(name) {
+            cx.set(name, none);
+        }
     }
     consumed_inputs::remove(cx)
 }
@@ -157,15 +157,14 @@ fn write_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 fn limits_as_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
-    let mut limits = [("min", 1), ("max", 2)].map(|(name, index)| (name, index, None));
-    for (name, index, limit) in &mut limits {
+    let limits = [("min", 1, f32::NEG_INFINITY), ("max", 2, f32::INFINITY)];
+    let mut limits = limits.map(|(name, index, none)| (name, index, none, None));
+    for (name, index, none, limit) in &mut limits {
         let Some(value) = constant(cx, *index, *name)? else {
             // The defaults of version 6 are the limits of float32, and do nothing to narrower
             // types.
             if !matches!(elem, Some(DataType::Float | DataType::Float16)) {
-                return Err(cx.refuse(format_args!(
-                    "without {name}, version 6 limits to the range of float32"
-                )));
+                *limit = Some(*none);
             }
             continue;
         };
@@ -176,7 +175,7 @@ fn limits_as_attributes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             })?);
     }
     cx.keep_inputs(1);
-    for (name, _, limit) in limits {
+    for (name, _, _, limit) in limits {
         if let Some(limit) = limit {
             cx.set(name, limit);
         }
@@ -222,9 +221,9 @@ mod tests {
     #[test]
     fn defaults_appear() {
         let hint = ("consumed_inputs", sardonyx_model::AttrValue::from(&[0]));
-        assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a)");
-        let refusal = "Clip: without a limit, version 6 limits to the range of float32";
-        assert_eq!(adapted(&CLIP, 5, &[("min", Float(0.0))], "double[N]"), refusal);
+        assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a) min=-inf max=inf");
+        let one = [("min", Float(0.0))];
+        assert_eq!(adapted(&CLIP, 5, &one, "double[N]"), "y = Clip(a) min=0 max=inf");
         let limits = [("min", Float(0.0)), ("max", Float(1.0))];
         assert_eq!(adapted(&CLIP, 5, &limits, "double[N]"), "y = Clip(a) min=0 max=1");
     }
