@@ -169,6 +169,9 @@ fn scales_of_image(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let &[1.0, 1.0, height, width] = &scales[..] else {
         return Err(cx.refuse("version 1 enlarges height and width of an image, and nothing else"));
     };
+    if cx.string("mode").as_deref() == Some("linear") {
+        cx.set("mode", "bilinear");
+    }
     cx.remove("scales");
     cx.set("height_scale", height);
     cx.set("width_scale", width);
@@ -192,9 +195,7 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         }
         _ => return Err(cx.refuse(format_args!("version 10 has no mode {mode}"))),
     }
-    let has_no_scales =
-        cx.input(2).is_none() || cx.constant(2).is_some_and(|scales| scales.is_empty());
-    if has_no_scales {
+    if is_empty(cx, 2) || !is_empty(cx, 3) {
         return Err(cx.refuse("version 10 takes scales, and the node has sizes"));
     }
     for name in [
@@ -208,6 +209,14 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     cx.set_inputs(&[cx.input(0), cx.input(2)]);
     Ok(())
+}
+
+/// Whether an input is left out or, which version 11 takes for the same, certain to be empty.
+fn is_empty(cx: &Adapt<'_>, index: usize) -> bool {
+    let shape = cx.input_type(index).and_then(|ty| ty.shape());
+    cx.input(index).is_none()
+        || shape.is_some_and(|shape| shape[..] == [Dim::Known(0)])
+        || cx.constant(index).is_some_and(|values| values.is_empty())
 }
 
 /// Version 11 says by empty tensors what newer ones leave out.
@@ -234,6 +243,11 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         );
     }
     let Some(axes) = cx.ints("axes") else { return Ok(()) };
+    if axes.is_empty() {
+        // All are meant, as without a list.
+        cx.remove("axes");
+        return Ok(());
+    }
     let Some(rank) = cx.rank(0) else {
         return Err(cx.refuse("axes need the rank of the input, which is not known"));
     };
@@ -311,6 +325,9 @@ fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (Some(height), Some(width)) = (cx.float("height_scale"), cx.float("width_scale")) else {
         return Err(cx.refuse("height_scale or width_scale is missing"));
     };
+    if cx.string("mode").as_deref() == Some("bilinear") {
+        cx.set("mode", "linear");
+    }
     cx.remove("height_scale");
     cx.remove("width_scale");
     cx.set("scales", &[1.0, 1.0, height, width][..]);
@@ -728,11 +745,22 @@ mod tests {
             adapted(&RESIZE, 12, &mode("half_pixel"), "-"),
             "y = Resize(a) coordinate_transformation_mode=half_pixel"
         );
-        let sides =
-            || [("height_scale", AttrValue::Float(2.0)), ("width_scale", AttrValue::Float(3.0))];
+        let sides = || {
+            vec![("height_scale", AttrValue::Float(2.0)), ("width_scale", AttrValue::Float(3.0))]
+        };
+        let word_of = |mode: &'static str| ("mode", AttrValue::from(mode));
         assert_eq!(
             adapted(&UPSAMPLE, 6, &sides(), "float[1, 1, 2, 2]"),
             "y = Upsample(a) scales=[1.0, 1.0, 2.0, 3.0]"
+        );
+        assert_eq!(
+            adapted(
+                &UPSAMPLE,
+                6,
+                &[sides(), vec![word_of("bilinear")]].concat(),
+                "float[1, 1, 2, 2]"
+            ),
+            "y = Upsample(a) mode=linear scales=[1.0, 1.0, 2.0, 3.0]"
         );
         assert_eq!(
             adapted(&UPSAMPLE, 6, &sides(), "float[2, 2]"),
@@ -745,5 +773,30 @@ mod tests {
         let scales = [("scales", AttrValue::Floats(vec![1.0, 2.0].into()))];
         assert_eq!(adapted(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");
         assert_eq!(adapted(&UPSAMPLE, 9, &[], "-; -"), "y = Resize(a, b)");
+    }
+
+    #[test]
+    fn older_forms_take_what_they_can_say() {
+        use crate::math::testing::lowered;
+        let scales = ("scales", AttrValue::Floats(vec![1.0, 1.0, 2.0, 3.0].into()));
+        assert_eq!(
+            lowered(&UPSAMPLE, 7, &[scales, ("mode", "linear".into())], "-"),
+            "y = Upsample(a) mode=bilinear height_scale=2 width_scale=3"
+        );
+        let linear =
+            [("mode", "linear".into()), ("coordinate_transformation_mode", "asymmetric".into())];
+        let sizes = "Resize: version 10 takes scales, and the node has sizes";
+        for (inputs, expected) in [
+            ("float[2]; _; float[1]", "y = Resize(a, c) mode=linear"),
+            ("float[2]; _; float[1]; int64[0]", "y = Resize(a, c) mode=linear"),
+            ("float[2]; _; float[0]; int64[1]", sizes),
+            ("float[2]; _; float[...]; int64[1]", sizes),
+            ("float[2]; _; float[0]", sizes),
+            ("float[2]; _; _; =[3]", sizes),
+        ] {
+            assert_eq!(lowered(&RESIZE, 11, &linear, inputs), expected, "{inputs}");
+        }
+        let all = [("axes", ints(&[]))];
+        assert_eq!(lowered(&RESIZE, 18, &all, "-; _; float[2]"), "y = Resize(a, -, c)");
     }
 }
