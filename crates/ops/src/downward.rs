@@ -372,8 +372,16 @@ mod tests {
                 &DEPTH_TO_SPACE,
                 11,
                 vec![("mode", word("CRD"))],
-                "float[1, 4, 1, 1]",
-                "DepthToSpace: mode must have value DCR, and is CRD",
+                "float[1, 4, N, 1]",
+                "DepthToSpace: mode must have value DCR where channels, height and width are not known, and is CRD",
+            ),
+            (
+                &DEPTH_TO_SPACE,
+                11,
+                vec![("mode", word("CRD")), ("blocksize", Int(2))],
+                "float[N, 12, 3, 5]",
+                "t4 = Reshape(a, [0, 3, 2, 2, 3, 5]); t5 = Transpose(t4) perm=[0, 1, 4, 2, 5, 3]; \
+                 y = Reshape(t5, [0, 3, 6, 10])",
             ),
             (
                 &RESHAPE,

@@ -5,6 +5,7 @@ use sardonyx_tensor::DataType::{Int32, Int64};
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::{constant_ints, only_word};
 use crate::facts::{
@@ -62,7 +63,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
     .since(28, &[ unknown_determinism()])
     .same()
     .infer(infer_depth_to_space)
-    .adapter(11, 10, |cx| only_word(cx, "mode", &["DCR"]))
+    .adapter(11, 10, blocks_inside)
     .body_from(28, depth_to_space);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
@@ -169,6 +170,43 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
         ends = Add (starts, shape)
         output_data = Slice (padded, starts, ends{slice_axes})"
     ))
+}
+
+/// Version 1 takes blocks from the outer part of the channels. From the inner one they are taken by
+/// splitting axes, moving them, and joining them again.
+fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.string("mode").as_deref() != Some("CRD") {
+        return only_word(cx, "mode", &["DCR"]);
+    }
+    let block = cx.int("blocksize").filter(|block| *block > 0);
+    let shape = cx.input_type(0).and_then(|ty| ty.shape());
+    let sizes = shape.filter(|shape| shape.len() == 4).and_then(|shape| {
+        shape[1..].iter().map(|size| size.known().filter(|size| *size > 0)).collect()
+    });
+    let (Some(block), Some::<Vec<i64>>(sizes)) = (block, sizes) else {
+        return Err(cx.refuse(
+            "mode must have value DCR where channels, height and width are not known, and is CRD",
+        ));
+    };
+    let &[channels, height, width] = &sizes[..] else {
+        return Err(cx.refuse("its input must have rank 4"));
+    };
+    let area = block.checked_mul(block).filter(|area| channels % area == 0);
+    let (Some(area), Some(high), Some(wide)) =
+        (area, height.checked_mul(block), width.checked_mul(block))
+    else {
+        return Err(cx.refuse("its channels do not split into blocks"));
+    };
+    // A size of 0 takes that of the input: the batch need not be known.
+    let split = cx.add_ints(&[0, channels / area, block, block, height, width]);
+    let joined = cx.add_ints(&[0, channels / area, high, wide]);
+    let parts = cx.before("Reshape", &[cx.input(0), Some(split)], &[]);
+    let order = [("perm", AttrValue::from(&[0i64, 1, 4, 2, 5, 3][..]))];
+    let moved = cx.before("Transpose", &[Some(parts)], &order);
+    cx.clear_attributes();
+    cx.become_operator("Reshape");
+    cx.set_inputs(&[Some(moved), Some(joined)]);
+    Ok(())
 }
 
 fn depth_to_space(cx: &Expand<'_>) -> Option<String> {
