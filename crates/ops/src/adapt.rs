@@ -5,7 +5,7 @@ use std::fmt;
 
 use sardonyx_model::{
     AttrValue, AttributeValue, Attributes, GraphId, Model, NoExternalData, NodeBuilder, NodeId,
-    Producer, Type, ValueId,
+    Producer, TensorProto, Type, ValueId,
 };
 use sardonyx_tensor::Tensor;
 
@@ -187,9 +187,19 @@ impl<'a> Adapt<'a> {
         })
     }
 
+    /// Whether the value of an input lies in a data file, which adapters do not read.
+    pub(crate) fn is_in_data_file(&self, index: usize) -> bool {
+        let stored = self.input(index).and_then(|value| self.stored_value(value));
+        stored.is_some_and(TensorProto::is_external)
+    }
+
     fn constant_value(&self, value: ValueId) -> Option<Tensor> {
+        self.model().tensor(self.stored_value(value)?, &NoExternalData).ok()
+    }
+
+    fn stored_value(&self, value: ValueId) -> Option<&TensorProto> {
         let model = self.model();
-        let tensor = match model.value(value).producer {
+        Some(match model.value(value).producer {
             Producer::Node(node, _) => {
                 let is_constant = model.display(model.node(node).op_type) == "Constant"
                     && model.domain_of(node).is_empty();
@@ -200,8 +210,7 @@ impl<'a> Adapt<'a> {
                 }
             }
             _ => &model.initializer(value)?.tensor,
-        };
-        model.tensor(tensor, &NoExternalData).ok()
+        })
     }
 
     /// Whether the node has an attribute of that name.

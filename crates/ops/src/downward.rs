@@ -70,6 +70,10 @@ pub(crate) fn constant(
     }
     match cx.constant(index) {
         Some(tensor) => Ok(Some(tensor)),
+        None if cx.is_in_data_file(index) => Err(cx.refuse(format_args!(
+            "{name} is an attribute there, and here its value is in a data file, which is not \
+             read: it has to be in the model"
+        ))),
         None => {
             Err(cx.refuse(format_args!("{name} is an attribute there, and not a constant here")))
         }
