@@ -166,18 +166,52 @@ pub(crate) fn counts_from_front(cx: &mut Adapt<'_>, index: usize) -> bool {
         || cx.assume(Assumption::IndicesInRange)
 }
 
-/// Counts indices of an axis of the first input from the front, which older versions demand. Those
-/// that are not known have the size added where they are negative, unless it is granted that none
+/// Replaces constant integers that are negative, and known not to be what they should. Gives whether
+/// the input is constant and none is negative now.
+pub(crate) fn replace_negative(
+    cx: &mut Adapt<'_>,
+    index: usize,
+    replace: impl Fn(i64) -> i64,
+) -> bool {
+    let Some(tensor) = cx.constant(index) else { return false };
+    let Some(mut values) = ints_of(&tensor) else { return false };
+    if values.iter().all(|value| *value >= 0) {
+        return true;
+    }
+    values.iter_mut().filter(|value| **value < 0).for_each(|value| *value = replace(*value));
+    if values.iter().any(|value| *value < 0) {
+        return false;
+    }
+    let Ok(wide) = Tensor::from_vec(tensor.dims(), values) else { return false };
+    let options = CastOptions::default();
+    let narrow = cast(&wide, tensor.data_type(), options).ok();
+    let is_exact = narrow.as_ref().and_then(|narrow| cast(narrow, DataType::Int64, options).ok());
+    let Some(narrow) = narrow.filter(|_| is_exact.is_some_and(|again| again == wide)) else {
+        return false;
+    };
+    let replaced = cx.add_constant(narrow);
+    cx.set_input(index, Some(replaced));
+    true
+}
+
+/// Counts indices of an axis of the first input from the front, which older versions demand.
+/// Constant ones become others where the size of the axis is known. Those that are not known have the size added where they are negative, unless it is granted that none
 /// is.
 pub(crate) fn indices_from_front(
     cx: &mut Adapt<'_>,
     index: usize,
     axis: i64,
 ) -> Result<(), Refusal> {
+    if let Some(size) = size_of_axis(cx, axis)
+        && replace_negative(cx, index, |value| value.saturating_add(size))
+    {
+        return Ok(());
+    }
     if counts_from_front(cx, index) {
         return Ok(());
     }
     let elem = cx.input_type(index).and_then(|ty| ty.elem());
+    let elem = elem.or_else(|| Some(cx.constant(index)?.data_type()));
     let Some(elem) = elem.filter(|elem| matches!(elem, DataType::Int32 | DataType::Int64)) else {
         return Err(cx.refuse("its indices may be negative, and are not of type int32 or int64"));
     };
@@ -196,6 +230,13 @@ pub(crate) fn indices_from_front(
     let positive = cx.before("Add", &[indices, Some(added)], &[]);
     cx.set_input(index, Some(positive));
     Ok(())
+}
+
+/// The size of an axis of the first input, if it is known.
+fn size_of_axis(cx: &Adapt<'_>, axis: i64) -> Option<i64> {
+    let shape = cx.input_type(0)?.shape()?;
+    let axis = if axis < 0 { axis.checked_add(shape.len() as i64)? } else { axis };
+    shape.get(usize::try_from(axis).ok()?)?.known()
 }
 
 /// Puts a Squeeze or Unsqueeze of the version before 13 between an input and what makes it.
@@ -237,9 +278,12 @@ mod tests {
     use crate::reduction::REDUCE_SUM_SQUARE;
     use crate::tensor::cast::CAST;
     use crate::tensor::concat::CONCAT;
+    use crate::tensor::gather::GATHER;
+    use crate::tensor::generate::ONE_HOT;
     use crate::tensor::pad::PAD;
     use crate::tensor::rearrange::DEPTH_TO_SPACE;
     use crate::tensor::reshape::RESHAPE;
+    use crate::tensor::scatter::SCATTER_ELEMENTS;
     use crate::tensor::select::TOP_K;
     use crate::tensor::slice::SLICE;
     use crate::tensor::split::SPLIT;
@@ -425,6 +469,39 @@ mod tests {
             (&GRU, 3, vec![], "float[1, 1, 1]", "y = GRU(a) direction=forward"),
             (&CAST, 6, vec![("to", Int(7))], "float[2]", "y = Cast(a) to=INT64"),
         ]);
+    }
+
+    #[test]
+    fn constant_indices_count_from_the_front() {
+        let axis = |axis| ("axis", Int(axis));
+        check(vec![
+            (&GATHER, 11, vec![], "float[5, 2]; =[-1, 0, -5]", "y = Gather(a, [4, 0, 0])"),
+            (&GATHER, 11, vec![axis(-1)], "float[N, 2]; =-1", "y = Gather(a, 1) axis=-1"),
+            (
+                &SCATTER_ELEMENTS,
+                11,
+                vec![axis(1)],
+                "float[N, 5]; =[[-3]]; float[1, 1]",
+                "y = Scatter(a, [2], c) axis=1",
+            ),
+            (
+                &ONE_HOT,
+                11,
+                vec![],
+                "=[-1, 2, -4, -9]; =4; float[2]",
+                "y = OneHot([3, 2, 0, 4], 4, c)",
+            ),
+            (
+                &ONE_HOT,
+                11,
+                vec![],
+                "=[-1]; int64; float[2]",
+                "OneHot: an index may be negative, for which version 9 gives no 1",
+            ),
+        ]);
+        // Without the size they are counted at run time.
+        let found = lowered(&GATHER, 11, &[], "float[N, 2]; =[-1]");
+        assert!(found.contains("Shape(a)"), "{found}");
     }
 
     /// The remainder follows the divisor, as for -7 and 3: -7 - (-2) * 3 = -1, and -1 + 3 = 2.

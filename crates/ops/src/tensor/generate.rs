@@ -7,7 +7,7 @@ use sardonyx_tensor::{CastOptions, Tensor, cast};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
-use crate::downward::{counts_from_front, from_front};
+use crate::downward::{counts_from_front, from_front, ints_of, replace_negative};
 use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types};
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16};
 use crate::infer::{Infer, InferError};
@@ -68,7 +68,13 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .widens()
     .infer(one_hot)
     .adapter(11, 10, |cx| {
-        if !counts_from_front(cx, 0) {
+        // An index that no 1 stands at gets one too large, for which there is none either.
+        let depth = cx.constant(1).and_then(|depth| ints_of(&depth)?.first().copied());
+        let is_constant = depth.filter(|depth| *depth >= 0).is_some_and(|depth| {
+            let of = |index: i64| if index < -depth { depth } else { index + depth };
+            replace_negative(cx, 0, of)
+        });
+        if !is_constant && !counts_from_front(cx, 0) {
             return Err(cx.refuse("an index may be negative, for which version 9 gives no 1"));
         }
         if let Some(axis) = cx.int("axis").filter(|axis| *axis < -1) {
