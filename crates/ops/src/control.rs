@@ -8,6 +8,7 @@ use sardonyx_tensor::DataType::{Bool, Int64};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
+use crate::downward::from_front;
 use crate::facts::{
     ALL, ALL_IR4, ALL_IR9, ALL_IR10, ALL_IR11, ALL_IR12, ALL_IR13, graph, input, inputs, int, ints,
     outputs, types, without_attribute, without_input, without_types,
@@ -164,14 +165,28 @@ pub static SCAN: OpDef = OpDef::new("Scan")
     .infer_since(9, infer::scan)
     .adapter(8, 9, scan_of_the_batch)
     .adapter(9, 8, batch_of_one)
-    .adapter(11, 10, |cx| {
-        for name in ["scan_input_axes", "scan_output_axes"] {
-            if cx.ints(name).is_some_and(|axes| axes.iter().any(|axis| *axis < 0)) {
-                return Err(cx.refuse(format_args!("{name} counts an axis from the end")));
-            }
-        }
-        Ok(())
-    });
+    .adapter(11, 10, scanned_axes_from_front);
+
+/// Older versions know no axis that counts from the end of an operand or of an output.
+fn scanned_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let scanned = cx.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
+    let Some(states) = scanned.and_then(|scanned| cx.input_count().checked_sub(scanned)) else {
+        return Err(cx.refuse("num_scan_inputs is missing, or more than the node has"));
+    };
+    for (name, is_input) in [("scan_input_axes", true), ("scan_output_axes", false)] {
+        let Some(axes) = cx.ints(name).filter(|axes| axes.iter().any(|axis| *axis < 0)) else {
+            continue;
+        };
+        let axes = axes.into_iter().zip(states..).map(|(axis, index)| {
+            let ty = if is_input { cx.input_type(index) } else { cx.output_type(index) };
+            from_front(cx, name, axis, ty.and_then(|ty| ty.shape()).map(|shape| shape.len()))
+        });
+        let axes = axes.collect::<Result<Vec<i64>, _>>()?;
+        cx.set(name, &axes[..]);
+    }
+    Ok(())
+}
+
 /// Version 8 scans each example of a batch: so does a scan of the batch whose body is the scan of
 /// an example.
 fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
