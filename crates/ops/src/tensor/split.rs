@@ -8,7 +8,7 @@ use sardonyx_model::Dim;
 
 use super::ints_to_input;
 use crate::attributes::Attributes;
-use crate::downward::{axis_from_front, from_front, ints_to_attribute};
+use crate::downward::{axis_from_front, constant_floats, from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
@@ -54,7 +54,7 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[])
-    .adapter(1, 2, demand_axis)
+    .adapter(1, 2, sizes_of_input)
     .adapter(2, 1, write_axis)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "split"))
@@ -191,15 +191,20 @@ fn split_ints(cx: &mut Infer<'_>, axis: usize, sizes: &[Dim]) {
     }
 }
 
-fn demand_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cx.input(1).is_some() {
-        return Err(cx.refuse("version 2 takes the sizes as an attribute, not as an input"));
+/// Version 1 has sizes as an input, too, of the type of the data. Without an axis it is taken to
+/// split along the first one, which version 2 writes down as its default.
+fn sizes_of_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(sizes) = constant_floats(cx, 1, "split")? else { return Ok(()) };
+    if cx.has("split") {
+        return Err(cx.refuse("it has sizes as an attribute and as an input"));
     }
-    if !cx.has("axis") {
-        return Err(cx.refuse(
-            "version 1 does not say along which axis it splits without the attribute axis",
-        ));
+    let whole = |size: &f32| *size >= 0.0 && size.fract() == 0.0 && *size < 16_777_216.0;
+    if !sizes.iter().all(whole) {
+        return Err(cx.refuse("split has a size that is not a whole number"));
     }
+    let sizes: Vec<i64> = sizes.into_iter().map(|size| size as i64).collect();
+    cx.keep_inputs(1);
+    cx.set("split", &sizes[..]);
     Ok(())
 }
 
@@ -324,10 +329,8 @@ mod tests {
             adapted(&SPLIT, 1, std::slice::from_ref(&axis), "float[4]"),
             "y = Split(a) axis=0"
         );
-        let missing =
-            "Split: version 1 does not say along which axis it splits without the attribute axis";
-        assert_eq!(adapted(&SPLIT, 1, &[], "float[4]"), missing);
-        let input = "Split: version 2 takes the sizes as an attribute, not as an input";
+        assert_eq!(adapted(&SPLIT, 1, &[], "float[4]"), "y = Split(a)");
+        let input = "Split: split is an attribute there, and not a constant here";
         assert_eq!(adapted(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
         assert_eq!(
             adapted(&SPLIT, 12, &[("split", AttrValue::from(&[4]))], "float[4]"),
