@@ -13,6 +13,7 @@ use crate::facts::{
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, equal, of_input};
+use crate::math::unary::NEG;
 use crate::rules::demand_rank_from;
 use crate::tensor::product;
 use crate::typeset::TypeSet;
@@ -93,11 +94,7 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .infer(top_k)
     .adapter(9, 10, count_as_input)
     .adapter(10, 9, count_as_attribute)
-    .adapter(11, 10, |cx| {
-        // Elements in an order of their own may be in order.
-        cx.remove("sorted");
-        Ok(())
-    })
+    .adapter(11, 10, take_largest)
     .shapes_by(&[1]);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
@@ -125,6 +122,22 @@ pub static UNIQUE: OpDef = OpDef::new("Unique")
     .since(28, &[types("T", ALL_IR4)])
     .widens()
     .infer(unique);
+
+/// Version 10 takes the largest: the smallest floats are those with the largest opposites. `Neg`
+/// changes nothing but the sign, so equal elements stay equal, and their order is that of their
+/// positions either way.
+fn take_largest(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    // Elements in an order of their own may be in order.
+    cx.remove("sorted");
+    let largest = cx.int("largest").unwrap_or(1);
+    cx.remove("largest");
+    if largest == 0 {
+        let opposite = cx.before(NEG.name, &[cx.input(0)], &[]);
+        cx.set_input(0, Some(opposite));
+        cx.after(0, NEG.name, &[], &[]);
+    }
+    Ok(())
+}
 
 fn compress(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 1)?;
