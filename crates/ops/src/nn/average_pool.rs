@@ -3,7 +3,7 @@
 //! Since 1; 7 adds `count_include_pad` (its default is what 1 did); 10 adds `ceil_mode`; 11 only
 //! words defaults; 19 adds `dilations`; 22 adds bfloat16.
 //!
-//! No adapter is needed: each new attribute's default is the older behaviour. The documents of 11
+//! No adapter up is needed: each new attribute's default is the older behaviour. The documents of 11
 //! to 18 round `auto_pad` SAME and VALID otherwise than those before and after. That contradicts
 //! their own attribute description, and no implementation followed it, so it counts as an error of
 //! the text. Version 19 settled what a window counts that `ceil_mode` lets reach over the padding
@@ -11,10 +11,12 @@
 //! leave that open, so the same is taken to hold for them.
 
 use super::window::pooled_shape;
+use crate::attributes::Attributes;
 use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
-use crate::{Infer, InferError, OpDef};
+use crate::tensor::pad::PAD;
+use crate::{Adapt, AttrValue, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .about("The mean of each window.")
@@ -32,7 +34,6 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     )
     .since(7, &[int("count_include_pad").or(0)])
     .same_up()
-    .types_down()
     .since(10, &[int("ceil_mode").or(0)])
     .same_up()
     .types_down()
@@ -43,6 +44,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .adapter(7, 6, count_no_padding)
     .adapter(19, 18, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)]);
 
@@ -52,11 +54,63 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
+/// Version 1 counts no padding: that which counts becomes zeros of the input.
+fn count_no_padding(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let counts = cx.int("count_include_pad").unwrap_or(0) != 0;
+    cx.remove("count_include_pad");
+    let pads = match cx.string("auto_pad").as_deref() {
+        None | Some("NOTSET") => cx.ints("pads").unwrap_or_default(),
+        Some("VALID") => Vec::new(),
+        Some(word) if counts => {
+            return Err(cx.refuse(format_args!(
+                "count_include_pad must be 0 with auto_pad {word}: version 1 counts no padding"
+            )));
+        }
+        Some(_) => return Ok(()),
+    };
+    if !counts || pads.iter().all(|size| *size == 0) {
+        return Ok(());
+    }
+    if pads.len() % 2 != 0 || pads.iter().any(|size| *size < 0) {
+        return Err(cx.refuse("pads has a negative size, or not two for each axis"));
+    }
+    let (before, after) = pads.split_at(pads.len() / 2);
+    // The batch and the channels have none.
+    let all = [&[0, 0], before, &[0, 0], after].concat();
+    let padded = cx.before(PAD.name, &[cx.input(0)], &[("pads", AttrValue::from(&all[..]))]);
+    cx.set_input(0, Some(padded));
+    cx.remove("pads");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::AVERAGE_POOL;
     use crate::AttrValue::Int;
+    use crate::math::testing::lowered;
     use crate::tensor::testing::{check, ints, word};
+
+    #[test]
+    fn padding_that_counts_is_part_of_the_input() {
+        let counts = || ("count_include_pad", Int(1));
+        let pads = |pads: &'static [i64]| ("pads", ints(pads));
+        let rows = [
+            (vec![counts()], "y = AveragePool(a)"),
+            (vec![counts(), pads(&[0, 0])], "y = AveragePool(a) pads=[0, 0]"),
+            (vec![("count_include_pad", Int(0)), pads(&[1, 2])], "y = AveragePool(a) pads=[1, 2]"),
+            (
+                vec![counts(), pads(&[1, 2])],
+                "t2 = Pad(a) pads=[0, 0, 1, 0, 0, 2]; y = AveragePool(t2)",
+            ),
+            (
+                vec![counts(), ("auto_pad", word("SAME_UPPER"))],
+                "AveragePool: count_include_pad must be 0 with auto_pad SAME_UPPER: version 1 counts no padding",
+            ),
+        ];
+        for (attributes, expected) in rows {
+            assert_eq!(lowered(&AVERAGE_POOL, 7, &attributes, "float[1, 1, N]"), expected);
+        }
+    }
 
     #[test]
     fn windows() {
