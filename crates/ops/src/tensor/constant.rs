@@ -48,12 +48,7 @@ pub static CONSTANT: OpDef = OpDef::new("Constant")
     .widens()
     .infer(infer)
     .adapter(9, 8, as_float)
-    .adapter(11, 10, |cx| {
-        if cx.has("sparse_value") {
-            return Err(cx.refuse("its value is a sparse tensor"));
-        }
-        Ok(())
-    })
+    .adapter(11, 10, write_dense)
     .adapter(12, 11, write_value);
 
 const FORMS: [&str; 8] = [
@@ -133,6 +128,28 @@ fn as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Most elements that a sparse tensor is written with: a small file may name many.
+const MOST_DENSE: usize = 1 << 24;
+
+/// Writes a sparse tensor with all its elements.
+fn write_dense(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !cx.has("sparse_value") {
+        return Ok(());
+    }
+    match cx.attribute("sparse_value") {
+        Some(AttrValue::Tensor(dense)) if dense.len() <= MOST_DENSE => {
+            cx.remove("sparse_value");
+            cx.set("value", AttrValue::Tensor(dense));
+            Ok(())
+        }
+        Some(AttrValue::Tensor(dense)) => Err(cx.refuse(format_args!(
+            "its sparse value has {} elements, more than the {MOST_DENSE} that are written out",
+            dense.len()
+        ))),
+        _ => Err(cx.refuse("its sparse value cannot be read")),
+    }
+}
+
 /// Writes a short form as a tensor.
 fn write_value(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let short = FORMS.iter().copied().filter(|name| name.starts_with("value_"));
@@ -150,7 +167,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::math::testing::infer;
+    use crate::math::testing::{infer, lowered};
     use crate::tensor::testing::ints;
 
     #[test]
@@ -184,6 +201,15 @@ mod tests {
             assert_eq!(types[0].as_ref().expect("a type").to_string(), expected);
             assert!(matches!(&values[0], Some(Known::Tensor(_))), "{expected}");
         }
+    }
+
+    #[test]
+    fn sparse_values_are_written_out() {
+        let dense = Tensor::from_vec([2], vec![0f32, 3.0]).expect("the sizes fit");
+        let found = lowered(&CONSTANT, 11, &[("sparse_value", AttrValue::Tensor(dense))], "_");
+        assert!(found.contains("Constant(-) value=") && !found.contains("sparse"), "{found}");
+        let found = lowered(&CONSTANT, 11, &[("sparse_value", AttrValue::Int(1))], "_");
+        assert_eq!(found, "Constant: its sparse value cannot be read");
     }
 
     #[test]
