@@ -172,14 +172,22 @@ fn run_of(a: &Shape, b: &Shape) -> Option<Run> {
     Some(Run { squeezed: squeezed.collect(), axis })
 }
 
+fn shapes_of(cx: &Adapt<'_>, count: usize) -> Option<Vec<Shape>> {
+    (0..count).map(|index| cx.input_type(index)?.shape().cloned()).collect()
+}
+
+/// Whether the first inputs are certain to have one shape.
+pub(crate) fn are_same(cx: &Adapt<'_>, count: usize) -> bool {
+    let same = |shapes: &[Shape]| shapes.iter().all(|shape| is_same(shape, &shapes[0]));
+    count < 2 || shapes_of(cx, count).as_deref().is_some_and(same)
+}
+
 /// Gives the first inputs the shape to which they broadcast: nothing broadcasts by itself there.
 pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal> {
-    let shapes = (0..count).map(|index| cx.input_type(index)?.shape().cloned());
-    let shapes: Option<Vec<Shape>> = shapes.collect();
-    let same = |shapes: &[Shape]| shapes.iter().all(|shape| is_same(shape, &shapes[0]));
-    if count < 2 || shapes.as_deref().is_some_and(same) {
+    if are_same(cx, count) {
         return Ok(());
     }
+    let shapes = shapes_of(cx, count);
     let sizes = shapes.and_then(|shapes| {
         let sizes = |shape: &Shape| shape.iter().map(|size| size.size()).collect();
         shapes.iter().map(sizes).collect::<Option<Vec<Vec<usize>>>>()

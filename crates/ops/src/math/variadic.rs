@@ -4,8 +4,8 @@
 //!   the same; 13 adds bfloat16.
 //! - `Max`, `Min`: the same, and 12 adds integers.
 
-use sardonyx_model::Dim;
-use sardonyx_tensor::DataType;
+use sardonyx_model::{Dim, ValueId};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
@@ -13,6 +13,7 @@ use crate::facts::{
     FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
+use crate::math::binary::{ADD, DIV};
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 
@@ -44,7 +45,7 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
+    .adapter(8, 7, divide_sum)
     .without_reference_rule(&[1]);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
@@ -75,7 +76,7 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .widens()
     .infer(|cx| folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
+    .adapter(8, 7, add_by_twos)
     .without_reference_rule(&[1]);
 
 /// Older versions take floats only: of integers, one after the other is compared with what was
@@ -99,6 +100,56 @@ fn choose(cx: &mut Adapt<'_>, order: &'static str) -> Result<(), Refusal> {
     cx.become_operator("Where");
     cx.set_inputs(&[Some(is_first), chosen, *last]);
     Ok(())
+}
+
+/// Before 8 only operators of two inputs broadcast: one after the other is added.
+fn add_by_twos(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if legacy_broadcast::are_same(cx, cx.input_count()) {
+        return Ok(());
+    }
+    let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
+    if let [before @ .., last] = &inputs[..]
+        && let Some(sum) = sum_of(cx, before)
+    {
+        cx.become_operator(ADD.name);
+        cx.set_inputs(&[Some(sum), *last]);
+    }
+    Ok(())
+}
+
+/// The sum of all, divided by how many there are.
+fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if legacy_broadcast::are_same(cx, cx.input_count()) {
+        return Ok(());
+    }
+    let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
+    let Some(elem) = (0..inputs.len()).find_map(|index| cx.input_type(index)?.elem()) else {
+        return Err(cx.refuse(
+            "nothing broadcasts by itself there, and the element type of its inputs is not known",
+        ));
+    };
+    let options = CastOptions::default();
+    let wide = Tensor::scalar(inputs.len() as f64);
+    let count = cast(&wide, elem, options).map_err(|error| cx.refuse(error))?;
+    if cast(&count, DataType::Double, options).ok().as_ref() != Some(&wide) {
+        return Err(cx.refuse(format_args!("{elem} does not hold the number of its inputs")));
+    }
+    if let Some(sum) = sum_of(cx, &inputs) {
+        let count = cx.add_constant(count);
+        cx.become_operator(DIV.name);
+        cx.set_inputs(&[Some(sum), Some(count)]);
+    }
+    Ok(())
+}
+
+/// The sum of values, from the first to the last.
+fn sum_of(cx: &mut Adapt<'_>, values: &[Option<ValueId>]) -> Option<ValueId> {
+    let (first, others) = values.split_first()?;
+    let mut sum = (*first)?;
+    for other in others {
+        sum = cx.before(ADD.name, &[Some(sum), *other], &[]);
+    }
+    Some(sum)
 }
 
 const DATA: Fact = inputs("data_0", "T");
@@ -126,7 +177,7 @@ fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::{inferred, propagated};
+    use crate::math::testing::{inferred, lowered, propagated};
 
     #[test]
     fn any_number_of_inputs() {
@@ -148,6 +199,25 @@ mod tests {
                 "{}-{opset} of {inputs}",
                 def.name
             );
+        }
+    }
+
+    #[test]
+    fn two_at_a_time_broadcast_before_version_8() {
+        let rows = [
+            (&SUM, "float[N]; float[N]", "y = Sum(a, b)"),
+            (&SUM, "float[N]; float[2, N]", "y = Add(a, b)"),
+            (&SUM, "float[...]; -; float", "t4 = Add(a, b); y = Add(t4, c)"),
+            (&MEAN, "float[2]", "y = Mean(a)"),
+            (&MEAN, "float[N]; float[2, N]", "t4 = Add(a, b); y = Div(t4, 2.0)"),
+            (
+                &MEAN,
+                "-; -",
+                "Mean: nothing broadcasts by itself there, and the element type of its inputs is not known",
+            ),
+        ];
+        for (def, inputs, expected) in rows {
+            assert_eq!(lowered(def, 8, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 
