@@ -120,9 +120,9 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
         ],
     )
     .same_up()
-    .types_down()
     .infer(labels_of_classes)
     .infer_since(2, labels)
+    .adapter(4, 3, lists_of_tensors)
     .adapter(2, 1, classes)
     .adapter(1, 2, keys_and_values);
 
@@ -204,6 +204,64 @@ fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Versions before 4 have lists of three types, and a default for each of them.
+fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    for (name, lists) in [
+        ("keys_tensor", ["keys_floats", "keys_int64s", "keys_strings"]),
+        ("values_tensor", ["values_floats", "values_int64s", "values_strings"]),
+        ("default_tensor", ["default_float", "default_int64", "default_string"]),
+    ] {
+        if !cx.has(name) {
+            continue;
+        }
+        let Some(AttrValue::Tensor(tensor)) = cx.attribute(name) else {
+            return Err(cx.refuse(format_args!("{name} cannot be read")));
+        };
+        let is_default = name == "default_tensor";
+        if tensor.rank() != 1 || is_default && tensor.len() != 1 {
+            return Err(cx.refuse(format_args!("{name} must have one axis to be a list there")));
+        }
+        let (list, value) = match list_of(&tensor) {
+            Some((place, value)) => (lists[place], value),
+            None => {
+                return Err(cx.refuse(format_args!(
+                    "{name} must be of type float, int64 or string there, and is of type {}",
+                    tensor.data_type()
+                )));
+            }
+        };
+        if cx.has(list) {
+            return Err(cx.refuse(format_args!("it has both {name} and {list}")));
+        }
+        cx.remove(name);
+        cx.set(list, if is_default { first_of(value) } else { value });
+    }
+    Ok(())
+}
+
+/// The elements of a tensor as a list, and the position of its type among those that lists have.
+fn list_of(tensor: &Tensor) -> Option<(usize, AttrValue<'static>)> {
+    match tensor.data_type() {
+        Float => Some((0, AttrValue::Floats(tensor.to_vec::<f32>().ok()?.into()))),
+        Int64 => Some((1, AttrValue::from(tensor.to_vec::<i64>().ok()?))),
+        String => {
+            let texts = tensor.strings()?.iter().map(|text| Cow::Owned(text.to_vec()));
+            Some((2, AttrValue::Strings(texts.collect())))
+        }
+        _ => None,
+    }
+}
+
+/// The only element of a list.
+fn first_of(list: AttrValue<'static>) -> AttrValue<'static> {
+    match list {
+        AttrValue::Floats(values) => AttrValue::Float(values[0]),
+        AttrValue::Ints(values) => AttrValue::Int(values[0]),
+        AttrValue::Strings(mut values) => AttrValue::String(values.swap_remove(0)),
+        other => other,
+    }
 }
 
 /// Version 1 maps classes to their positions in a list, or back.
@@ -428,6 +486,44 @@ mod tests {
             ],
         );
         check(&LABEL_ENCODER, 1, &[(&[], "int64[2, N]", "string[2, N]")]);
+    }
+
+    #[test]
+    fn tensors_become_lists() {
+        use crate::math::testing::lowered;
+        fn tensor<T: sardonyx_tensor::Element>(
+            name: &'static str,
+            values: Vec<T>,
+        ) -> (&'static str, AttrValue<'static>) {
+            (name, AttrValue::Tensor(Tensor::from_vec([values.len()], values).expect("a vector")))
+        }
+        let rows = [
+            (
+                vec![
+                    tensor("keys_tensor", vec![1i64, 2]),
+                    tensor("values_tensor", vec![0.5f32, 2.0]),
+                ],
+                "y = LabelEncoder(a) keys_int64s=[1, 2] values_floats=[0.5, 2.0]",
+            ),
+            (vec![tensor("default_tensor", vec![-2i64])], "y = LabelEncoder(a) default_int64=-2"),
+            (
+                vec![tensor("values_tensor", vec![1i16])],
+                "LabelEncoder: values_tensor must be of type float, int64 or string there, and is of type int16",
+            ),
+            (
+                vec![tensor("default_tensor", vec![1i64]), ("default_int64", AttrValue::Int(3))],
+                "LabelEncoder: it has both default_tensor and default_int64",
+            ),
+        ];
+        for (attributes, expected) in rows {
+            assert_eq!(lowered(&LABEL_ENCODER, 4, &attributes, "-"), expected);
+        }
+        let texts: sardonyx_tensor::StringArray = ["b", "a"].iter().map(|x| x.as_bytes()).collect();
+        let texts = AttrValue::Tensor(Tensor::from_strings([2], texts).expect("a vector"));
+        assert_eq!(
+            lowered(&LABEL_ENCODER, 4, &[("keys_tensor", texts)], "-"),
+            r#"y = LabelEncoder(a) keys_strings=["b", "a"]"#
+        );
     }
 
     #[test]

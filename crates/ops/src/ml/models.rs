@@ -172,8 +172,8 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
         ],
     )
     .same_up()
-    .types_down()
     .since(5, &[deprecated()])
+    .adapter(3, 2, |cx| trees::lists_of_tensors(cx, "class_weights"))
     .adapter(4, 5, trees::classifier)
     .never_down("the operator is deprecated in version 5, which has no node to bring to version 3")
     .infer(tree_classifier)
@@ -218,8 +218,8 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
         ],
     )
     .same_up()
-    .types_down()
     .since(5, &[deprecated()])
+    .adapter(3, 2, |cx| trees::lists_of_tensors(cx, "target_weights"))
     .adapter(4, 5, trees::regressor)
     .same_down()
     .infer(tree_regressor)
@@ -493,6 +493,21 @@ mod tests {
                     "TreeEnsembleRegressor: n_targets is -5",
                 ),
             ],
+        );
+    }
+
+    #[test]
+    fn tensors_of_trees_become_lists() {
+        use crate::math::testing::lowered;
+        let tensor = |tensor: Tensor| [("nodes_values_as_tensor", AttrValue::Tensor(tensor))];
+        let found = |given| lowered(&TREE_ENSEMBLE_REGRESSOR, 3, &tensor(given), "float[N, 3]");
+        assert_eq!(
+            found(Tensor::from_vec([2], vec![0.5f32, 2.0]).expect("the sizes fit")),
+            "y = TreeEnsembleRegressor(a) nodes_values=[0.5, 2.0]"
+        );
+        assert_eq!(
+            found(Tensor::from_vec([1], vec![0.5f64]).expect("the sizes fit")),
+            "TreeEnsembleRegressor: nodes_values_as_tensor must be of type float to be a list there, and is of type double"
         );
     }
 

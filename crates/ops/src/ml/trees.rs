@@ -123,6 +123,32 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Versions before 3 have lists of 32-bit floats where it has tensors of them, too.
+pub(super) fn lists_of_tensors(cx: &mut Adapt<'_>, weights: &str) -> Result<(), Refusal> {
+    for list in ["base_values", "nodes_hitrates", "nodes_values", weights] {
+        let name = format!("{list}_as_tensor");
+        if !cx.has(&name) {
+            continue;
+        }
+        let Some(AttrValue::Tensor(tensor)) = cx.attribute(&name) else {
+            return Err(cx.refuse(format_args!("{name} cannot be read")));
+        };
+        let elem = tensor.data_type();
+        if elem != DataType::Float {
+            return Err(cx.refuse(format_args!(
+                "{name} must be of type float to be a list there, and is of type {elem}"
+            )));
+        }
+        if cx.has(list) {
+            return Err(cx.refuse(format_args!("it has both {list} and {name}")));
+        }
+        let values = tensor.to_vec::<f32>().map_err(|error| cx.refuse(error))?;
+        cx.remove(&name);
+        cx.set(list, AttrValue::Floats(values.into()));
+    }
+    Ok(())
+}
+
 fn cast_to(cx: &mut Adapt<'_>, value: Option<ValueId>, elem: DataType) -> ValueId {
     cx.before("Cast", &[value], &[("to", AttrValue::Int(elem.number().into()))])
 }
