@@ -17,6 +17,7 @@ use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
 };
 use crate::infer::{Demand, Infer, InferError};
+use crate::tensor::rearrange::TILE;
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
     .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
@@ -170,7 +171,20 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         [rows, columns] if rows.known() == Some(1) && is(columns, &product[1]) => {
             squeeze(cx, 2, &[0]);
         }
-        _ => return Err(cx.refuse("C broadcasts along its columns, or its sizes are not known")),
+        [rows, columns] if is(rows, &product[0]) && columns.known() == Some(1) => {
+            let Some(count) = product[1].as_ref().and_then(Dim::known) else {
+                return Err(cx.refuse(
+                    "C is a column, which is repeated, and the number of columns is not known",
+                ));
+            };
+            let repeats = cx.add_ints(&[1, count]);
+            let whole = cx.before(TILE.name, &[cx.input(2), Some(repeats)], &[]);
+            cx.set_input(2, Some(whole));
+            return Ok(());
+        }
+        _ => {
+            return Err(cx.refuse("C does not fit the product, or their sizes are not known"));
+        }
     }
     cx.set("broadcast", 1);
     Ok(())
@@ -180,7 +194,7 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::attributes::AttrValue;
-    use crate::math::testing::{adapted, inferred};
+    use crate::math::testing::{adapted, inferred, lowered};
 
     #[test]
     fn shapes_of_products() {
@@ -231,6 +245,21 @@ mod tests {
                 expected,
                 "{attributes:?} {inputs}"
             );
+        }
+    }
+
+    #[test]
+    fn c_is_as_large_as_the_product() {
+        let rows = [
+            ("float[2, 3]; float[3, 5]; float[5]", "y = Gemm(a, b, c) broadcast=1"),
+            ("float[N, 3]; float[3, 5]; float[N, 1]", "t5 = Tile(c, [1, 5]); y = Gemm(a, b, t5)"),
+            (
+                "float[2, 3]; float[3, N]; float[2, 1]",
+                "Gemm: C is a column, which is repeated, and the number of columns is not known",
+            ),
+        ];
+        for (inputs, expected) in rows {
+            assert_eq!(lowered(&GEMM, 7, &[], inputs), expected, "{inputs}");
         }
     }
 
