@@ -2,7 +2,6 @@
 
 use sardonyx_model::{Dim, Shape, Type};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
-use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
@@ -32,9 +31,9 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
         ],
     )
     .since(21, &[int("stash_type").or(1)])
+    .never_down("the operator is deprecated there, and scales groups in place of channels")
     .infer(infer_groups)
     .adapter(20, 21, factors_per_channel)
-    .adapter(21, 20, factors_per_group)
     .body_from(18, group_normalization)
     .without_reference_rule(&[18, 21]);
 
@@ -414,36 +413,6 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         }
     }
     cx.set("stash_type", i64::from(elem.number()));
-    Ok(())
-}
-
-/// Factors of channels that are constant and equal within each group are factors of groups.
-fn factors_per_group(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let Some(groups) = cx.int("num_groups").and_then(|groups| usize::try_from(groups).ok()) else {
-        return Err(cx.refuse("the attribute num_groups is missing"));
-    };
-    for (index, name) in [(1, "scale"), (2, "bias")] {
-        let Some(factors) = cx.constant(index) else {
-            return Err(cx.refuse(format_args!(
-                "{name} is for groups there and for channels here, and is not a constant"
-            )));
-        };
-        let wide = cast(&factors, DataType::Double, CastOptions::default());
-        let wide = wide.and_then(|wide| wide.to_vec::<f64>()).unwrap_or_default();
-        let size = wide.len().checked_div(groups).unwrap_or(0);
-        let is_even = size > 0 && size * groups == wide.len();
-        if !is_even || wide.chunks(size).any(|group| group.iter().any(|one| *one != group[0])) {
-            return Err(cx.refuse(format_args!(
-                "{name} is for groups there, and differs between channels of a group"
-            )));
-        }
-        let kept: Vec<f64> = wide.iter().copied().step_by(size).collect();
-        let kept = Tensor::from_vec([groups], kept)
-            .and_then(|kept| cast(&kept, factors.data_type(), CastOptions::default()));
-        let kept = kept.map_err(|error| cx.refuse(error))?;
-        let kept = cx.add_constant(kept);
-        cx.set_input(index, Some(kept));
-    }
     Ok(())
 }
 
