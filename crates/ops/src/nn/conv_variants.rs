@@ -29,6 +29,9 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
 )
 .infer(columns_to_image);
 
+// The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
+// cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.
+// Version 11 has the formula that agrees with the attribute, and that is taken for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about("The transpose of a convolution: each element of the input is spread over the window of the kernel. The size \
          of the output is computed from the pads, or the pads from `output_shape`.")
