@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sardonyx_model::{Dim, Shape};
+use sardonyx_model::{Dim, Shape, ValueId};
 use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
 use sardonyx_tensor::Tensor;
 
@@ -265,33 +265,65 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(places) = places else {
         return Err(cx.refuse(format_args!("axes has one that rank {rank} does not have")));
     };
-    for (index, name) in [(2, "scales"), (3, "sizes")] {
-        if cx.input(index).is_some() && cx.constant(index).is_none() {
-            return Err(cx.refuse(format_args!(
-                "axes came with version 18; without them, {name} must be constant to be written for all axes"
-            )));
-        }
+    if !is_empty(cx, 2) {
+        scales_for_all_axes(cx, &places, rank)?;
     }
-    if let Some(scales) = constant_floats(cx, 2, "scales")?.filter(|scales| !scales.is_empty()) {
-        let mut all = vec![1f32; rank];
-        places.iter().zip(scales).for_each(|(axis, scale)| all[*axis] = scale);
-        let all = Tensor::from_vec([rank], all).map_err(|error| cx.refuse(error))?;
-        let all = cx.add_constant(all);
-        cx.set_input(2, Some(all));
+    if !is_empty(cx, 3) {
+        sizes_for_all_axes(cx, &places, rank)?;
     }
-    if let Some(sizes) = constant_ints(cx, 3, "sizes")? {
-        let shape = cx.input_type(0).and_then(|ty| ty.shape());
-        let whole = shape.and_then(|shape| shape.iter().map(Dim::known).collect());
-        let Some::<Vec<i64>>(mut all) = whole else {
-            return Err(
-                cx.refuse("sizes of some axes need those of the others, which are not known")
-            );
-        };
+    Ok(())
+}
+
+fn scales_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
+    if cx.constant(2).is_none() {
+        let one = Tensor::from_slice([1], &[1f32]).map_err(|error| cx.refuse(error))?;
+        let one = cx.add_constant(one);
+        pick_for_all_axes(cx, 2, one, places, |_| 0, rank);
+        return Ok(());
+    }
+    let scales = constant_floats(cx, 2, "scales")?.unwrap_or_default();
+    let mut all = vec![1f32; rank];
+    places.iter().zip(scales).for_each(|(axis, scale)| all[*axis] = scale);
+    let all = Tensor::from_vec([rank], all).map_err(|error| cx.refuse(error))?;
+    let all = cx.add_constant(all);
+    cx.set_input(2, Some(all));
+    Ok(())
+}
+
+fn sizes_for_all_axes(cx: &mut Adapt<'_>, places: &[usize], rank: usize) -> Result<(), Refusal> {
+    let shape = cx.input_type(0).and_then(|ty| ty.shape());
+    let whole = shape.and_then(|shape| shape.iter().map(Dim::known).collect());
+    if let Some::<Vec<i64>>(mut all) = whole.filter(|_| cx.constant(3).is_some()) {
+        let sizes = constant_ints(cx, 3, "sizes")?.unwrap_or_default();
         places.iter().zip(sizes).for_each(|(axis, size)| all[*axis] = size);
         let all = cx.add_ints(&all);
         cx.set_input(3, Some(all));
+    } else {
+        let found = cx.before("Shape", &[cx.input(0)], &[]);
+        pick_for_all_axes(cx, 3, found, places, |axis| axis, rank);
     }
     Ok(())
+}
+
+/// Makes an input that has an element for each of some axes one that has elements for all: those of
+/// the others are picked from `others`.
+fn pick_for_all_axes(
+    cx: &mut Adapt<'_>,
+    index: usize,
+    others: ValueId,
+    places: &[usize],
+    of_other: impl Fn(usize) -> usize,
+    rank: usize,
+) {
+    let of_axis = |axis: usize| {
+        let place = places.iter().position(|place| *place == axis);
+        place.unwrap_or_else(|| places.len() + of_other(axis)) as i64
+    };
+    let picked: Vec<i64> = (0..rank).map(of_axis).collect();
+    let both = cx.before("Concat", &[cx.input(index), Some(others)], &[("axis", 0i64.into())]);
+    let picked = cx.add_ints(&picked);
+    let all = cx.before("Gather", &[Some(both), Some(picked)], &[]);
+    cx.set_input(index, Some(all));
 }
 
 /// Version 10 has one way from places of the output to those of the input, and no region.
@@ -798,5 +830,19 @@ mod tests {
         }
         let all = [("axes", ints(&[]))];
         assert_eq!(lowered(&RESIZE, 18, &all, "-; _; float[2]"), "y = Resize(a, -, c)");
+        let some = [("axes", ints(&[-1, 1]))];
+        assert_eq!(
+            lowered(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[2]"),
+            "t5 = Concat(c, [1.0]) axis=0; t6 = Gather(t5, [2, 1, 0]); y = Resize(a, -, t6)"
+        );
+        assert_eq!(
+            lowered(&RESIZE, 18, &some, "float[N, 2, 3]; _; float[0]; int64[2]"),
+            "t5 = Shape(a); t6 = Concat(d, t5) axis=0; t7 = Gather(t6, [2, 1, 0]); \
+             y = Resize(a, -, c, t7)"
+        );
+        assert_eq!(
+            lowered(&RESIZE, 18, &some, "float[4, 2, 3]; _; _; =[6, 5]"),
+            "y = Resize(a, -, -, [4, 5, 6])"
+        );
     }
 }
