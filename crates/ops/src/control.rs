@@ -297,3 +297,28 @@ fn same_branches(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_model::AttrValue::Int;
+
+    use super::SCAN;
+    use crate::math::testing::lowered;
+    use crate::tensor::testing::ints;
+
+    #[test]
+    fn scanned_axes_count_from_the_front() {
+        let axes = |name: &'static str, axes: &'static [i64]| {
+            [("num_scan_inputs", Int(1)), (name, ints(axes))]
+        };
+        let found = |attributes: &[_]| lowered(&SCAN, 11, attributes, "float; float[2, 3]");
+        assert_eq!(
+            found(&axes("scan_input_axes", &[-1])),
+            "y = Scan(a, b) num_scan_inputs=1 scan_input_axes=[1]"
+        );
+        assert_eq!(
+            found(&axes("scan_output_axes", &[-1])),
+            "Scan: scan_output_axes has -1, and the rank is not known"
+        );
+    }
+}

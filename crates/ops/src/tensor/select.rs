@@ -292,6 +292,16 @@ fn count_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_smallest_have_the_largest_opposites() {
+        use crate::math::testing::lowered;
+        use sardonyx_model::AttrValue::Int;
+        let found =
+            |largest| lowered(&TOP_K, 11, &[("largest", Int(largest))], "float[4]; int64[1]");
+        assert_eq!(found(1), "y = TopK(a, b)");
+        assert_eq!(found(0), "t3 = Neg(a); t4 = TopK(t3, b); y = Neg(t4)");
+    }
+
     use super::*;
     use crate::attributes::AttrValue::Int;
     use crate::math::testing::propagated;
