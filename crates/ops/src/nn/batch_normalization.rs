@@ -106,6 +106,11 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
                 cx.refuse("training_mode is 1, and older versions have other outputs in training")
             );
         }
+        if statistics_are_read(cx) {
+            return Err(cx.refuse("its statistics are read, and training_mode says there are none"));
+        }
+        // Named ones would mean training there.
+        keep_outputs(cx, 1);
         Ok(())
     })
     .without_reference_rule(&[1]);
@@ -314,7 +319,7 @@ mod tests {
         let inference: &[Assumption] = &[Assumption::Inference];
         let is_test = |value| vec![("is_test", Int(value))];
         let refused = "BatchNormalization: its statistics are read, and ";
-        let rows: [(_, _, _, &[usize], _, _); 11] = [
+        let rows: [(_, _, _, &[usize], _, _); 12] = [
             // Version 6 says it.
             ((6, 7), is_test(1), 5, &[0], &[][..], "1 outputs"),
             ((6, 7), is_test(1), 5, &[0, 2], &[], refused),
@@ -326,6 +331,7 @@ mod tests {
             ((7, 6), vec![], 5, &[0], &[], "is_test=0, 5 outputs"),
             ((7, 6), vec![], 5, &[0], inference, "is_test=1, 1 outputs"),
             ((7, 6), vec![], 5, &[0, 1], inference, "BatchNormalization: its statistics are read"),
+            ((14, 13), vec![], 3, &[0], &[], "1 outputs"),
             ((13, 14), vec![], 5, &[0], inference, "1 outputs"),
             ((13, 14), vec![], 5, &[0, 1], inference, "training_mode=1, 3 outputs"),
         ];
