@@ -4,8 +4,8 @@
 
 CASES holds cases, CONVERTED what `conversions --write` wrote of them: a directory for each version of an operator set.
 A model runs in ONNX Runtime or, where that has no kernel for it, in the evaluator of the onnx package. An engine counts
-for a case only if it does not run the model that was not converted, or gives what the case expects of it: what an engine
-computes in another way than the case is not the conversion's doing.
+for a case only if it does not run the model that was not converted, or gives what the case expects of it: what an
+engine computes in another way than the case is not the conversion's doing.
 
 Models with random numbers are left out, and so is what the evaluator is known to compute in another way: `NOT_TRUSTED`.
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper, parser
 
-from version_cases_notes import OTHERWISE, RANDOM
+from version_cases_notes import NOT_NARROW, OTHERWISE, RANDOM
 
 # Backend cases of these kinds hold one operator, or are small.
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
@@ -221,7 +221,7 @@ def of_new_types(key, schemas, written):
     """Single nodes of float that are cases of this version, with one of its new types."""
     schema = schemas[key]
     earlier = [other for other in schemas if other[:2] == key[:2] and other[2] < key[2] and schemas[other].inputs]
-    if not schema.inputs or not earlier:
+    if not schema.inputs or not earlier or key in NOT_NARROW:
         return
     fresh = set(schema.inputs[0].types) - set(schemas[max(earlier)].inputs[0].types)
     shown = {type_name(candidate.model.graph.input[0].type) for candidate in written if candidate.model.graph.input}

@@ -93,7 +93,8 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .body_from(15, |cx| {
         let to = cx.elem(1)?;
         let saturate = if cx.since() < 19 { "" } else { ", saturate: int = @saturate" };
-        Some(format!("output = Cast <to = {to}{saturate}> (input)"))
+        let round_mode = if cx.since() < 24 { "" } else { ", round_mode: string = @round_mode" };
+        Some(format!("output = Cast <to = {to}{saturate}{round_mode}> (input)"))
     });
 
 fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {

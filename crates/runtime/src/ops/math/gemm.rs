@@ -223,7 +223,15 @@ impl Kernel for Gemm {
             };
         }
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
-        // The factors are floats in the standard even where the matrices are integers.
+        // The factors are floats in the standard even where the matrices are integers, and it does
+        // not say what a fraction makes of these.
+        if self.types.sum.is_integer()
+            && let Some((name, factor)) = [("alpha", self.alpha), ("beta", self.beta)]
+                .into_iter()
+                .find(|(_, factor)| factor.fract() != 0.0)
+        {
+            fail!("{name} is {factor}, which is no factor of integers");
+        }
         match self.types.sum {
             DataType::Double => {
                 self.run_plainly::<f64>(call, &a, &b, self.alpha.into(), self.beta.into())
