@@ -35,8 +35,21 @@ pub struct Adapt<'a> {
     /// Nodes that the adapter made: in the form of the new version.
     made: Vec<NodeId>,
     granted: &'a [Assumption],
+    /// Whether the node does now in a graph of its own, or between two nodes, what it did.
+    is_wrapped: bool,
     /// Looking at an operand may need one.
     used: RefCell<Vec<Assumption>>,
+}
+
+/// What an adapter did beside changing its node.
+#[derive(Debug)]
+pub struct Adapted {
+    /// The nodes that it made.
+    pub made: Vec<NodeId>,
+    /// The assumptions that it needed.
+    pub assumed: Vec<Assumption>,
+    /// Whether the node does now in a graph of its own, or between two nodes, what it did.
+    pub is_wrapped: bool,
 }
 
 /// What a caller may grant of a model that the model does not show. An adapter that needs one is
@@ -96,7 +109,8 @@ impl<'a> Adapt<'a> {
     /// For the node at which `build` makes others, of whose values `types` knows what inference
     /// found.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
-        Adapt { build, types, made: Vec::new(), granted: &[], used: RefCell::default() }
+        let (made, used) = (Vec::new(), RefCell::default());
+        Adapt { build, types, made, granted: &[], is_wrapped: false, used }
     }
 
     /// The same with what the caller grants.
@@ -113,9 +127,10 @@ impl<'a> Adapt<'a> {
         self.build.anchor()
     }
 
-    /// The nodes that the adapter made, and the assumptions that it needed.
-    pub fn finish(self) -> (Vec<NodeId>, Vec<Assumption>) {
-        (self.made, self.used.into_inner())
+    /// What the adapter did beside changing the node.
+    pub fn finish(self) -> Adapted {
+        let Adapt { made, used, is_wrapped, .. } = self;
+        Adapted { made, assumed: used.into_inner(), is_wrapped }
     }
 
     /// Whether the caller grants an assumption, which the adapter needs.
@@ -345,6 +360,8 @@ impl<'a> Adapt<'a> {
         more_inputs: &[Option<ValueId>],
         attributes: &[(&str, AttrValue<'_>)],
     ) {
+        // Between nodes that were made for it, it computes in another order.
+        self.is_wrapped |= !self.made.is_empty();
         let made = self.build.after(output, op, "", more_inputs, attributes);
         self.made.extend(made);
     }
@@ -353,6 +370,7 @@ impl<'a> Adapt<'a> {
     /// attribute `name` of this node, which keeps nothing but its inputs and outputs.
     pub(crate) fn wrap(&mut self, name: &str) {
         let inner = self.build.wrap(name);
+        self.is_wrapped = true;
         self.made.push(inner);
     }
 

@@ -69,7 +69,7 @@ pub use typeset::{TypeSet, UnknownType, read_type, spell};
 pub use user::RegistryError;
 
 // What jobs and the engine ask definitions with.
-pub use adapt::{Adapt, Assumption, Refusal, ValueTypes};
+pub use adapt::{Adapt, Adapted, Assumption, Refusal, ValueTypes};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, Crossing, InferFn};

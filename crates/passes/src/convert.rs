@@ -559,6 +559,7 @@ impl<'a> Job<'a> {
         }
         if crossed.is_rewritten {
             self.report.rewritten(op, goal, crossed.forms.len().saturating_sub(1));
+            self.report.wrapped += usize::from(crossed.is_wrapped);
             self.operands.extend(self.original.inputs(node).flatten());
         } else {
             self.report.unchanged += 1;

@@ -16,7 +16,7 @@ use sardonyx_model::{
     AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId,
 };
 use sardonyx_ops::{
-    Adapt, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema, ValueTypes,
+    Adapt, Adapted, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema, ValueTypes,
 };
 use sardonyx_tensor::{DataType, Tensor};
 
@@ -62,6 +62,8 @@ pub(crate) struct Crossings<'a> {
 pub(crate) struct Crossed {
     /// Whether it changed, or others came beside it.
     pub(crate) is_rewritten: bool,
+    /// Whether it does now in a graph of its own, or between two nodes, what it did.
+    pub(crate) is_wrapped: bool,
     /// The node and those that were made for it, each with the opset version in whose form it is
     /// now.
     pub(crate) forms: Vec<(NodeId, u32)>,
@@ -207,6 +209,7 @@ impl<'a> Crossings<'a> {
                 registry,
                 open: &mut open,
                 assumed: &mut crossed.assumed,
+                is_wrapped: &mut crossed.is_wrapped,
             };
             match on_the_way.go(node, op, &mut crossed.is_rewritten) {
                 Ok(form) => crossed.forms.push((node, form)),
@@ -248,6 +251,7 @@ struct OnTheWay<'c, 'a> {
     /// Nodes that were made, with what they call.
     open: &'c mut Vec<(NodeId, OpRef)>,
     assumed: &'c mut Vec<Assumption>,
+    is_wrapped: &'c mut bool,
 }
 
 impl OnTheWay<'_, '_> {
@@ -364,8 +368,9 @@ impl OnTheWay<'_, '_> {
                 let build = NodeBuilder::new(self.model, self.made, node);
                 let mut cx = Adapt::new(build, &*types).granting(self.crossings.granted);
                 let result = adapt(&mut cx);
-                let (made, assumed) = cx.finish();
+                let Adapted { made, assumed, is_wrapped } = cx.finish();
                 self.assumed.extend(assumed);
+                *self.is_wrapped |= is_wrapped;
                 result.map_err(|refusal| refusal.0)?;
                 let mut forms: HashMap<NodeId, u32> = HashMap::new();
                 forms.insert(node, self.form(node, op, step)?);

@@ -43,6 +43,8 @@ pub struct Conversion {
     pub operators: Vec<ConvertedOperator>,
     /// How many nodes were made beside others.
     pub made: usize,
+    /// How many nodes do now in a graph of their own, or between two nodes, what they did.
+    pub wrapped: usize,
     /// How many nodes of operators became the bodies of their functions, by domain and name.
     pub expanded: Expansions,
     /// How many nodes of operators became constants, by domain and name, as they give the same in

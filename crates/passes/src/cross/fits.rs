@@ -92,7 +92,16 @@ impl Fit {
             let attribute = model.attribute(*id);
             let name = model.display(attribute.name);
             let Some(known) = schema.attribute(&name) else {
-                return Err(format!("there is no attribute {name} there"));
+                let mut defaults = self.lacks.iter();
+                let default = defaults.find(|(lacked, _)| *lacked == name);
+                return Err(default.map_or_else(
+                    || format!("there is no attribute {name} there"),
+                    |(_, default)| {
+                        format!(
+                            "there is no attribute {name} there, so that it can only be {default}"
+                        )
+                    },
+                ));
             };
             let found = attribute.ty.or_else(|| Some(attribute.value()?.ty()));
             if found.is_some_and(|found| found != attribute_type(known.ty)) {
