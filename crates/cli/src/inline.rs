@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// All functions of the model but these
     #[arg(long, value_name = "NAME", num_args = 1..)]
     except: Option<Vec<String>>,
-    /// Also these operators of the standard, as far as the standard defines them by other operators
+    /// These operators of the standard, as far as the standard defines them by other operators;
+    /// functions of the model then only with --only or --except
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "without_kernel")]
     operators: Option<Vec<String>>,
     /// Also all such operators that `sardonyx run` has no kernel for
@@ -81,6 +82,19 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 .iter()
                 .map(|(domain, version)| json!({"domain": domain, "version": version}))
                 .collect::<Vec<_>>(),
+            "without_body": report
+                .without_body
+                .iter()
+                .map(|kept| {
+                    json!({
+                        "domain": kept.domain,
+                        "name": kept.name,
+                        "nodes": kept.nodes,
+                        "first": kept.first,
+                        "reason": kept.why,
+                    })
+                })
+                .collect::<Vec<_>>(),
             "converted": report.converted.iter().map(id_json).collect::<Vec<_>>(),
             "saved": saved.json(),
         });
@@ -126,9 +140,10 @@ impl Args {
             Refusal::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
                 let functions = model.functions();
-                let names = functions.iter().take(SHOWN).map(|function| {
-                    let domain = crate::info::domain_name(&function.domain);
-                    format!("{domain}.{}", function.name)
+                let names = functions.into_iter().take(SHOWN).map(|function| {
+                    let (domain, name, overload) =
+                        (function.domain, function.name, function.overload);
+                    FunctionId { domain, name, overload }.to_string()
                 });
                 let names: Vec<String> = names.collect();
                 if names.is_empty() {
@@ -156,11 +171,20 @@ fn as_text(report: &Report) -> String {
         let domain = crate::info::domain_name(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
+    for kept in &report.without_body {
+        let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
+        let stay = if kept.nodes == 1 { "stays" } else { "stay" };
+        let first = if kept.nodes == 1 { "" } else { "the first is " };
+        lines.push(format!(
+            "{nodes} of the operator {domain}.{} {stay}: {} ({first}{})",
+            kept.name, kept.why, kept.first
+        ));
+    }
     if lines.is_empty() {
         lines.push("there was nothing to inline".to_string());
     }
     for function in &report.converted {
-        lines.push(format!("converted {function} to the versions that the model imports"));
+        lines.push(format!("converted {function} to the versions that count where it is called"));
     }
     for (domain, version) in &report.imported {
         let domain = crate::info::domain_name(domain);

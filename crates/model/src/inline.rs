@@ -149,7 +149,6 @@ impl NodeBuilder<'_> {
         copying.of_call = made_here.values().copied().collect();
         copying.values.extend(made_here.into_iter().map(|(made, wanted)| (made, Some(wanted))));
         copying.attributes = attributes_of_call(model, callee, call);
-        copying.names_of_dims_go = true;
         copying.prefix = self.prefix_of_call();
         copying.names = std::mem::take(self.inner_names());
         let (from, to) = (callee_body(self.model(), function), self.model().node(call).graph);
@@ -161,7 +160,6 @@ impl NodeBuilder<'_> {
         model.output_lists[range].fill(None);
         let mut nodes = copying.nodes(model, from, to);
         let declared = copying.declared(model, from);
-        copying.devices(model, call);
         let mut redirected = Vec::new();
         for (made, wanted) in outputs {
             let source = copying.values[&made];
@@ -180,6 +178,7 @@ impl NodeBuilder<'_> {
                 redirected.push(wanted);
             }
         }
+        copying.devices(model, call);
         model.detach_node(call);
         let Copying { names, copied, .. } = copying;
         *self.inner_names() = names;
@@ -213,6 +212,35 @@ impl NodeBuilder<'_> {
     }
 }
 
+impl Model {
+    /// Adds a copy of a function, with the same names, of another overload; says its position.
+    pub fn copy_function(&mut self, function: usize, overload: &str) -> usize {
+        let mut copy = self.functions[function].clone();
+        // Nothing stands for anything else in a copy.
+        let mut copying = Copying { keeps_names: true, of: Author::Caller, ..Copying::default() };
+        copy.body = copying.graph(self, copy.body, None);
+        for default in &mut copy.attribute_protos {
+            copying.graphs(self, default, None);
+        }
+        copy.overload = Some(self.intern(overload));
+        self.functions.push(copy);
+        self.functions.len() - 1
+    }
+
+    /// Whether an attribute of a node is one of the function around it that has no default, so that
+    /// it has a value in some calls of that function only.
+    pub fn may_have_no_value(&self, node: NodeId, attribute: &Attribute) -> bool {
+        let Some(reference) = attribute.ref_attr_name() else { return false };
+        let mut root = self.node(node).graph;
+        while let Some(parent) = self.graph(root).parent {
+            root = parent;
+        }
+        let around = self.functions.iter().find(|function| function.body == root);
+        let mut defaults = around.into_iter().flat_map(|around| &around.attribute_protos);
+        !defaults.any(|default| default.name == Some(reference))
+    }
+}
+
 fn callee_body(model: &Model, function: usize) -> GraphId {
     model.functions[function].body
 }
@@ -221,21 +249,10 @@ fn callee_body(model: &Model, function: usize) -> GraphId {
 /// call gives it the value that an attribute of the function around the call has, if that has one.
 fn default_that_may_count(model: &Model, callee: &Function, call: NodeId) -> Option<String> {
     let is_default = |name| callee.attribute_protos.iter().any(|found| found.name == Some(name));
-    let given = model.attributes(call).iter().map(|id| model.attribute(*id));
-    let given = given.filter(|given| given.name.is_some_and(is_default));
-    let mut open = given.filter_map(|given| Some((given.name?, given.ref_attr_name()?))).peekable();
-    open.peek()?;
-    let mut root = model.node(call).graph;
-    while let Some(parent) = model.graph(root).parent {
-        root = parent;
-    }
-    let around = model.functions.iter().find(|function| function.body == root);
-    let has_value = |name| {
-        let defaults = around.iter().flat_map(|around| &around.attribute_protos);
-        defaults.into_iter().any(|default| default.name == Some(name))
-    };
-    let (name, _) = open.find(|(_, handed_on)| !has_value(*handed_on))?;
-    Some(model.display(Some(name)).into_owned())
+    let mut given = model.attributes(call).iter().map(|id| model.attribute(*id));
+    let open = given
+        .find(|given| given.name.is_some_and(is_default) && model.may_have_no_value(call, given))?;
+    Some(model.display(open.name).into_owned())
 }
 
 /// The attributes of a function as a call has them, by name.
@@ -243,12 +260,27 @@ fn attributes_of_call(
     model: &Model,
     callee: &Function,
     call: NodeId,
-) -> HashMap<Symbol, Attribute> {
-    let named = |attribute: &Attribute| Some((attribute.name?, attribute.clone()));
-    let mut attributes: HashMap<_, _> = callee.attribute_protos.iter().filter_map(named).collect();
+) -> HashMap<Symbol, (Attribute, Author)> {
+    let named = |attribute: &Attribute, of| Some((attribute.name?, (attribute.clone(), of)));
+    let defaults = callee.attribute_protos.iter();
+    let mut attributes: HashMap<_, _> =
+        defaults.filter_map(|default| named(default, Author::Default)).collect();
     let given = model.attributes(call).iter().map(|id| model.attribute(*id));
-    attributes.extend(given.filter_map(named));
+    attributes.extend(given.filter_map(|given| named(given, Author::Caller)));
     attributes
+}
+
+/// Who wrote what is copied, and means the names of dimensions and attributes in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Author {
+    /// The function, in its body.
+    #[default]
+    Body,
+    /// The function, in the default of an attribute. Graphs that it would take from other
+    /// attributes have no end.
+    Default,
+    /// Whoever calls: the names are those of the graph around the call.
+    Caller,
 }
 
 /// Copying in progress.
@@ -257,13 +289,15 @@ struct Copying {
     /// By value that is copied: the copy; `None` for one that the call leaves out.
     values: HashMap<ValueId, Option<ValueId>>,
     /// What the attributes of the function are, by name.
-    attributes: HashMap<Symbol, Attribute>,
-    /// Whether dimensions lose their names.
-    names_of_dims_go: bool,
+    attributes: HashMap<Symbol, (Attribute, Author)>,
+    /// Who wrote what is copied.
+    of: Author,
     /// The values of the call that copies make.
     of_call: Vec<ValueId>,
     /// What names begin with.
     prefix: String,
+    /// Whether names stay as they are.
+    keeps_names: bool,
     names: InnerNames,
     copied: Vec<Copied>,
 }
@@ -311,7 +345,10 @@ impl Copying {
             model.extras.push(extras)
         });
         let name = node.name.filter(|name| !model.text(*name).is_empty());
-        let name = name.map(|name| self.names.node(model, &self.prefix, name));
+        let name = name.map(|name| match self.keeps_names {
+            true => name,
+            false => self.names.node(model, &self.prefix, name),
+        });
         let outputs = Range { start, len: node.outputs.len };
         let (inputs, attributes) = (Range::default(), Range::default());
         model.nodes.push(Node { name, graph, extras, inputs, outputs, attributes, ..node })
@@ -330,7 +367,10 @@ impl Copying {
         let of_call = self.values.get(&old).copied().flatten().filter(|_| is_output);
         let of_call = of_call.filter(|of_call| model.values[*of_call].graph == graph);
         let new = of_call.unwrap_or_else(|| {
-            let name = self.names.value(model, &self.prefix, name);
+            let name = match self.keeps_names {
+                true => name,
+                false => self.names.value(model, &self.prefix, name),
+            };
             model.new_value(graph, name)
         });
         model.values[new].producer = producer;
@@ -343,30 +383,25 @@ impl Copying {
         let mut list = Vec::with_capacity(ids.len());
         for id in ids {
             let attribute = model.attributes[id].clone();
-            let of_function = self.names_of_dims_go;
-            let mut attribute = match attribute.ref_attr_name() {
+            let author = self.of;
+            let reference = attribute.ref_attr_name().filter(|_| author != Author::Caller);
+            let mut attribute = match reference {
                 Some(name) => match self.attributes.get(&name) {
-                    Some(given) => {
-                        // It stands where the call stands.
-                        self.names_of_dims_go = false;
+                    Some((given, _))
+                        if author == Author::Default && given.graphs().next().is_some() =>
+                    {
+                        continue;
+                    }
+                    Some((given, of)) => {
+                        self.of = *of;
                         Attribute { name: attribute.name, ..given.clone() }
                     }
                     None => continue,
                 },
                 None => attribute,
             };
-            for index in 0..attribute.values.len() {
-                match &mut attribute.values[index] {
-                    AttributeValue::Graph(graph) => *graph = self.graph(model, *graph, new),
-                    AttributeValue::Graphs(graphs) => {
-                        for graph in graphs {
-                            *graph = self.graph(model, *graph, new);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            self.names_of_dims_go = of_function;
+            self.graphs(model, &mut attribute, Some(new));
+            self.of = author;
             list.push(model.attributes.push(attribute));
         }
         let start = model.attribute_lists.len() as u32;
@@ -375,12 +410,27 @@ impl Copying {
         model.nodes[new].attributes = Range { start, len };
     }
 
-    /// Copies a graph of a node.
-    fn graph(&mut self, model: &mut Model, old: GraphId, owner: NodeId) -> GraphId {
-        let parent = Some(model.nodes[owner].graph);
-        let id = model.graphs.push(Graph { owner: Some(owner), parent, ..Graph::default() });
+    /// Puts copies into the place of the graphs of an attribute.
+    fn graphs(&mut self, model: &mut Model, attribute: &mut Attribute, owner: Option<NodeId>) {
+        for value in attribute.values.iter_mut() {
+            match value {
+                AttributeValue::Graph(graph) => *graph = self.graph(model, *graph, owner),
+                AttributeValue::Graphs(graphs) => {
+                    for graph in graphs {
+                        *graph = self.graph(model, *graph, owner);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Copies a graph of a node, or of a function.
+    fn graph(&mut self, model: &mut Model, old: GraphId, owner: Option<NodeId>) -> GraphId {
+        let parent = owner.map(|owner| model.nodes[owner].graph);
+        let id = model.graphs.push(Graph { owner, parent, ..Graph::default() });
         let mut graph = model.graphs[old].clone();
-        (graph.owner, graph.parent) = (Some(owner), parent);
+        (graph.owner, graph.parent) = (owner, parent);
         for (index, info) in graph.inputs.iter_mut().enumerate() {
             self.info(model, info, id, Some(Producer::Input(index as u32)));
         }
@@ -414,7 +464,6 @@ impl Copying {
         for value in graph.outputs.iter().filter_map(|info| info.value) {
             model.values[value].is_output = true;
         }
-        graph.quantization_annotation.clear();
         model.graphs[id] = graph;
         id
     }
@@ -435,7 +484,7 @@ impl Copying {
             };
             info.name = info.value.map(|value| model.values[value].name);
         }
-        if let Some(ty) = info.ty.as_mut().filter(|_| self.names_of_dims_go) {
+        if let Some(ty) = info.ty.as_mut().filter(|_| self.of != Author::Caller) {
             forget_names(ty);
         }
     }

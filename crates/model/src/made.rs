@@ -134,8 +134,14 @@ impl MadeNodes {
     pub fn place(&mut self, model: &mut Model) {
         let (mut beside, gone) = (std::mem::take(&mut self.beside), std::mem::take(&mut self.gone));
         beside.sort_by_key(|beside| beside.anchor);
-        let anchors = beside.iter().map(|beside| beside.anchor).chain(gone.iter().copied());
-        let graphs: HashSet<GraphId> = anchors.map(|anchor| model.node(anchor).graph).collect();
+        // By graph that changes: how many nodes come into it.
+        let mut graphs: HashMap<GraphId, usize> = HashMap::new();
+        for node in beside.iter().map(|beside| beside.anchor) {
+            *graphs.entry(model.node(node).graph).or_default() += 1;
+        }
+        for node in &gone {
+            graphs.entry(model.node(*node).graph).or_default();
+        }
         // By anchor: where its neighbours begin.
         let mut first: Vec<u32> = vec![u32::MAX; model.node_count()];
         for (index, beside) in beside.iter().enumerate().rev() {
@@ -147,9 +153,9 @@ impl MadeNodes {
             let neighbours = neighbours.iter().take_while(move |beside| beside.anchor == anchor);
             neighbours.filter(move |beside| beside.side == side).map(|beside| beside.node)
         };
-        for graph in graphs {
+        for (graph, made) in graphs {
             let nodes = std::mem::take(&mut model.graph_mut(graph).nodes);
-            let mut all = Vec::with_capacity(nodes.len() + beside.len());
+            let mut all = Vec::with_capacity(nodes.len() + made);
             // Nodes can be made beside nodes that were made. `true`: what is beside it is open.
             let mut open: SmallVec<[(NodeId, bool); 8]> = SmallVec::new();
             for node in nodes {

@@ -1,5 +1,8 @@
-//! Inlining of functions that import other versions of operator sets than the model: their bodies
-//! are converted first, where operators are not the same in both.
+//! Bodies in other versions of operator sets: where a function is to come into the place of calls and
+//! its operators are not the same there, a copy of it is converted. What calls the function
+//! elsewhere keeps it as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 use sardonyx_model::Model;
@@ -7,44 +10,35 @@ use sardonyx_ops::Registry;
 
 use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
 use crate::finding::Finding;
-use crate::function_id::FunctionId;
-use crate::inline::{InlineOptions, InlineRefusal, InlineReport, conflicting, inline_as_they_are};
+use crate::inline::{
+    Copies, InlineOptions, InlineRefusal, InlineReport, Versions, conflicting, inline_with,
+};
 
 /// A model with calls inlined, and what was done.
 ///
 /// # Errors
 ///
 /// Functions that call themselves, calls that do not fit their functions, functions that mean
-/// something else at the versions that the model imports and cannot be converted, and more nodes
-/// than the limit.
+/// something else at the versions that count where they are called and cannot be converted, and
+/// more nodes than the limit.
 pub fn inline(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
 ) -> Result<(Model, InlineReport), InlineRefusal> {
-    let functions =
-        if options.convert { conflicting(model, registry, options)? } else { Vec::new() };
-    if functions.is_empty() {
-        return inline_as_they_are(model, registry, options);
+    let conflicting =
+        if options.convert { conflicting(model, registry, options)? } else { BTreeMap::new() };
+    if conflicting.is_empty() {
+        return inline_with(model, registry, options, &Copies::none(model));
     }
-    let mut aligned = Aligned {
-        model: model.clone(),
-        registry,
-        options: ConvertOptions {
-            target: target(model, registry, &functions),
-            expand: true,
-            granted: Vec::new(),
-            like_reference: false,
-        },
-        functions: Vec::new(),
-        refusals: Vec::new(),
-    };
-    aligned.convert(&functions);
-    let Aligned { model: aligned, functions, refusals, .. } = aligned;
-    match inline_as_they_are(&aligned, registry, options) {
+    let (mut aligned, mut copies, mut refusals) = (model.clone(), Copies::none(model), Vec::new());
+    for (versions, functions) in conflicting {
+        let found = convert_copies(&mut aligned, registry, &versions, &functions);
+        copies.add(&versions, found.copies);
+        refusals.extend(found.refusals);
+    }
+    match inline_with(&aligned, registry, options, &copies) {
         Ok((inlined, mut report)) => {
-            report.converted =
-                functions.iter().map(|at| FunctionId::of(model, &model.functions[*at])).collect();
             // What stays is explained by why it could not be converted.
             if !report.kept.is_empty() {
                 report.kept.extend(refusals);
@@ -59,48 +53,107 @@ pub fn inline(
     }
 }
 
-/// The versions that the model imports of operator sets that functions import in others.
-fn target(model: &Model, registry: &Registry, functions: &[usize]) -> Target {
-    let mut target = Target::new();
-    for function in functions {
-        for (domain, version) in model.opsets_in(&model.functions[*function].opset_import) {
-            let wanted = model.opset(&domain).filter(|wanted| *wanted != version);
-            let wanted = wanted.and_then(|wanted| u32::try_from(wanted).ok());
-            if let (Some(wanted), Some(_)) = (wanted, registry.versions(&domain)) {
-                target = target.opset(&domain, wanted);
-            }
-        }
-    }
-    target
-}
-
-/// A model whose functions are brought to its versions.
-struct Aligned<'a> {
-    model: Model,
-    registry: &'a Registry,
-    options: ConvertOptions,
-    /// Those that were converted.
-    functions: Vec<usize>,
-    /// Why the others could not be.
+/// Functions with a copy of each that was converted, and why others could not be.
+struct ConvertedCopies {
+    copies: Vec<(usize, usize)>,
     refusals: Vec<Finding>,
 }
 
-impl Aligned<'_> {
+/// Adds copies of functions to a model, each in versions of operator sets.
+fn convert_copies(
+    model: &mut Model,
+    registry: &Registry,
+    versions: &Versions,
+    functions: &BTreeSet<usize>,
+) -> ConvertedCopies {
+    let mut number = model.functions.len();
+    let mut overload = |model: &Model| loop {
+        number += 1;
+        let text = format!("copy {number}");
+        if model.symbol(text.as_bytes()).is_none() {
+            break text;
+        }
+    };
+    let copies: Vec<(usize, usize)> = functions
+        .iter()
+        .map(|function| (*function, model.copy_function(*function, &overload(model))))
+        .collect();
+    // It is the original that is converted, whose calls say which types there are in it, and the
+    // copy that stays as it is; then they change places.
+    let mut converting = Converting::new(model, registry, versions);
+    converting.convert(&functions.iter().copied().collect::<Vec<_>>());
+    let Converting { converted, refusals, .. } = converting;
+    for (function, copy) in &copies {
+        let [original, copy] = model
+            .functions
+            .get_disjoint_mut([*function, *copy])
+            .expect("a copy is another function");
+        std::mem::swap(original, copy);
+        std::mem::swap(&mut original.overload, &mut copy.overload);
+    }
+    let copies = copies.into_iter().filter(|(function, _)| converted.contains(function));
+    ConvertedCopies {
+        copies: copies.collect(),
+        refusals: refusals.into_iter().map(|(_, refusal)| refusal).collect(),
+    }
+}
+
+/// Converts functions to versions of operator sets, where they are. Gives those that could not be,
+/// with the reasons.
+pub(crate) fn convert_bodies(
+    model: &mut Model,
+    registry: &Registry,
+    versions: &Versions,
+    functions: &[usize],
+) -> Vec<(usize, Finding)> {
+    let mut converting = Converting::new(model, registry, versions);
+    converting.convert(functions);
+    converting.refusals
+}
+
+/// Functions that are brought to other versions.
+struct Converting<'a> {
+    model: &'a mut Model,
+    registry: &'a Registry,
+    options: ConvertOptions,
+    converted: HashSet<usize>,
+    /// Why the others could not be.
+    refusals: Vec<(usize, Finding)>,
+}
+
+impl Converting<'_> {
+    fn new<'a>(
+        model: &'a mut Model,
+        registry: &'a Registry,
+        versions: &Versions,
+    ) -> Converting<'a> {
+        let target = versions
+            .iter()
+            .fold(Target::new(), |target, (domain, version)| target.opset(domain, *version));
+        let options =
+            ConvertOptions { target, expand: true, granted: Vec::new(), like_reference: false };
+        let (converted, refusals) = (HashSet::new(), Vec::new());
+        Converting { model, registry, options, converted, refusals }
+    }
+
     /// Converts functions: all at once, and where one of them is refused, one half after the other,
     /// so that few refusals cost few attempts.
     fn convert(&mut self, functions: &[usize]) {
         let set: HashSet<usize> = functions.iter().copied().collect();
-        match convert_functions(&self.model, self.registry, &self.options, &set) {
+        match convert_functions(self.model, self.registry, &self.options, &set) {
             Ok(converted) => {
-                self.model = converted.model;
-                self.functions.extend(functions);
+                *self.model = converted.model;
+                self.converted.extend(functions);
             }
             Err(ConvertError::Refused(_)) if functions.len() > 1 => {
                 let (first, second) = functions.split_at(functions.len() / 2);
                 self.convert(first);
                 self.convert(second);
             }
-            Err(ConvertError::Refused(refusals)) => self.refusals.extend(refusals),
+            Err(ConvertError::Refused(refusals)) => {
+                let refusals = refusals.into_iter().map(|refusal| (functions[0], refusal));
+                self.refusals.extend(refusals);
+            }
             // A version that is not known is told of where it matters.
             Err(ConvertError::Target(_) | ConvertError::NotHeld(_)) => {}
         }

@@ -8,8 +8,8 @@
 mod call;
 mod sizes;
 
-pub(crate) use call::expansion;
 pub use call::function_of_call;
+pub(crate) use call::{expansion, why_no_function};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
 use std::collections::BTreeMap;
@@ -139,7 +139,8 @@ fn expand(
         let fact = format!("functions stand for more than {MOST_NODES} nodes");
         return Err(vec![misfit(resolved, call, fact)]);
     }
-    let mut count = |model: &Model, call: NodeId| {
+    let mut count = |resolved: &Resolved, call: NodeId| {
+        let model = resolved.model();
         let domain = model.domain_of(call).into_owned();
         let name = model.display(model.node(call).op_type).into_owned();
         *expansions.entry((domain, name)).or_default() += 1;
@@ -207,10 +208,10 @@ pub(crate) trait Host {
 /// Replaces calls, and calls in what comes in their place, and tells `replaced` of each. `calls`
 /// in graphs of nodes come after those in the graphs around them. Gives those that do not fit
 /// their function and stay.
-pub(crate) fn replace(
-    host: &mut impl Host,
+pub(crate) fn replace<H: Host>(
+    host: &mut H,
     calls: Vec<(NodeId, usize)>,
-    replaced: &mut dyn FnMut(&Model, NodeId),
+    replaced: &mut dyn FnMut(&H, NodeId),
 ) -> Vec<(NodeId, InlineError)> {
     let mut misfits = Vec::new();
     let mut open = calls;
@@ -222,7 +223,7 @@ pub(crate) fn replace(
         }
         match host.inline(call, function) {
             Ok(copies) => {
-                replaced(host.model(), call);
+                replaced(host, call);
                 let calls = copies.into_iter().rev();
                 open.extend(calls.filter_map(|copy| Some((copy, host.function_of(copy)?))));
             }

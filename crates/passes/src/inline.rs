@@ -6,30 +6,32 @@
 //! same code; as there each node keeps the version of its body, it needs no imports that fit.
 
 mod imports;
+mod operators;
 mod plans;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    Function, GraphId, InlineError, Inlined, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId,
-    Producer, Type, ValueId, ValueInfo,
+    Function, GraphId, InlineError, Inlined, MadeFor, MadeNodes, Model, NodeBuilder, NodeId,
+    OperatorSetId, Producer, ValueId, ValueInfo,
 };
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseOptions, parse_function};
 
 use crate::check::codes;
-use crate::expand::{self, Expansions, Host, function_of_call, nodes_of_tree};
+use crate::expand::{self, Expansions, Host};
 use crate::finding::{Code, Finding, Spot, place_of_node};
 use crate::function_id::FunctionId;
-use crate::infer::{InferOptions, infer_everywhere, infer_model};
+use crate::infer::{InferOptions, infer_model};
+use crate::ir_version::ir_version_of_opset;
 use crate::order::tree;
 use crate::resolve::Scope;
 
-use imports::{Body, Imports};
-use plans::{Functions, Plans, roots};
+use plans::{Bodies, Functions, Plans, roots};
+
+pub(crate) use imports::Versions;
+pub(crate) use plans::Copies;
 
 /// What is inlined, and what it may cost.
 #[derive(Clone, Copy)]
@@ -88,8 +90,25 @@ pub struct InlineReport {
     pub kept: Vec<Finding>,
     /// Operator sets that the model imports now, with their versions.
     pub imported: Vec<(String, i64)>,
-    /// Functions whose bodies were converted to the versions that the model imports.
+    /// Functions whose bodies were converted to the versions that count where they are called.
     pub converted: Vec<FunctionId>,
+    /// Nodes that were to be inlined and are as they were, as there is no body for them.
+    pub without_body: Vec<WithoutBody>,
+}
+
+/// Nodes of an operator that have no body, all for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithoutBody {
+    /// Domain of the operator; empty for `ai.onnx`.
+    pub domain: String,
+    /// Its name.
+    pub name: String,
+    /// How many nodes.
+    pub nodes: usize,
+    /// The first of them, as messages name it.
+    pub first: String,
+    /// Why.
+    pub why: String,
 }
 
 /// Why a model cannot be inlined.
@@ -106,8 +125,8 @@ pub enum InlineRefusal {
     },
 }
 
-/// The functions that are to be inlined in graphs of the model and mean something else at its
-/// versions, by position.
+/// The functions that are to be inlined and mean something else where they are called, by the
+/// versions that count there.
 ///
 /// # Errors
 ///
@@ -116,9 +135,11 @@ pub(crate) fn conflicting(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
-) -> Result<Vec<usize>, InlineRefusal> {
-    let functions = Functions::new(model).map_err(InlineRefusal::Findings)?;
-    Ok(Plans::new(model, &functions, registry, wanted(model, options)).conflicting())
+) -> Result<BTreeMap<Versions, BTreeSet<usize>>, InlineRefusal> {
+    let copies = Copies::none(model);
+    let functions = Functions::new(model, registry, &copies).map_err(InlineRefusal::Findings)?;
+    let wanted = wanted(model, options);
+    Ok(Plans::new(model, &functions, registry, &copies, wanted).conflicting())
 }
 
 /// Which functions are to be inlined.
@@ -126,19 +147,21 @@ fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
     model.functions.iter().map(|function| (options.functions)(model, function)).collect()
 }
 
-/// A model with calls inlined, and what was done; no function is converted.
+/// A model with calls inlined, and what was done. Its last functions are copies of others in other
+/// versions.
 ///
 /// # Errors
 ///
 /// As for [`inline`](crate::inline).
-pub(crate) fn inline_as_they_are(
+pub(crate) fn inline_with(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
+    copies: &Copies,
 ) -> Result<(Model, InlineReport), InlineRefusal> {
-    let functions = Functions::new(model).map_err(InlineRefusal::Findings)?;
+    let functions = Functions::new(model, registry, copies).map_err(InlineRefusal::Findings)?;
     let mut job = Job::new(model, registry, options, &functions);
-    let stays = job.functions()?;
+    let stays = job.functions(copies)?;
     let scopes: Vec<Scope> = std::iter::once(None)
         .chain((0..stays.len()).filter(|index| stays[*index]).map(Some))
         .collect();
@@ -177,8 +200,10 @@ pub(crate) fn expand_nodes(
     registry: &Registry,
     nodes: &HashSet<NodeId>,
 ) -> Result<Expanded, InlineRefusal> {
-    let functions = Functions::new(model).map_err(InlineRefusal::Findings)?;
-    let options = InlineOptions::default();
+    let functions = Functions::new(model, registry, &Copies::none(model));
+    let functions = functions.map_err(InlineRefusal::Findings)?;
+    // What is in the place of a node here is converted by who asks for it.
+    let options = InlineOptions { convert: false, ..InlineOptions::default() };
     let mut job = Job::new(model, registry, &options, &functions);
     let scopes: Vec<Scope> =
         std::iter::once(None).chain((0..model.functions.len()).map(Some)).collect();
@@ -195,14 +220,16 @@ struct Job<'a> {
     registry: &'a Registry,
     options: &'a InlineOptions<'a>,
     functions: &'a Functions,
-    /// Functions that take the place of their calls in the scope at hand.
-    inlined: HashSet<usize>,
+    /// What takes the place of calls in the scope at hand.
+    bodies: Bodies,
     /// Nodes that come in the place of all calls so far.
     expected: u64,
     /// What functions declare of values, for the copies.
     declared: Vec<ValueInfo>,
     /// Outputs of calls that are gone.
     redirected: Vec<ValueId>,
+    /// Whether nodes were made in the scope at hand that hand on a value.
+    needs_identity: bool,
     refused: Vec<Finding>,
     /// Nodes of operators that were refused.
     left: HashSet<NodeId>,
@@ -221,13 +248,13 @@ impl Host for Job<'_> {
     }
 
     fn function_of(&self, node: NodeId) -> Option<usize> {
-        let function = self.functions.called_by(&self.model, node)?;
-        self.inlined.contains(&function).then_some(function)
+        self.bodies.get(&self.called_by(node)?).copied()
     }
 
     fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
         let inlined = NodeBuilder::new(&mut self.model, &mut self.made, call).inline(function)?;
         let Inlined { copied, declared, redirected } = inlined;
+        self.needs_identity |= copied.iter().any(|copied| copied.of == call);
         self.declared.extend(declared);
         self.redirected.extend(redirected);
         Ok(copied.into_iter().map(|copied| copied.node).collect())
@@ -248,10 +275,11 @@ impl<'a> Job<'a> {
             registry,
             options,
             functions,
-            inlined: HashSet::new(),
+            bodies: Bodies::new(),
             expected: 0,
             declared: Vec::new(),
             redirected: Vec::new(),
+            needs_identity: false,
             refused: Vec::new(),
             left: HashSet::new(),
             expanded: HashSet::new(),
@@ -259,113 +287,47 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// The function that a node calls, by position: of a copy, what the node of the body calls.
+    fn called_by(&self, node: NodeId) -> Option<usize> {
+        let mut node = node;
+        while let Some(MadeFor::Call { call, of }) = self.made.made_for(node) {
+            if call == of {
+                return None;
+            }
+            node = of;
+        }
+        self.functions.called_by(node)
+    }
+
     /// Inlines calls of functions of the model. Says which functions stay.
-    fn functions(&mut self) -> Result<Vec<bool>, InlineRefusal> {
+    fn functions(&mut self, copies: &Copies) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
         let wanted = wanted(original, self.options);
-        let mut plans = Plans::new(original, functions, self.registry, wanted);
+        let mut plans = Plans::new(original, functions, self.registry, copies, wanted);
         let mut all = Vec::new();
         // Callers come first: a body that is copied is still as it was.
         for scope in functions.scopes() {
             let Some(plan) = plans.of(scope) else { continue };
-            let function_of = |node| {
-                let function = functions.called_by(original, node)?;
-                plan.inlined.contains(&function).then_some(function)
-            };
+            let function_of = |node| plan.bodies.get(&functions.called_by(node)?).copied();
             self.expect(expand::expected(original, &function_of, &plan.calls).nodes)?;
             all.push((scope, plan));
         }
         self.refused.append(&mut plans.refused);
+        let mut converted = BTreeSet::new();
         for (scope, plan) in all {
             self.import(scope, plan.imports);
-            self.inlined = plan.inlined;
+            let copied = plan.bodies.iter().filter(|(function, body)| function != body);
+            converted.extend(copied.map(|(function, _)| functions.ids[*function].clone()));
+            self.bodies = plan.bodies;
             for call in self.replace(plan.calls) {
-                let called = functions.called_by(&self.model, call);
-                called.into_iter().for_each(|called| plans.keep(called));
+                self.called_by(call).into_iter().for_each(|called| plans.keep(called));
             }
+            self.import_identity(scope);
         }
-        self.inlined.clear();
+        self.report.converted = converted.into_iter().collect();
+        self.bodies.clear();
         self.made.place(&mut self.model);
         Ok(plans.stays)
-    }
-
-    /// Inlines nodes of operators, but not those that come in their place. Whether there were any.
-    fn operators(
-        &mut self,
-        wanted: &dyn Fn(NodeId, OpRef) -> bool,
-        scopes: &[Scope],
-    ) -> Result<bool, InlineRefusal> {
-        let (registry, functions) = (self.registry, self.functions);
-        let types = infer_everywhere(&self.model, registry, InferOptions::default());
-        let before = self.model.functions.len();
-        // Many nodes have few bodies.
-        let mut bodies: HashMap<String, usize> = HashMap::new();
-        let mut calls = Vec::new();
-        for scope in scopes {
-            let mut imports = Imports::of(&self.model, *scope);
-            let mut fits: HashMap<usize, Result<(), String>> = HashMap::new();
-            let roots = roots(&self.model, *scope).into_iter();
-            let nodes = roots.flat_map(|root| nodes_of_tree(&self.model, root));
-            let nodes: Vec<NodeId> = nodes.filter(|node| !self.left.contains(node)).collect();
-            for node in nodes {
-                let op = imports.operator(&self.model, registry, node);
-                let Some(op) = op.filter(|op| wanted(node, *op)) else { continue };
-                if functions.called_by(&self.model, node).is_some() {
-                    continue;
-                }
-                let model = &self.model;
-                let ty = |value: Option<ValueId>| types.ty(value?).cloned();
-                let inputs: Vec<Option<Type>> = model.inputs(node).map(ty).collect();
-                // In the version of the scope if the body means the same there.
-                let text = function_of_call(model, registry, node, &inputs, op.opset)
-                    .or_else(|| expand::expansion(model, registry, node, &inputs, op));
-                let Some(text) = text else { continue };
-                let function = match bodies.get(&text) {
-                    Some(function) => *function,
-                    None => {
-                        let function = self.read_body(node, &text)?;
-                        bodies.insert(text, function);
-                        function
-                    }
-                };
-                let fits = fits.entry(function).or_insert_with(|| {
-                    let body = Body { function, is_operator: true };
-                    imports.take(&self.model, registry, functions, body, &HashSet::new())
-                });
-                if let Err(why) = fits {
-                    let why = why.clone();
-                    self.left.insert(node);
-                    self.refuse(node, &codes::FUNCTION_OPSET_MISMATCH, why);
-                    continue;
-                }
-                let size = expand::expected(&self.model, &|_| None, &[(node, function)]);
-                self.expect(size.nodes)?;
-                expand::give_defaults(&mut self.model, node, op);
-                calls.push((node, function));
-            }
-            self.import(*scope, imports.added);
-        }
-        let are_some = !calls.is_empty();
-        self.expanded.extend(calls.iter().map(|(node, _)| *node));
-        for misfit in self.replace(calls) {
-            self.expanded.remove(&misfit);
-        }
-        self.made.place(&mut self.model);
-        self.model.functions.truncate(before);
-        Ok(are_some)
-    }
-
-    /// Reads the body of an operator into the model.
-    fn read_body(&mut self, node: NodeId, text: &str) -> Result<usize, InlineRefusal> {
-        let buffer = Buffer::from_vec(text.as_bytes().to_vec());
-        match parse_function(&mut self.model, buffer, ParseOptions::default()) {
-            Ok(_) => Ok(self.model.functions.len() - 1),
-            Err(error) => {
-                let fact = format!("its function cannot be read: {error}");
-                self.refuse(node, &codes::MALFORMED_NODE, fact);
-                Err(InlineRefusal::Findings(std::mem::take(&mut self.refused)))
-            }
-        }
     }
 
     /// Counts nodes before they are made.
@@ -398,18 +360,37 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Imports the operator set of nodes that only hand on a value, where there are some and the
+    /// scope has none: in the newest version that the format of the model may have.
+    fn import_identity(&mut self, scope: Scope) {
+        let is_needed = std::mem::take(&mut self.needs_identity);
+        if !is_needed || imports::versions_of(&self.model, scope).contains_key("") {
+            return;
+        }
+        let (oldest, newest) = self.registry.versions("").unwrap_or_default();
+        let format = self.model.header.ir_version.unwrap_or(0);
+        let fits = |version: &u32| {
+            let needed = ir_version_of_opset(b"", i64::from(*version));
+            needed.is_some_and(|needed| needed <= format)
+        };
+        let version = (oldest..=newest).rev().find(fits).unwrap_or(oldest);
+        let domain = Some(self.model.intern(""));
+        let version = Some(i64::from(version));
+        self.import(scope, vec![OperatorSetId { domain, version, ..OperatorSetId::default() }]);
+    }
+
     /// Puts bodies into the place of calls. Gives those that stay, as they do not fit.
     fn replace(&mut self, calls: Vec<(NodeId, usize)>) -> Vec<NodeId> {
-        let functions = self.functions;
+        let ids = &self.functions.ids;
         let mut of_functions = std::mem::take(&mut self.report.functions);
         let mut of_operators = std::mem::take(&mut self.report.operators);
-        let mut count = |model: &Model, call: NodeId| match functions.called_by(model, call) {
+        let mut count = |job: &Self, call: NodeId| match job.called_by(call) {
             Some(function) => {
-                *of_functions.entry(functions.ids[function].clone()).or_default() += 1;
+                *of_functions.entry(ids[function].clone()).or_default() += 1;
             }
             None => {
-                let domain = model.domain_of(call).into_owned();
-                let name = model.display(model.node(call).op_type).into_owned();
+                let domain = job.model.domain_of(call).into_owned();
+                let name = job.model.display(job.model.node(call).op_type).into_owned();
                 *of_operators.entry((domain, name)).or_default() += 1;
             }
         };

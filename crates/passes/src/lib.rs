@@ -48,7 +48,7 @@ pub use infer::{
     Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
     Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
 };
-pub use inline::{InlineOptions, InlineRefusal, InlineReport};
+pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};

@@ -22,7 +22,7 @@ use sardonyx_ops::{OpRef, Registry};
 use sardonyx_passes::{Finding, InlineOptions, InlineRefusal};
 use sardonyx_runtime::has_kernel;
 
-pub use sardonyx_passes::{FunctionId, InlineReport as Report};
+pub use sardonyx_passes::{FunctionId, InlineReport as Report, WithoutBody};
 
 use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;

@@ -36,6 +36,42 @@ pub(crate) fn expansion(
     with_call(model, node, types, |call| op.def.expansion_text(registry, op.opset, call))
 }
 
+/// Why there is no function for a node.
+pub(crate) fn why_no_function(
+    model: &Model,
+    node: NodeId,
+    types: &[Option<Type>],
+    op: OpRef,
+) -> String {
+    if op.def.functions_of(op.schema.since).is_empty() {
+        return "the standard does not say by other operators what it does".to_string();
+    }
+    let graphs = model.attributes(node).iter().flat_map(|id| model.attribute(*id).graphs());
+    for graph in graphs {
+        if read_from_outside(model, &with_graphs_inside(model, graph)) {
+            return "a graph of it reads values from outside".to_string();
+        }
+    }
+    let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+    let mut references = attributes.filter(|attribute| attribute.ref_attr_name().is_some());
+    if let Some(reference) = references.next() {
+        let name = model.display(reference.name);
+        return format!("its function depends on '{name}', an attribute of the function around it");
+    }
+    let mut known = model.inputs(node).zip(types);
+    let is_unknown = |ty: &Option<Type>| match ty {
+        Some(Type::Tensor(tensor)) => tensor.elem.is_none() || tensor.shape.is_none(),
+        Some(_) => false,
+        None => true,
+    };
+    match known.position(|(input, ty)| input.is_some() && is_unknown(ty)) {
+        Some(index) => {
+            format!("its function depends on types, and that of input {index} is not known")
+        }
+        None => "the standard has no function for such a node".to_string(),
+    }
+}
+
 fn with_call(
     model: &Model,
     node: NodeId,

@@ -1,5 +1,7 @@
 //! Whether a body means the same in another place: operator sets and their versions.
 
+use std::collections::BTreeMap;
+
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Model, NodeId, OperatorSetId};
 use sardonyx_ops::{OpRef, Registry};
@@ -16,22 +18,20 @@ pub(super) struct Imports {
     pub(super) added: Vec<OperatorSetId>,
 }
 
-/// A body that is to come in the place of calls.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Body {
-    /// Position of the function.
-    pub(super) function: usize,
-    /// Whether it is that of an operator of the standard, whose names all mean operators.
-    pub(super) is_operator: bool,
+/// Versions of operator sets, by domain.
+pub(crate) type Versions = BTreeMap<String, u32>;
+
+/// Why a body cannot come into a scope.
+#[derive(Debug, Clone)]
+pub(super) struct Conflict {
+    pub(super) why: String,
+    /// The versions that the scope has where the function has others: with these it may fit.
+    pub(super) wanted: Versions,
 }
 
 impl Imports {
     pub(super) fn of(model: &Model, scope: Scope) -> Imports {
-        let sets = match scope {
-            None => &model.header.opset_import,
-            Some(function) => &model.functions[function].opset_import,
-        };
-        Imports { scope, versions: versions(model, sets), added: Vec::new() }
+        Imports { scope, versions: versions_of(model, scope), added: Vec::new() }
     }
 
     /// The operator that a node calls.
@@ -46,37 +46,32 @@ impl Imports {
         registry.op_ref(&domain, &model.display(model.node(node).op_type), version)
     }
 
-    /// Lets a body come here, with the operator sets that it needs. Calls of the functions that are
-    /// `inlined` need none.
+    /// Lets the body of a function come here, with the operator sets that it needs. Calls of the
+    /// functions that are `inlined` need none.
     ///
     /// # Errors
     ///
-    /// Why the body would mean something else.
+    /// The body would mean something else.
     pub(super) fn take(
         &mut self,
         model: &Model,
         registry: &Registry,
         functions: &Functions,
-        body: Body,
-        inlined: &HashSet<usize>,
-    ) -> Result<(), String> {
-        let sets = &model.functions[body.function].opset_import;
+        function: usize,
+        inlined: impl Fn(usize) -> bool,
+    ) -> Result<(), Conflict> {
+        let sets = &model.functions[function].opset_import;
         let own_versions = versions(model, sets);
         let mut seen = HashSet::new();
         let mut added: Vec<OperatorSetId> = Vec::new();
-        for node in nodes_of(model, body.function) {
+        for node in nodes_of(model, function) {
             let found = model.node(node);
             if !seen.insert((found.domain, found.op_type, found.overload)) {
                 continue;
             }
             let (domain, name) = (model.domain_of(node), model.display(found.op_type));
-            let called = functions.called_by(model, node);
-            if called.is_some() && body.is_operator {
-                return Err(format!(
-                    "its function uses the operator {name}, which the model defines as a function"
-                ));
-            }
-            if called.is_some_and(|called| inlined.contains(&called)) {
+            let called = functions.called_by(node);
+            if called.is_some_and(&inlined) {
                 continue;
             }
             let Some(own) = own_versions.get(&*domain).copied() else { continue };
@@ -85,21 +80,26 @@ impl Imports {
                 let set = added.iter().find(|set| is_of(model, set, &domain));
                 set.map(|set| set.version.unwrap_or(0))
             });
-            match here {
-                None => added.extend(sets.iter().rfind(|set| is_of(model, set, &domain)).cloned()),
-                Some(here)
-                    if called.is_none() && !means_the_same(registry, &domain, &name, own, here) =>
-                {
-                    let set = if domain.is_empty() { "ai.onnx" } else { &domain };
-                    let around = match self.scope {
-                        None => "the model",
-                        Some(_) => "the function around the call",
-                    };
-                    return Err(format!(
-                        "its function imports version {own} of '{set}', {around} version {here}, and {name} is not the same in both"
-                    ));
-                }
-                Some(_) => {}
+            let Some(here) = here else {
+                added.extend(sets.iter().rfind(|set| is_of(model, set, &domain)).cloned());
+                continue;
+            };
+            let change = match called {
+                None => change(registry, &domain, &name, own, here),
+                Some(_) => is_operator(registry, &domain, &name, here)
+                    .then(|| format!("there {name} is an operator, not the function of that name")),
+            };
+            if let Some(change) = change {
+                let set = if domain.is_empty() { "ai.onnx" } else { &domain };
+                let around = match self.scope {
+                    None => "the model",
+                    Some(_) => "the function around the call",
+                };
+                let why = format!(
+                    "its function imports version {own} of '{set}', {around} version {here}, and {change}"
+                );
+                let wanted = self.wanted(registry, &own_versions);
+                return Err(Conflict { why, wanted });
             }
         }
         if !added.is_empty() {
@@ -107,6 +107,17 @@ impl Imports {
             self.added.extend(added);
         }
         Ok(())
+    }
+
+    /// Where the scope has other versions than these: its own.
+    fn wanted(&self, registry: &Registry, of_function: &HashMap<String, i64>) -> Versions {
+        let others = of_function.iter().filter_map(|(domain, own)| {
+            let here = *self.versions.get(domain)?;
+            registry.versions(domain)?;
+            let wanted = u32::try_from(here).ok()?;
+            (here != *own).then(|| (domain.clone(), wanted))
+        });
+        others.collect()
     }
 }
 
@@ -116,30 +127,50 @@ fn is_of(model: &Model, set: &OperatorSetId, domain: &str) -> bool {
     name == domain || (domain.is_empty() && name == "ai.onnx")
 }
 
+/// The versions that count in a scope, by domain.
+pub(super) fn versions_of(model: &Model, scope: Scope) -> HashMap<String, i64> {
+    match scope {
+        None => versions(model, &model.header.opset_import),
+        Some(function) => versions(model, &model.functions[function].opset_import),
+    }
+}
+
 /// Versions by domain.
 fn versions(model: &Model, sets: &[OperatorSetId]) -> HashMap<String, i64> {
     let versions = model.opsets_in(sets).into_iter();
     versions.map(|(domain, version)| (domain.into_owned(), version)).collect()
 }
 
-/// Whether a node of an operator in one version means the same in another, whatever it has.
-fn means_the_same(registry: &Registry, domain: &str, name: &str, from: i64, to: i64) -> bool {
+/// Whether the standard has an operator.
+pub(super) fn is_operator(registry: &Registry, domain: &str, name: &str, version: i64) -> bool {
+    let version = u32::try_from(version).ok();
+    version.is_some_and(|version| registry.op_ref(domain, name, version).is_some())
+}
+
+/// Why a node of an operator in one version may mean something else in another, whatever it has.
+fn change(registry: &Registry, domain: &str, name: &str, from: i64, to: i64) -> Option<String> {
+    if from == to {
+        return None;
+    }
     let schema = |version: i64| {
         let version = u32::try_from(version).unwrap_or(0);
         registry.schema(domain, name, version).map(|schema| schema.since)
     };
-    let (before, after) = (schema(from), schema(to));
-    if before == after {
-        return true;
-    }
-    let (Some(before), Some(after)) = (before, after) else { return false };
-    let Some(operator) = registry.operator(domain, name) else { return false };
+    let (Some(before), Some(after)) = (schema(from), schema(to)) else {
+        return Some(match registry.operator(domain, name) {
+            Some(_) => format!("{name} is not in both"),
+            None => format!("it is not known whether {name} is the same in both"),
+        });
+    };
+    let operator = registry.operator(domain, name)?;
     // Newer forms mostly only allow more.
-    let between = operator.versions().map(|version| version.since);
-    let mut between = between.filter(|since| (before + 1..=after).contains(since));
-    before < after
-        && between.all(|since| {
-            operator.adapter_at(since - 1, since).is_none()
-                && operator.unadapted_boundary(since).is_none()
-        })
+    let mut between = operator.versions().map(|version| version.since);
+    let is_same = before == after
+        || before < after
+            && between.all(|since| {
+                !(before + 1..=after).contains(&since)
+                    || operator.adapter_at(since - 1, since).is_none()
+                        && operator.unadapted_boundary(since).is_none()
+            });
+    (!is_same).then(|| format!("{name} is not the same in both"))
 }

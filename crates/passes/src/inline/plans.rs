@@ -1,10 +1,12 @@
 //! What becomes of the calls of functions: which are inlined where, and which functions stay.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Attribute, GraphId, Model, NodeId, OperatorSetId};
+use sardonyx_model::{Attribute, GraphId, Id, Model, NodeId, OperatorSetId};
 use sardonyx_ops::Registry;
 
-use super::imports::{Body, Imports};
+use super::imports::{Conflict, Imports, Versions, is_operator, versions_of};
 use crate::check::codes;
 use crate::expand::{callees, nodes_of, nodes_of_tree};
 use crate::finding::{Finding, Spot};
@@ -13,7 +15,8 @@ use crate::resolve::Scope;
 
 /// The functions of a model, and which calls which.
 pub(super) struct Functions {
-    by_key: HashMap<FunctionKey, usize>,
+    /// By node: the function that it calls, by position.
+    called_by: Vec<Option<u32>>,
     pub(super) ids: Vec<FunctionId>,
     /// By function: those that it calls.
     callees: Vec<Vec<usize>>,
@@ -22,22 +25,33 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Looks at the functions of a model.
+    /// Looks at the functions of a model, of which the last are copies that nothing calls.
     ///
     /// # Errors
     ///
     /// Functions that call themselves, and two of the same id.
-    pub(super) fn new(model: &Model) -> Result<Functions, Vec<Finding>> {
+    pub(super) fn new(
+        model: &Model,
+        registry: &Registry,
+        copies: &Copies,
+    ) -> Result<Functions, Vec<Finding>> {
+        let count = copies.functions;
+        let by_key = functions_by_key(model).map_err(|finding| vec![*finding])?;
+        let mut called_by: Vec<Option<u32>> = Vec::new();
+        if !by_key.is_empty() {
+            called_by.resize(model.node_count(), None);
+            for scope in std::iter::once(None).chain((0..model.functions.len()).map(Some)) {
+                find_called(model, registry, &by_key, scope, &mut called_by);
+            }
+        }
         let mut functions = Functions {
-            by_key: functions_by_key(model).map_err(|finding| vec![*finding])?,
-            ids: model.functions.iter().map(|f| FunctionId::of(model, f)).collect(),
+            called_by,
+            ids: model.functions.iter().take(count).map(|f| FunctionId::of(model, f)).collect(),
             callees: Vec::new(),
             order: Vec::new(),
         };
-        let called_by = |node| functions.called_by(model, node);
-        let all = 0..model.functions.len();
-        let callees = all.map(|index| callees(model, index, &called_by)).collect();
-        functions.callees = callees;
+        let called_by = |node| functions.called_by(node);
+        functions.callees = (0..count).map(|index| callees(model, index, &called_by)).collect();
         match functions.sorted() {
             Ok(order) => Ok(Functions { order, ..functions }),
             Err(function) => {
@@ -48,14 +62,9 @@ impl Functions {
         }
     }
 
-    /// The function that a node calls, by position.
-    pub(super) fn called_by(&self, model: &Model, node: NodeId) -> Option<usize> {
-        if self.by_key.is_empty() {
-            return None;
-        }
-        let found = model.node(node);
-        let key = function_key(model, found.domain, found.op_type, found.overload);
-        self.by_key.get(&key).copied()
+    /// The function that a node of the file calls, by position.
+    pub(super) fn called_by(&self, node: NodeId) -> Option<usize> {
+        self.called_by.get(node.index()).copied().flatten().map(|function| function as usize)
     }
 
     /// The model, then its functions, each before those that it calls.
@@ -100,12 +109,66 @@ impl Functions {
     }
 }
 
+/// Says for the nodes of a scope which functions they call. Like the engine: a function has the
+/// name of an operator only where the operator set of the scope has no such operator.
+fn find_called(
+    model: &Model,
+    registry: &Registry,
+    by_key: &HashMap<FunctionKey, usize>,
+    scope: Scope,
+    called_by: &mut [Option<u32>],
+) {
+    let versions = versions_of(model, scope);
+    let mut kinds: HashMap<FunctionKey, Option<u32>> = HashMap::new();
+    for node in roots(model, scope).into_iter().flat_map(|root| nodes_of_tree(model, root)) {
+        let found = model.node(node);
+        let kind = (found.domain, found.op_type, found.overload);
+        called_by[node.index()] = *kinds.entry(kind).or_insert_with(|| {
+            let key = function_key(model, found.domain, found.op_type, found.overload);
+            let function = *by_key.get(&key)?;
+            let (domain, name) = (model.domain_of(node), model.display(found.op_type));
+            let version = versions.get(&*domain).copied().unwrap_or(0);
+            (!is_operator(registry, &domain, &name, version)).then_some(function as u32)
+        });
+    }
+}
+
+/// The functions that take the place of calls, also of calls that come from bodies; for each the one
+/// whose body it is: the function itself, or a copy that was converted.
+pub(super) type Bodies = HashMap<usize, usize>;
+
+/// Copies of functions in other versions, the last functions of a model.
+pub(crate) struct Copies {
+    /// How many functions come before them.
+    functions: usize,
+    /// By function and by the versions that the copy has.
+    by_versions: HashMap<(usize, Versions), usize>,
+}
+
+impl Copies {
+    /// None of this model.
+    pub(crate) fn none(model: &Model) -> Copies {
+        Copies { functions: model.functions.len(), by_versions: HashMap::new() }
+    }
+
+    /// Adds copies with these versions, each with its function.
+    pub(crate) fn add(&mut self, versions: &Versions, copies: Vec<(usize, usize)>) {
+        let copies = copies.into_iter().map(|(f, copy)| ((f, versions.clone()), copy));
+        self.by_versions.extend(copies);
+    }
+
+    fn get(&self, function: usize, versions: &Versions) -> Option<usize> {
+        self.by_versions.get(&(function, versions.clone())).copied()
+    }
+}
+
 /// What is done in one scope.
 pub(super) struct Plan {
-    /// Calls, those in graphs of nodes after those around them.
+    /// Calls with the functions that take their places, those in graphs of nodes after those
+    /// around them.
     pub(super) calls: Vec<(NodeId, usize)>,
-    /// The functions that take the place of their calls, also of calls that come from bodies.
-    pub(super) inlined: HashSet<usize>,
+    /// What takes the place of calls.
+    pub(super) bodies: Bodies,
     /// Operator sets that the scope needs then.
     pub(super) imports: Vec<OperatorSetId>,
 }
@@ -114,9 +177,9 @@ pub(super) struct Plan {
 struct Fit {
     /// Operator sets that the scope needs for those that may.
     imports: Vec<OperatorSetId>,
-    inlined: HashSet<usize>,
+    bodies: Bodies,
     /// Why the others may not.
-    conflicts: HashMap<usize, String>,
+    conflicts: HashMap<usize, Conflict>,
 }
 
 /// Plans for all scopes.
@@ -124,6 +187,7 @@ pub(super) struct Plans<'a> {
     model: &'a Model,
     functions: &'a Functions,
     registry: &'a Registry,
+    copies: &'a Copies,
     /// Which functions are to be inlined.
     wanted: Vec<bool>,
     /// Which functions stay, as far as the scopes before say.
@@ -137,16 +201,18 @@ impl<'a> Plans<'a> {
         model: &'a Model,
         functions: &'a Functions,
         registry: &'a Registry,
+        copies: &'a Copies,
         wanted: Vec<bool>,
     ) -> Plans<'a> {
-        // A function that nothing calls stays.
-        let mut stays = vec![true; model.functions.len()];
+        // A function that nothing calls stays, unless it is a copy.
+        let mut stays = vec![false; model.functions.len()];
+        stays[..functions.ids.len()].fill(true);
         let main = roots(model, None).into_iter().flat_map(|root| nodes_of_tree(model, root));
-        let called = main.filter_map(|node| functions.called_by(model, node));
+        let called = main.filter_map(|node| functions.called_by(node));
         for called in called.chain(functions.callees.iter().flatten().copied()) {
             stays[called] = false;
         }
-        Plans { model, functions, registry, wanted, stays, refused: Vec::new() }
+        Plans { model, functions, registry, copies, wanted, stays, refused: Vec::new() }
     }
 
     /// What is done in a scope; nothing if it is a function that does not stay. Those that call it
@@ -156,10 +222,16 @@ impl<'a> Plans<'a> {
             return None;
         }
         let mut calls = self.calls(scope);
-        let Fit { imports, inlined, conflicts } = self.fit(scope, &calls);
-        self.settle(&calls, &inlined, conflicts);
-        calls.retain(|(_, function)| inlined.contains(function));
-        Some(Plan { calls, inlined, imports })
+        let Fit { imports, bodies, conflicts } = self.fit(scope, &calls);
+        self.settle(&calls, &bodies, conflicts);
+        calls.retain_mut(|(_, function)| match bodies.get(function) {
+            Some(body) => {
+                *function = *body;
+                true
+            }
+            None => false,
+        });
+        Some(Plan { calls, bodies, imports })
     }
 
     /// Which functions that calls in a scope reach mean the same there.
@@ -167,36 +239,73 @@ impl<'a> Plans<'a> {
         let (model, functions) = (self.model, self.functions);
         let reached = self.reached(calls);
         let mut imports = Imports::of(model, scope);
-        let mut inlined = HashSet::new();
-        let mut conflicts: HashMap<usize, String> = HashMap::new();
+        let mut bodies = Bodies::new();
+        let mut conflicts: HashMap<usize, Conflict> = HashMap::new();
         for function in functions.order.iter().copied().filter(|f| reached.contains(f)) {
-            let body = Body { function, is_operator: false };
-            match imports.take(model, self.registry, functions, body, &inlined) {
-                Ok(()) => {
-                    inlined.insert(function);
+            let mut take = |body: usize| {
+                let inlined = |callee: usize| bodies.contains_key(&callee);
+                imports.take(model, self.registry, functions, body, inlined)
+            };
+            let body = match take(function) {
+                Ok(()) => Ok(function),
+                Err(conflict) => match self.copies.get(function, &conflict.wanted) {
+                    Some(copy) => take(copy).map(|()| copy),
+                    None => Err(conflict),
+                },
+            };
+            match body {
+                Ok(body) => {
+                    bodies.insert(function, body);
                 }
-                Err(why) => {
-                    conflicts.insert(function, why);
+                Err(conflict) => {
+                    conflicts.insert(function, conflict);
                 }
             }
         }
-        Fit { imports: imports.added, inlined, conflicts }
+        Fit { imports: imports.added, bodies, conflicts }
     }
 
-    /// The functions that the graphs of the model reach and that mean something else at its
-    /// versions, in the order in which they are listed.
-    pub(super) fn conflicting(&self) -> Vec<usize> {
-        let fit = self.fit(None, &self.calls(None));
-        let mut conflicting: Vec<usize> = fit.conflicts.into_keys().collect();
-        conflicting.sort_unstable();
+    /// The functions that are to come into scopes and mean something else there, by the versions
+    /// that they need there.
+    pub(super) fn conflicting(&mut self) -> BTreeMap<Versions, BTreeSet<usize>> {
+        let mut conflicting: BTreeMap<Versions, BTreeSet<usize>> = BTreeMap::new();
+        for scope in self.functions.scopes() {
+            if scope.is_some_and(|function| !self.stays[function]) {
+                continue;
+            }
+            let calls = self.calls(scope);
+            let Fit { bodies, conflicts, .. } = self.fit(scope, &calls);
+            for (function, conflict) in &conflicts {
+                if !conflict.wanted.is_empty() && !self.becomes_operator(*function, conflict) {
+                    conflicting.entry(conflict.wanted.clone()).or_default().insert(*function);
+                }
+            }
+            self.settle(&calls, &bodies, conflicts);
+        }
         conflicting
+    }
+
+    /// Whether a function calls another one whose name an operator has in the versions that are
+    /// wanted.
+    fn becomes_operator(&self, function: usize, conflict: &Conflict) -> bool {
+        let model = self.model;
+        let mut called =
+            nodes_of(model, function).filter(|node| self.functions.called_by(*node).is_some());
+        called.any(|node| {
+            let domain = model.domain_of(node);
+            let name = model.display(model.node(node).op_type);
+            let wanted = conflict.wanted.get(&*domain);
+            wanted.is_some_and(|version| {
+                is_operator(self.registry, &domain, &name, i64::from(*version))
+            })
+        })
     }
 
     /// The calls of functions in a scope.
     fn calls(&self, scope: Scope) -> Vec<(NodeId, usize)> {
         let (model, functions) = (self.model, self.functions);
         let nodes = roots(model, scope).into_iter().flat_map(|root| nodes_of_tree(model, root));
-        nodes.filter_map(|node| Some((node, functions.called_by(model, node)?))).collect()
+        nodes.filter_map(|node| Some((node, functions.called_by(node)?))).collect()
     }
 
     /// Lets a function stay, with all that it calls.
@@ -225,8 +334,8 @@ impl<'a> Plans<'a> {
     fn settle(
         &mut self,
         calls: &[(NodeId, usize)],
-        inlined: &HashSet<usize>,
-        mut conflicts: HashMap<usize, String>,
+        bodies: &Bodies,
+        mut conflicts: HashMap<usize, Conflict>,
     ) {
         let model = self.model;
         let mut seen = HashSet::new();
@@ -235,16 +344,14 @@ impl<'a> Plans<'a> {
             if !seen.insert(function) {
                 continue;
             }
-            if inlined.contains(&function) {
+            if bodies.contains_key(&function) {
                 let nodes = nodes_of(model, function);
-                open.extend(
-                    nodes.filter_map(|node| Some((node, self.functions.called_by(model, node)?))),
-                );
+                open.extend(nodes.filter_map(|node| Some((node, self.functions.called_by(node)?))));
                 continue;
             }
             self.stays[function] = true;
-            if let Some(why) = conflicts.remove(&function) {
-                let spot = Spot::node(call);
+            if let Some(conflict) = conflicts.remove(&function) {
+                let (spot, why) = (Spot::node(call), conflict.why);
                 let found = Finding::new(model, &codes::FUNCTION_OPSET_MISMATCH, spot, why);
                 self.refused.push(found);
             }

@@ -1,0 +1,239 @@
+//! Nodes of operators of the standard that become the bodies of their functions.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use sardonyx_model::{Model, NodeId, Type, ValueId};
+use sardonyx_ops::OpRef;
+use sardonyx_tensor::Buffer;
+use sardonyx_text::{ParseOptions, parse_function};
+
+use super::imports::{Conflict, Imports, Versions};
+use super::plans::roots;
+use super::{InlineRefusal, Job, WithoutBody};
+use crate::align::convert_bodies;
+use crate::check::codes;
+use crate::expand::{self, function_of_call, nodes_of_tree, why_no_function};
+use crate::finding::place_of_node;
+use crate::infer::{InferOptions, Inference, infer_everywhere};
+use crate::resolve::Scope;
+
+/// A node that is to become a body.
+struct Wanted {
+    node: NodeId,
+    op: OpRef,
+    /// The body: a function at the end of the model.
+    function: usize,
+}
+
+/// What is done in one scope.
+struct InScope {
+    scope: Scope,
+    imports: Imports,
+    nodes: Vec<Wanted>,
+    /// By body: why it means something else here.
+    conflicts: HashMap<usize, Option<Conflict>>,
+}
+
+/// Bodies that were read. Many nodes have few.
+#[derive(Default)]
+struct Read {
+    bodies: HashMap<String, usize>,
+    /// Those that are to be converted.
+    converted: BTreeMap<Versions, HashMap<usize, usize>>,
+}
+
+impl Job<'_> {
+    /// Inlines nodes of operators, but not those that come in their place. Whether there were any.
+    pub(super) fn operators(
+        &mut self,
+        wanted: &dyn Fn(NodeId, OpRef) -> bool,
+        scopes: &[Scope],
+    ) -> Result<bool, InlineRefusal> {
+        let types = infer_everywhere(&self.model, self.registry, InferOptions::default());
+        let before = self.model.functions.len();
+        let mut read = Read::default();
+        let mut found = Vec::new();
+        for scope in scopes {
+            found.push(self.wanted(wanted, *scope, &types, &mut read)?);
+        }
+        let refusals = self.convert(&read);
+        let mut calls = Vec::new();
+        for InScope { scope, mut imports, nodes, mut conflicts } in found {
+            for Wanted { node, op, function } in nodes {
+                let conflict = conflicts
+                    .entry(function)
+                    .or_insert_with(|| self.conflict(&mut imports, function));
+                if let Some(conflict) = conflict {
+                    let why = match refusals.get(&function) {
+                        Some(refusal) => format!("{}: {refusal}", conflict.why),
+                        None => conflict.why.clone(),
+                    };
+                    self.left.insert(node);
+                    self.refuse(node, &codes::FUNCTION_OPSET_MISMATCH, why);
+                    continue;
+                }
+                let size = expand::expected(&self.model, &|_| None, &[(node, function)]);
+                self.expect(size.nodes)?;
+                expand::give_defaults(&mut self.model, node, op);
+                calls.push((node, function));
+            }
+            self.import(scope, imports.added);
+        }
+        let are_some = !calls.is_empty();
+        self.expanded.extend(calls.iter().map(|(node, _)| *node));
+        for misfit in self.replace(calls) {
+            self.expanded.remove(&misfit);
+        }
+        self.made.place(&mut self.model);
+        self.model.functions.truncate(before);
+        Ok(are_some)
+    }
+
+    /// The nodes of a scope that are to be inlined, with their bodies.
+    fn wanted(
+        &mut self,
+        wanted: &dyn Fn(NodeId, OpRef) -> bool,
+        scope: Scope,
+        types: &Inference,
+        read: &mut Read,
+    ) -> Result<InScope, InlineRefusal> {
+        let registry = self.registry;
+        let imports = Imports::of(&self.model, scope);
+        let mut found = InScope { scope, imports, nodes: Vec::new(), conflicts: HashMap::new() };
+        let roots = roots(&self.model, scope).into_iter();
+        let nodes = roots.flat_map(|root| nodes_of_tree(&self.model, root));
+        let nodes: Vec<NodeId> = nodes.filter(|node| !self.left.contains(node)).collect();
+        for node in nodes {
+            let op = found.imports.operator(&self.model, registry, node);
+            let Some(op) = op.filter(|op| wanted(node, *op)) else { continue };
+            if self.called_by(node).is_some() {
+                continue;
+            }
+            let model = &self.model;
+            let ty = |value: Option<ValueId>| types.ty(value?).cloned();
+            let inputs: Vec<Option<Type>> = model.inputs(node).map(ty).collect();
+            // In the version of the scope if the body means the same there.
+            let text = match open_attribute(model, node, op) {
+                Some(attribute) => Err(format!(
+                    "its attribute '{attribute}' is one of the function around it that may have no value"
+                )),
+                None => function_of_call(model, registry, node, &inputs, op.opset)
+                    .or_else(|| expand::expansion(model, registry, node, &inputs, op))
+                    .ok_or_else(|| why_no_function(model, node, &inputs, op)),
+            };
+            let text = match text {
+                Ok(text) => text,
+                Err(why) => {
+                    self.has_no_body(node, op, why);
+                    continue;
+                }
+            };
+            let function = self.body(node, &text, read)?;
+            let function = self.body_that_fits(node, &text, function, &mut found, read)?;
+            found.nodes.push(Wanted { node, op, function });
+        }
+        Ok(found)
+    }
+
+    /// The body itself, or one that is to be converted to the versions of the scope.
+    fn body_that_fits(
+        &mut self,
+        node: NodeId,
+        text: &str,
+        function: usize,
+        found: &mut InScope,
+        read: &mut Read,
+    ) -> Result<usize, InlineRefusal> {
+        let conflict = found
+            .conflicts
+            .entry(function)
+            .or_insert_with(|| self.conflict(&mut found.imports, function));
+        let wanted = match conflict {
+            Some(conflict) if self.options.convert && !conflict.wanted.is_empty() => {
+                conflict.wanted.clone()
+            }
+            _ => return Ok(function),
+        };
+        if let Some(converted) = read.converted.get(&wanted).and_then(|of| of.get(&function)) {
+            return Ok(*converted);
+        }
+        let converted = self.read_body(node, text)?;
+        read.converted.entry(wanted).or_default().insert(function, converted);
+        Ok(converted)
+    }
+
+    /// Why a body would mean something else in a scope.
+    fn conflict(&self, imports: &mut Imports, function: usize) -> Option<Conflict> {
+        imports.take(&self.model, self.registry, self.functions, function, |_| false).err()
+    }
+
+    /// Converts bodies. Says for those that stay why.
+    fn convert(&mut self, read: &Read) -> HashMap<usize, String> {
+        let mut refusals = HashMap::new();
+        for (versions, bodies) in &read.converted {
+            let mut bodies: Vec<usize> = bodies.values().copied().collect();
+            bodies.sort_unstable();
+            for (function, refusal) in
+                convert_bodies(&mut self.model, self.registry, versions, &bodies)
+            {
+                refusals.entry(function).or_insert(refusal.fact);
+            }
+        }
+        refusals
+    }
+
+    /// The body of a text.
+    fn body(&mut self, node: NodeId, text: &str, read: &mut Read) -> Result<usize, InlineRefusal> {
+        if let Some(function) = read.bodies.get(text) {
+            return Ok(*function);
+        }
+        let function = self.read_body(node, text)?;
+        read.bodies.insert(text.to_string(), function);
+        Ok(function)
+    }
+
+    /// Reads the body of an operator into the model.
+    fn read_body(&mut self, node: NodeId, text: &str) -> Result<usize, InlineRefusal> {
+        let buffer = Buffer::from_vec(text.as_bytes().to_vec());
+        match parse_function(&mut self.model, buffer, ParseOptions::default()) {
+            Ok(_) => Ok(self.model.functions.len() - 1),
+            Err(error) => {
+                let fact = format!("its function cannot be read: {error}");
+                self.refuse(node, &codes::MALFORMED_NODE, fact);
+                Err(InlineRefusal::Findings(std::mem::take(&mut self.refused)))
+            }
+        }
+    }
+
+    /// Notes a node that stays.
+    fn has_no_body(&mut self, node: NodeId, op: OpRef, why: String) {
+        self.left.insert(node);
+        let (domain, name) = (op.def.domain, op.def.name);
+        let all = &mut self.report.without_body;
+        let known = all
+            .iter_mut()
+            .find(|known| known.name == name && known.domain == domain && known.why == why);
+        match known {
+            Some(known) => known.nodes += 1,
+            None => all.push(WithoutBody {
+                domain: domain.to_string(),
+                name: name.to_string(),
+                nodes: 1,
+                first: place_of_node(self.original, self.made.origin(node)),
+                why,
+            }),
+        }
+    }
+}
+
+/// An attribute of a node that has a default and may have no value: whether the default counts can
+/// only be said with a call of the function around the node.
+fn open_attribute<'a>(model: &Model, node: NodeId, op: OpRef) -> Option<&'a str> {
+    let with_default = op.schema.attributes.iter().filter(|found| found.default.is_some());
+    let mut open = with_default.filter(|found| {
+        let given = model.attribute_of(node, found.name);
+        given.is_some_and(|given| model.may_have_no_value(node, given))
+    });
+    open.next().map(|found| found.name)
+}
