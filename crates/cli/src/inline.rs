@@ -171,6 +171,9 @@ fn as_text(report: &Report) -> String {
         let domain = crate::info::domain_name(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
+    if lines.is_empty() {
+        lines.push("there was nothing to inline".to_string());
+    }
     for kept in &report.without_body {
         let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
@@ -179,9 +182,6 @@ fn as_text(report: &Report) -> String {
             "{nodes} of the operator {domain}.{} {stay}: {} ({first}{})",
             kept.name, kept.why, kept.first
         ));
-    }
-    if lines.is_empty() {
-        lines.push("there was nothing to inline".to_string());
     }
     for function in &report.converted {
         lines.push(format!("converted {function} to the versions that count where it is called"));

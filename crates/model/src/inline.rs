@@ -227,6 +227,12 @@ impl Model {
         self.functions.len() - 1
     }
 
+    /// A new value with a name that other graphs may have as well. Nothing defines it yet.
+    pub fn add_named_value(&mut self, graph: GraphId, name: &str) -> ValueId {
+        let name = self.intern(name);
+        self.new_value(graph, name)
+    }
+
     /// Whether an attribute of a node is one of the function around it that has no default, so that
     /// it has a value in some calls of that function only.
     pub fn may_have_no_value(&self, node: NodeId, attribute: &Attribute) -> bool {

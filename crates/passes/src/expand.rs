@@ -9,7 +9,7 @@ mod call;
 mod sizes;
 
 pub use call::function_of_call;
-pub(crate) use call::{expansion, why_no_function};
+pub(crate) use call::{CallFunction, Scratch, function_for};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
 use std::collections::BTreeMap;
@@ -53,8 +53,8 @@ pub fn expand_calls(
     expand(resolved, calls, expansions)
 }
 
-/// Puts bodies into the place of all nodes of `wanted` operators, in all graphs, where the standard
-/// has a function for the operator and the call, and counts them. `inference` belongs to the model
+/// Puts bodies into the place of all nodes of `wanted` operators and of some nodes `also`, in all
+/// graphs, where the standard has a function for the operator and the call, and counts them. `inference` belongs to the model
 /// as it is. Whether there were any: bodies may have more such nodes then, for which inference has
 /// to say the types first.
 ///
@@ -65,29 +65,32 @@ pub fn expand_operators(
     resolved: &mut Resolved,
     inference: &Inference,
     wanted: &dyn Fn(OpRef) -> bool,
+    also: &HashSet<NodeId>,
     expansions: &mut Expansions,
 ) -> Result<bool, Vec<Finding>> {
     let graphs = resolved.graphs().iter();
     let nodes = graphs.flat_map(|graph| resolved.order_of(*graph));
     let is_wanted = resolved.of_operators(wanted);
     let nodes = nodes.filter_map(|node| Some((*node, resolved.op_id(*node)?)));
-    let nodes = nodes.filter(|(_, op)| is_wanted[op.index()]);
+    let nodes = nodes.filter(|(node, op)| is_wanted[op.index()] || also.contains(node));
     let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
     // Many nodes have few bodies.
     let mut functions: HashMap<String, usize> = HashMap::new();
+    let mut scratch = Scratch::default();
+    let before = resolved.model().functions.len();
     let mut calls = Vec::new();
     for (node, op) in nodes {
         let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
         let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
         let (model, registry) = (resolved.model(), resolved.registry());
-        let Some(text) = expansion(model, registry, node, &types, op) else {
-            continue;
-        };
-        let function = match functions.get(&text) {
+        let op_of = |node| resolved.op(node);
+        let found = function_for(model, registry, &mut scratch, node, &types, op, &op_of);
+        let Ok(found) = found else { continue };
+        let function = match functions.get(&found.text) {
             Some(function) => *function,
             None => {
-                let function = read_function(resolved, node, &text)?;
-                functions.insert(text, function);
+                let function = read_function(resolved, node, &found)?;
+                functions.insert(found.text, function);
                 function
             }
         };
@@ -96,15 +99,50 @@ pub fn expand_operators(
     }
     let are_some = !calls.is_empty();
     expand(resolved, calls, expansions)?;
+    forget_bodies(resolved.model_mut(), before);
     Ok(are_some)
 }
 
+/// Reads the body of an operator into a model, as its last function.
+pub(crate) fn read_body(model: &mut Model, function: &CallFunction) -> Result<(), String> {
+    let buffer = Buffer::from_vec(function.text.as_bytes().to_vec());
+    let parsed = parse_function(model, buffer, ParseOptions::default());
+    parsed.map_err(|error| format!("its function cannot be read: {error}"))?;
+    if function.outer.is_empty() {
+        return Ok(());
+    }
+    let nodes: Vec<NodeId> = nodes_of(model, model.functions.len() - 1).collect();
+    for (name, outer) in &function.outer {
+        for node in &nodes {
+            for index in 0..model.inputs(*node).count() {
+                let read = model.inputs(*node).nth(index).flatten();
+                let is_outer =
+                    |value: &ValueId| model.text(model.value(*value).name) == name.as_bytes();
+                if read.as_ref().is_some_and(is_outer) {
+                    model.set_input(*node, index, Some(*outer));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets the bodies of operators, which are the functions from `first` on, read nothing: what they
+/// read may be values of the graphs in which they were put.
+pub(crate) fn forget_bodies(model: &mut Model, first: usize) {
+    for function in first..model.functions.len() {
+        let nodes: Vec<NodeId> = nodes_of(model, function).collect();
+        nodes.into_iter().for_each(|node| model.set_inputs(node, &[]));
+    }
+}
+
 /// Reads the body of an operator into the model.
-fn read_function(resolved: &mut Resolved, node: NodeId, text: &str) -> Result<usize, Vec<Finding>> {
-    let buffer = Buffer::from_vec(text.as_bytes().to_vec());
-    let read = parse_function(resolved.model_mut(), buffer, ParseOptions::default());
-    if let Err(error) = read {
-        let fact = format!("its function cannot be read: {error}");
+fn read_function(
+    resolved: &mut Resolved,
+    node: NodeId,
+    body: &CallFunction,
+) -> Result<usize, Vec<Finding>> {
+    if let Err(fact) = read_body(resolved.model_mut(), body) {
         return Err(vec![misfit(resolved, node, fact)]);
     }
     let function = resolved.model().functions.len() - 1;

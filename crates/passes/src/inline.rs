@@ -107,6 +107,8 @@ pub struct WithoutBody {
     pub nodes: usize,
     /// The first of them, as messages name it.
     pub first: String,
+    /// Whether the standard has a function for other nodes of the operator.
+    pub has_function: bool,
     /// Why.
     pub why: String,
 }

@@ -22,6 +22,7 @@ mod node_path;
 mod order;
 pub mod payload;
 mod resolve;
+mod same_meaning;
 mod strip;
 mod upgrade;
 
@@ -53,4 +54,4 @@ pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};
-pub use upgrade::{Upgrade, upgrade};
+pub use upgrade::{NoUpgrade, Upgrade, upgrade};

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashSet;
 use sardonyx_model::NodeId;
 
 use crate::check::codes;
@@ -28,17 +29,23 @@ pub struct Upgrade {
     pub nodes: usize,
 }
 
+/// Nodes that have no exact newer form.
+#[derive(Debug, Clone)]
+pub struct NoUpgrade {
+    /// The nodes.
+    pub nodes: HashSet<NodeId>,
+    /// Why.
+    pub findings: Vec<Finding>,
+}
+
 /// Brings every node to the newest form, and lists those that changed, by operator. `inference` is
 /// what was found at the file's own versions.
 ///
 /// # Errors
 ///
 /// Every node for which no exact newer form exists.
-pub fn upgrade(
-    resolved: &mut Resolved,
-    inference: &Inference,
-) -> Result<Vec<Upgrade>, Vec<Finding>> {
-    let mut findings = Vec::new();
+pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<Vec<Upgrade>, NoUpgrade> {
+    let mut refused = NoUpgrade { nodes: HashSet::new(), findings: Vec::new() };
     let mut changed: BTreeMap<(&'static str, &'static str, u32), Upgrade> = BTreeMap::new();
     let mut crossings = Crossings::new(Goal::Newest, Types::new(inference));
     let all = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph));
@@ -55,13 +62,21 @@ pub fn upgrade(
             }
         }
         let from = op.opset;
+        if !crossed.stops.is_empty() {
+            refused.nodes.insert(node);
+        }
         for stop in crossed.stops {
             let (to, why) = (stop.to, stop.why);
             let name = stop.op.def.name;
             let fact =
                 format!("it cannot be brought from opset version {from} to {to}: {name}: {why}");
             let spot = Spot::node(resolved.origin(stop.node));
-            findings.push(Finding::new(resolved.model(), &codes::NO_EXACT_UPGRADE, spot, fact));
+            refused.findings.push(Finding::new(
+                resolved.model(),
+                &codes::NO_EXACT_UPGRADE,
+                spot,
+                fact,
+            ));
         }
         if crossed.is_rewritten {
             let (domain, name, to) = (op.def.domain, op.def.name, op.def.newest());
@@ -70,5 +85,5 @@ pub fn upgrade(
         }
     }
     resolved.place_made();
-    if findings.is_empty() { Ok(changed.into_values().collect()) } else { Err(findings) }
+    if refused.nodes.is_empty() { Ok(changed.into_values().collect()) } else { Err(refused) }
 }

@@ -60,18 +60,32 @@ fn front(
     dims::check(model, &options.dims)?;
     check_names(options)?;
     let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
-    let expanded = expand(model, declared).map_err(CompileError::Invalid)?;
-    report.nodes = expanded.nodes;
-    clock.lap(report, "resolve");
-    let missing = expanded.unsupported();
-    if !missing.is_empty() {
-        return Err(CompileError::Unsupported(missing));
-    }
-    let Expanded { mut resolved, inference: at_file_versions, expansions, .. } = expanded;
-    report.expanded = expansions;
-    let before = nodes_in(&resolved);
-    report.upgraded = upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
-    report.added = nodes_in(&resolved) - before;
+    // What is expanded as it does not reach the newest form; mostly nothing.
+    let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
+    let (mut resolved, at_file_versions) = loop {
+        let expanded = expand(model, declared, &not_upgraded).map_err(CompileError::Invalid)?;
+        report.nodes = expanded.nodes;
+        clock.lap(report, "resolve");
+        let missing = expanded.unsupported();
+        if !missing.is_empty() {
+            return Err(CompileError::Unsupported(missing));
+        }
+        let Expanded { mut resolved, inference, expansions, .. } = expanded;
+        report.expanded = expansions;
+        let before = nodes_in(&resolved);
+        match upgrade(&mut resolved, &inference) {
+            Ok(upgraded) => {
+                report.upgraded = upgraded;
+                report.added = nodes_in(&resolved) - before;
+                break (resolved, inference);
+            }
+            // The same nodes again have no body either.
+            Err(refused) if not_upgraded.last() == Some(&refused.nodes) => {
+                return Err(CompileError::Invalid(refused.findings));
+            }
+            Err(refused) => not_upgraded.push(refused.nodes),
+        }
+    };
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account)?;
     clock.lap(report, "read");

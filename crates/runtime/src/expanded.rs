@@ -1,7 +1,8 @@
 //! From a model to nodes that have kernels: functions become their bodies, and so do operators that
 //! have no kernel of their own.
 
-use sardonyx_model::Model;
+use hashbrown::HashSet;
+use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::{OpRef, Registry};
 use sardonyx_passes::{
     Expansions, Finding, InferOptions, Inference, Resolved, expand_calls, expand_operators, infer,
@@ -20,12 +21,17 @@ pub(crate) struct Expanded {
     pub(crate) expansions: Expansions,
 }
 
-/// Resolves a model and expands what has no kernel, as far as the standard has a function for it.
+/// Resolves a model and expands what has no kernel, as far as the standard has a function for it;
+/// then, one set after the other, nodes that have kernels and do not reach the form that these know.
 ///
 /// # Errors
 ///
 /// Everything that stands against running the model, except operators that do not exist.
-pub(crate) fn expand(model: &Model, declared: InferOptions<'_>) -> Result<Expanded, Vec<Finding>> {
+pub(crate) fn expand(
+    model: &Model,
+    declared: InferOptions<'_>,
+    not_upgraded: &[HashSet<NodeId>],
+) -> Result<Expanded, Vec<Finding>> {
     let mut model = model.clone_to_run();
     if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
         // Before IR version 4 every initializer had to be an input as well, so that says nothing
@@ -38,11 +44,18 @@ pub(crate) fn expand(model: &Model, declared: InferOptions<'_>) -> Result<Expand
     expand_calls(&mut resolved, &mut expansions)?;
     // Kernels know the newest form of an operator, and older ones become that.
     let has_no_kernel = |op: OpRef| !has_kernel(op);
+    let (none, mut not_upgraded) = (HashSet::new(), not_upgraded.iter());
+    let mut also = &none;
     let inference = loop {
         let inference = infer(&resolved, declared)?;
         // Bodies may have operators without a kernel as well.
-        if !expand_operators(&mut resolved, &inference, &has_no_kernel, &mut expansions)? {
-            break inference;
+        if !expand_operators(&mut resolved, &inference, &has_no_kernel, also, &mut expansions)? {
+            also = match not_upgraded.next() {
+                Some(next) => next,
+                None => break inference,
+            };
+        } else {
+            also = &none;
         }
     };
     Ok(Expanded { resolved, inference, nodes, expansions })

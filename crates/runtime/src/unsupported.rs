@@ -20,7 +20,7 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
     if by_kind.is_empty() {
         return by_kind.into_sorted();
     }
-    match expand(model, InferOptions::default()) {
+    match expand(model, InferOptions::default(), &[]) {
         Ok(expanded) => expanded.unsupported(),
         // What does not fit together has no types, on which functions of operators depend.
         Err(_) => by_kind.into_sorted(),

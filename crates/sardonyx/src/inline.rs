@@ -237,7 +237,19 @@ impl Model {
             keep_conflicting: options.keep_conflicting,
             convert: options.convert,
         };
-        let (graph, report) = sardonyx_passes::inline(&self.graph, &registry, &passes)?;
+        let (graph, mut report) = sardonyx_passes::inline(&self.graph, &registry, &passes)?;
+        // Who names all operators, or all but some, means those that are functions.
+        report.without_body.retain(|kept| {
+            let id = id_of(&kept.domain, &kept.name);
+            let is_named = |pattern: &&String| !pattern.contains(['*', '?']) && fits(pattern, &id);
+            match &options.operators {
+                Operators::Only(patterns) => {
+                    kept.has_function || patterns.iter().find(is_named).is_some()
+                }
+                Operators::None | Operators::Except(_) => kept.has_function,
+                Operators::WithoutKernel => true,
+            }
+        });
         self.graph = graph;
         Ok(report)
     }

@@ -1,13 +1,17 @@
 //! A node as a call of its operator's function: what the function may depend on.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::RefCell;
 
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, Attributes, GraphId, Model, NoExternalData, NodeAttributes, NodeId, Producer, Type,
-    ValueId, ValueInfo,
+    AttrValue, Attributes, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, Producer,
+    Type, ValueId, ValueInfo,
 };
 use sardonyx_ops::{Call, GraphText, OpRef, Registry};
 use sardonyx_text::{PrintOptions, PrintPart};
+
+use super::sizes::nodes_of_tree;
+use crate::same_meaning::change;
 
 /// The function of the operator that a node calls, in ONNX text, at an opset version; with the
 /// types of the node's inputs as far as known (the list may be shorter). `None` if there is no
@@ -22,35 +26,76 @@ pub fn function_of_call(
 ) -> Option<String> {
     let name = model.display(model.node(node).op_type);
     let operator = registry.operator(&model.domain_of(node), &name)?;
-    with_call(model, node, types, |call| operator.function_text(registry, opset, Some(call)))
+    let mut scratch = Scratch::default();
+    let function = with_call(model, &mut scratch, node, types, |call| {
+        operator.function_text(registry, opset, Some(call))
+    })?;
+    function.outer.is_empty().then_some(function.text)
 }
 
-/// The same to take the place of the node: for the opset version that it is written for.
-pub(crate) fn expansion(
+/// The function of an operator that is to take the place of a node.
+pub(crate) struct CallFunction {
+    /// In ONNX text.
+    pub(crate) text: String,
+    /// Values around the node that graphs of it read, by the names that they have in the text. The
+    /// names say which values they are: they are the same in no two texts for different values.
+    pub(crate) outer: Vec<(String, ValueId)>,
+}
+
+/// A copy of a model in which graphs of nodes are changed to be put into functions.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    model: Option<Model>,
+    /// What values of the copy stand for that graphs read from outside.
+    outer: HashMap<ValueId, ValueId>,
+}
+
+/// The function of a node in the version of its operator if it means the same there, else in that
+/// for which it is written. `op_of` says what nodes in graphs of the node call.
+///
+/// # Errors
+///
+/// Why there is none.
+pub(crate) fn function_for(
     model: &Model,
     registry: &Registry,
+    scratch: &mut Scratch,
     node: NodeId,
     types: &[Option<Type>],
     op: OpRef,
-) -> Option<String> {
-    with_call(model, node, types, |call| op.def.expansion_text(registry, op.opset, call))
+    op_of: &dyn Fn(NodeId) -> Option<OpRef>,
+) -> Result<CallFunction, String> {
+    let function = with_call(model, scratch, node, types, |call| {
+        let function = op.def.function_text(registry, op.opset, Some(call));
+        function.or_else(|| op.def.expansion_text(registry, op.opset, call))
+    });
+    let Some(function) = function else { return Err(why_none(model, node, types, op)) };
+    let inside = || graphs_of(model, node).flat_map(|graph| nodes_of_tree(model, graph));
+    let mut attributes = inside().flat_map(|inner| model.attributes(inner));
+    if attributes.any(|id| model.attribute(*id).ref_attr_name().is_some()) {
+        return Err("a graph of it depends on attributes of the function around it".to_string());
+    }
+    // What is not of `ai.onnx` is written with its newest version, whatever version the graphs have.
+    if let (false, Some((_, newest))) = (op.def.domain.is_empty(), registry.versions("")) {
+        for inner in inside() {
+            let Some(found) = op_of(inner).filter(|found| found.def.domain.is_empty()) else {
+                continue;
+            };
+            let (from, to) = (found.opset.into(), newest.into());
+            if let Some(change) = change(registry, "", found.def.name, from, to) {
+                return Err(format!(
+                    "its function takes a graph in and is written for version {newest} of ai.onnx; the graph has version {from}, and {change}"
+                ));
+            }
+        }
+    }
+    Ok(function)
 }
 
 /// Why there is no function for a node.
-pub(crate) fn why_no_function(
-    model: &Model,
-    node: NodeId,
-    types: &[Option<Type>],
-    op: OpRef,
-) -> String {
+fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> String {
     if op.def.functions_of(op.schema.since).is_empty() {
         return "the standard does not say by other operators what it does".to_string();
-    }
-    let graphs = model.attributes(node).iter().flat_map(|id| model.attribute(*id).graphs());
-    for graph in graphs {
-        if read_from_outside(model, &with_graphs_inside(model, graph)) {
-            return "a graph of it reads values from outside".to_string();
-        }
     }
     let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
     let mut references = attributes.filter(|attribute| attribute.ref_attr_name().is_some());
@@ -72,64 +117,188 @@ pub(crate) fn why_no_function(
     }
 }
 
+/// The graphs of a node.
+fn graphs_of(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
+    model.attributes(node).iter().flat_map(|id| model.attribute(*id).graphs())
+}
+
 fn with_call(
     model: &Model,
+    scratch: &mut Scratch,
     node: NodeId,
     types: &[Option<Type>],
     function: impl FnOnce(&Call<'_>) -> Option<String>,
-) -> Option<String> {
+) -> Option<CallFunction> {
     let inputs: Vec<bool> = model.inputs(node).map(|input| input.is_some()).collect();
     let outputs = model.outputs(node).iter();
     let outputs: Vec<bool> = outputs.map(Option::is_some).collect();
-    function(&Call {
+    let scratch = RefCell::new(scratch);
+    let outer = RefCell::new(Vec::new());
+    let text = function(&Call {
         attributes: &NodeAttributes::new(model, node),
         inputs: &inputs,
         outputs: &outputs,
         types,
-        graphs: &|attribute, prefix| graph_text(model, node, attribute, prefix),
-    })
+        graphs: &|attribute, prefix| {
+            let Scratch { model: copy, outer: known } = &mut **scratch.borrow_mut();
+            let copy = copy.get_or_insert_with(|| model.clone_to_run());
+            let taken = Taken { model: copy, known, prefix, named: 0, outer: Vec::new() };
+            let (text, found) = taken.graph(node, attribute)?;
+            outer.borrow_mut().extend(found);
+            Some(text)
+        },
+    })?;
+    Some(CallFunction { text, outer: outer.into_inner() })
 }
 
-/// The graph of an attribute in pieces, with new names; nothing if it reads values of the graph
-/// around the node.
-fn graph_text(model: &Model, node: NodeId, attribute: &str, prefix: &str) -> Option<GraphText> {
-    let attributes = NodeAttributes::new(model, node);
-    let Some(AttrValue::Graph(graph)) = attributes.attribute(attribute) else {
-        return None;
-    };
-    let graphs = with_graphs_inside(model, graph);
-    if read_from_outside(model, &graphs) {
-        return None;
+/// A graph of a node that is taken into a function.
+struct Taken<'a> {
+    /// The model, to be changed.
+    model: &'a mut Model,
+    /// What values stand for that graphs read from outside.
+    known: &'a mut HashMap<ValueId, ValueId>,
+    /// What names in it begin with.
+    prefix: &'a str,
+    /// Names that were given.
+    named: usize,
+    /// Values that it reads from outside, by their new names.
+    outer: Vec<(String, ValueId)>,
+}
+
+impl Taken<'_> {
+    /// The graph of an attribute in pieces, with new names.
+    fn graph(
+        mut self,
+        node: NodeId,
+        attribute: &str,
+    ) -> Option<(GraphText, Vec<(String, ValueId)>)> {
+        let attributes = NodeAttributes::new(self.model, node);
+        let Some(AttrValue::Graph(graph)) = attributes.attribute(attribute) else {
+            return None;
+        };
+        let graphs = with_graphs_inside(self.model, graph);
+        self.rename_outer(&graphs)?;
+        for inner in graphs {
+            self.rename_all(inner);
+        }
+        constants_as_nodes(self.model, graph)?;
+        let model = &*self.model;
+        let found = model.graph(graph);
+        let name = |info: &ValueInfo| {
+            let value = model.value(info.value?);
+            let text = std::str::from_utf8(model.text(value.name)).ok()?;
+            // What the graph does not define itself has a name of its own.
+            (value.graph == graph && text.starts_with(self.prefix)).then(|| text.to_string())
+        };
+        let mut nodes = Vec::new();
+        for node in &found.nodes {
+            let options = PrintOptions::default();
+            let (text, _) =
+                sardonyx_text::part_to_text(model, PrintPart::Node(*node), options).ok()?;
+            nodes.extend_from_slice(&text);
+        }
+        let text = GraphText {
+            inputs: found.inputs.iter().map(name).collect::<Option<_>>()?,
+            outputs: found.outputs.iter().map(name).collect::<Option<_>>()?,
+            output_types: found
+                .outputs
+                .iter()
+                .map(|output| model.type_of(output.ty.as_ref()?))
+                .collect(),
+            nodes: String::from_utf8(nodes).ok()?,
+        };
+        Some((text, self.outer))
     }
-    let mut model = model.clone_to_run();
-    for inner in graphs {
-        rename_all(&mut model, inner, prefix);
+
+    /// A new value.
+    fn value(&mut self, graph: GraphId) -> ValueId {
+        self.named += 1;
+        self.model.add_named_value(graph, &format!("{}{}", self.prefix, self.named))
     }
-    constants_as_nodes(&mut model, graph)?;
-    let found = model.graph(graph);
-    let name = |info: &ValueInfo| {
-        let value = model.value(info.value?);
-        let text = std::str::from_utf8(model.text(value.name)).ok()?;
-        // What the graph does not define itself has a name of its own.
-        (value.graph == graph && text.starts_with(prefix)).then(|| text.to_string())
-    };
-    let mut nodes = Vec::new();
-    for node in &found.nodes {
-        let options = PrintOptions::default();
-        let (text, _) =
-            sardonyx_text::part_to_text(&model, PrintPart::Node(*node), options).ok()?;
-        nodes.extend_from_slice(&text);
+
+    /// Lets nodes of graphs read other values in the place of those that none of the graphs
+    /// defines: in a function their names could mean something else. `None` if nothing defines one,
+    /// or a graph gives one back.
+    fn rename_outer(&mut self, graphs: &[GraphId]) -> Option<()> {
+        let inside: HashSet<GraphId> = graphs.iter().copied().collect();
+        let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
+        for graph in graphs {
+            let outputs = self.model.graph(*graph).outputs.iter().filter_map(|info| info.value);
+            if outputs.into_iter().any(|value| !inside.contains(&self.model.value(value).graph)) {
+                return None;
+            }
+            for node in self.model.graph(*graph).nodes.clone() {
+                let inputs: Vec<Option<ValueId>> = self.model.inputs(node).collect();
+                for (index, value) in inputs.into_iter().enumerate() {
+                    let Some(value) = value else { continue };
+                    let known = self.known.get(&value).copied();
+                    let found = self.model.value(value);
+                    if known.is_none() && inside.contains(&found.graph) {
+                        if found.producer == Producer::Nothing {
+                            return None;
+                        }
+                        continue;
+                    }
+                    if known.is_none() && found.producer == Producer::Nothing {
+                        return None;
+                    }
+                    let outer = known.unwrap_or(value);
+                    let new = match renamed.get(&outer) {
+                        Some(new) => *new,
+                        None => {
+                            let name = format!("{}outer_{}", self.prefix, outer.index());
+                            let new = self.model.add_named_value(graphs[0], &name);
+                            renamed.insert(outer, new);
+                            self.known.insert(new, outer);
+                            self.outer.push((name, outer));
+                            new
+                        }
+                    };
+                    self.model.set_input(node, index, Some(new));
+                }
+            }
+        }
+        Some(())
     }
-    Some(GraphText {
-        inputs: found.inputs.iter().map(name).collect::<Option<_>>()?,
-        outputs: found.outputs.iter().map(name).collect::<Option<_>>()?,
-        output_types: found
-            .outputs
-            .iter()
-            .map(|output| model.type_of(output.ty.as_ref()?))
-            .collect(),
-        nodes: String::from_utf8(nodes).ok()?,
-    })
+
+    /// Gives every value that a graph defines a name that nothing else in the function has.
+    fn rename_all(&mut self, graph: GraphId) {
+        let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut found = self.model.graph(graph).clone();
+        let mut rename = |taken: &mut Self, old: ValueId| {
+            *renamed.entry(old).or_insert_with(|| taken.value(graph))
+        };
+        for input in &mut found.inputs {
+            if let Some(old) = input.value {
+                let new = rename(self, old);
+                (input.name, input.value) = (Some(self.model.value(new).name), Some(new));
+            }
+        }
+        for initializer in &mut found.initializers {
+            if let Some(old) = initializer.value {
+                let new = rename(self, old);
+                let name = Some(self.model.value(new).name);
+                (initializer.tensor.name, initializer.value) = (name, Some(new));
+            }
+        }
+        for node in &found.nodes {
+            for index in 0..self.model.outputs(*node).len() {
+                if let Some(old) = self.model.outputs(*node)[index] {
+                    let new = rename(self, old);
+                    self.model.redefine_output(*node, index, new);
+                }
+            }
+        }
+        for (old, new) in &renamed {
+            self.model.replace_uses(*old, *new, None);
+        }
+        for info in found.outputs.iter_mut().chain(&mut found.value_info) {
+            if let Some(new) = info.value.and_then(|old| renamed.get(&old)) {
+                (info.name, info.value) = (Some(self.model.value(*new).name), Some(*new));
+            }
+        }
+        *self.model.graph_mut(graph) = found;
+    }
 }
 
 /// A graph and all graphs in its nodes.
@@ -150,70 +319,22 @@ fn with_graphs_inside(model: &Model, graph: GraphId) -> Vec<GraphId> {
     found
 }
 
-/// Whether nodes of some graphs read values that none of these graphs defines. In a function such
-/// names could mean something else.
-fn read_from_outside(model: &Model, graphs: &[GraphId]) -> bool {
-    let known: HashSet<&GraphId> = graphs.iter().collect();
-    let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);
-    let mut read = nodes.flat_map(|node| model.inputs(*node)).flatten();
-    read.any(|value| {
-        let value = model.value(value);
-        value.producer == Producer::Nothing || !known.contains(&value.graph)
-    })
-}
-
-/// Gives every value that a graph defines a name that nothing else has.
-fn rename_all(model: &mut Model, graph: GraphId, prefix: &str) {
-    let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
-    let mut rename = |model: &mut Model, old: ValueId| {
-        let new = renamed.entry(old);
-        *new.or_insert_with(|| model.add_value(graph, prefix))
-    };
-    let mut found = model.graph(graph).clone();
-    for input in &mut found.inputs {
-        if let Some(old) = input.value {
-            let new = rename(model, old);
-            (input.name, input.value) = (Some(model.value(new).name), Some(new));
-        }
-    }
-    for initializer in &mut found.initializers {
-        if let Some(old) = initializer.value {
-            let new = rename(model, old);
-            (initializer.tensor.name, initializer.value) = (Some(model.value(new).name), Some(new));
-        }
-    }
-    for node in &found.nodes {
-        for index in 0..model.outputs(*node).len() {
-            if let Some(old) = model.outputs(*node)[index] {
-                let new = rename(model, old);
-                model.redefine_output(*node, index, new);
-            }
-        }
-    }
-    for (old, new) in &renamed {
-        model.replace_uses(*old, *new, None);
-    }
-    for info in found.outputs.iter_mut().chain(&mut found.value_info) {
-        if let Some(new) = info.value.and_then(|old| renamed.get(&old)) {
-            (info.name, info.value) = (Some(model.value(*new).name), Some(*new));
-        }
-    }
-    *model.graph_mut(graph) = found;
-}
-
 /// Puts a `Constant` in the place of each initializer of a graph.
 fn constants_as_nodes(model: &mut Model, graph: GraphId) -> Option<()> {
-    if !model.graph(graph).sparse_initializers.is_empty() {
+    let found = model.graph(graph);
+    if !found.sparse_initializers.is_empty() {
         return None;
     }
-    let initializers = std::mem::take(&mut model.graph_mut(graph).initializers);
-    let nodes = model.graph(graph).nodes.len();
-    for initializer in &initializers {
-        let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok()?;
+    let nodes = found.nodes.len();
+    let constants = found.initializers.iter().map(|initializer| {
+        Some((model.tensor(&initializer.tensor, &NoExternalData).ok()?, initializer.value?))
+    });
+    for (tensor, value) in constants.collect::<Option<Vec<_>>>()? {
         let node = model.add_node(graph, "Constant", "", &[], 1);
         model.set_attribute(node, "value", AttrValue::Tensor(tensor));
-        model.redefine_output(node, 0, initializer.value?);
+        model.redefine_output(node, 0, value);
     }
+    model.graph_mut(graph).initializers.clear();
     // Constants come first.
     model.graph_mut(graph).nodes.rotate_left(nodes);
     Some(())

@@ -9,6 +9,7 @@ use sardonyx_ops::{OpRef, Registry};
 use super::plans::Functions;
 use crate::expand::nodes_of;
 use crate::resolve::Scope;
+use crate::same_meaning::change;
 
 /// The operator sets that count in a scope.
 pub(super) struct Imports {
@@ -145,32 +146,4 @@ fn versions(model: &Model, sets: &[OperatorSetId]) -> HashMap<String, i64> {
 pub(super) fn is_operator(registry: &Registry, domain: &str, name: &str, version: i64) -> bool {
     let version = u32::try_from(version).ok();
     version.is_some_and(|version| registry.op_ref(domain, name, version).is_some())
-}
-
-/// Why a node of an operator in one version may mean something else in another, whatever it has.
-fn change(registry: &Registry, domain: &str, name: &str, from: i64, to: i64) -> Option<String> {
-    if from == to {
-        return None;
-    }
-    let schema = |version: i64| {
-        let version = u32::try_from(version).unwrap_or(0);
-        registry.schema(domain, name, version).map(|schema| schema.since)
-    };
-    let (Some(before), Some(after)) = (schema(from), schema(to)) else {
-        return Some(match registry.operator(domain, name) {
-            Some(_) => format!("{name} is not in both"),
-            None => format!("it is not known whether {name} is the same in both"),
-        });
-    };
-    let operator = registry.operator(domain, name)?;
-    // Newer forms mostly only allow more.
-    let mut between = operator.versions().map(|version| version.since);
-    let is_same = before == after
-        || before < after
-            && between.all(|since| {
-                !(before + 1..=after).contains(&since)
-                    || operator.adapter_at(since - 1, since).is_none()
-                        && operator.unadapted_boundary(since).is_none()
-            });
-    (!is_same).then(|| format!("{name} is not the same in both"))
 }

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use sardonyx_model::{Model, NodeId, Type, ValueId};
 use sardonyx_ops::OpRef;
-use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseOptions, parse_function};
 
 use super::imports::{Conflict, Imports, Versions};
 use super::plans::roots;
 use super::{InlineRefusal, Job, WithoutBody};
 use crate::align::convert_bodies;
 use crate::check::codes;
-use crate::expand::{self, function_of_call, nodes_of_tree, why_no_function};
+use crate::expand::{self, CallFunction, Scratch, function_for, nodes_of_tree};
 use crate::finding::place_of_node;
 use crate::infer::{InferOptions, Inference, infer_everywhere};
 use crate::resolve::Scope;
@@ -38,7 +36,9 @@ struct InScope {
 /// Bodies that were read. Many nodes have few.
 #[derive(Default)]
 struct Read {
+    /// By text.
     bodies: HashMap<String, usize>,
+    scratch: Scratch,
     /// Those that are to be converted.
     converted: BTreeMap<Versions, HashMap<usize, usize>>,
 }
@@ -86,6 +86,7 @@ impl Job<'_> {
             self.expanded.remove(&misfit);
         }
         self.made.place(&mut self.model);
+        expand::forget_bodies(&mut self.model, before);
         self.model.functions.truncate(before);
         Ok(are_some)
     }
@@ -113,24 +114,23 @@ impl Job<'_> {
             let model = &self.model;
             let ty = |value: Option<ValueId>| types.ty(value?).cloned();
             let inputs: Vec<Option<Type>> = model.inputs(node).map(ty).collect();
-            // In the version of the scope if the body means the same there.
-            let text = match open_attribute(model, node, op) {
+            let op_of = |node| found.imports.operator(model, registry, node);
+            let scratch = &mut read.scratch;
+            let body = match open_attribute(model, node, op) {
                 Some(attribute) => Err(format!(
                     "its attribute '{attribute}' is one of the function around it that may have no value"
                 )),
-                None => function_of_call(model, registry, node, &inputs, op.opset)
-                    .or_else(|| expand::expansion(model, registry, node, &inputs, op))
-                    .ok_or_else(|| why_no_function(model, node, &inputs, op)),
+                None => function_for(model, registry, scratch, node, &inputs, op, &op_of),
             };
-            let text = match text {
-                Ok(text) => text,
+            let body = match body {
+                Ok(body) => body,
                 Err(why) => {
                     self.has_no_body(node, op, why);
                     continue;
                 }
             };
-            let function = self.body(node, &text, read)?;
-            let function = self.body_that_fits(node, &text, function, &mut found, read)?;
+            let function = self.body(node, &body, read)?;
+            let function = self.body_that_fits(node, &body, function, &mut found, read)?;
             found.nodes.push(Wanted { node, op, function });
         }
         Ok(found)
@@ -140,7 +140,7 @@ impl Job<'_> {
     fn body_that_fits(
         &mut self,
         node: NodeId,
-        text: &str,
+        body: &CallFunction,
         function: usize,
         found: &mut InScope,
         read: &mut Read,
@@ -158,7 +158,7 @@ impl Job<'_> {
         if let Some(converted) = read.converted.get(&wanted).and_then(|of| of.get(&function)) {
             return Ok(*converted);
         }
-        let converted = self.read_body(node, text)?;
+        let converted = self.read_body(node, body)?;
         read.converted.entry(wanted).or_default().insert(function, converted);
         Ok(converted)
     }
@@ -184,22 +184,25 @@ impl Job<'_> {
     }
 
     /// The body of a text.
-    fn body(&mut self, node: NodeId, text: &str, read: &mut Read) -> Result<usize, InlineRefusal> {
-        if let Some(function) = read.bodies.get(text) {
+    fn body(
+        &mut self,
+        node: NodeId,
+        body: &CallFunction,
+        read: &mut Read,
+    ) -> Result<usize, InlineRefusal> {
+        if let Some(function) = read.bodies.get(&body.text) {
             return Ok(*function);
         }
-        let function = self.read_body(node, text)?;
-        read.bodies.insert(text.to_string(), function);
+        let function = self.read_body(node, body)?;
+        read.bodies.insert(body.text.clone(), function);
         Ok(function)
     }
 
     /// Reads the body of an operator into the model.
-    fn read_body(&mut self, node: NodeId, text: &str) -> Result<usize, InlineRefusal> {
-        let buffer = Buffer::from_vec(text.as_bytes().to_vec());
-        match parse_function(&mut self.model, buffer, ParseOptions::default()) {
-            Ok(_) => Ok(self.model.functions.len() - 1),
-            Err(error) => {
-                let fact = format!("its function cannot be read: {error}");
+    fn read_body(&mut self, node: NodeId, body: &CallFunction) -> Result<usize, InlineRefusal> {
+        match expand::read_body(&mut self.model, body) {
+            Ok(()) => Ok(self.model.functions.len() - 1),
+            Err(fact) => {
                 self.refuse(node, &codes::MALFORMED_NODE, fact);
                 Err(InlineRefusal::Findings(std::mem::take(&mut self.refused)))
             }
@@ -220,6 +223,7 @@ impl Job<'_> {
                 domain: domain.to_string(),
                 name: name.to_string(),
                 nodes: 1,
+                has_function: !op.def.functions_of(op.schema.since).is_empty(),
                 first: place_of_node(self.original, self.made.origin(node)),
                 why,
             }),

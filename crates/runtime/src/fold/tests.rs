@@ -15,7 +15,7 @@ use crate::weights::{Packer, SharedWeights};
 fn folded(text: &str) -> Vec<String> {
     let text = Buffer::from_vec(text.as_bytes().to_vec());
     let model = parse_model(text, ParseOptions::default()).expect("the text is a model").model;
-    let expanded = expand(&model, InferOptions::default()).expect("the model fits together");
+    let expanded = expand(&model, InferOptions::default(), &[]).expect("the model fits together");
     let Expanded { resolved, inference, .. } = expanded;
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let mut constants = Constants::read(&resolved, &NoExternalData, &account).expect("constants");

@@ -1,0 +1,37 @@
+//! Whether nodes of an operator mean the same in two versions of an operator set.
+
+use sardonyx_ops::Registry;
+
+/// Why a node of an operator in one version may mean something else in another, whatever it has.
+pub(crate) fn change(
+    registry: &Registry,
+    domain: &str,
+    name: &str,
+    from: i64,
+    to: i64,
+) -> Option<String> {
+    if from == to {
+        return None;
+    }
+    let schema = |version: i64| {
+        let version = u32::try_from(version).unwrap_or(0);
+        registry.schema(domain, name, version).map(|schema| schema.since)
+    };
+    let (Some(before), Some(after)) = (schema(from), schema(to)) else {
+        return Some(match registry.operator(domain, name) {
+            Some(_) => format!("{name} is not in both"),
+            None => format!("it is not known whether {name} is the same in both"),
+        });
+    };
+    let operator = registry.operator(domain, name)?;
+    // Newer forms mostly only allow more.
+    let mut between = operator.versions().map(|version| version.since);
+    let is_same = before == after
+        || before < after
+            && between.all(|since| {
+                !(before + 1..=after).contains(&since)
+                    || operator.adapter_at(since - 1, since).is_none()
+                        && operator.unadapted_boundary(since).is_none()
+            });
+    (!is_same).then(|| format!("{name} is not the same in both"))
+}
