@@ -143,3 +143,23 @@ fn a_call_that_does_not_fit_is_refused() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+/// OPSET-27+: a node whose kernel knows only a newer form, which the node does not reach, runs as its
+/// body: the one of version 18 has a scale for each group, and how many channels there are is open.
+#[test]
+fn what_cannot_be_upgraded_runs_as_its_body() {
+    let text = |opset: u32, scale: &str| {
+        format!(
+            "<ir_version: 8, opset_import: [\"\": {opset}]> g (float[N, C] x) => (float[N, C] y) {{
+               s = Constant <value_floats = [{scale}]> ()
+               y = GroupNormalization <num_groups = 2> (x, s, s)
+             }}"
+        )
+    };
+    let x = [1.0, 2.0, 4.0, 8.0];
+    let old = &run(&text(18, "2.0, 3.0"), [1, 4], &x)[0];
+    let new = &run(&text(21, "2.0, 2.0, 3.0, 3.0"), [1, 4], &x)[0];
+    for (old, new) in old.iter().zip(new) {
+        assert!((old - new).abs() < 1e-5, "{old} {new}");
+    }
+}
