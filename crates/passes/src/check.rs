@@ -137,13 +137,13 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
     checker.found.report()
 }
 
-/// What stands against running a graph besides names that nothing defines and cycles: nodes that do
+/// What stands against running graphs besides names that nothing defines and cycles: nodes that do
 /// not call operators as these are defined, as far as running depends on it, and nodes that make
-/// what the graph has already. Operators that are not known are passed over.
-pub(crate) fn against_running(
+/// what the graph has already. Operators that are not known are passed over. `trees` are graphs with
+/// the functions in which they are: what is known of a model is gathered once for all.
+pub(crate) fn against_running<'g>(
     model: &Model,
-    graphs: &[GraphId],
-    scope: Option<usize>,
+    trees: impl Iterator<Item = (Option<usize>, Cow<'g, [GraphId]>)>,
     registry: &Registry,
 ) -> Report {
     let options = CheckOptions {
@@ -154,11 +154,13 @@ pub(crate) fn against_running(
         ..CheckOptions::default()
     };
     let mut checker = Checker::new(model, &options);
-    let root = scope.map_or(Root::Main, Root::Function);
-    for graph in graphs {
-        checker.definitions(*graph);
-        for node in &model.graph(*graph).nodes {
-            checker.signature(*node, root);
+    for (scope, graphs) in trees {
+        let root = scope.map_or(Root::Main, Root::Function);
+        for graph in &*graphs {
+            checker.definitions(*graph);
+            for node in &model.graph(*graph).nodes {
+                checker.signature(*node, root);
+            }
         }
     }
     checker.found.report()

@@ -97,6 +97,10 @@ pub fn expand_operators(
         give_defaults(resolved.model_mut(), node, op);
         calls.push((node, function));
     }
+    let findings = resolved.resolve_functions(before..resolved.model().functions.len());
+    if let (Some(first), Some((node, _))) = (findings.first(), calls.first()) {
+        return Err(vec![misfit(resolved, *node, format!("its function: {first}"))]);
+    }
     let are_some = !calls.is_empty();
     expand(resolved, calls, expansions)?;
     forget_bodies(resolved.model_mut(), before);
@@ -145,12 +149,7 @@ fn read_function(
     if let Err(fact) = read_body(resolved.model_mut(), body) {
         return Err(vec![misfit(resolved, node, fact)]);
     }
-    let function = resolved.model().functions.len() - 1;
-    let mut findings = resolved.resolve_function(function).into_iter();
-    match findings.next() {
-        None => Ok(function),
-        Some(first) => Err(vec![misfit(resolved, node, format!("its function: {first}"))]),
-    }
+    Ok(resolved.model().functions.len() - 1)
 }
 
 /// Gives a node the attributes that it leaves out and that have a default: a function of an

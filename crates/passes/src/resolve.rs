@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::Range;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
@@ -97,11 +98,14 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
     let mut callees: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     while let Some(function) = open.pop() {
         if let Entry::Vacant(vacant) = callees.entry(function) {
-            findings.extend(resolved.resolve_function(function));
+            findings.extend(resolved.scope(Some(function)));
             let called = vacant.insert(resolved.called_by(Some(function)));
             open.extend(called.iter());
         }
     }
+    findings.extend(
+        resolved.against_running(std::iter::once(None).chain(callees.keys().copied().map(Some))),
+    );
     findings.extend(circle(&callees).map(|function| {
         let spot = Spot::function(function);
         Finding::new(&resolved.model, &codes::RECURSIVE_FUNCTION, spot, "it calls itself")
@@ -245,9 +249,23 @@ impl Resolved {
         self.model.graph_mut(graph).nodes = order;
     }
 
-    /// Resolves the nodes of a function: everything that stands against running them.
-    pub(crate) fn resolve_function(&mut self, function: usize) -> Vec<Finding> {
-        self.scope(Some(function))
+    /// Resolves the nodes of functions: everything that stands against running them.
+    pub(crate) fn resolve_functions(&mut self, functions: Range<usize>) -> Vec<Finding> {
+        if functions.is_empty() {
+            return Vec::new();
+        }
+        let mut findings = Vec::new();
+        for function in functions.clone() {
+            findings.extend(self.scope(Some(function)));
+        }
+        findings.extend(self.against_running(functions.map(Some)));
+        findings
+    }
+
+    /// What stands against running the nodes of scopes whose names are bound.
+    fn against_running(&self, scopes: impl Iterator<Item = Scope>) -> Vec<Finding> {
+        let trees = scopes.map(|scope| (scope, self.graphs_of(scope)));
+        check::against_running(&self.model, trees, &self.registry).findings
     }
 
     /// The graphs that hang from the main graph, or from the body of a function.
@@ -258,7 +276,8 @@ impl Resolved {
         }
     }
 
-    /// Resolves the nodes of a tree of graphs: everything that stands against running them.
+    /// Binds names and operators in a tree of graphs, and puts their nodes into an order in which
+    /// they can run.
     fn scope(&mut self, scope: Scope) -> Vec<Finding> {
         let graphs = self.graphs_of(scope).into_owned();
         let mut found = Findings::new(MOST_FINDINGS);
@@ -268,8 +287,6 @@ impl Resolved {
         for graph in &graphs {
             findings.extend(self.sort(*graph).err().map(|finding| *finding));
         }
-        let more = check::against_running(&self.model, &graphs, scope, &self.registry);
-        findings.extend(more.findings);
         findings
     }
 
