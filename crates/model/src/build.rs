@@ -92,15 +92,7 @@ impl<'m, 'a> Builder<'m, 'a> {
 
     /// Makes room for that many nodes, and for what they usually bring along.
     pub fn reserve(&mut self, nodes: usize) {
-        self.model.nodes.reserve(nodes);
-        // As memory that nobody touches is none, a little more than usual costs nothing.
-        let nodes = nodes + nodes / 8;
-        self.model.attributes.reserve(2 * nodes);
-        self.model.attribute_lists.reserve(2 * nodes);
-        self.model.output_lists.reserve(nodes);
-        self.model.uses.reserve(2 * nodes);
-        self.model.values.reserve(nodes + 64);
-        self.model.names.reserve(2 * nodes + 64);
+        self.model.reserve(nodes);
         self.scopes.reserve(self.model.names.len() + 2 * nodes + 64);
     }
 

@@ -68,6 +68,12 @@ enum Side {
 }
 
 impl MadeNodes {
+    /// Makes room for nodes that are to be made.
+    pub fn reserve(&mut self, nodes: usize) {
+        self.beside.reserve(nodes);
+        self.made_for.reserve(nodes);
+    }
+
     /// The node of the file that a node was made for, through all calls; the node itself if it was
     /// not made.
     pub fn origin(&self, node: NodeId) -> NodeId {

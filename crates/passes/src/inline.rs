@@ -316,6 +316,9 @@ impl<'a> Job<'a> {
         }
         self.refused.append(&mut plans.refused);
         let mut converted = BTreeSet::new();
+        let expected = usize::try_from(self.expected).unwrap_or_default();
+        self.model.reserve(expected);
+        self.made.reserve(expected);
         for (scope, plan) in all {
             self.import(scope, plan.imports);
             let copied = plan.bodies.iter().filter(|(function, body)| function != body);
