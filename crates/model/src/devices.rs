@@ -2,6 +2,12 @@
 
 use std::borrow::Cow;
 
+use sardonyx_tensor::Buffer;
+
+use crate::graph::{Model, NodeExtras};
+use crate::ids::NodeId;
+use crate::source::Span;
+
 use sardonyx_proto::{
     NodeDeviceConfigurationProto, RawField, Reader, ShardingSpecProto, WireType, push_tag,
     push_varint,
@@ -81,6 +87,13 @@ impl<'a> NodeDevices<'a> {
         any
     }
 
+    /// Forgets the splitting of tensors that the node does not touch. Whether there was any.
+    fn keep(&mut self, touches: impl Fn(&[u8]) -> bool) -> bool {
+        let before = self.specs.len();
+        self.specs.retain(|(tensor, _)| touches(tensor));
+        self.specs.len() != before
+    }
+
     /// The message.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -92,6 +105,81 @@ impl<'a> NodeDevices<'a> {
             bytes.extend_from_slice(record);
         }
         bytes
+    }
+}
+
+impl Model {
+    /// Lets nodes that were made for a node stand on its devices: they get its pipeline stages, and
+    /// what it says of the splitting of tensors goes to whichever of the nodes touches these. Of a
+    /// tensor that no node touches any more nothing is said.
+    pub fn share_devices(&mut self, node: NodeId, made: &[NodeId]) {
+        let spans = devices_of(self, node);
+        if spans.is_empty() {
+            return;
+        }
+        made.iter().for_each(|made| give_devices(self, &spans, *made));
+        let mut own: Vec<NodeDevices<'_>> =
+            spans.iter().map(|span| NodeDevices::read(self.bytes(*span))).collect();
+        let operands = operands(self, node);
+        let touches = |tensor: &[u8]| operands.contains(&tensor);
+        let changed = own.iter_mut().map(|devices| devices.keep(touches));
+        // Each is looked at, whatever becomes of those before.
+        if changed.fold(false, |any, one| any | one) {
+            let messages = own.iter().map(NodeDevices::to_bytes).collect();
+            set_devices(self, node, messages);
+        }
+    }
+}
+
+fn devices_of(model: &Model, node: NodeId) -> Vec<Span> {
+    let spans = model.extras(node).map(|extras| extras.device_configurations.clone());
+    spans.unwrap_or_default()
+}
+
+/// The names of what a node reads and makes.
+fn operands(model: &Model, node: NodeId) -> Vec<&[u8]> {
+    let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
+    operands.flatten().map(|value| model.text(model.values[value].name)).collect()
+}
+
+/// Gives a node what these messages say of devices, as far as it says nothing itself and touches
+/// the tensors.
+pub(crate) fn give_devices(model: &mut Model, messages: &[Span], node: NodeId) {
+    let own = devices_of(model, node);
+    let mut own: Vec<NodeDevices<'_>> =
+        own.iter().map(|span| NodeDevices::read(model.bytes(*span))).collect();
+    let operands = operands(model, node);
+    let touches = |tensor: &[u8]| operands.contains(&tensor);
+    let mut any = false;
+    for span in messages {
+        let given = NodeDevices::read(model.bytes(*span));
+        match own.iter_mut().find(|own| own.id == given.id) {
+            Some(own) => any |= own.take_over(&given, touches),
+            None => {
+                let mut new = NodeDevices::of(given.id);
+                if new.take_over(&given, touches) {
+                    any = true;
+                    own.push(new);
+                }
+            }
+        }
+    }
+    if any {
+        let messages = own.iter().map(NodeDevices::to_bytes).collect();
+        set_devices(model, node, messages);
+    }
+}
+
+/// Replaces all that a node says of devices.
+pub(crate) fn set_devices(model: &mut Model, node: NodeId, messages: Vec<Vec<u8>>) {
+    let add = |message| model.add_bytes(Buffer::from_vec(message));
+    let spans: Vec<Span> = messages.into_iter().map(add).collect();
+    match model.extras_mut(node) {
+        Some(extras) => extras.device_configurations = spans,
+        None => {
+            let extras = NodeExtras { device_configurations: spans, ..NodeExtras::default() };
+            model.set_extras(node, extras);
+        }
     }
 }
 

@@ -3,17 +3,15 @@
 use std::fmt;
 
 use hashbrown::HashMap;
-use sardonyx_tensor::Buffer;
 use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
-use crate::devices::NodeDevices;
+use crate::devices::{NodeDevices, give_devices, set_devices};
 use crate::graph::{Function, Graph, Model, Node, NodeExtras, Producer, Range, ValueInfo};
 use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inner_names::InnerNames;
 use crate::made::NodeBuilder;
 use crate::names::Symbol;
-use crate::source::Span;
 use crate::type_proto::{DimValue, TypeProto};
 
 /// A node that was copied.
@@ -588,45 +586,7 @@ impl Copying {
             return;
         };
         for copied in &self.copied {
-            let node = copied.node;
-            let own = model.extras(node).map(|extras| extras.device_configurations.clone());
-            let own = own.unwrap_or_default();
-            let mut own: Vec<NodeDevices<'_>> =
-                own.iter().map(|span| NodeDevices::read(model.bytes(*span))).collect();
-            let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
-            let operands: Vec<&[u8]> =
-                operands.flatten().map(|value| model.text(model.values[value].name)).collect();
-            let mut any = false;
-            for span in &spans {
-                let of_call = NodeDevices::read(model.bytes(*span));
-                let touches = |tensor: &[u8]| operands.contains(&tensor);
-                match own.iter_mut().find(|own| own.id == of_call.id) {
-                    Some(own) => any |= own.take_over(&of_call, touches),
-                    None => {
-                        let mut new = NodeDevices::of(of_call.id);
-                        if new.take_over(&of_call, touches) {
-                            any = true;
-                            own.push(new);
-                        }
-                    }
-                }
-            }
-            if any {
-                let messages = own.iter().map(NodeDevices::to_bytes).collect();
-                set_devices(model, node, messages);
-            }
-        }
-    }
-}
-
-fn set_devices(model: &mut Model, node: NodeId, messages: Vec<Vec<u8>>) {
-    let add = |message| model.add_bytes(Buffer::from_vec(message));
-    let spans: Vec<Span> = messages.into_iter().map(add).collect();
-    match model.extras_mut(node) {
-        Some(extras) => extras.device_configurations = spans,
-        None => {
-            let extras = NodeExtras { device_configurations: spans, ..NodeExtras::default() };
-            model.set_extras(node, extras);
+            give_devices(model, &spans, copied.node);
         }
     }
 }
