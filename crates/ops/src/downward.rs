@@ -195,8 +195,8 @@ pub(crate) fn replace_negative(
 }
 
 /// Counts indices of an axis of the first input from the front, which older versions demand.
-/// Constant ones become others where the size of the axis is known. Those that are not known have the size added where they are negative, unless it is granted that none
-/// is.
+/// Constant ones become others where the size of the axis is known. Those that are not known have
+/// the size added where they are negative, unless it is granted that none is.
 pub(crate) fn indices_from_front(
     cx: &mut Adapt<'_>,
     index: usize,

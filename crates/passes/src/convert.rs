@@ -122,13 +122,13 @@ fn convert_expanded(
     let (mut expanded, mut constants) = (Expansions::default(), Expansions::default());
     let mut model = original.clone();
     // What nodes read that are constants now.
-    let mut unread: Vec<ValueId> = Vec::new();
+    let mut dead: Vec<ValueId> = Vec::new();
     // By node that is not in the file: the node whose body it comes from.
     let mut origins: HashMap<NodeId, NodeId> = HashMap::new();
     loop {
         let mut job = Job::new(&model, registry, options, functions)?;
         job.of_bodies = Some(&origins);
-        job.operands.clone_from(&unread);
+        job.operands.clone_from(&dead);
         job.functions_that_would_be_operators();
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
@@ -144,7 +144,7 @@ fn convert_expanded(
             for (node, value) in known {
                 let name = model.display(model.node(node).op_type).into_owned();
                 *constants.entry((String::new(), name)).or_default() += 1;
-                unread.extend(model.inputs(node).flatten());
+                dead.extend(model.inputs(node).flatten());
                 become_constant(&mut model, node, value);
             }
             continue;
@@ -436,7 +436,7 @@ impl<'a> Job<'a> {
         let are_nodes = self.like_reference || self.lacks_plain_initializers();
         for (scope, graphs) in trees {
             for graph in graphs {
-                self.remove_unread_constants(graph);
+                self.remove_dead_constants(graph);
                 // A body has no initializers.
                 let is_body = scope.function.is_some() && graph == scope.root;
                 if is_body || are_nodes {

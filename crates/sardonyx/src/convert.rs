@@ -68,8 +68,9 @@ impl Options {
     }
 
     /// Does as the converter of the `onnx` package where both keep the meaning of a model. No node
-    /// becomes a function, all [assumptions](Assumption) of that package are granted, constants that
-    /// nodes need are `Constant` nodes before them, and what only that package refuses is refused.
+    /// becomes a function, all [assumptions](Assumption) of that package are granted, constants
+    /// that nodes need are `Constant` nodes before them, and what only that package refuses is
+    /// refused.
     #[must_use]
     pub fn like_onnx(mut self) -> Options {
         self.passes.expand = false;

@@ -3,8 +3,8 @@
 //!
 //! A conversion is exact or refused. So a converted model is valid, gives what the case says, and
 //! so does the model that is brought back to the version that it had. Everything else is a problem,
-//! except that the engine may not have a kernel: such models are converted, checked and written, for
-//! another engine to run.
+//! except that the engine may not have a kernel: such models are converted, checked and written,
+//! for another engine to run.
 
 use clap::Parser;
 use sardonyx_tests::cases::{self, Case};

@@ -3,8 +3,8 @@
 //! Since 1; 7 adds `count_include_pad` (its default is what 1 did); 10 adds `ceil_mode`; 11 only
 //! words defaults; 19 adds `dilations`; 22 adds bfloat16.
 //!
-//! No adapter up is needed: each new attribute's default is the older behaviour. The documents of 11
-//! to 18 round `auto_pad` SAME and VALID otherwise than those before and after. That contradicts
+//! No adapter up is needed: each new attribute's default is the older behaviour. The documents of
+//! 11 to 18 round `auto_pad` SAME and VALID otherwise than those before and after. That contradicts
 //! their own attribute description, and no implementation followed it, so it counts as an error of
 //! the text. Version 19 settled what a window counts that `ceil_mode` lets reach over the padding
 //! (with `count_include_pad`): padding it counts, what lies beyond it does not. The older documents

@@ -56,7 +56,7 @@ impl Job<'_> {
     }
 
     /// Removes the constants that were made for a graph on the way, and that nobody reads.
-    pub(super) fn remove_unread_constants(&mut self, graph: GraphId) {
+    pub(super) fn remove_dead_constants(&mut self, graph: GraphId) {
         let old = &self.original.graph(graph).initializers;
         if self.model.graph(graph).initializers.len() == old.len() {
             return;
@@ -64,11 +64,10 @@ impl Job<'_> {
         let old: HashSet<ValueId> = old.iter().filter_map(|found| found.value).collect();
         let initializers = self.model.graph(graph).initializers.iter();
         let values = initializers.filter_map(|found| found.value);
-        let is_unread = |value: &ValueId| !old.contains(value) && !self.model.is_read(*value);
-        let unread: HashSet<ValueId> = values.filter(is_unread).collect();
-        if !unread.is_empty() {
-            let is_kept =
-                |value: Option<ValueId>| value.is_none_or(|value| !unread.contains(&value));
+        let is_dead = |value: &ValueId| !old.contains(value) && !self.model.is_read(*value);
+        let dead: HashSet<ValueId> = values.filter(is_dead).collect();
+        if !dead.is_empty() {
+            let is_kept = |value: Option<ValueId>| value.is_none_or(|value| !dead.contains(&value));
             self.model.retain_initializers(graph, |_, initializer| is_kept(initializer.value));
         }
     }
