@@ -349,9 +349,8 @@ impl Copying {
             model.extras.push(extras)
         });
         let name = node.name.filter(|name| !model.text(*name).is_empty());
-        let name = name.map(|name| match self.keeps_names {
-            true => name,
-            false => self.names.node(model, &self.prefix, name),
+        let name = name.map(|name| {
+            if self.keeps_names { name } else { self.names.node(model, &self.prefix, name) }
         });
         let outputs = Range { start, len: node.outputs.len };
         let (inputs, attributes) = (Range::default(), Range::default());
@@ -371,10 +370,8 @@ impl Copying {
         let of_call = self.values.get(&old).copied().flatten().filter(|_| is_output);
         let of_call = of_call.filter(|of_call| model.values[*of_call].graph == graph);
         let new = of_call.unwrap_or_else(|| {
-            let name = match self.keeps_names {
-                true => name,
-                false => self.names.value(model, &self.prefix, name),
-            };
+            let name =
+                if self.keeps_names { name } else { self.names.value(model, &self.prefix, name) };
             model.new_value(graph, name)
         });
         model.values[new].producer = producer;

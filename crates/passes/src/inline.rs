@@ -21,7 +21,7 @@ use sardonyx_ops::{OpRef, Registry};
 
 use crate::check::codes;
 use crate::expand::{self, Expansions, Host};
-use crate::finding::{Code, Finding, Spot, place_of_node};
+use crate::finding::{Code, Finding, Places, Severity, Spot, place_of_node};
 use crate::function_id::FunctionId;
 use crate::infer::{InferOptions, infer_model};
 use crate::ir_version::ir_version_of_opset;
@@ -233,6 +233,7 @@ struct Job<'a> {
     /// Whether nodes were made in the scope at hand that hand on a value.
     needs_identity: bool,
     refused: Vec<Finding>,
+    places: Places,
     /// Nodes of operators that were refused.
     left: HashSet<NodeId>,
     /// Nodes of operators that are bodies now.
@@ -283,6 +284,7 @@ impl<'a> Job<'a> {
             redirected: Vec::new(),
             needs_identity: false,
             refused: Vec::new(),
+            places: Places::default(),
             left: HashSet::new(),
             expanded: HashSet::new(),
             report: InlineReport::default(),
@@ -314,7 +316,9 @@ impl<'a> Job<'a> {
             self.expect(expand::expected(original, &function_of, &plan.calls).nodes)?;
             all.push((scope, plan));
         }
-        self.refused.append(&mut plans.refused);
+        for (call, why) in std::mem::take(&mut plans.refused) {
+            self.refuse(call, &codes::FUNCTION_OPSET_MISMATCH, why);
+        }
         let mut converted = BTreeSet::new();
         let expected = usize::try_from(self.expected).unwrap_or_default();
         self.model.reserve(expected);
@@ -349,7 +353,13 @@ impl<'a> Job<'a> {
         } else {
             format!("in its body, {}: {fact}", place_of_node(&self.model, node))
         };
-        self.refused.push(Finding::new(self.original, code, Spot::node(origin), fact));
+        self.refused.push(Finding {
+            code,
+            severity: code.severity.unwrap_or(Severity::Error),
+            place: self.places.of(self.original, Spot::node(origin)),
+            fact,
+            advice: code.help.into(),
+        });
     }
 
     fn import(&mut self, scope: Scope, sets: Vec<OperatorSetId>) {

@@ -2,7 +2,7 @@
 
 import pytest
 import sardonyx
-from sardonyx import _core
+from sardonyx import _core, inliner, version_converter
 
 MODEL = """
 <ir_version: 10, opset_import: ["": 21, "local": 1]>
@@ -56,3 +56,52 @@ def test_what_is_not_a_model_is_refused():
         _core.inliner.inline_local_functions(b"\xff", False)
     with pytest.raises(TypeError):
         _core.inliner.inline_local_functions("model.onnx", False)
+
+
+class Message:
+    """Something that gives its bytes and is made of bytes."""
+
+    def __init__(self, content):
+        self.content = content
+
+    @classmethod
+    def FromString(cls, content):
+        return cls(content)
+
+    def SerializeToString(self):
+        return self.content
+
+
+def test_public_functions_give_back_what_they_were_given():
+    model = sardonyx.parser.parse_model(MODEL)
+    for given in (model, bytearray(model), Message(model)):
+        for call in (
+            lambda model: inliner.inline_local_functions(model, convert_version=True),
+            lambda model: inliner.inline_selected_functions(model, [("local", "square")]),
+            lambda model: version_converter.convert_version(model, 22),
+        ):
+            made = call(given)
+            assert type(made) is (Message if isinstance(given, Message) else bytes)
+            assert "g (" in text(made)
+    converted = text(inliner.inline_local_functions(model, convert_version=True))
+    assert "local.old" not in converted and "Softmax" in converted
+    assert 'opset_import: ["": 22' in text(version_converter.convert_version(model, 22))
+
+
+def test_public_functions_take_operators_that_are_functions():
+    model = sardonyx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y) { y = Softsign (x) }'
+    )
+    assert "Softsign" in text(inliner.inline_selected_functions(model, [], exclude=True))
+    inlined = inliner.inline_selected_functions(model, [], exclude=True, inline_schema_functions=True)
+    assert "Abs" in text(inlined)
+
+
+def test_public_functions_say_what_they_want():
+    for call in (
+        lambda: inliner.inline_local_functions("model.onnx"),
+        lambda: inliner.inline_selected_functions(7, []),
+        lambda: version_converter.convert_version(None, 22),
+    ):
+        with pytest.raises(TypeError, match="wanted: a ModelProto"):
+            call()

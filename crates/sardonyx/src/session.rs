@@ -21,6 +21,9 @@ use crate::outputs::Outputs;
 /// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as
 /// it needs them. Sessions of one model share what they have packed for their kernels.
 ///
+/// A node calls the operator of its name that the imported version of its domain has in the
+/// standard, and a function of the model of that name only where there is no such operator.
+///
 /// ```
 /// use sardonyx::{Model, Session, Tensor};
 ///

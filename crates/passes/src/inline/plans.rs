@@ -192,8 +192,8 @@ pub(super) struct Plans<'a> {
     wanted: Vec<bool>,
     /// Which functions stay, as far as the scopes before say.
     pub(super) stays: Vec<bool>,
-    /// Calls that cannot be inlined.
-    pub(super) refused: Vec<Finding>,
+    /// Calls that cannot be inlined, and why.
+    pub(super) refused: Vec<(NodeId, String)>,
 }
 
 impl<'a> Plans<'a> {
@@ -351,9 +351,7 @@ impl<'a> Plans<'a> {
             }
             self.stays[function] = true;
             if let Some(conflict) = conflicts.remove(&function) {
-                let (spot, why) = (Spot::node(call), conflict.why);
-                let found = Finding::new(model, &codes::FUNCTION_OPSET_MISMATCH, spot, why);
-                self.refused.push(found);
+                self.refused.push((call, conflict.why));
             }
         }
     }

@@ -5,13 +5,23 @@ The submodules:
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
 - :mod:`sardonyx.parser` and :mod:`sardonyx.printer`: models as text;
 - :mod:`sardonyx.checker`: whether a model keeps to the standard;
-- :mod:`sardonyx.shape_inference`: types and shapes of all values.
+- :mod:`sardonyx.shape_inference`: types and shapes of all values;
+- :mod:`sardonyx.inliner`: calls of functions replaced by what the functions do;
+- :mod:`sardonyx.version_converter`: models in other versions of the operator set ``ai.onnx``.
 
 Messages are objects with ``SerializeToString``, such as ``onnx.ModelProto``, or the bytes that it gives, so the onnx package
 is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
 """
 
-from sardonyx import checker, defs, parser, printer, shape_inference
+from sardonyx import (
+    checker,
+    defs,
+    inliner,
+    parser,
+    printer,
+    shape_inference,
+    version_converter,
+)
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 
@@ -21,8 +31,10 @@ __all__ = [
     "__version__",
     "checker",
     "defs",
+    "inliner",
     "parser",
     "printer",
     "shape_inference",
     "use_as_onnx_core",
+    "version_converter",
 ]
