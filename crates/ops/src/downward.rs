@@ -166,8 +166,8 @@ pub(crate) fn counts_from_front(cx: &mut Adapt<'_>, index: usize) -> bool {
         || cx.assume(Assumption::IndicesInRange)
 }
 
-/// Replaces constant integers that are negative, and known not to be what they should. Gives whether
-/// the input is constant and none is negative now.
+/// Replaces constant integers that are negative, and known not to be what they should. Gives
+/// whether the input is constant and none is negative now.
 pub(crate) fn replace_negative(
     cx: &mut Adapt<'_>,
     index: usize,

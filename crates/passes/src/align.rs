@@ -1,5 +1,5 @@
-//! Bodies in other versions of operator sets: where a function is to come into the place of calls and
-//! its operators are not the same there, a copy of it is converted. What calls the function
+//! Bodies in other versions of operator sets: where a function is to come into the place of calls
+//! and its operators are not the same there, a copy of it is converted. What calls the function
 //! elsewhere keeps it as it is.
 
 use std::collections::{BTreeMap, BTreeSet};

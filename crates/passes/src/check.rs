@@ -139,8 +139,8 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
 
 /// What stands against running graphs besides names that nothing defines and cycles: nodes that do
 /// not call operators as these are defined, as far as running depends on it, and nodes that make
-/// what the graph has already. Operators that are not known are passed over. `trees` are graphs with
-/// the functions in which they are: what is known of a model is gathered once for all.
+/// what the graph has already. Operators that are not known are passed over. `trees` are graphs
+/// with the functions in which they are: what is known of a model is gathered once for all.
 pub(crate) fn against_running<'g>(
     model: &Model,
     trees: impl Iterator<Item = (Option<usize>, Cow<'g, [GraphId]>)>,

@@ -54,9 +54,9 @@ pub fn expand_calls(
 }
 
 /// Puts bodies into the place of all nodes of `wanted` operators and of some nodes `also`, in all
-/// graphs, where the standard has a function for the operator and the call, and counts them. `inference` belongs to the model
-/// as it is. Whether there were any: bodies may have more such nodes then, for which inference has
-/// to say the types first.
+/// graphs, where the standard has a function for the operator and the call, and counts them.
+/// `inference` belongs to the model as it is. Whether there were any: bodies may have more such
+/// nodes then, for which inference has to say the types first.
 ///
 /// # Errors
 ///

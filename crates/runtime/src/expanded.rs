@@ -22,7 +22,8 @@ pub(crate) struct Expanded {
 }
 
 /// Resolves a model and expands what has no kernel, as far as the standard has a function for it;
-/// then, one set after the other, nodes that have kernels and do not reach the form that these know.
+/// then, one set after the other, nodes that have kernels and do not reach the form that these
+/// know.
 ///
 /// # Errors
 ///

@@ -144,8 +144,9 @@ fn a_call_that_does_not_fit_is_refused() {
     }
 }
 
-/// OPSET-27+: a node whose kernel knows only a newer form, which the node does not reach, runs as its
-/// body: the one of version 18 has a scale for each group, and how many channels there are is open.
+/// OPSET-27+: a node whose kernel knows only a newer form, which the node does not reach, runs as
+/// its body: the one of version 18 has a scale for each group, and how many channels there are is
+/// open.
 #[test]
 fn what_cannot_be_upgraded_runs_as_its_body() {
     let text = |opset: u32, scale: &str| {

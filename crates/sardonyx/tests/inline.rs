@@ -423,8 +423,8 @@ fn functions_of_other_versions_are_converted() {
     assert_eq!(called.to_bytes(), bytes);
 }
 
-/// FUNC-25+, FUNC-27+: a graph that a call hands over means what it meant where the call stands, also
-/// in a function that stays; `hands_over` has an attribute of the same name.
+/// FUNC-25+, FUNC-27+: a graph that a call hands over means what it meant where the call stands,
+/// also in a function that stays; `hands_over` has an attribute of the same name.
 #[test]
 fn graphs_that_are_handed_over_are_of_the_caller() {
     let functions = [
@@ -456,8 +456,8 @@ fn graphs_that_are_handed_over_are_of_the_caller() {
     assert_eq!(inlined(Options::new().only(["local.hands_over"])), wanted);
 }
 
-/// FUNC-10+, FUNC-16+: a function in another version is converted where it is called, and stays as it
-/// is for those that import its own version.
+/// FUNC-10+, FUNC-16+: a function in another version is converted where it is called, and stays as
+/// it is for those that import its own version.
 #[test]
 fn each_caller_gets_a_function_in_its_version() {
     let in_version = |version: u32, text: &str| {

@@ -75,7 +75,8 @@ pub(crate) fn function_for(
     if attributes.any(|id| model.attribute(*id).ref_attr_name().is_some()) {
         return Err("a graph of it depends on attributes of the function around it".to_string());
     }
-    // What is not of `ai.onnx` is written with its newest version, whatever version the graphs have.
+    // What is not of `ai.onnx` is written with its newest version, whatever version the graphs
+    // have.
     if let (false, Some((_, newest))) = (op.def.domain.is_empty(), registry.versions("")) {
         for inner in inside() {
             let Some(found) = op_of(inner).filter(|found| found.def.domain.is_empty()) else {

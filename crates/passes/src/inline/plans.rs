@@ -133,8 +133,8 @@ fn find_called(
     }
 }
 
-/// The functions that take the place of calls, also of calls that come from bodies; for each the one
-/// whose body it is: the function itself, or a copy that was converted.
+/// The functions that take the place of calls, also of calls that come from bodies; for each the
+/// one whose body it is: the function itself, or a copy that was converted.
 pub(super) type Bodies = HashMap<usize, usize>;
 
 /// Copies of functions in other versions, the last functions of a model.
