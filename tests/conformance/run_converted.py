@@ -39,6 +39,12 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 NOT_TRUSTED = {
     # It counts padding into averages, which came with `count_include_pad` in version 7.
     "AveragePool": 7,
+    # It adds C without `beta` unless that broadcasts.
+    "Gemm": 7,
+    # It runs forwards, and with the default activations, whatever the attributes say.
+    "GRU": 99,
+    "LSTM": 99,
+    "RNN": 99,
     # It gives scan outputs of scalars a second axis.
     "Loop": 99,
 }

@@ -3,7 +3,8 @@
 
 pub use crate::control::{IF, LOOP, SCAN};
 pub use crate::image::NON_MAX_SUPPRESSION;
-pub use crate::math::binary::{ADD, DIV, MUL, POW, SUB};
+pub use crate::image::resize::RESIZE;
+pub use crate::math::binary::{ADD, BIT_SHIFT, DIV, MUL, POW, SUB};
 pub use crate::math::gated::{SWIGLU, SWISH};
 pub use crate::math::gemm::GEMM;
 pub use crate::math::matmul::MATMUL;

@@ -21,7 +21,7 @@ use crate::rules::{distinct_axes, shared_dim};
 use crate::tensor::vector_len;
 use crate::typeset::TypeSet;
 
-pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
+pub static RESIZE: OpDef = OpDef::new("Resize")
     .about("Changes the size of an image, or of any tensor, to a size or by factors: takes the nearest element or \
          interpolates. How places of the output correspond to places of the input has several answers, of which one \
          is chosen.")

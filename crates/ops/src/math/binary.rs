@@ -41,7 +41,7 @@ pub static ADD: OpDef =
 pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
 
-pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
+pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .about("X with its bits shifted by Y places: to the left, or to the right, so that the value is effectively decreased.")
     .since(
         11,

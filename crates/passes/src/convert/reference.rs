@@ -6,7 +6,7 @@ use sardonyx_model::{Attributes, MadeNodes, Model, NodeAttributes, NodeBuilder, 
 use sardonyx_model::{Producer, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{
-    GRU, LSTM, PAD, QUANTIZE_LINEAR, RESHAPE, RNN, SCATTER_ELEMENTS, SCATTER_ND,
+    BIT_SHIFT, GRU, LSTM, PAD, QUANTIZE_LINEAR, RESHAPE, RESIZE, RNN, SCATTER_ELEMENTS, SCATTER_ND,
 };
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
@@ -68,6 +68,16 @@ pub(super) fn refuses(
         let data = model.inputs(node).next().flatten()?;
         let is_narrow = crossings.elem(data) == Some(DataType::Bfloat16);
         return is_narrow.then_some("the reference takes no bfloat16 below version 16");
+    }
+    if op.def.is(&BIT_SHIFT) && goes_below(28) {
+        let is_signed = |elem: DataType| elem.is_integer() && elem.is_signed();
+        let elem = crossings.elem(model.inputs(node).next().flatten()?);
+        let why = "the reference shifts no signed integers below version 28";
+        return elem.is_some_and(is_signed).then_some(why);
+    }
+    if op.def.is(&RESIZE) && goes_below(18) {
+        let has_axes = model.attribute_of(node, "axes").is_some();
+        return has_axes.then_some("the reference takes no axes below version 18");
     }
     if op.def.is(&QUANTIZE_LINEAR) && goes_below(21) {
         let elem = NodeAttributes::new(model, node).int("output_dtype");
