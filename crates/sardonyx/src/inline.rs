@@ -206,9 +206,9 @@ impl From<Refusal> for Error {
 
 impl Model {
     /// Replaces calls of functions by what the functions do, in all graphs and in functions that
-    /// stay. Functions that nothing calls any more are removed. Where a function is called and other
-    /// versions of operator sets count, at which it means something else, a copy of it is converted
-    /// to these.
+    /// stay. Functions that nothing calls any more are removed. Where a function is called and
+    /// other versions of operator sets count, at which it means something else, a copy of it is
+    /// converted to these.
     ///
     /// What calls a function is as in a [`Session`](crate::Session): a node whose domain and name
     /// are those of an operator of the standard, in the version that the model or the function

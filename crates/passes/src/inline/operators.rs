@@ -231,13 +231,15 @@ impl Job<'_> {
     }
 }
 
-/// An attribute of a node that has a default and may have no value: whether the default counts can
-/// only be said with a call of the function around the node.
+/// An attribute of a node that may have no value, where that matters: whether its default counts, or
+/// which body there is, can only be said with a call of the function around the node.
 fn open_attribute<'a>(model: &Model, node: NodeId, op: OpRef) -> Option<&'a str> {
-    let with_default = op.schema.attributes.iter().filter(|found| found.default.is_some());
-    let mut open = with_default.filter(|found| {
-        let given = model.attribute_of(node, found.name);
-        given.is_some_and(|given| model.may_have_no_value(node, given))
+    let depends = op.def.functions_of(op.schema.since).iter().any(|function| function.needs_call);
+    let mut attributes = op.schema.attributes.iter();
+    let open = attributes.find(|found| {
+        let given = model.attribute_of(node, found.name).filter(|_| !found.required);
+        let matters = depends || found.default.is_some();
+        matters && given.is_some_and(|given| model.may_have_no_value(node, given))
     });
-    open.next().map(|found| found.name)
+    open.map(|found| found.name)
 }
