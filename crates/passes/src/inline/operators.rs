@@ -231,8 +231,8 @@ impl Job<'_> {
     }
 }
 
-/// An attribute of a node that may have no value, where that matters: whether its default counts, or
-/// which body there is, can only be said with a call of the function around the node.
+/// An attribute of a node that may have no value, where that matters: whether its default counts,
+/// or which body there is, can only be said with a call of the function around the node.
 fn open_attribute<'a>(model: &Model, node: NodeId, op: OpRef) -> Option<&'a str> {
     let depends = op.def.functions_of(op.schema.since).iter().any(|function| function.needs_call);
     let mut attributes = op.schema.attributes.iter();
