@@ -158,6 +158,11 @@ impl Model {
         self.names.reserve(2 * nodes + 64);
     }
 
+    /// Makes room for names that are to be made up.
+    pub fn reserve_names(&mut self, names: usize) {
+        self.names.reserve_own(names);
+    }
+
     /// A new value that nothing defines yet, with a name that no other value of the model has.
     /// `hint` begins it.
     pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {

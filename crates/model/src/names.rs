@@ -94,6 +94,14 @@ impl Names {
         self.entries.reserve(count);
     }
 
+    /// Makes room for more names that lie in no source, of a usual length.
+    pub(crate) fn reserve_own(&mut self, count: usize) {
+        const USUAL: usize = 16;
+        self.reserve(count);
+        self.elsewhere.reserve(count);
+        self.own.reserve(count.saturating_mul(USUAL));
+    }
+
     /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty,
     /// which is only slower).
     #[inline(always)]

@@ -322,6 +322,7 @@ impl<'a> Job<'a> {
         let mut converted = BTreeSet::new();
         let expected = usize::try_from(self.expected).unwrap_or_default();
         self.model.reserve(expected);
+        self.model.reserve_names(2 * expected);
         self.made.reserve(expected);
         for (scope, plan) in all {
             self.import(scope, plan.imports);
