@@ -15,11 +15,11 @@ ORACLES = ("case", "onnxruntime", "reference", "numpy")
 
 
 class Refusal(Exception):
-    """Why a model is no case."""
+    """The reason why a model cannot be used as a test case."""
 
 
 class Disagreement(Exception):
-    """Oracles give different values, and nobody has decided."""
+    """Two oracles give different expected outputs, and `DECIDED` does not say which one is right."""
 
 
 def answer(key, candidate):

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::domain_name;
+use crate::info::{domain_name, qualified};
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving, set, verify};
@@ -136,11 +136,9 @@ impl Args {
     fn target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
         for (index, (domain, version)) in self.opsets.iter().enumerate() {
-            let plain =
-                |name: &str| if name == "ai.onnx" { String::new() } else { name.to_string() };
+            let domain = domain_name(domain);
             let mut before = self.opsets[..index].iter();
-            if let Some((_, other)) = before.find(|(found, _)| plain(found) == plain(domain)) {
-                let domain = domain_name(domain);
+            if let Some((_, other)) = before.find(|(found, _)| domain_name(found) == domain) {
                 return Err(Failure::new(format!(
                     "two versions are given for the operator set {domain}, {other} and {version}"
                 )));
@@ -205,21 +203,18 @@ fn as_text(report: &Conversion) -> String {
     let (unchanged, made) = (report.unchanged, report.made);
     text +=
         &format!("{} unchanged, {rewritten} rewritten, {made} added\n", count(unchanged, "node"));
-    let full = |domain: &str, name: &str| match domain {
-        "" => name.to_string(),
-        domain => format!("{domain}.{name}"),
-    };
     for op in &report.operators {
-        text += &format!("rewritten: {} {}\n", op.rewritten, full(op.domain, op.op));
+        text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
         text += &format!(
             "replaced by the only value that it can give: {nodes} {}\n",
-            full(domain, name)
+            qualified(domain, name)
         );
     }
     for ((domain, name), nodes) in &report.expanded {
-        text += &format!("replaced by the body of its function: {nodes} {}\n", full(domain, name));
+        text +=
+            &format!("replaced by the body of its function: {nodes} {}\n", qualified(domain, name));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

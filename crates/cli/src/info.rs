@@ -319,7 +319,7 @@ pub(crate) fn domain_name(domain: &str) -> &str {
     if domain.is_empty() { "ai.onnx" } else { domain }
 }
 
-fn qualified(domain: &str, name: &str) -> String {
+pub(crate) fn qualified(domain: &str, name: &str) -> String {
     if domain.is_empty() { name.to_string() } else { format!("{domain}.{name}") }
 }
 

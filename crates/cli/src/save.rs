@@ -218,9 +218,7 @@ fn model(
             saving::to_file(&arg, &model, options, path, terminal)?
         }
         Target::Stdout => {
-            if to == Form::Binary {
-                saving::check_stdout(false, None)?;
-            }
+            saving::check_stdout(false, Some(to))?;
             saving::to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
         }
     };

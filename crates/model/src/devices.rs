@@ -112,12 +112,12 @@ impl Model {
     /// Lets nodes that were made for a node stand on its devices: they get its pipeline stages, and
     /// what it says of the splitting of tensors goes to whichever of the nodes touches these. Of a
     /// tensor that no node touches any more nothing is said.
-    pub fn share_devices(&mut self, node: NodeId, made: &[NodeId]) {
+    pub fn share_devices(&mut self, node: NodeId, made: impl Iterator<Item = NodeId>) {
         let spans = devices_of(self, node);
         if spans.is_empty() {
             return;
         }
-        made.iter().for_each(|made| give_devices(self, &spans, *made));
+        made.for_each(|made| give_devices(self, &spans, made));
         let mut own: Vec<NodeDevices<'_>> =
             spans.iter().map(|span| NodeDevices::read(self.bytes(*span))).collect();
         let operands = operands(self, node);

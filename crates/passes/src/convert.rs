@@ -561,7 +561,7 @@ impl<'a> Job<'a> {
             self.report.rewritten(op, goal, crossed.forms.len().saturating_sub(1));
             self.report.wrapped += usize::from(crossed.is_wrapped);
             let made = crossed.forms.iter().map(|(made, _)| *made).filter(|made| *made != node);
-            self.model.share_devices(node, &made.collect::<Vec<_>>());
+            self.model.share_devices(node, made);
             self.operands.extend(self.original.inputs(node).flatten());
         } else {
             self.report.unchanged += 1;

@@ -92,16 +92,13 @@ impl Fit {
             let attribute = model.attribute(*id);
             let name = model.display(attribute.name);
             let Some(known) = schema.attribute(&name) else {
+                let (op, version) = (schema.name, schema.since);
                 let mut defaults = self.lacks.iter();
-                let default = defaults.find(|(lacked, _)| *lacked == name);
-                return Err(default.map_or_else(
-                    || format!("there is no attribute {name} there"),
-                    |(_, default)| {
-                        format!(
-                            "there is no attribute {name} there, so that it can only be {default}"
-                        )
-                    },
-                ));
+                let only = defaults.find(|(lacked, _)| *lacked == name);
+                let only = only.map_or(String::new(), |(_, default)| {
+                    format!("; a node can be converted only if {name} is its default, {default}")
+                });
+                return Err(format!("version {version} of {op} has no attribute {name}{only}"));
             };
             let found = attribute.ty.or_else(|| Some(attribute.value()?.ty()));
             if found.is_some_and(|found| found != attribute_type(known.ty)) {
