@@ -202,7 +202,9 @@ impl Taken {
             Held::Input(view) => {
                 Taken { ty: ValueType::Tensor(view.data_type()), dims: Some(view.dims().into()) }
             }
-            Held::Nothing | Held::Output(_) => unreachable!("an input is a value or a view"),
+            Held::Nothing | Held::Borrowed(_) | Held::Output(_) => {
+                unreachable!("an input is a value or a view")
+            }
         }
     }
 

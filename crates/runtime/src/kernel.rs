@@ -68,6 +68,9 @@ pub(crate) struct MemoryRules {
     pub(crate) strided: Inputs,
     /// Inputs that may lie at any address: their elements are moved as bytes.
     pub(crate) unaligned: Inputs,
+    /// Inputs that the kernel wants to have for itself, if nothing reads them later. It gets them
+    /// by [`Call::take`].
+    pub(crate) takes: Inputs,
 }
 
 /// A set of inputs of a kernel, by position.
@@ -271,6 +274,8 @@ pub(crate) enum Operand<'a> {
     Tensor(TensorView<'a>),
     /// Anything else.
     Value(&'a Value),
+    /// Any value, which nothing else reads: see [`Call::take`].
+    Taken(Value),
     /// Its memory is that of the first output: see [`Call::in_place`].
     InPlace,
     /// The input is left out.
@@ -317,10 +322,33 @@ impl<'a> Call<'a> {
     }
 
     /// An input that is no tensor.
-    pub(crate) fn value(&self, index: usize) -> Option<&'a Value> {
+    pub(crate) fn value(&self, index: usize) -> Option<&Value> {
         match self.operands.get(index) {
             Some(Operand::Value(value)) => Some(value),
+            Some(Operand::Taken(value)) => Some(value),
             _ => None,
+        }
+    }
+
+    /// An input that the kernel has for itself from now on: the value, where nothing else reads it
+    /// and [`MemoryRules::takes`] names the input, else a copy. Its bytes count once it is an
+    /// output.
+    pub(crate) fn take(&mut self, index: usize) -> Result<Value, KernelError> {
+        let Some(operand) = self.operands.get_mut(index) else {
+            fail!("input {index} is left out");
+        };
+        match std::mem::replace(operand, Operand::Absent) {
+            Operand::Taken(value) => Ok(value),
+            Operand::Value(value) => Ok(value.clone()),
+            Operand::Tensor(view) => {
+                let bytes = view.data_type().storage_bytes(view.len()).unwrap_or(0);
+                self.account.charge(bytes)?;
+                let copy = view.to_tensor()?;
+                self.account.credit(bytes);
+                Ok(Value::Tensor(copy))
+            }
+            Operand::InPlace => fail!("input {index} is being overwritten"),
+            Operand::Absent => fail!("input {index} is left out"),
         }
     }
 
@@ -330,6 +358,9 @@ impl<'a> Call<'a> {
             Some(Operand::Tensor(view)) => Ok(view),
             Some(Operand::Value(value)) => {
                 fail!("input {index} is {}, not a tensor", value.value_type())
+            }
+            Some(Operand::Taken(value)) => {
+                fail!("input {index} is {}, which is taken, not read", value.value_type())
             }
             Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
             Some(Operand::Absent) | None => fail!("input {index} is left out"),

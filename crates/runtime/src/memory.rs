@@ -94,6 +94,8 @@ pub(crate) enum Held<'a> {
     Value(Value, usize),
     /// Given by the caller, with elements at addresses of their type.
     Input(TensorView<'a>),
+    /// A value of the program around this one.
+    Borrowed(&'a Value),
     /// Memory of the caller, for an output. It has been written when a step reads it.
     Output(&'a mut [u8]),
 }
@@ -103,7 +105,8 @@ impl Held<'_> {
         match self {
             Held::Value(Value::Tensor(tensor), _) => Some(tensor.view()),
             Held::Input(view) => Some(view.clone()),
-            Held::Value(..) | Held::Output(_) | Held::Nothing => None,
+            Held::Borrowed(Value::Tensor(tensor)) => Some(tensor.view()),
+            Held::Value(..) | Held::Borrowed(_) | Held::Output(_) | Held::Nothing => None,
         }
     }
 
@@ -112,6 +115,7 @@ impl Held<'_> {
         match (self.as_view(), self) {
             (Some(view), _) => Some(Type::tensor(view.data_type(), view.dims().iter().copied())),
             (None, Held::Value(value, _)) => Some(Type::from(&value.value_type())),
+            (None, Held::Borrowed(value)) => Some(Type::from(&value.value_type())),
             _ => None,
         }
     }

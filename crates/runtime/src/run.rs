@@ -152,7 +152,9 @@ impl Run<'_> {
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
             for place in schedule.dead(scheduled) {
-                if let Held::Value(_, bytes) = take(&mut room.held[*place as usize]) {
+                let place = &mut room.held[*place as usize];
+                if let Held::Value(_, bytes) = *place {
+                    *place = Held::Nothing;
                     self.account.credit(bytes);
                 }
             }
@@ -176,7 +178,7 @@ impl Run<'_> {
         };
         let (plan, sources) = (&planned.plan, planned.schedule.sources(scheduled));
         let held = |position: usize| match sources.get(position)? {
-            Source::Held { place, .. } => held[*place as usize].ty(),
+            Source::Held { place, .. } | Source::Taken { place, .. } => held[*place as usize].ty(),
             _ => None,
         };
         self.executable.failure(body, &body.steps[scheduled.step], plan, held, what)
@@ -192,6 +194,10 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         let Room { arena, inner, held } = room;
         let account = self.account;
+        let mut given: SmallVec<[Value; 1]> = SmallVec::new();
+        if scheduled.takes {
+            self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
+        }
         let taken = account.taken();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &body.steps[scheduled.step];
@@ -221,9 +227,17 @@ impl Run<'_> {
             account,
         };
         let mut read = read.iter().copied();
+        let mut given = given.into_iter();
         for source in schedule.sources(scheduled) {
             let bytes = match source {
                 Source::Arena(_) => read.next(),
+                Source::Taken { place, .. }
+                    if matches!(held[*place as usize], Held::Nothing)
+                        && let Some(value) = given.next() =>
+                {
+                    call.operands.push(Operand::Taken(value));
+                    continue;
+                }
                 _ => None,
             };
             call.operands.push(body.operand(plan, held, *source, bytes)?);
@@ -280,6 +294,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Takes what a step may have out of what the run holds, in order. What the run does not own
+    /// stays.
+    fn take_sources(
+        &self,
+        sources: &[Source],
+        held: &mut [Held<'_>],
+        given: &mut SmallVec<[Value; 1]>,
+    ) {
+        for source in sources {
+            if let Source::Taken { place, .. } = source
+                && let place = &mut held[*place as usize]
+                && matches!(place, Held::Value(..))
+                && let Held::Value(value, bytes) = take(place)
+            {
+                self.account.credit(bytes);
+                given.push(value);
+            }
+        }
+    }
+
     /// Runs the inner graphs of a step as its kind says. The operands of the call are those of the
     /// kind, then what the graphs capture.
     fn region(
@@ -303,8 +337,8 @@ impl Run<'_> {
         let Call { operands, targets, .. } = call;
         let captured = operands.iter().skip(1).map(|operand| match operand {
             Operand::Tensor(view) => Held::Input(view.clone()),
-            Operand::Value(value) => Held::Value((*value).clone(), 0),
-            Operand::InPlace | Operand::Absent => Held::Nothing,
+            Operand::Value(value) => Held::Borrowed(value),
+            Operand::Taken(_) | Operand::InPlace | Operand::Absent => Held::Nothing,
         });
         let memory = inner.get_or_insert_with(Box::default);
         self.account.charge(planned.plan.arena_bytes).map_err(KernelError::from)?;
@@ -401,8 +435,11 @@ impl Run<'_> {
                 self.account.charge(bytes.unwrap_or(0)).map_err(KernelError::from)?;
                 Ok(Value::Tensor(view.to_tensor()?))
             }
-            Operand::Value(value) => Ok(value.clone()),
-            Operand::InPlace | Operand::Absent => {
+            Operand::Value(value) => {
+                self.account.charge(value.bytes()).map_err(KernelError::from)?;
+                Ok(value.clone())
+            }
+            Operand::Taken(_) | Operand::InPlace | Operand::Absent => {
                 Err("an output has not been computed".to_string().into())
             }
         }
@@ -469,16 +506,25 @@ impl Body {
                 }
                 (slot, constant.bytes())
             }
+            Source::Taken { place, slot } => {
+                let source = Source::Held { place, root: slot, slot };
+                return self.operand(plan, held, source, bytes);
+            }
             Source::Held { place, root, slot } => match &held[place as usize] {
                 Held::Nothing => return Err(absent()),
                 Held::Output(bytes) => (slot, &**bytes),
-                Held::Value(Value::Tensor(tensor), _) if root == slot => {
+                Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor))
+                    if root == slot =>
+                {
                     return Ok(Operand::Tensor(tensor.view()));
                 }
                 Held::Input(view) if root == slot => return Ok(Operand::Tensor(view.clone())),
-                Held::Value(Value::Tensor(tensor), _) => (slot, tensor.bytes()),
+                Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor)) => {
+                    (slot, tensor.bytes())
+                }
                 Held::Input(view) => (slot, view.contiguous_bytes().ok_or_else(absent)?),
                 Held::Value(value, _) => return Ok(Operand::Value(value)),
+                Held::Borrowed(value) => return Ok(Operand::Value(value)),
             },
         };
         let (data_type, dims) = plan.types[slot.index()]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::executable::Body;
+use crate::executable::{Body, Step};
 use crate::plan::{Place, Plan};
 use crate::program::Slot;
 
@@ -34,6 +34,8 @@ pub(crate) struct Scheduled {
     pub(crate) step: usize,
     /// The input whose memory the first output takes over.
     pub(crate) over: Option<usize>,
+    /// Whether one of its sources is [`Source::Taken`].
+    pub(crate) takes: bool,
     sources: Range<u32>,
     goals: Range<u32>,
     reads: Range<u32>,
@@ -54,6 +56,8 @@ pub(crate) enum Source {
     Constant { root: Slot, slot: Slot },
     /// The held value of a slot, or what another slot is of it.
     Held { place: u32, root: Slot, slot: Slot },
+    /// The held value of a slot, which nothing reads later: the kernel may have it.
+    Taken { place: u32, slot: Slot },
 }
 
 /// Where an output of a step goes.
@@ -83,11 +87,21 @@ impl Schedule {
             }
             let over = plan.over[index];
             let first = schedule.ends();
+            let mut takes = false;
             for (position, slot) in step.inputs.iter().enumerate() {
                 let source = match *slot {
                     None => Source::Absent,
                     Some(_) if Some(position) == over => Source::InPlace,
-                    Some(slot) => schedule.source(&mut held, plan, slot),
+                    Some(slot) => match schedule.source(&mut held, plan, slot) {
+                        Source::Held { place, root, .. }
+                            if root == slot
+                                && may_take(step, position, plan.last_use.of(index)) =>
+                        {
+                            takes = true;
+                            Source::Taken { place, slot }
+                        }
+                        source => source,
+                    },
                 };
                 schedule.sources.push(source);
             }
@@ -111,6 +125,7 @@ impl Schedule {
             schedule.steps.push(Scheduled {
                 step: index,
                 over,
+                takes,
                 sources: first.sources..last.sources,
                 goals: first.goals..last.goals,
                 reads: first.ranges..reads,
@@ -175,6 +190,15 @@ impl Schedule {
             dead: self.dead.len() as u32,
         }
     }
+}
+
+/// Whether a step may have the value that it reads at a position: it wants it, reads it once, and
+/// is the last that does.
+fn may_take(step: &Step, position: usize, dying: &[Slot]) -> bool {
+    let slot = step.inputs[position];
+    step.rules.takes.contains(position)
+        && slot.is_some_and(|slot| dying.contains(&slot))
+        && step.inputs.iter().filter(|other| **other == slot).count() == 1
 }
 
 /// How long the lists are.

@@ -53,7 +53,8 @@ impl Value {
         Value::Optional(element, None)
     }
 
-    /// Bytes that its elements take. What it shares with other values counts as well.
+    /// Bytes that it takes: those of its elements, and for each item of a sequence what holds it.
+    /// What it shares with other values counts as well.
     pub fn bytes(&self) -> usize {
         match self {
             Value::Tensor(tensor) => tensor.held_bytes(),
@@ -62,7 +63,7 @@ impl Value {
                     + sparse.indices.held_bytes()
                     + size_of_val(&sparse.positions[..])
             }
-            Value::Sequence(sequence) => sequence.items().iter().map(Value::bytes).sum(),
+            Value::Sequence(sequence) => sequence.bytes,
             Value::Map(map) => {
                 let entries = map.entries().iter();
                 entries.map(|(_, value)| 16 + value.bytes()).sum()
@@ -127,16 +128,27 @@ impl From<Map> for Value {
 }
 
 /// Ordered values of one type.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Sequence {
     element: ValueType,
     items: Vec<Value>,
+    /// What the items take: whoever appends to a long sequence asks every time.
+    bytes: usize,
+}
+
+/// What an item takes besides its elements.
+const ITEM_BYTES: usize = size_of::<Value>() + 64;
+
+impl PartialEq for Sequence {
+    fn eq(&self, other: &Sequence) -> bool {
+        self.element == other.element && self.items == other.items
+    }
 }
 
 impl Sequence {
     /// No items yet, of type `element`.
     pub fn new(element: ValueType) -> Sequence {
-        Sequence { element, items: Vec::new() }
+        Sequence { element, items: Vec::new(), bytes: 0 }
     }
 
     /// A sequence of dense tensors.
@@ -199,13 +211,16 @@ impl Sequence {
         if found != self.element {
             return err!(Type, "a sequence of {} cannot hold {found}", self.element);
         }
+        self.bytes = self.bytes.saturating_add(item.bytes() + ITEM_BYTES);
         self.items.insert(index, item);
         Ok(())
     }
 
     /// Takes out the item at `index`; `None` if there is none.
     pub fn remove(&mut self, index: usize) -> Option<Value> {
-        (index < self.items.len()).then(|| self.items.remove(index))
+        let item = (index < self.items.len()).then(|| self.items.remove(index))?;
+        self.bytes = self.bytes.saturating_sub(item.bytes() + ITEM_BYTES);
+        Some(item)
     }
 }
 

@@ -322,7 +322,9 @@ impl Session {
                     }
                     place => match take(place) {
                         Held::Value(value, _) => Some(value),
-                        Held::Nothing | Held::Input(_) | Held::Output(_) => None,
+                        Held::Nothing | Held::Input(_) | Held::Borrowed(_) | Held::Output(_) => {
+                            None
+                        }
                     },
                 },
                 Source::Constant { root, .. } => self.executable.body.slots[root.index()]
@@ -330,7 +332,7 @@ impl Session {
                     .as_deref()
                     .cloned()
                     .map(Value::Tensor),
-                Source::Absent | Source::InPlace | Source::Arena(_) => None,
+                Source::Absent | Source::InPlace | Source::Arena(_) | Source::Taken { .. } => None,
             };
             let value = value.ok_or_else(|| {
                 InputError::new(format!("the output '{}' is not a value", port.name()))

@@ -41,14 +41,19 @@ pub(crate) fn lower_identity(site: &Site<'_>) -> Result<Op, BindError> {
 
 impl Kernel for Reshape {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        let takes = match self {
+            // A sequence that is passed on does not become two.
+            Reshape::Same => Inputs::at(&[0]),
+            _ => Inputs::default(),
+        };
+        MemoryRules { strided: Inputs::at(&[0]), takes, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         if let Reshape::Same = self {
             // Identity passes on whatever it is given.
-            if let Some(value) = call.value(0) {
-                let value = value.clone();
+            if call.value(0).is_some() {
+                let value = call.take(0)?;
                 return call.set_output(0, value);
             }
         }
