@@ -266,9 +266,14 @@ fn node_json(error: &NodeError) -> Value {
     let path = error.path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
             Some(Part::Graph(name)) => (Some("graph"), Some(name)),
+            Some(Part::Turn { graph, .. }) => (Some("graph"), Some(graph)),
             Some(Part::Body) => (Some("body"), None),
             Some(Part::MadeFor) => (Some("made-for"), None),
             _ => (None, None),
+        };
+        let turn = match &node.part {
+            Some(Part::Turn { turn, .. }) => Some(turn),
+            _ => None,
         };
         json!({
             "domain": crate::info::domain_name(&node.domain),
@@ -277,6 +282,7 @@ fn node_json(error: &NodeError) -> Value {
             "output": node.output,
             "part": part,
             "graph": graph,
+            "turn": turn,
         })
     });
     let inputs = error.inputs.iter().map(|input| {

@@ -45,6 +45,7 @@ mod set;
 mod show;
 mod stats;
 mod steps;
+mod stopping;
 mod strip;
 mod symbols;
 mod terminal;

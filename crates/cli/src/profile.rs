@@ -14,6 +14,7 @@ use crate::human::{self, Align, columns, count, cut};
 use crate::inputs::{self, Inputs, gather_or_make};
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
+use crate::stopping::StopArgs;
 use crate::terminal::{Terminal, harmless_json};
 use crate::timing::{RepeatArgs, median};
 use crate::{ModelArg, steps};
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     session: SessionArgs,
     #[command(flatten)]
     repeat: RepeatArgs,
+    #[command(flatten)]
+    stopping: StopArgs,
     /// List the N steps that take most
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -89,10 +92,10 @@ fn record(
     terminal: &Terminal,
 ) -> Result<Vec<Run>, Failure> {
     let bar = terminal.progress("running", args.repeat.runs());
-    session.run(inputs.values.clone())?;
+    session.run_with(inputs.values.clone(), args.stopping.options())?;
     let (start, mut warm_ups) = (Instant::now(), 0);
     while args.repeat.is_cold(warm_ups, start.elapsed()) {
-        session.run(inputs.values.clone())?;
+        session.run_with(inputs.values.clone(), args.stopping.options())?;
         warm_ups += 1;
     }
     let start = Instant::now();
@@ -103,7 +106,8 @@ fn record(
         let mut events = Vec::with_capacity(steps);
         let values = inputs.values.clone();
         let began = Instant::now();
-        let outputs = session.run_watched(values, &mut |event| events.push(event));
+        let mut watch = |event| events.push(event);
+        let outputs = session.run_with(values, args.stopping.options().watch(&mut watch));
         let took = began.elapsed();
         outputs?;
         steps = events.len();

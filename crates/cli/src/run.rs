@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::failure::{Code, Failure};
 use crate::inputs::{self, gather};
 use crate::session::{Opened, SessionArgs};
+use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
 use crate::{ModelArg, classes, outputs, saving, show};
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    stopping: StopArgs,
     /// Run N times and print minimum, median and 95th percentile of the time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     repeat: u64,
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             .help("name a file with --output, or leave --top and --labels away"));
     }
 
-    let (outputs, timing) = repeat(&session, inputs, args.repeat, terminal)?;
+    let (outputs, timing) = repeat(&session, inputs, args, terminal)?;
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
         None => Vec::new(),
@@ -113,20 +116,22 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The outputs of the last of `times` runs.
+/// The outputs of the last of the runs that are asked for.
 fn repeat(
     session: &Session,
     inputs: inputs::Inputs,
-    times: u64,
+    args: &Args,
     terminal: &Terminal,
 ) -> Result<(Outputs, Timing), Failure> {
+    let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let (mut outputs, first) = timed(|| session.run(inputs.values.clone()));
+    let (mut outputs, first) =
+        timed(|| session.run_with(inputs.values.clone(), args.stopping.options()));
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
         let values = inputs.values.clone();
-        let (again, duration) = timed(|| session.run(values));
+        let (again, duration) = timed(|| session.run_with(values, args.stopping.options()));
         outputs = again;
         durations.push(duration);
         bar.inc(1);

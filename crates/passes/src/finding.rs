@@ -337,7 +337,7 @@ fn graph_words(model: &Model, graph: GraphId) -> String {
 /// A node, what it is a part of, and the outermost graph, unless that is the main one.
 fn node_words(model: &Model, node: NodeId) -> String {
     let outermost = outermost(model, node);
-    let path = NodePath::new(model, &MadeNodes::default(), node);
+    let path = NodePath::new(model, &MadeNodes::default(), node, &[]);
     if model.main == Some(outermost) {
         path.to_string()
     } else {

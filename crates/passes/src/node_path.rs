@@ -32,6 +32,14 @@ pub struct PathNode {
 pub enum Part {
     /// It stands in a graph of the other, such as a branch of `If`; with the name of the graph.
     Graph(String),
+    /// It stands in a graph that the other runs again and again, such as the body of a `Loop`, and
+    /// it is about one of the turns.
+    Turn {
+        /// The name of the graph.
+        graph: String,
+        /// The number of the turn, from 0.
+        turn: usize,
+    },
     /// It stands in the body of the function that the other calls.
     Body,
     /// It was made for the other, such as one that a newer version of its operator needs.
@@ -39,14 +47,25 @@ pub enum Part {
 }
 
 impl NodePath {
-    /// The path of a node, which may be `made`.
-    pub(crate) fn new(model: &Model, made: &MadeNodes, node: NodeId) -> NodePath {
+    /// The path of a node, which may be `made`, and the turns in which nodes around it are.
+    pub(crate) fn new(
+        model: &Model,
+        made: &MadeNodes,
+        node: NodeId,
+        turns: &[(NodeId, usize)],
+    ) -> NodePath {
         let mut nodes = Vec::new();
         let mut next = Some(node);
         while let Some(node) = next {
             let around = around(model, made, node);
             next = around.as_ref().map(|(node, _)| *node);
-            let part = around.map(|(_, part)| part);
+            let part = around.map(|(around, part)| match part {
+                Part::Graph(graph) => match turns.iter().find(|(of, _)| *of == around) {
+                    Some((_, turn)) => Part::Turn { graph, turn: *turn },
+                    None => Part::Graph(graph),
+                },
+                part => part,
+            });
             // In the file, the node of a body has the name that it has in the function.
             let named = match made.made_for(node) {
                 Some(MadeFor::Call { call, of }) if of != call => of,
@@ -127,6 +146,12 @@ impl fmt::Display for NodePath {
                     format!("{node} in a graph without a name in ")
                 }
                 Some(Part::Graph(name)) => format!("{node} in graph '{name}' in "),
+                Some(Part::Turn { graph, turn }) if graph.is_empty() => {
+                    format!("{node} in turn {turn} of ")
+                }
+                Some(Part::Turn { graph, turn }) => {
+                    format!("{node} in turn {turn} of graph '{graph}' in ")
+                }
                 None => node.to_string(),
             };
         }

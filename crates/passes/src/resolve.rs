@@ -241,7 +241,12 @@ impl Resolved {
     /// Which node it is, for messages and reports: with the nodes around it, calls on the way, and
     /// the node of the file that a pass made it for.
     pub fn path_of(&self, node: NodeId) -> NodePath {
-        NodePath::new(&self.model, &self.made, node)
+        NodePath::new(&self.model, &self.made, node, &[])
+    }
+
+    /// The same in one of the turns of nodes around it, each with the number of its turn.
+    pub fn path_in_turns(&self, node: NodeId, turns: &[(NodeId, usize)]) -> NodePath {
+        NodePath::new(&self.model, &self.made, node, turns)
     }
 
     /// Replaces the nodes of a graph by these, which are in an order in which they can run.

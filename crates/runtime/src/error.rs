@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use sardonyx_model::ConstantError;
-use sardonyx_passes::Finding;
+use sardonyx_model::{ConstantError, NodeId};
+use sardonyx_passes::{Finding, Resolved};
 use sardonyx_tensor::TensorError;
 
 use crate::account::Refused;
 use crate::node_error::NodeError;
+use crate::stop::Stopped;
 
 /// Why no session can be made. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +127,20 @@ pub enum RunError {
     Node(Box<NodeError>),
     /// Memory is refused that no single node wants.
     Resources(String),
+    /// It was to end early: see [`RunOptions`](crate::RunOptions).
+    Stopped(Box<Stopped>),
+}
+
+impl RunError {
+    /// The same with the turn of a node around the place.
+    pub(crate) fn in_turn(mut self, resolved: &Resolved, around: NodeId, turn: usize) -> RunError {
+        match &mut self {
+            RunError::Node(error) => error.add_turn(resolved, around, turn),
+            RunError::Stopped(stopped) => stopped.add_turn(resolved, around, turn),
+            RunError::Input(_) | RunError::Resources(_) => {}
+        }
+        self
+    }
 }
 
 impl fmt::Display for RunError {
@@ -134,6 +149,7 @@ impl fmt::Display for RunError {
             RunError::Input(error) => error.fmt(f),
             RunError::Resources(what) => f.write_str(what),
             RunError::Node(error) => error.fmt(f),
+            RunError::Stopped(stopped) => stopped.fmt(f),
         }
     }
 }

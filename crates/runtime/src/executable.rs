@@ -87,20 +87,26 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// The inner graphs.
+    pub(crate) fn region(&self) -> Option<&Region> {
+        match &self.work {
+            Work::Region(region) => Some(region),
+            Work::Kernel(_) => None,
+        }
+    }
+
     /// The programs of inner graphs.
     pub(crate) fn bodies(&self) -> &[Body] {
-        match &self.work {
-            Work::Region(region) => &region.bodies,
-            Work::Kernel(_) => &[],
-        }
+        self.region().map_or(&[], |region| &region.bodies)
     }
 
     /// What runs, for profiles and `explain`.
     pub(crate) fn describe(&self) -> String {
         match &self.work {
             Work::Kernel(kernel) => kernel.describe(),
-            Work::Region(region) => match region.kind {
+            Work::Region(region) => match &region.kind {
                 RegionKind::If { .. } => "one of two".to_string(),
+                RegionKind::Loop { .. } | RegionKind::Scan { .. } => "turns of a graph".to_string(),
             },
         }
     }

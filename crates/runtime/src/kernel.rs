@@ -90,6 +90,12 @@ impl Inputs {
         Inputs(set)
     }
 
+    /// Those of a range of positions. From 63 on it is all or none: none.
+    pub(crate) fn range(positions: std::ops::Range<usize>) -> Inputs {
+        let positions = positions.start.min(63)..positions.end.min(63);
+        Inputs(positions.fold(0, |set, position| set | 1 << position))
+    }
+
     /// Whether a position is among them. The last bit is that of all from there on.
     pub(crate) fn contains(self, position: usize) -> bool {
         self.0 >> position.min(63) & 1 == 1

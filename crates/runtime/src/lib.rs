@@ -40,6 +40,7 @@ mod schedule;
 mod select;
 mod session;
 mod sizes;
+mod stop;
 mod unsupported;
 mod weights;
 
@@ -54,5 +55,6 @@ pub use report::CompileReport;
 pub use rewrite::rewrites;
 pub use run::StepEvent;
 pub use session::{Session, StepInfo};
+pub use stop::{RunOptions, StopFlag, StopReason, Stopped};
 pub use unsupported::unsupported;
 pub use weights::SharedWeights;

@@ -1,12 +1,12 @@
 //! From resolved nodes to a [program](crate::program), and from one of its operations to a kernel.
 
+mod regions;
+
 use std::borrow::Cow;
 
-use hashbrown::{HashMap, HashSet};
 use sardonyx_kernels::Isa;
 use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, Type, ValueId};
-use sardonyx_ops::operators::IF;
-use sardonyx_ops::{AttrValue, AttributeView, Attributes, Schema};
+use sardonyx_ops::{AttributeView, Schema};
 use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ use crate::kernel::Selected;
 use crate::kernel::{Site, SiteInput};
 use crate::ops;
 use crate::precision::Precision;
-use crate::program::{Constant, Op, Program, Region, RegionKind, SMALL, Slot, Step, Value};
+use crate::program::{Constant, Op, Program, SMALL, Slot, Step, Value};
 use crate::unsupported::Unsupported;
 use crate::weights::{Elements, Packer, Weight};
 
@@ -216,43 +216,6 @@ impl Making<'_> {
             }
             Err(BindError::Invalid(fact)) => Err(malformed(model, node, fact)),
         }
-    }
-
-    /// The region that a node is, if its graphs become programs.
-    fn region(&mut self, scope: &mut Scope, node: NodeId) -> Result<Option<Op>, CompileError> {
-        let resolved = self.lowering.resolved;
-        if !resolved.is(node, &IF) {
-            return Ok(None);
-        }
-        let model = resolved.model();
-        let Some(condition) = model.inputs(node).next().flatten() else {
-            return Err(malformed(model, node, "there is no condition".to_string()));
-        };
-        let kind = RegionKind::If { condition: self.slot(scope, condition) };
-        let mut bodies = Vec::new();
-        for name in kind.attributes() {
-            let attributes = NodeAttributes::new(model, node);
-            let Some(AttrValue::Graph(graph)) = attributes.attribute(name) else {
-                return Err(malformed(model, node, format!("there is no graph '{name}'")));
-            };
-            let mut body = Scope::new(&mut self.scopes);
-            self.graph(&mut body, graph)?;
-            for (value, slot) in body.outer.drain(..).rev() {
-                self.slots[value.index()] = slot;
-            }
-            bodies.push(body);
-        }
-        let mut captured: Vec<ValueId> = Vec::new();
-        let all = bodies.iter().flat_map(|body| &body.captures);
-        let mut seen = HashSet::new();
-        captured.extend(all.map(|(value, _)| *value).filter(|value| seen.insert(*value)));
-        let captures = captured.iter().map(|value| self.slot(scope, *value)).collect();
-        let bodies = bodies.into_iter().map(|mut body| {
-            let slots: HashMap<ValueId, Slot> = body.captures.into_iter().collect();
-            body.program.inputs = captured.iter().map(|value| slots.get(value).copied()).collect();
-            body.program
-        });
-        Ok(Some(Op::Region(Box::new(Region { kind, captures, bodies: bodies.collect() }))))
     }
 
     /// The slot of a value that is read.

@@ -193,8 +193,9 @@ impl Maker<'_> {
             let ty = outline.map(|(elem, dims)| Type::tensor(elem, dims.iter().copied()));
             Some(NodeInput { name, ty })
         });
-        let error = NodeError::new(resolved, &[node], inputs.collect(), what);
-        CompileError::Node(Box::new(NodeError { is_constant: true, ..error }))
+        let mut error = NodeError::new(resolved, &[node], inputs.collect(), what);
+        error.is_constant = true;
+        CompileError::Node(Box::new(error))
     }
 }
 

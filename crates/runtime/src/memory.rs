@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 use crate::error::RunError;
 use crate::executable::Body;
 use crate::plan::{Plan, plan};
+use crate::program::RegionKind;
+use crate::run::TurnPlan;
 use crate::schedule::Schedule;
 use crate::sizes::Sizes;
 
@@ -20,6 +22,8 @@ pub(crate) struct Memory {
     pub(crate) plans: Plans,
     /// Empty between runs.
     pub(crate) held: Vec<Held<'static>>,
+    /// What turns read and write besides the arena.
+    pub(crate) buffers: Option<Arena>,
     /// For inner graphs, of which one runs at a time.
     pub(crate) inner: Option<Box<Memory>>,
 }
@@ -38,18 +42,32 @@ pub(crate) struct Planned {
     pub(crate) uninferred: Option<Vec<Option<Type>>>,
     /// By number of a step with inner graphs, in order: what is planned for these.
     pub(crate) inner: Vec<(usize, Vec<Planned>)>,
+    /// What happens between turns, for the body of a loop.
+    pub(crate) turns: Option<Box<TurnPlan>>,
 }
 
 impl Planned {
     /// Plans for values of these sizes, which inference has seen.
     pub(crate) fn new(body: &Body, mut sizes: Sizes) -> Planned {
-        let inner = take(&mut sizes.inner).into_iter().map(|(index, sizes)| {
-            let bodies = body.steps[index].bodies().iter().zip(sizes);
-            (index, bodies.map(|(body, sizes)| Planned::new(body, sizes)).collect())
+        let inner = take(&mut sizes.inner).into_iter().filter_map(|(index, sizes)| {
+            let region = body.steps[index].region()?;
+            let bodies = region.bodies.iter().zip(sizes);
+            let planned = bodies.map(|(body, sizes)| Planned::in_region(&region.kind, body, sizes));
+            Some((index, planned.collect()))
         });
         let inner = inner.collect();
         let plan = plan(body, sizes);
-        Planned { inner, schedule: Schedule::new(body, &plan), plan, uninferred: None }
+        let schedule = Schedule::new(body, &plan);
+        Planned { inner, schedule, plan, uninferred: None, turns: None }
+    }
+
+    /// The same for a body of a region.
+    pub(crate) fn in_region(kind: &RegionKind, body: &Body, sizes: Sizes) -> Planned {
+        let planned = Planned::new(body, sizes);
+        let turns = kind
+            .has_turns()
+            .then(|| Box::new(TurnPlan::new(kind, body, &planned.plan, &planned.schedule)));
+        Planned { turns, ..planned }
     }
 
     /// What is planned for the inner graphs of a step.

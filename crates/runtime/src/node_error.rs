@@ -20,6 +20,9 @@ pub struct NodeError {
     pub what: String,
     /// Whether the node is one of constants, which are computed when a session is made.
     pub is_constant: bool,
+    node: NodeId,
+    /// The turns of loops around it, by their nodes.
+    turns: Vec<(NodeId, usize)>,
 }
 
 /// What a node was given for an input.
@@ -45,7 +48,14 @@ impl NodeError {
         what: String,
     ) -> NodeError {
         let (path, with) = (resolved.path_of(nodes[0]), operators(resolved, &nodes[1..]));
-        NodeError { path, with, inputs, what, is_constant: false }
+        let (node, turns) = (nodes[0], Vec::new());
+        NodeError { path, with, inputs, what, is_constant: false, node, turns }
+    }
+
+    /// Says in which turn of a node around it that was.
+    pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
+        self.turns.push((around, turn));
+        self.path = resolved.path_in_turns(self.node, &self.turns);
     }
 
     /// The node for people, with the nodes around it and those that are fused with it.

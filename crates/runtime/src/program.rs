@@ -10,6 +10,7 @@
 
 mod movement;
 mod print;
+mod region;
 mod verify;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 pub(crate) use movement::{
     Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose, Window,
 };
+pub(crate) use region::{Along, Region, RegionKind};
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
 #[derive(Debug, Default)]
@@ -263,23 +265,6 @@ pub(crate) struct Fill {
     pub(crate) shape: Slot,
 }
 
-/// The inner graphs of a node, as programs.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) kind: RegionKind,
-    /// What the bodies read of the programs around them. Each body has an input for each of them,
-    /// in this order.
-    pub(crate) captures: Vec<Slot>,
-    pub(crate) bodies: Vec<Program>,
-}
-
-/// Which bodies of a region run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RegionKind {
-    /// The first if the condition is true, the second if it is false.
-    If { condition: Slot },
-}
-
 /// An operator that no rewrite looks into: the node has its attributes.
 #[derive(Debug)]
 pub(crate) struct Opaque {
@@ -427,8 +412,7 @@ impl Op {
             }
             Op::Fill(fill) => return see(Some(fill.shape)),
             Op::Region(region) => {
-                let RegionKind::If { condition } = region.kind;
-                see(Some(condition));
+                region.kind.each_operand(&mut see);
                 return region.captures.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Attention(attention) => &attention.operands,
@@ -445,15 +429,6 @@ impl Op {
             Op::Move(moved) if moved.kind.keeps_fills() => first,
             Op::Fill(fill) => Some(&fill.one),
             _ => None,
-        }
-    }
-}
-
-impl RegionKind {
-    /// The attributes with the graphs of the bodies, in the order of these.
-    pub(crate) fn attributes(self) -> &'static [&'static str] {
-        match self {
-            RegionKind::If { .. } => &["then_branch", "else_branch"],
         }
     }
 }

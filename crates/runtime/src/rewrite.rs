@@ -5,6 +5,7 @@
 
 pub(crate) mod dead;
 pub(crate) mod epilogue;
+pub(crate) mod pass_through;
 pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
 pub(crate) mod transposed_constant;
@@ -58,7 +59,13 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 5] = [
+pub(crate) const REWRITES: [Rewrite; 6] = [
+    Rewrite {
+        name: "pass-through",
+        about: "Inner graphs give values themselves in place of copies of them.",
+        from: Optimization::Basic,
+        run: pass_through::run,
+    },
     Rewrite {
         name: "transposed-constant",
         about: "Products read constant matrices that are transposed as they are stored.",

@@ -1,25 +1,29 @@
 //! The walk over the steps of a program, in the order and in the places that a schedule says.
 
+mod regions;
+mod stack;
+mod turns;
+
 use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sardonyx_kernels::Exec;
 use sardonyx_model::Type;
-use sardonyx_tensor::{
-    Arena, ArenaError, Bool8, Recycler, TensorError, TensorView, TensorViewMut, Value, ViewData,
-};
+use sardonyx_tensor::{Arena, ArenaError, Recycler, TensorError, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
-use crate::executable::{Body, Executable, Region, Step, Work};
+use crate::executable::{Body, Executable, Step, Work};
 use crate::kernel::{Call, Operand, Target};
-use crate::memory::{Held, Memory, Planned, emptied};
+use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
-use crate::program::{RegionKind, Slot};
 use crate::schedule::{Goal, Scheduled, Source};
+use crate::stop::{Limits, StopReason, Stopped};
+
+pub(crate) use turns::TurnPlan;
 
 /// A step of a run that has just ended.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +45,8 @@ pub(crate) struct Run<'r> {
     pub(crate) recycler: &'r Arc<Recycler>,
     /// What is charged for memory before it is taken.
     pub(crate) account: &'r Account,
+    /// What may end it early.
+    pub(crate) limits: Limits,
 }
 
 /// Who is told of steps that have run.
@@ -147,6 +153,9 @@ impl Run<'_> {
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
+            if let Some(reason) = self.limits.reached() {
+                return Err(self.stopped(reason, step, None));
+            }
             let ran = Watch::step(watch, step.number, |watch| {
                 self.run_step(body, planned, room, scheduled, watch)
             });
@@ -160,6 +169,14 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The end of a run before a step, or one of its turns.
+    #[cold]
+    fn stopped(&self, reason: StopReason, step: &Step, next_turn: Option<usize>) -> RunError {
+        let mut stopped = Stopped::new(reason, &self.executable.resolved, step.origins[0]);
+        stopped.next_turn = next_turn;
+        RunError::Stopped(Box::new(stopped))
     }
 
     /// Why the run ends with a step.
@@ -266,7 +283,8 @@ impl Run<'_> {
         match &step.work {
             Work::Kernel(kernel) => kernel.run(&mut call)?,
             Work::Region(region) => {
-                self.region(region, planned.inner(scheduled.step), inner, &mut call, watch)?;
+                let planned = planned.inner(scheduled.step);
+                self.region((step, region), planned, inner, &mut call, watch)?;
             }
         }
         if !makes_values {
@@ -312,147 +330,6 @@ impl Run<'_> {
                 given.push(value);
             }
         }
-    }
-
-    /// Runs the inner graphs of a step as its kind says. The operands of the call are those of the
-    /// kind, then what the graphs capture.
-    fn region(
-        &self,
-        region: &Region,
-        planned: &[Planned],
-        inner: &mut Option<Box<Memory>>,
-        call: &mut Call<'_>,
-        watch: &mut Option<Watch<'_>>,
-    ) -> Result<(), Failed> {
-        let RegionKind::If { .. } = region.kind;
-        let condition = call.slice::<Bool8>(0)?;
-        let [condition] = condition else {
-            let dims = call.tensor(0)?.dims();
-            return Err(format!("the condition must be one bool, but is {dims:?}").into());
-        };
-        let chosen = if bool::from(*condition) { 0 } else { 1 };
-        let (Some(body), Some(planned)) = (region.bodies.get(chosen), planned.get(chosen)) else {
-            return Err(format!("there is no graph {chosen}").into());
-        };
-        let Call { operands, targets, .. } = call;
-        let captured = operands.iter().skip(1).map(|operand| match operand {
-            Operand::Tensor(view) => Held::Input(view.clone()),
-            Operand::Value(value) => Held::Borrowed(value),
-            Operand::Taken(_) | Operand::InPlace | Operand::Absent => Held::Nothing,
-        });
-        let memory = inner.get_or_insert_with(Box::default);
-        self.account.charge(planned.plan.arena_bytes).map_err(KernelError::from)?;
-        self.enter(body, planned, memory, captured, targets, watch)?;
-        self.account.credit(planned.plan.arena_bytes);
-        Ok(())
-    }
-
-    /// Runs an inner graph on what it captures. Outputs are written where the step around it wants
-    /// them.
-    fn enter<'h>(
-        &self,
-        body: &Body,
-        planned: &Planned,
-        memory: &mut Memory,
-        captured: impl Iterator<Item = Held<'h>>,
-        targets: &'h mut [Target<'_>],
-        watch: &mut Option<Watch<'_>>,
-    ) -> Result<(), Failed> {
-        let (plan, schedule) = (&planned.plan, &planned.schedule);
-        let mut held: Vec<Held<'h>> = emptied(take(&mut memory.held));
-        held.resize_with(schedule.held, Held::default);
-        for (place, value) in schedule.inputs.iter().zip(captured) {
-            if let Some(place) = place {
-                held[*place as usize] = value;
-            }
-        }
-        // What a step of the graph cannot write in its place is put there in the end.
-        let mut later: SmallVec<[(Source, &mut Target<'_>); 2]> = SmallVec::new();
-        for (source, target) in schedule.outputs.iter().zip(targets) {
-            if let Source::Held { place, root, slot } = *source
-                && root == slot
-                && matches!(held[place as usize], Held::Nothing)
-                && fits(plan, slot, target)
-                && let Target::Planned { bytes, .. } = target
-            {
-                held[place as usize] = Held::Output(bytes);
-                continue;
-            }
-            later.push((*source, target));
-        }
-        let ran = self.program(body, planned, memory, &mut held, watch);
-        ran.map_err(Failed::Inside)?;
-        let mut later = later.into_iter();
-        while let Some((source, target)) = later.next() {
-            let is_last = later.as_slice().iter().all(|(other, _)| *other != source);
-            match target {
-                Target::Absent => {}
-                Target::Planned { data_type, dims, bytes } => {
-                    let operand = body.operand(plan, &held, source, None)?;
-                    let Operand::Tensor(view) = operand else {
-                        return Err("an output is not a tensor, as was inferred"
-                            .to_string()
-                            .into());
-                    };
-                    if view.data_type() != *data_type || view.dims() != &dims[..] {
-                        let (is, inferred) = (view.dims(), &dims[..]);
-                        return Err(
-                            format!("an output is {is:?}, {inferred:?} was inferred").into()
-                        );
-                    }
-                    TensorViewMut::over(*data_type, dims, bytes)?.copy_from(&view)?;
-                }
-                Target::Owned(place_of) => {
-                    *place_of = Some(self.taken(body, plan, &mut held, source, is_last)?);
-                }
-            }
-        }
-        memory.held = emptied(held);
-        Ok(())
-    }
-
-    /// A value that an inner graph gives; nothing else wants it if `is_last`.
-    fn taken(
-        &self,
-        body: &Body,
-        plan: &Plan,
-        held: &mut [Held<'_>],
-        source: Source,
-        is_last: bool,
-    ) -> Result<Value, Failed> {
-        if let Source::Held { place, root, slot } = source
-            && root == slot
-            && is_last
-            && let place = &mut held[place as usize]
-            && matches!(place, Held::Value(..))
-            && let Held::Value(value, _) = take(place)
-        {
-            return Ok(value);
-        }
-        match body.operand(plan, held, source, None)? {
-            Operand::Tensor(view) => {
-                let bytes = view.data_type().storage_bytes(view.len());
-                self.account.charge(bytes.unwrap_or(0)).map_err(KernelError::from)?;
-                Ok(Value::Tensor(view.to_tensor()?))
-            }
-            Operand::Value(value) => {
-                self.account.charge(value.bytes()).map_err(KernelError::from)?;
-                Ok(value.clone())
-            }
-            Operand::Taken(_) | Operand::InPlace | Operand::Absent => {
-                Err("an output has not been computed".to_string().into())
-            }
-        }
-    }
-}
-
-/// Whether a slot has the type and the dimensions that were planned for a target.
-fn fits(plan: &Plan, slot: Slot, target: &Target<'_>) -> bool {
-    match (target, &plan.types[slot.index()]) {
-        (Target::Planned { data_type, dims, .. }, Some((is, sized))) => {
-            is == data_type && sized == *dims
-        }
-        _ => false,
     }
 }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::constants::Constants;
 use crate::error::{BindError, CompileError};
 use crate::executable::{Body, Region, SlotInfo, Step, Work};
-use crate::kernel::{MemoryRules, Selected};
+use crate::kernel::{Inputs, MemoryRules, Selected};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Program, Slot, Value};
@@ -189,12 +189,16 @@ impl Selecting<'_, '_> {
             for slot in inputs.iter().flatten() {
                 self.is_used[values[slot.index()].value.index()] = true;
             }
+            let first = region.kind.first_carried();
+            let carried = first..first + region.kind.carried_count();
+            // What is carried moves from turn to turn.
+            let rules = MemoryRules { takes: Inputs::range(carried), ..MemoryRules::default() };
             let bodies = region.bodies.into_iter().map(|body| self.program(body));
             let bodies = bodies.collect::<Result<_, _>>()?;
             return Ok(Some(Step {
                 number: 0,
                 work: Work::Region(Box::new(Region { kind: region.kind, bodies })),
-                rules: MemoryRules::default(),
+                rules,
                 movement: None,
                 inputs,
                 packed: Box::default(),

@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Output,
     /// An operator failed while the model ran.
     Run,
+    /// The run was to end early: see [`RunOptions`](crate::RunOptions).
+    Stopped,
 }
 
 impl ErrorKind {
@@ -61,6 +63,7 @@ impl ErrorKind {
             ErrorKind::Input => "input",
             ErrorKind::Output => "output",
             ErrorKind::Run => "run",
+            ErrorKind::Stopped => "stopped",
         }
     }
 }

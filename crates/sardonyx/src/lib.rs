@@ -82,7 +82,8 @@ pub use outputs::Outputs;
 pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
 pub use sardonyx_runtime::{
     CompileReport, NodeError, NodeInput, OperandDetails, Optimization, Port, Precision, RunDetails,
-    StepDetails, StepEvent, StepInfo, UnsupportedOperator, rewrites,
+    RunOptions, StepDetails, StepEvent, StepInfo, StopFlag, StopReason, Stopped,
+    UnsupportedOperator, rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

@@ -7,7 +7,7 @@ use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, InputError, NodeError, Optimization, Port, Precision, RunDetails,
-    RunError, StepEvent, StepInfo,
+    RunError, RunOptions, StepInfo,
 };
 use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
@@ -207,7 +207,7 @@ impl Session {
         N: Into<String>,
         V: Into<Value>,
     {
-        self.run_with(inputs, None)
+        self.run_with(inputs, RunOptions::new())
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
@@ -242,30 +242,46 @@ impl Session {
         self.session.run_into(inputs, outputs).map_err(run_error)
     }
 
-    /// As [`Session::run`]; `watch` is told of every step that has run, by its number among
-    /// [`Session::steps`].
+    /// As [`Session::run_into`] with options, as those of [`Session::run_with`].
     ///
     /// # Errors
     ///
-    /// As [`Session::run`].
-    pub fn run_watched<I, N, V>(
+    /// As [`Session::run_into`]; [`ErrorKind::Stopped`] if the options end the run.
+    pub fn run_into_with(
         &self,
-        inputs: I,
-        watch: &mut dyn FnMut(StepEvent),
-    ) -> Result<Outputs, Error>
-    where
-        I: IntoIterator<Item = (N, V)>,
-        N: Into<String>,
-        V: Into<Value>,
-    {
-        self.run_with(inputs, Some(watch))
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+        options: RunOptions<'_>,
+    ) -> Result<(), Error> {
+        self.session.run_into_with(inputs, outputs, options).map_err(run_error)
     }
 
-    fn run_with<I, N, V>(
-        &self,
-        inputs: I,
-        watch: Option<&mut dyn FnMut(StepEvent)>,
-    ) -> Result<Outputs, Error>
+    /// As [`Session::run`] with options: a flag, a time or a number of turns that ends the run, and
+    /// somebody who is told of its steps.
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor};
+    /// // A loop without end.
+    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
+    ///     g (float x) => (float y) {
+    ///         y = Loop (, , x) <
+    ///             body = turn (int64 i, bool c, float v) => (bool d, float w) {
+    ///                 d = Constant <value = bool {1}> ()
+    ///                 w = Add (v, v)
+    ///             }>
+    ///     }";
+    /// let session = Session::new(&Model::from_text(text)?)?;
+    /// let options = RunOptions::new().deadline(Instant::now() + Duration::from_millis(10));
+    /// let error = session.run_with([("x", Tensor::scalar(1f32))], options).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Stopped);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`]; [`ErrorKind::Stopped`] if the options end the run.
+    pub fn run_with<I, N, V>(&self, inputs: I, options: RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: Into<String>,
@@ -273,7 +289,7 @@ impl Session {
     {
         let inputs: Vec<(String, Value)> =
             inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.session.run_watched(inputs, watch).map(Outputs::new).map_err(run_error)
+        self.session.run_with(inputs, options).map(Outputs::new).map_err(run_error)
     }
 
     /// The steps of a run, in order: what nodes have become.
@@ -413,6 +429,10 @@ fn run_error(error: RunError) -> Error {
     match error {
         RunError::Input(error) => input_error(error),
         RunError::Node(error) => node_error(&error),
+        RunError::Stopped(stopped) => {
+            let made = Error::new(ErrorKind::Stopped, stopped.reason.to_string());
+            made.with_place(stopped.place()).with_source(*stopped)
+        }
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }
 }

@@ -19,8 +19,8 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program, RegionKind,
-    Slot, Stage, Step,
+    Along, Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program,
+    RegionKind, Slot, Stage, Step,
 };
 
 /// Elements of constants that are shown.
@@ -188,11 +188,42 @@ impl Display for Printed<'_> {
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
-                let RegionKind::If { condition } = region.kind;
-                let captures: Operands = region.captures.iter().copied().map(Some).collect();
-                write!(f, "if {condition} with ({})", List(&captures))
+                let list = |slots: &[Slot]| slots.iter().copied().map(Some).collect::<Operands>();
+                region_kind(f, &region.kind)?;
+                write!(f, " with ({})", List(&list(&region.captures)))
             }
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
+        }
+    }
+}
+
+fn region_kind(f: &mut fmt::Formatter<'_>, kind: &RegionKind) -> fmt::Result {
+    let list = |slots: &[Slot]| slots.iter().copied().map(Some).collect::<Operands>();
+    let along = |along: &Along| {
+        let back = if along.is_backward { " backward" } else { "" };
+        format!("axis {}{back}", along.axis)
+    };
+    match kind {
+        RegionKind::If { condition } => write!(f, "if {condition}"),
+        RegionKind::Loop { trip_count, condition, carried } => {
+            f.write_str("loop")?;
+            if let Some(count) = trip_count {
+                write!(f, " up to {count} times")?;
+            }
+            if let Some(condition) = condition {
+                write!(f, " while {condition}")?;
+            }
+            write!(f, " from ({})", List(&list(carried)))
+        }
+        RegionKind::Scan { carried, scanned, stacked } => {
+            let scanned: Vec<String> =
+                scanned.iter().map(|(slot, way)| format!("{slot} along {}", along(way))).collect();
+            write!(f, "scan {} from ({})", scanned.join(", "), List(&list(carried)))?;
+            if stacked.iter().any(|way| *way != Along::FIRST) {
+                let stacked: Vec<String> = stacked.iter().map(along).collect();
+                write!(f, " to {}", stacked.join(", "))?;
+            }
+            Ok(())
         }
     }
 }

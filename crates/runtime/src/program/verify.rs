@@ -198,23 +198,37 @@ impl Program {
     /// What a region demands: bodies have what the region captures as inputs, and all of its
     /// outputs.
     fn contradiction_of_region(&self, region: &Region, outputs: &[Option<Slot>]) -> Option<String> {
-        let RegionKind::If { condition } = region.kind;
-        if self.elem(condition).is_some_and(|elem| elem != DataType::Bool) {
+        let kind = &region.kind;
+        let (condition, other) = match kind {
+            RegionKind::If { condition } => (Some(*condition), None),
+            RegionKind::Loop { trip_count, condition, .. } => (*condition, *trip_count),
+            RegionKind::Scan { .. } => (None, None),
+        };
+        let is = |slot: Slot, wanted| self.elem(slot).is_none_or(|elem| elem == wanted);
+        if let Some(condition) = condition.filter(|slot| !is(*slot, DataType::Bool)) {
             return Some(format!("the condition {condition} is not of type bool"));
         }
-        if region.bodies.len() != 2 {
-            return Some(format!("there are {} bodies instead of 2", region.bodies.len()));
+        if let Some(count) = other.filter(|slot| !is(*slot, DataType::Int64)) {
+            return Some(format!("the trip count {count} is not of type int64"));
+        }
+        let bodies = kind.attributes().len();
+        if region.bodies.len() != bodies {
+            return Some(format!("there are {} bodies instead of {bodies}", region.bodies.len()));
         }
         region.bodies.iter().enumerate().find_map(|(number, body)| {
-            if body.inputs.len() != region.captures.len() {
+            let own = kind.input_count();
+            if body.inputs.len() != own + region.captures.len() {
                 let [inputs, captures] = [body.inputs.len(), region.captures.len()];
-                return Some(format!("body {number} has {inputs} inputs for {captures} captures"));
+                let own = if own > 0 { format!("{own} values and ") } else { String::new() };
+                return Some(format!(
+                    "body {number} has {inputs} inputs for {own}{captures} captures"
+                ));
             }
-            if body.outputs.len() != outputs.len() {
-                let (has, wanted) = (body.outputs.len(), outputs.len());
+            if body.outputs.len() != kind.kept_outputs() + outputs.len() {
+                let (has, wanted) = (body.outputs.len(), kind.kept_outputs() + outputs.len());
                 return Some(format!("body {number} has {has} outputs instead of {wanted}"));
             }
-            region.captures.iter().zip(&body.inputs).find_map(|(outer, inner)| {
+            region.captures.iter().zip(&body.inputs[own..]).find_map(|(outer, inner)| {
                 let inner = (*inner)?;
                 let (outside, inside) = (self.elem(*outer)?, body.values.get(inner.index())?);
                 let inside = inside.ty.as_ref()?.elem()?;

@@ -40,10 +40,12 @@ fn forget_captures(region: &mut Region) {
             *input = input.filter(|slot| is_read[slot.index()]);
         }
     }
-    let read: Vec<bool> = (0..region.captures.len())
-        .map(|index| region.bodies.iter().any(|body| body.inputs[index].is_some()))
-        .collect();
-    keep(&mut region.captures, &read);
+    let own = region.kind.input_count();
+    let is_read = |input: usize| region.bodies.iter().any(|body| body.inputs[input].is_some());
+    // What a turn is given has its position.
+    let all = own + region.captures.len();
+    let read: Vec<bool> = (0..all).map(|input| input < own || is_read(input)).collect();
+    keep(&mut region.captures, &read[own..]);
     for body in &mut region.bodies {
         keep(&mut body.inputs, &read);
     }

@@ -19,9 +19,10 @@ use crate::inputs::{Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Given, Held, Key, Memory, Planned, emptied};
 use crate::plan::{Place, Plan};
-use crate::run::{Run, StepEvent, Watch};
+use crate::run::{Run, Watch};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, inferred};
+use crate::stop::{Limits, RunOptions};
 
 impl Session {
     /// Runs the model.
@@ -31,18 +32,18 @@ impl Session {
     /// Inputs that are missing, unknown or of another type than declared; a node that cannot
     /// compute its outputs.
     pub fn run(&self, inputs: Vec<(String, Value)>) -> Result<Vec<(String, Value)>, RunError> {
-        self.run_watched(inputs, None)
+        self.run_with(inputs, RunOptions::new())
     }
 
-    /// As [`Session::run`]; `watch` is told of every step that has run.
+    /// As [`Session::run`] with options.
     ///
     /// # Errors
     ///
-    /// As [`Session::run`].
-    pub fn run_watched(
+    /// As [`Session::run`]; [`RunError::Stopped`] if the options end the run.
+    pub fn run_with(
         &self,
         inputs: Vec<(String, Value)>,
-        watch: Option<&mut dyn FnMut(StepEvent)>,
+        options: RunOptions<'_>,
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
@@ -52,8 +53,8 @@ impl Session {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             let body = &self.executable.body;
-            let mut watch = watch.map(Watch::new);
-            let run = self.started(&account);
+            let run = self.started(&account, &options);
+            let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
             let outputs = self.returned(&planned.schedule, &mut held);
@@ -76,6 +77,20 @@ impl Session {
         inputs: &'v [(&str, TensorView<'_>)],
         outputs: &'v mut [(&str, TensorViewMut<'_>)],
     ) -> Result<(), RunError> {
+        self.run_into_with(inputs, outputs, RunOptions::new())
+    }
+
+    /// As [`Session::run_into`] with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run_into`]; [`RunError::Stopped`] if the options end the run.
+    pub fn run_into_with<'v>(
+        &self,
+        inputs: &'v [(&str, TensorView<'_>)],
+        outputs: &'v mut [(&str, TensorViewMut<'_>)],
+        options: RunOptions<'_>,
+    ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         let account = Account::new(self.memory_limit, self.report.made_bytes);
@@ -86,8 +101,9 @@ impl Session {
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
-            let run = self.started(&account);
-            let ran = run.program(body, &planned, memory, &mut held, &mut None);
+            let run = self.started(&account, &options);
+            let mut watch = options.watch.map(Watch::new);
+            let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
             for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
                 if let Some((name, memory)) = wanted {
@@ -106,12 +122,13 @@ impl Session {
     }
 
     /// A run that counts in an account.
-    fn started<'r>(&'r self, account: &'r Account) -> Run<'r> {
+    fn started<'r>(&'r self, account: &'r Account, options: &RunOptions<'_>) -> Run<'r> {
         Run {
             executable: &self.executable,
             exec: Exec { pool: self.pool.get(), isa: self.executable.isa },
             recycler: &self.recycler,
             account,
+            limits: Limits::of(options),
         }
     }
 

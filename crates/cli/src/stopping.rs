@@ -1,0 +1,57 @@
+//! Ending runs early: Ctrl-C, a time, a number of turns.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use sardonyx::{RunOptions, StopFlag};
+
+/// What ends a run early, besides Ctrl-C.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct StopArgs {
+    /// End a run that takes longer than this many seconds, after the step that it is at
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// End a run whose loops take more turns than this, all of them together
+    #[arg(long, value_name = "N")]
+    turn_limit: Option<u64>,
+}
+
+impl StopArgs {
+    /// The options of a run that begins now. From the first one on, Ctrl-C ends runs, and the
+    /// command with a message that says where; a second Ctrl-C ends the command at once.
+    pub(crate) fn options<'a>(&self) -> RunOptions<'a> {
+        let mut options = RunOptions::new();
+        options.stop = interrupted().cloned();
+        options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        options.turn_limit = self.turn_limit;
+        options
+    }
+}
+
+/// The flag that Ctrl-C raises; `None` where signals cannot be caught, so that Ctrl-C ends the
+/// command as usual.
+fn interrupted() -> Option<&'static StopFlag> {
+    static FLAG: OnceLock<Option<StopFlag>> = OnceLock::new();
+    let install = || {
+        let flag = StopFlag::new();
+        let raised = flag.clone();
+        let handler = move || {
+            if raised.is_raised() {
+                std::process::exit(EXIT_INTERRUPTED);
+            }
+            raised.stop();
+        };
+        ctrlc::set_handler(handler).is_ok().then_some(flag)
+    };
+    FLAG.get_or_init(install).as_ref()
+}
+
+/// What shells say of a command that Ctrl-C ended.
+const EXIT_INTERRUPTED: i32 = 130;
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "expected a number of seconds, such as 2.5".to_string())
+}

@@ -1,0 +1,145 @@
+//! Nodes with inner graphs become [regions](crate::program::Region).
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, Id, NodeAttributes, NodeId, ValueId};
+use sardonyx_ops::operators::{IF, LOOP, SCAN};
+use sardonyx_ops::{AttrValue, AttributeView, Attributes};
+
+use super::{Making, Scope, malformed};
+use crate::error::CompileError;
+use crate::program::{Along, Op, Region, RegionKind, Slot};
+
+impl Making<'_> {
+    /// The region that a node is, if its graphs become programs.
+    pub(super) fn region(
+        &mut self,
+        scope: &mut Scope,
+        node: NodeId,
+    ) -> Result<Option<Op>, CompileError> {
+        let Some(kind) = self.region_kind(scope, node)? else {
+            return Ok(None);
+        };
+        let model = self.lowering.resolved.model();
+        let mut bodies = Vec::new();
+        for name in kind.attributes() {
+            let attributes = NodeAttributes::new(model, node);
+            let Some(AttrValue::Graph(graph)) = attributes.attribute(name) else {
+                return Err(malformed(model, node, format!("there is no graph '{name}'")));
+            };
+            bodies.push(self.body(node, graph, &kind)?);
+        }
+        let mut captured: Vec<ValueId> = Vec::new();
+        let all = bodies.iter().flat_map(|body| &body.captures);
+        let mut seen = HashSet::new();
+        captured.extend(all.map(|(value, _)| *value).filter(|value| seen.insert(*value)));
+        let captures = captured.iter().map(|value| self.slot(scope, *value)).collect();
+        let bodies = bodies.into_iter().map(|mut body| {
+            let slots: HashMap<ValueId, Slot> = body.captures.into_iter().collect();
+            let inputs = captured.iter().map(|value| slots.get(value).copied());
+            body.program.inputs.extend(inputs);
+            body.program
+        });
+        Ok(Some(Op::Region(Box::new(Region { kind, captures, bodies: bodies.collect() }))))
+    }
+
+    /// A graph of a node, as the body of a region.
+    fn body(
+        &mut self,
+        node: NodeId,
+        graph: GraphId,
+        kind: &RegionKind,
+    ) -> Result<Scope, CompileError> {
+        let model = self.lowering.resolved.model();
+        let inputs = &model.graph(graph).inputs;
+        let (has, wanted) = (inputs.len(), kind.input_count());
+        if has < wanted {
+            return Err(malformed(
+                model,
+                node,
+                format!("its graph has {has} inputs, but is given {wanted}"),
+            ));
+        }
+        let mut body = Scope::new(&mut self.scopes);
+        let inputs = inputs.iter().take(wanted).map(|info| {
+            let value = info.value.filter(|value| self.is_read[value.index()])?;
+            Some(self.define(&mut body, value))
+        });
+        body.program.inputs = inputs.collect();
+        self.graph(&mut body, graph)?;
+        for (value, slot) in body.outer.drain(..).rev() {
+            self.slots[value.index()] = slot;
+        }
+        let (gives, wanted) = (body.program.outputs.len(), model.outputs(node).len());
+        if gives != kind.kept_outputs() + wanted {
+            let wanted = kind.kept_outputs() + wanted;
+            return Err(malformed(
+                model,
+                node,
+                format!("its graph gives {gives} values, but {wanted} are wanted"),
+            ));
+        }
+        Ok(body)
+    }
+
+    /// What a region of a node is; `None` for a node that is none.
+    fn region_kind(
+        &mut self,
+        scope: &mut Scope,
+        node: NodeId,
+    ) -> Result<Option<RegionKind>, CompileError> {
+        let resolved = self.lowering.resolved;
+        let model = resolved.model();
+        let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
+        let mut slot = |value: ValueId| self.slot(scope, value);
+        let missing = |index: usize| malformed(model, node, format!("input {index} is left out"));
+        if resolved.is(node, &IF) {
+            let condition = inputs.first().copied().flatten().ok_or_else(|| missing(0))?;
+            return Ok(Some(RegionKind::If { condition: slot(condition) }));
+        }
+        let mut all_from = |first: usize| {
+            let inputs = inputs.iter().enumerate().skip(first);
+            let slots = inputs.map(|(index, value)| Ok(slot(value.ok_or_else(|| missing(index))?)));
+            slots.collect::<Result<Vec<Slot>, CompileError>>()
+        };
+        if resolved.is(node, &LOOP) {
+            let carried = all_from(2)?;
+            let at = |index: usize| inputs.get(index).copied().flatten();
+            let [trip_count, condition] = [at(0), at(1)].map(|value| value.map(&mut slot));
+            return Ok(Some(RegionKind::Loop { trip_count, condition, carried }));
+        }
+        if !resolved.is(node, &SCAN) {
+            return Ok(None);
+        }
+        let mut carried = all_from(0)?;
+        let outputs = model.outputs(node).len();
+        let Some(schema) = resolved.schema(node) else { return Ok(None) };
+        let attributes = NodeAttributes::new(model, node);
+        let attributes = AttributeView::new(schema, &attributes);
+        let count = attributes.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
+        let count = count.filter(|count| (1..=carried.len()).contains(count));
+        let states = count.map(|count| carried.len() - count).filter(|count| *count <= outputs);
+        let Some(states) = states else {
+            let fact = "num_scan_inputs does not fit its inputs and outputs".to_string();
+            return Err(malformed(model, node, fact));
+        };
+        let along = |of: &str, count: usize| {
+            let [axes, directions] =
+                ["axes", "directions"].map(|what| attributes.ints(&format!("scan_{of}_{what}")));
+            let wrong = [&axes, &directions].into_iter().flatten().any(|list| list.len() != count);
+            if wrong {
+                let fact = format!("its lists of axes and directions are not of {count} {of}s");
+                return Err(malformed(model, node, fact));
+            }
+            let at = |list: &Option<Vec<i64>>, index: usize| list.as_ref().map_or(0, |l| l[index]);
+            let along = (0..count).map(|index| Along {
+                axis: at(&axes, index),
+                is_backward: at(&directions, index) != 0,
+            });
+            Ok(along.collect::<Vec<Along>>())
+        };
+        let ways = along("input", carried.len() - states)?;
+        let stacked = along("output", outputs - states)?;
+        let scanned = carried.split_off(states).into_iter().zip(ways).collect();
+        Ok(Some(RegionKind::Scan { carried, scanned, stacked }))
+    }
+}

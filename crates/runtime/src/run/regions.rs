@@ -1,0 +1,177 @@
+//! Inner graphs: what runs in place of a kernel where a step has some.
+
+use std::mem::take;
+
+use sardonyx_tensor::{Bool8, TensorViewMut, Value};
+use smallvec::SmallVec;
+
+use super::{Failed, Run, Watch};
+use crate::error::KernelError;
+use crate::executable::{Body, Region, Step};
+use crate::kernel::{Call, Operand, Target};
+use crate::memory::{Held, Memory, Planned, emptied};
+use crate::plan::Plan;
+use crate::program::{RegionKind, Slot};
+use crate::schedule::Source;
+
+impl Run<'_> {
+    /// Runs the inner graphs of a step as its kind says. The operands of the call are those of the
+    /// kind, then what the graphs capture.
+    pub(super) fn region(
+        &self,
+        (step, region): (&Step, &Region),
+        planned: &[Planned],
+        inner: &mut Option<Box<Memory>>,
+        call: &mut Call<'_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let chosen = match region.kind {
+            RegionKind::If { .. } => usize::from(!truth(call, 0)?),
+            RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
+                return self.turns((step, region), planned, inner, call, watch);
+            }
+        };
+        let (Some(body), Some(planned)) = (region.bodies.get(chosen), planned.get(chosen)) else {
+            return Err(format!("there is no graph {chosen}").into());
+        };
+        let Call { operands, targets, .. } = call;
+        let captured = operands.iter().skip(1).map(borrowed);
+        let memory = inner.get_or_insert_with(Box::default);
+        self.account.charge(planned.plan.arena_bytes).map_err(KernelError::from)?;
+        self.enter(body, planned, memory, captured, targets, watch)?;
+        self.account.credit(planned.plan.arena_bytes);
+        Ok(())
+    }
+
+    /// Runs an inner graph on what it captures. Outputs are written where the step around it wants
+    /// them.
+    fn enter<'h>(
+        &self,
+        body: &Body,
+        planned: &Planned,
+        memory: &mut Memory,
+        captured: impl Iterator<Item = Held<'h>>,
+        targets: &'h mut [Target<'_>],
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let (plan, schedule) = (&planned.plan, &planned.schedule);
+        let mut held: Vec<Held<'h>> = emptied(take(&mut memory.held));
+        held.resize_with(schedule.held, Held::default);
+        for (place, value) in schedule.inputs.iter().zip(captured) {
+            if let Some(place) = place {
+                held[*place as usize] = value;
+            }
+        }
+        // What a step of the graph cannot write in its place is put there in the end.
+        let mut later: SmallVec<[(Source, &mut Target<'_>); 2]> = SmallVec::new();
+        for (source, target) in schedule.outputs.iter().zip(targets) {
+            if let Source::Held { place, root, slot } = *source
+                && root == slot
+                && matches!(held[place as usize], Held::Nothing)
+                && fits(plan, slot, target)
+                && let Target::Planned { bytes, .. } = target
+            {
+                held[place as usize] = Held::Output(bytes);
+                continue;
+            }
+            later.push((*source, target));
+        }
+        let ran = self.program(body, planned, memory, &mut held, watch);
+        ran.map_err(Failed::Inside)?;
+        let mut later = later.into_iter();
+        while let Some((source, target)) = later.next() {
+            let is_last = later.as_slice().iter().all(|(other, _)| *other != source);
+            if let Source::Held { place, root, slot } = source
+                && root == slot
+                && is_last
+                && let place = &mut held[place as usize]
+                && matches!(place, Held::Value(..))
+                && let Held::Value(value, _) = take(place)
+            {
+                self.deliver(target, Operand::Taken(value))?;
+                continue;
+            }
+            self.deliver(target, body.operand(plan, &held, source, None)?)?;
+        }
+        memory.held = emptied(held);
+        Ok(())
+    }
+
+    /// Puts what an inner graph gives where the step around it wants it.
+    pub(super) fn deliver(
+        &self,
+        target: &mut Target<'_>,
+        operand: Operand<'_>,
+    ) -> Result<(), Failed> {
+        match target {
+            Target::Absent => {}
+            Target::Planned { data_type, dims, bytes } => {
+                let view = match &operand {
+                    Operand::Tensor(view) => view.clone(),
+                    Operand::Taken(Value::Tensor(tensor)) => tensor.view(),
+                    _ => {
+                        return Err("an output is not a tensor, as was inferred"
+                            .to_string()
+                            .into());
+                    }
+                };
+                if view.data_type() != *data_type || view.dims() != &dims[..] {
+                    let (is, inferred) = (view.dims(), &dims[..]);
+                    return Err(format!("an output is {is:?}, {inferred:?} was inferred").into());
+                }
+                TensorViewMut::over(*data_type, dims, bytes)?.copy_from(&view)?;
+            }
+            Target::Owned(place_of) => *place_of = Some(self.owned(operand)?),
+        }
+        Ok(())
+    }
+
+    /// An operand as a value of its own; copies are counted.
+    pub(super) fn owned(&self, operand: Operand<'_>) -> Result<Value, Failed> {
+        match operand {
+            Operand::Taken(value) => Ok(value),
+            Operand::Tensor(view) => {
+                let bytes = view.data_type().storage_bytes(view.len());
+                self.account.charge(bytes.unwrap_or(0)).map_err(KernelError::from)?;
+                Ok(Value::Tensor(view.to_tensor()?))
+            }
+            Operand::Value(value) => {
+                self.account.charge(value.bytes()).map_err(KernelError::from)?;
+                Ok(value.clone())
+            }
+            Operand::InPlace | Operand::Absent => {
+                Err("an output has not been computed".to_string().into())
+            }
+        }
+    }
+}
+
+/// What an inner graph sees of an operand of the step that it is in.
+pub(super) fn borrowed<'a>(operand: &Operand<'a>) -> Held<'a> {
+    match operand {
+        Operand::Tensor(view) => Held::Input(view.clone()),
+        Operand::Value(value) => Held::Borrowed(value),
+        Operand::Taken(_) | Operand::InPlace | Operand::Absent => Held::Nothing,
+    }
+}
+
+/// A condition.
+pub(super) fn truth(call: &Call<'_>, index: usize) -> Result<bool, KernelError> {
+    match call.slice::<Bool8>(index)? {
+        [condition] => Ok(bool::from(*condition)),
+        _ => {
+            let dims = call.tensor(index)?.dims();
+            Err(KernelError(format!("the condition must be one bool, but is {dims:?}")))
+        }
+    }
+}
+
+/// Whether a slot has the type and the dimensions that were planned for a target.
+fn fits(plan: &Plan, slot: Slot, target: &Target<'_>) -> bool {
+    match (target, &plan.types[slot.index()]) {
+        (Target::Planned { data_type, dims, .. }, Some((is, sized))) => {
+            is == data_type && sized == *dims
+        }
+        _ => false,
+    }
+}

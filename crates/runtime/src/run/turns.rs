@@ -1,0 +1,648 @@
+//! The turns of `Loop` and `Scan`: one graph runs again and again, on what it gave the last time.
+//!
+//! What is carried changes places. A value of a size that stays has two places, which the graph
+//! reads and writes in turns; any other is handed on as it is. What is stacked is written where it
+//! stays if its size is known before, else appended to memory that grows by doubling.
+
+use std::mem::{replace, take};
+use std::ops::Range;
+
+use sardonyx_tensor::{ALIGNMENT, Arena, DataType, Dims, Tensor, Value, WriteSlices};
+use smallvec::SmallVec;
+
+use super::regions::{borrowed, truth};
+use super::stack::{Slices, Stack, shown};
+use super::{Failed, Room, Run, Watch};
+use crate::error::KernelError;
+use crate::executable::{Body, Region, Step};
+use crate::kernel::{Call, Operand, Target};
+use crate::memory::{Held, Memory, Planned, emptied};
+use crate::plan::Plan;
+use crate::program::{Along, RegionKind, Slot};
+use crate::schedule::{Schedule, Source};
+
+/// What happens to the values of a body between its turns, for one plan.
+#[derive(Debug)]
+pub(crate) struct TurnPlan {
+    /// What the body has besides the condition and what it carries, in order.
+    number: Option<u32>,
+    condition: Option<Condition>,
+    carried: SmallVec<[Carried; 4]>,
+    stacked: SmallVec<[Stacked; 2]>,
+    /// Memory that turns read and write, by range of an arena: of the number, of the condition as
+    /// it is given and as it is made, two of each carried value of a size that stays, and one of
+    /// each stacked value that is copied.
+    buffers: Vec<Range<usize>>,
+    bytes: usize,
+    /// How many values are held: those of the schedule, then what no step reads.
+    held: usize,
+}
+
+/// Where a condition is.
+#[derive(Debug, Clone, Copy)]
+struct Condition {
+    input: Option<u32>,
+    made: Source,
+    /// Whether it is written into a buffer.
+    is_lent: bool,
+}
+
+/// A carried value.
+#[derive(Debug, Clone, Copy)]
+struct Carried {
+    /// Where the body finds it.
+    input: u32,
+    /// The slot that the body reads it as, if it does.
+    read: Option<Slot>,
+    /// The slot whose type it has in a buffer.
+    slot: Slot,
+    then: Then,
+}
+
+/// What the value of the next turn is.
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    /// The same as that of this one.
+    Same,
+    /// What lies at a place that nothing else is.
+    At { output: u32, is_lent: bool },
+    /// Something that is also something else.
+    Of(Source),
+}
+
+/// A stacked value.
+#[derive(Debug, Clone, Copy)]
+struct Stacked {
+    source: Source,
+    slot: Slot,
+    /// Where it is written, if it has a size that is known and is nothing else.
+    output: Option<u32>,
+}
+
+impl TurnPlan {
+    /// What happens in the turns of a body.
+    pub(crate) fn new(kind: &RegionKind, body: &Body, plan: &Plan, schedule: &Schedule) -> Self {
+        let mut turns = TurnPlan {
+            number: None,
+            condition: None,
+            carried: SmallVec::new(),
+            stacked: SmallVec::new(),
+            buffers: Vec::new(),
+            bytes: 0,
+            held: schedule.held,
+        };
+        let is_made = |place: u32| !schedule.inputs.contains(&Some(place));
+        let (first, count) = (kind.first_carried(), kind.carried_count());
+        let moving = kind.kept_outputs() + count;
+        // A place that a step of the body writes and that is only one of some outputs.
+        let only = |outputs: &[Source], source: Source| match source {
+            Source::Held { place, root, slot } if root == slot && is_made(place) => {
+                let same = outputs.iter().filter(|other| **other == source);
+                (same.count() == 1).then_some(place)
+            }
+            _ => None,
+        };
+        let own = |source: Source| only(&schedule.outputs, source);
+        let bytes = |slot: Slot| {
+            let (elem, dims) = plan.types[slot.index()].as_ref()?;
+            elem.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
+        };
+        if let RegionKind::Loop { .. } = kind {
+            turns.number = schedule.inputs[0];
+            if turns.number.is_some() {
+                turns.buffer(size_of::<i64>());
+            }
+            let made = schedule.outputs[0];
+            let is_lent = own(made).is_some() && bytes(body.outputs[0]) == Some(1);
+            let condition = Condition { input: schedule.inputs[1], made, is_lent };
+            if condition.input.is_some() {
+                turns.buffer(1);
+            }
+            if is_lent {
+                turns.buffer(1);
+            }
+            turns.condition = Some(condition);
+        }
+        let outputs = schedule.outputs.iter().zip(&body.outputs).skip(kind.kept_outputs());
+        for (index, (source, slot)) in outputs.enumerate() {
+            let (source, slot) = (*source, *slot);
+            if index >= count {
+                let output = own(source).filter(|_| bytes(slot).is_some());
+                if output.is_some() {
+                    turns.buffer(bytes(slot).unwrap_or(0));
+                }
+                turns.stacked.push(Stacked { source, slot, output });
+                continue;
+            }
+            let place = schedule.inputs[first + index];
+            let input = place.unwrap_or_else(|| {
+                turns.held += 1;
+                turns.held as u32 - 1
+            });
+            let read = body.inputs[first + index].filter(|_| place.is_some());
+            let type_of = |slot: Slot| &plan.types[slot.index()];
+            // Who stacks it as well does so before it moves.
+            let then = match only(&schedule.outputs[..moving], source) {
+                Some(output) => {
+                    let stays = read.is_none_or(|read| type_of(read) == type_of(slot));
+                    let size = bytes(slot).filter(|_| stays);
+                    if let Some(size) = size {
+                        turns.buffer(size);
+                        turns.buffer(size);
+                    }
+                    Then::At { output, is_lent: size.is_some() }
+                }
+                None => match source {
+                    Source::Held { place: at, .. } if Some(at) == place => Then::Same,
+                    source => Then::Of(source),
+                },
+            };
+            turns.carried.push(Carried { input, read, slot, then });
+        }
+        turns
+    }
+
+    fn buffer(&mut self, bytes: usize) {
+        let start = self.bytes.next_multiple_of(ALIGNMENT);
+        self.buffers.push(start..start + bytes);
+        self.bytes = start + bytes;
+    }
+}
+
+/// The turns of one run of a region.
+struct Turning<'o, 't> {
+    /// By carried value: what the next turn is given, as far as no plan holds it.
+    carried: SmallVec<[Held<'o>; 4]>,
+    /// How many turns there have been.
+    turn: usize,
+    /// How many there are at most.
+    most: u64,
+    /// Whether the condition allows another one.
+    goes_on: bool,
+    finals: &'t mut [Target<'o>],
+    stacks: SmallVec<[Stack<'t, 'o>; 2]>,
+}
+
+impl Turning<'_, '_> {
+    fn has_next(&self) -> bool {
+        self.goes_on && (self.turn as u64) < self.most
+    }
+}
+
+impl Run<'_> {
+    /// Runs the body of a region turn by turn. The operands of the call are those of the kind, then
+    /// what the body captures.
+    pub(super) fn turns(
+        &self,
+        (step, region): (&Step, &Region),
+        planned: &[Planned],
+        inner: &mut Option<Box<Memory>>,
+        call: &mut Call<'_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let ([body], [planned]) = (&region.bodies[..], planned) else {
+            return Err("there is not one graph to run".to_string().into());
+        };
+        let kind = &region.kind;
+        let (most, goes_on) = limits(kind, call)?;
+        let slices = Slices::of(kind, call)?;
+        let most = slices.as_ref().map_or(most, |slices| slices.len() as u64);
+        let Call { operands, targets, .. } = call;
+        let (first, count) = (kind.first_carried(), kind.carried_count());
+        let carried = operands[first..first + count].iter_mut().map(|operand| {
+            if let Operand::Taken(_) = operand
+                && let Operand::Taken(value) = replace(operand, Operand::Absent)
+            {
+                let bytes = value.bytes();
+                return Held::Value(value, bytes);
+            }
+            borrowed(operand)
+        });
+        let carried = carried.collect();
+        let Some((finals, stacked)) = targets.split_at_mut_checked(count) else {
+            return Err("it carries more values than it gives".to_string().into());
+        };
+        let along = |index: usize| match kind {
+            RegionKind::Scan { stacked, .. } => stacked[index],
+            RegionKind::If { .. } | RegionKind::Loop { .. } => Along::FIRST,
+        };
+        let stacked = stacked.iter_mut().enumerate();
+        let stacks = stacked.map(|(index, target)| Stack::new(target, along(index))).collect();
+        let mut turning = Turning { carried, turn: 0, most, goes_on, finals, stacks };
+        let memory = inner.get_or_insert_with(Box::default);
+        while turning.has_next() {
+            let site = Site { step, kind, body, planned };
+            let given = Given { operands, slices: slices.as_ref() };
+            self.stretch(site, memory, given, &mut turning, watch)?;
+        }
+        self.end(kind, body, turning)
+    }
+
+    /// Takes turns in the memory of one plan.
+    fn stretch<'o>(
+        &self,
+        site: Site<'_>,
+        memory: &mut Memory,
+        given: Given<'_, 'o>,
+        turning: &mut Turning<'o, '_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let planned = site.planned;
+        let Some(plan) = planned.turns.as_deref() else {
+            return Err("its turns are not planned".to_string().into());
+        };
+        let bytes = planned.plan.arena_bytes.saturating_add(plan.bytes);
+        self.account.charge(bytes).map_err(KernelError::from)?;
+        let mut buffers = match memory.buffers.take() {
+            Some(buffers) => buffers,
+            None => Arena::new(plan.bytes)?,
+        };
+        buffers.reserve(plan.bytes)?;
+        let (mut inner, held) = (memory.inner.take(), emptied(take(&mut memory.held)));
+        let arena = memory.arena(planned).map_err(Failed::Inside)?;
+        let (ran, held) = {
+            let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
+            let mut turns = Turns { run: self, site, plan, held, spare: SmallVec::new() };
+            let ran = turns.take(lent, (arena, &mut inner), given, turning, watch);
+            (ran, emptied(turns.held))
+        };
+        memory.held = held;
+        memory.inner = inner;
+        memory.buffers = Some(buffers);
+        self.account.credit(bytes);
+        ran
+    }
+
+    /// A failure of a turn, which it names.
+    #[cold]
+    fn in_turn(&self, failed: Failed, step: &Step, turn: usize) -> Failed {
+        match failed {
+            Failed::Here(what) => Failed::Here(format!("in turn {turn}: {what}")),
+            Failed::Inside(error) => {
+                Failed::Inside(error.in_turn(&self.executable.resolved, step.origins[0], turn))
+            }
+        }
+    }
+
+    /// Gives back what is not yet where it is wanted.
+    fn end(&self, kind: &RegionKind, body: &Body, turning: Turning<'_, '_>) -> Result<(), Failed> {
+        for (target, held) in turning.finals.iter_mut().zip(turning.carried) {
+            match held {
+                Held::Value(value, _) => self.deliver(target, Operand::Taken(value))?,
+                Held::Input(view) => self.deliver(target, Operand::Tensor(view))?,
+                Held::Borrowed(value) => self.deliver(target, Operand::Value(value))?,
+                // The last turn has delivered it.
+                Held::Output(_) | Held::Nothing => {}
+            }
+        }
+        let outputs = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
+        for (stack, slot) in turning.stacks.into_iter().zip(outputs) {
+            let ty = self.executable.inference.ty(body.slots[slot.index()].value);
+            self.finish(stack, ty, turning.turn)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a region is given, for all turns.
+#[derive(Clone, Copy)]
+struct Given<'s, 'o> {
+    operands: &'s [Operand<'o>],
+    slices: Option<&'s Slices<'o>>,
+}
+
+/// The region whose turns are taken, and the plan for them.
+#[derive(Clone, Copy)]
+struct Site<'s> {
+    step: &'s Step,
+    kind: &'s RegionKind,
+    body: &'s Body,
+    planned: &'s Planned,
+}
+
+/// Turns in the memory of one plan.
+struct Turns<'s, 'h> {
+    run: &'s Run<'s>,
+    site: Site<'s>,
+    plan: &'s TurnPlan,
+    held: Vec<Held<'h>>,
+    /// By carried value: the second of its places, until it is in use.
+    spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
+}
+
+impl<'h> Turns<'_, 'h> {
+    /// Takes turns until there are no more.
+    fn take<'o: 'h, 't: 'h>(
+        &mut self,
+        buffers: WriteSlices<'h>,
+        (arena, inner): (&mut Arena, &mut Option<Box<Memory>>),
+        given: Given<'h, 'o>,
+        turning: &mut Turning<'o, 't>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), Failed> {
+        let Site { step, body, planned, .. } = self.site;
+        self.begin(&mut buffers.into_iter(), given.operands, turning)?;
+        while turning.has_next() {
+            if let Some(reason) = self.run.limits.take_turn() {
+                return Err(Failed::Inside(self.run.stopped(reason, step, Some(turning.turn))));
+            }
+            let mut ran = self.lend(given.slices, turning);
+            if ran.is_ok() {
+                let held = &mut self.held;
+                let mut room = Room { arena: &mut *arena, inner: &mut *inner, held };
+                let walked = self.run.walk(body, planned, &mut room, watch);
+                ran = walked.map_err(Failed::Inside).and_then(|()| self.end_turn(turning));
+            }
+            ran.map_err(|failed| self.run.in_turn(failed, step, turning.turn))?;
+            turning.turn += 1;
+        }
+        self.leave(turning)
+    }
+
+    /// Puts everything in its place for the first turn.
+    fn begin<'o: 'h>(
+        &mut self,
+        buffers: &mut dyn Iterator<Item = &'h mut [u8]>,
+        operands: &[Operand<'o>],
+        turning: &mut Turning<'o, '_>,
+    ) -> Result<(), Failed> {
+        let Turns { site, plan, held, spare, .. } = self;
+        let schedule = &site.planned.schedule;
+        held.resize_with(plan.held, Held::default);
+        let mut next = || buffers.next().map_or(Held::Nothing, Held::Output);
+        if let Some(place) = plan.number {
+            held[place as usize] = next();
+        }
+        if let Some(condition) = &plan.condition {
+            if let Some(place) = condition.input {
+                let mut value = next();
+                if let Held::Output(bytes) = &mut value {
+                    bytes.fill(1);
+                }
+                held[place as usize] = value;
+            }
+            if condition.is_lent
+                && let Source::Held { place, .. } = condition.made
+            {
+                held[place as usize] = next();
+            }
+        }
+        for (carried, value) in plan.carried.iter().zip(&mut turning.carried) {
+            let value = match value {
+                Held::Value(..) => take(value),
+                Held::Input(view) => Held::Input(view.clone()),
+                Held::Borrowed(value) => Held::Borrowed(value),
+                Held::Output(_) | Held::Nothing => Held::Nothing,
+            };
+            let declared =
+                carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
+            check(&value, declared)?;
+            held[carried.input as usize] = value;
+            let mut second = None;
+            if let Then::At { output, is_lent: true } = carried.then {
+                held[output as usize] = next();
+                second = match next() {
+                    Held::Output(bytes) => Some(bytes),
+                    _ => None,
+                };
+            }
+            spare.push(second);
+        }
+        for (stacked, stack) in plan.stacked.iter().zip(&turning.stacks) {
+            if let Some(output) = stacked.output {
+                let place = next();
+                if !stack.is_placed() {
+                    held[output as usize] = place;
+                }
+            }
+        }
+        let own = site.kind.input_count();
+        for (place, operand) in
+            schedule.inputs[own..].iter().zip(&operands[site.kind.operand_count()..])
+        {
+            if let Some(place) = place {
+                held[*place as usize] = borrowed(operand);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the next turn what is new in it, and memory for what it stacks.
+    fn lend<'o: 'h, 't: 'h>(
+        &mut self,
+        slices: Option<&'h Slices<'o>>,
+        turning: &mut Turning<'o, 't>,
+    ) -> Result<(), Failed> {
+        let Turns { site, plan, held, .. } = self;
+        if let Some(place) = plan.number {
+            let number = turning.turn as i64;
+            match &mut held[place as usize] {
+                Held::Output(bytes) if bytes.len() == size_of::<i64>() => {
+                    bytes.copy_from_slice(&number.to_ne_bytes());
+                }
+                place => *place = Held::Value(Value::Tensor(Tensor::scalar(number)), 0),
+            }
+        }
+        let types = &site.planned.plan.types;
+        if let Some(slices) = slices {
+            let first = site.kind.carried_count();
+            let inputs = first..first + slices.count();
+            let slots = site.body.inputs[inputs.clone()].iter();
+            let places = site.planned.schedule.inputs[inputs].iter();
+            for ((place, slot), slice) in places.zip(slots).zip(slices.at(turning.turn)) {
+                if let (Some(place), Some(slot)) = (place, slot) {
+                    let slice = slice?;
+                    check(&slice, types[slot.index()].as_ref())?;
+                    held[*place as usize] = slice;
+                }
+            }
+        }
+        for (stacked, stack) in plan.stacked.iter().zip(&mut turning.stacks) {
+            if let Some(output) = stacked.output
+                && let Some(bytes) = stack.lend(types[stacked.slot.index()].as_ref())?
+            {
+                held[output as usize] = Held::Output(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what a turn has made to where the next one finds it.
+    fn end_turn(&mut self, turning: &mut Turning<'_, '_>) -> Result<(), Failed> {
+        if let Some(condition) = &self.plan.condition {
+            turning.goes_on = self.truth(condition)?;
+        }
+        for (stacked, stack) in self.plan.stacked.iter().zip(&mut turning.stacks) {
+            self.stack(stacked, stack)?;
+        }
+        // What is also something else is copied before anything moves.
+        let mut copies: SmallVec<[Value; 2]> = SmallVec::new();
+        for carried in &self.plan.carried {
+            if let Then::Of(source) = carried.then {
+                let operand = self.operand(source)?;
+                copies.push(self.run.owned(operand)?);
+            }
+        }
+        let mut copies = copies.into_iter();
+        let Turns { plan, held, spare, run, .. } = self;
+        for (carried, spare) in plan.carried.iter().zip(spare) {
+            match carried.then {
+                Then::Same => {}
+                Then::At { output, .. } => {
+                    let made = take(&mut held[output as usize]);
+                    let before = replace(&mut held[carried.input as usize], made);
+                    held[output as usize] = match before {
+                        Held::Output(bytes) => Held::Output(bytes),
+                        Held::Value(_, bytes) => {
+                            run.account.credit(bytes);
+                            spare.take().map_or(Held::Nothing, Held::Output)
+                        }
+                        _ => spare.take().map_or(Held::Nothing, Held::Output),
+                    };
+                }
+                Then::Of(_) => {
+                    let value = copies.next().map(|value| {
+                        let bytes = value.bytes();
+                        Held::Value(value, bytes)
+                    });
+                    let place = &mut held[carried.input as usize];
+                    if let Held::Value(_, bytes) = replace(place, value.unwrap_or_default()) {
+                        run.account.credit(bytes);
+                    }
+                }
+            }
+            let declared = carried.read.and_then(|slot| site_type(self.site, slot));
+            check(&held[carried.input as usize], declared)?;
+        }
+        Ok(())
+    }
+
+    /// The condition that a turn has made.
+    fn truth(&self, condition: &Condition) -> Result<bool, Failed> {
+        if let Source::Held { place, .. } = condition.made
+            && Some(place) == condition.input
+        {
+            return Ok(true);
+        }
+        let operand = self.operand(condition.made)?;
+        match &operand {
+            Operand::Tensor(view) if view.data_type() == DataType::Bool && view.len() == 1 => {
+                Ok(view.contiguous_bytes().is_some_and(|bytes| bytes == [1]))
+            }
+            Operand::Tensor(view) => {
+                let is = shown(view.data_type(), view.dims());
+                Err(format!("the condition must be one bool, but is {is}").into())
+            }
+            _ => Err("the condition is not a tensor".to_string().into()),
+        }
+    }
+
+    /// Stacks what a turn has made, unless it lies where it stays.
+    fn stack(&mut self, stacked: &Stacked, stack: &mut Stack<'_, '_>) -> Result<(), Failed> {
+        if let Some(place) = stacked.output
+            && stack.is_placed()
+            && let place = &mut self.held[place as usize]
+            && matches!(place, Held::Output(_))
+        {
+            *place = Held::Nothing;
+            return Ok(());
+        }
+        match self.operand(stacked.source)? {
+            Operand::Tensor(view) => {
+                let pushed = stack.push(&view, self.run.recycler, self.run.account);
+                pushed.map_err(|error| self.of_output(stacked, &error))?;
+            }
+            Operand::Value(value) => {
+                let ty = value.value_type();
+                return Err(format!("tensors can be stacked, but this is {ty}").into());
+            }
+            _ => return Err("what is stacked has not been computed".to_string().into()),
+        }
+        // A value of its own is no longer needed.
+        if let Some(place) = stacked.output
+            && let Held::Value(_, bytes) = self.held[place as usize]
+        {
+            self.held[place as usize] = Held::Nothing;
+            self.run.account.credit(bytes);
+        }
+        Ok(())
+    }
+
+    /// What is wrong with an output of the body.
+    #[cold]
+    fn of_output(&self, stacked: &Stacked, error: &KernelError) -> String {
+        let value = self.site.body.slots[stacked.slot.index()].value;
+        format!("output '{}' of the graph: {error}", self.run.executable.resolved.name_of(value))
+    }
+
+    fn operand(&self, source: Source) -> Result<Operand<'_>, Failed> {
+        let Site { body, planned, .. } = self.site;
+        Ok(body.operand(&planned.plan, &self.held, source, None)?)
+    }
+
+    /// Takes what is carried out of the memory of the plan: in the end to where it is wanted.
+    fn leave(&mut self, turning: &mut Turning<'_, '_>) -> Result<(), Failed> {
+        let is_over = !turning.has_next();
+        for (index, carried) in self.plan.carried.iter().enumerate() {
+            let (place, slot) = (carried.input, carried.slot);
+            match &self.held[place as usize] {
+                Held::Output(_) => {
+                    let operand = self.operand(Source::Held { place, root: slot, slot })?;
+                    if is_over {
+                        self.run.deliver(&mut turning.finals[index], operand)?;
+                        turning.carried[index] = Held::Nothing;
+                    } else {
+                        let value = self.run.owned(operand)?;
+                        let bytes = value.bytes();
+                        turning.carried[index] = Held::Value(value, bytes);
+                    }
+                }
+                Held::Value(..) => {
+                    if let Held::Value(value, bytes) = take(&mut self.held[place as usize]) {
+                        turning.carried[index] = Held::Value(value, bytes);
+                    }
+                }
+                // Still what it was in the beginning.
+                Held::Input(_) | Held::Borrowed(_) | Held::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn site_type<'s>(site: Site<'s>, slot: Slot) -> Option<&'s (DataType, Dims)> {
+    site.planned.plan.types[slot.index()].as_ref()
+}
+
+/// Compares a value with the type that was planned for it.
+fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Failed> {
+    let (Some((elem, dims)), Some(view)) = (planned, value.as_view()) else {
+        return Ok(());
+    };
+    if view.data_type() == *elem && view.dims() == &dims[..] {
+        return Ok(());
+    }
+    let (is, wanted) = (shown(view.data_type(), view.dims()), shown(*elem, dims));
+    Err(format!("a value that the graph is given is {is}, but {wanted} was inferred").into())
+}
+
+/// How many turns there are at most, and whether there is a first one.
+fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
+    let RegionKind::Loop { .. } = kind else {
+        return Ok((u64::MAX, true));
+    };
+    let most = if call.has_input(0) {
+        match call.slice::<i64>(0)? {
+            [most] => u64::try_from(*most).unwrap_or(0),
+            _ => {
+                let dims = call.tensor(0)?.dims();
+                return Err(KernelError(format!(
+                    "the trip count must be one int64, but is {dims:?}"
+                )));
+            }
+        }
+    } else {
+        u64::MAX
+    };
+    Ok((most, !call.has_input(1) || truth(call, 1)?))
+}

@@ -1,0 +1,209 @@
+//! Ending a run early: a flag that another thread raises, a point in time, a number of turns.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use sardonyx_model::NodeId;
+use sardonyx_passes::{NodePath, Resolved};
+
+use crate::run::StepEvent;
+
+/// A flag that ends the runs that look at it. Clones are the same flag.
+#[derive(Debug, Clone, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// A flag that is down.
+    pub fn new() -> StopFlag {
+        StopFlag::default()
+    }
+
+    /// Raises the flag: runs that look at it end before their next step.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Lowers the flag, for runs that begin later.
+    pub fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is up.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What may end a run early, and who is told of its steps. Start from the default, which ends
+/// nothing. Everything is tested before each step and each turn of every graph, so a run ends after
+/// at most one more step.
+#[derive(Default)]
+#[non_exhaustive]
+pub struct RunOptions<'a> {
+    /// The run ends when this flag is up.
+    pub stop: Option<StopFlag>,
+    /// The run ends at this time.
+    pub deadline: Option<Instant>,
+    /// How many turns of loops and scans the run may take, all of them together.
+    pub turn_limit: Option<u64>,
+    /// Is told of every step that has run.
+    pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
+}
+
+impl<'a> RunOptions<'a> {
+    /// Options that end nothing.
+    pub fn new() -> RunOptions<'a> {
+        RunOptions::default()
+    }
+
+    /// The same with a flag that ends the run.
+    #[must_use]
+    pub fn stop(self, flag: &StopFlag) -> Self {
+        RunOptions { stop: Some(flag.clone()), ..self }
+    }
+
+    /// The same with a time at which the run ends.
+    #[must_use]
+    pub fn deadline(self, deadline: Instant) -> Self {
+        RunOptions { deadline: Some(deadline), ..self }
+    }
+
+    /// The same with a limit of turns of loops and scans, all of them together.
+    #[must_use]
+    pub fn turn_limit(self, turns: u64) -> Self {
+        RunOptions { turn_limit: Some(turns), ..self }
+    }
+
+    /// The same with somebody who is told of every step that has run.
+    #[must_use]
+    pub fn watch(self, watch: &'a mut dyn FnMut(StepEvent)) -> Self {
+        RunOptions { watch: Some(watch), ..self }
+    }
+}
+
+impl fmt::Debug for RunOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunOptions")
+            .field("stop", &self.stop)
+            .field("deadline", &self.deadline)
+            .field("turn_limit", &self.turn_limit)
+            .field("watch", &self.watch.is_some())
+            .finish()
+    }
+}
+
+/// Why a run was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// Its [`StopFlag`] is up.
+    Flag,
+    /// Its deadline has passed.
+    Deadline,
+    /// It has taken as many turns as it may.
+    Turns(u64),
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopReason::Flag => f.write_str("the run was stopped"),
+            StopReason::Deadline => f.write_str("the run was stopped: its deadline has passed"),
+            StopReason::Turns(limit) => {
+                write!(f, "the run was stopped: its loops have taken {limit} turns, the limit")
+            }
+        }
+    }
+}
+
+/// A run that was stopped, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Why.
+    pub reason: StopReason,
+    /// The node that would have been next, and the nodes around it.
+    pub next: NodePath,
+    /// The turn of that node that would have been next, if the node had begun.
+    pub next_turn: Option<usize>,
+    node: NodeId,
+    turns: Vec<(NodeId, usize)>,
+}
+
+impl Stopped {
+    pub(crate) fn new(reason: StopReason, resolved: &Resolved, node: NodeId) -> Stopped {
+        let next = resolved.path_of(node);
+        Stopped { reason, next, next_turn: None, node, turns: Vec::new() }
+    }
+
+    /// Where it was, for people.
+    pub fn place(&self) -> String {
+        match self.next_turn {
+            Some(turn) => format!("before turn {turn} of {}", self.next),
+            None => format!("before {}", self.next),
+        }
+    }
+
+    /// Says in which turn of a node around it that was.
+    pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
+        self.turns.push((around, turn));
+        self.next = resolved.path_in_turns(self.node, &self.turns);
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  {}", self.reason, self.place())
+    }
+}
+
+/// What may end one run.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    stop: Option<StopFlag>,
+    deadline: Option<Instant>,
+    turns: Option<Turns>,
+}
+
+#[derive(Debug)]
+struct Turns {
+    limit: u64,
+    left: Cell<u64>,
+}
+
+impl Limits {
+    pub(crate) fn of(options: &RunOptions<'_>) -> Limits {
+        let turns = options.turn_limit.map(|limit| Turns { limit, left: Cell::new(limit) });
+        Limits { stop: options.stop.clone(), deadline: options.deadline, turns }
+    }
+
+    /// Why the run must end now.
+    #[inline]
+    pub(crate) fn reached(&self) -> Option<StopReason> {
+        if self.stop.is_none() && self.deadline.is_none() {
+            return None;
+        }
+        if self.stop.as_ref().is_some_and(StopFlag::is_raised) {
+            return Some(StopReason::Flag);
+        }
+        let deadline = self.deadline?;
+        (Instant::now() >= deadline).then_some(StopReason::Deadline)
+    }
+
+    /// Why there may be no further turn; else there is one.
+    #[inline]
+    pub(crate) fn take_turn(&self) -> Option<StopReason> {
+        if let Some(turns) = &self.turns {
+            match turns.left.get().checked_sub(1) {
+                Some(left) => turns.left.set(left),
+                None => return Some(StopReason::Turns(turns.limit)),
+            }
+        }
+        self.reached()
+    }
+}
