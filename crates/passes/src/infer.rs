@@ -23,7 +23,7 @@ mod reference;
 mod unknown;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Id, Model, NodeId, Symbol, Type, ValueId};
+use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::{Demand, Infer, Known, Registry, Schema, ValueTypes};
 
 use crate::check::codes;
@@ -142,6 +142,8 @@ pub struct Inference {
     /// The functions that the model calls, after [`infer_everywhere`].
     called: HashSet<usize>,
     visits: u64,
+    /// How many names were made up.
+    names: usize,
 }
 
 impl Inference {
@@ -318,8 +320,29 @@ pub fn infer_function(
 /// Every node whose inputs contradict what its operator demands. What is declared of values that
 /// nodes make is passed over where it does not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
+    judged(resolved, Engine::for_resolved(resolved, options).run())
+}
+
+/// Infers the types of the values of one graph inside of a node, and of those in it, for other
+/// types of what the graph is given and reads from the graphs around it. `around` is what was
+/// inferred of these.
+///
+/// # Errors
+///
+/// As [`infer`].
+pub fn infer_inside(
+    resolved: &Resolved,
+    graph: GraphId,
+    around: &Inference,
+    given: &[(ValueId, Type)],
+    options: InferOptions<'_>,
+) -> Result<Inference, Vec<Finding>> {
+    judged(resolved, Engine::for_resolved(resolved, options).run_inside(graph, around, given))
+}
+
+/// What was found, unless the model contradicts itself.
+fn judged(resolved: &Resolved, found: Inference) -> Result<Inference, Vec<Finding>> {
     let model = resolved.model();
-    let found = Engine::for_resolved(resolved, options).run();
     let mut places = Places::default();
     let wrong = found.problems.iter().filter(|problem| {
         !matches!(problem.kind, ProblemKind::Declared | ProblemKind::NotImported)

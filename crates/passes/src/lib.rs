@@ -47,7 +47,7 @@ pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
-    Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
+    Style, Unknown, annotate, infer, infer_function, infer_inside, infer_model, infer_node,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};

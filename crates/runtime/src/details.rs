@@ -14,7 +14,7 @@ use crate::memory::Planned;
 use crate::plan::Plan;
 use crate::program::Slot;
 use crate::session::Session;
-use crate::sizes::{Sizes, inferred, integers};
+use crate::sizes::{Scope, Sizes, inferred, integers};
 
 /// What a run does for inputs of given types.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Session {
     /// Types with which the model contradicts itself.
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let executable = &self.executable;
-        let inference = inferred(executable, inputs)?;
+        let inference = inferred(Scope::main(executable), inputs)?;
         let sizes = Sizes::of(executable, &executable.body, &inference);
         let planned = Planned::new(&executable.body, sizes);
         let mut details = RunDetails { steps: Vec::new(), arena_bytes: 0, unshared_bytes: 0 };

@@ -1,7 +1,7 @@
 //! What a run walks over, before memory is planned for particular dimensions.
 
 use sardonyx_kernels::Isa;
-use sardonyx_model::{NodeId, ValueId};
+use sardonyx_model::{GraphId, NodeId, ValueId};
 use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
 use crate::program::{MoveKind, RegionKind, Slot};
+use crate::run::TurnPlans;
 
 /// A compiled model.
 pub(crate) struct Executable {
@@ -30,6 +31,8 @@ pub(crate) struct Body {
     pub(crate) inputs: Vec<Option<Slot>>,
     /// Slot of each graph output.
     pub(crate) outputs: Vec<Slot>,
+    /// The graph of an inner one.
+    pub(crate) graph: Option<GraphId>,
 }
 
 /// A value that may exist while running.
@@ -65,6 +68,8 @@ pub(crate) enum Work {
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
+    /// What turns with inputs of other sizes have planned.
+    pub(crate) turns: TurnPlans,
 }
 
 /// One kernel or region with what it reads and writes. Models have many, so what few have is behind

@@ -182,8 +182,17 @@ impl Memories {
 /// The values of a run, by input of the model.
 pub(crate) type Given<'a> = SmallVec<[Held<'a>; 8]>;
 
+/// Element types and sizes of some inputs.
+pub(crate) fn key_of(given: &Given<'_>) -> Key {
+    let of = |value: &Held<'_>| {
+        let tensor = value.as_view()?;
+        Some((tensor.data_type().number(), tensor.dims().into()))
+    };
+    given.iter().map(of).collect()
+}
+
 /// Whether a plan is for inputs such as these.
-fn fits(key: &Key, given: &Given<'_>) -> bool {
+pub(crate) fn fits(key: &Key, given: &Given<'_>) -> bool {
     let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (wanted, given.as_view())
     {
         (Some((elem, dims)), Some(view)) => {
@@ -207,8 +216,13 @@ mod tests {
     use super::*;
 
     fn planned(arena_bytes: usize) -> Arc<Planned> {
-        let body =
-            Body { slots: Vec::new(), steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
+        let body = Body {
+            slots: Vec::new(),
+            steps: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            graph: None,
+        };
         let mut planned = Planned::new(&body, Sizes::default());
         planned.plan.arena_bytes = arena_bytes;
         Arc::new(planned)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use sardonyx_kernels::elementwise::{Binary, Side, Unary};
 use sardonyx_kernels::gemm::Activation;
-use sardonyx_model::{NodeId, Shape, Type, ValueId};
+use sardonyx_model::{GraphId, NodeId, Shape, Type, ValueId};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
@@ -37,6 +37,8 @@ pub(crate) struct Program {
     pub(crate) inputs: Vec<Option<Slot>>,
     /// By output of the graph.
     pub(crate) outputs: Vec<Slot>,
+    /// The graph that it was made from, if that is an inner one.
+    pub(crate) graph: Option<GraphId>,
 }
 
 /// A value of a program, by its number.

@@ -2,6 +2,7 @@
 
 mod regions;
 mod stack;
+mod turn_plans;
 mod turns;
 
 use std::mem::take;
@@ -23,6 +24,7 @@ use crate::plan::Plan;
 use crate::schedule::{Goal, Scheduled, Source};
 use crate::stop::{Limits, StopReason, Stopped};
 
+pub(crate) use turn_plans::TurnPlans;
 pub(crate) use turns::TurnPlan;
 
 /// A step of a run that has just ended.

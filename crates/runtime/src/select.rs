@@ -17,6 +17,7 @@ use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Program, Slot, Value};
 use crate::report::CompileReport;
+use crate::run::TurnPlans;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -108,7 +109,7 @@ struct Selecting<'a, 'm> {
 impl Selecting<'_, '_> {
     /// The steps of a program, and the constants that they read.
     fn program(&mut self, program: Program) -> Result<Body, CompileError> {
-        let Program { values, steps, inputs, outputs } = program;
+        let Program { values, steps, inputs, outputs, graph } = program;
         let looks = self.lowering.weights.looks();
         let account = self.lowering.weights.account;
         let mut selected: Vec<Step> = Vec::with_capacity(steps.len());
@@ -173,7 +174,7 @@ impl Selecting<'_, '_> {
             let constant = constant.cloned().map(Box::new);
             slots.push(SlotInfo { value: id, constant, outline });
         }
-        Ok(Body { slots, steps, inputs, outputs })
+        Ok(Body { slots, steps, inputs, outputs, graph })
     }
 
     /// What runs for a step; `None` if nothing can.
@@ -197,7 +198,11 @@ impl Selecting<'_, '_> {
             let bodies = bodies.collect::<Result<_, _>>()?;
             return Ok(Some(Step {
                 number: 0,
-                work: Work::Region(Box::new(Region { kind: region.kind, bodies })),
+                work: Work::Region(Box::new(Region {
+                    kind: region.kind,
+                    bodies,
+                    turns: TurnPlans::default(),
+                })),
                 rules,
                 movement: None,
                 inputs,

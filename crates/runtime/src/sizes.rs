@@ -7,15 +7,16 @@
 //! condition does not hold, inference runs with the numbers: as a rule it finds an error.
 //!
 //! If the list does not say of the first set of sizes what inference says, because formulas cannot
-//! say what numbers can, every set is inferred; so it is if a step has inner graphs, of which the
-//! list says nothing. What neither knows, data decides.
+//! say what numbers can, every set is inferred. What neither knows, data decides.
+//!
+//! A body whose inputs have other sizes in every turn of a loop is treated the same way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Computed, Dim, Formula, Formulas, Id, Type, ValueId};
+use sardonyx_model::{Computed, Dim, Formula, Formulas, GraphId, Id, Type, ValueId};
 use sardonyx_ops::{Demand, Known};
-use sardonyx_passes::{InferOptions, Inference, infer};
+use sardonyx_passes::{InferOptions, Inference, infer, infer_inside};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
@@ -34,14 +35,43 @@ pub(crate) struct Sizes {
     pub(crate) inner: Vec<(usize, Vec<Sizes>)>,
 }
 
+/// A program whose sizes are wanted: that of the main graph, or one of an inner graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'e> {
+    pub(crate) executable: &'e Executable,
+    pub(crate) body: &'e Body,
+    /// The inner graph.
+    graph: Option<GraphId>,
+}
+
+impl<'e> Scope<'e> {
+    /// The main graph.
+    pub(crate) fn main(executable: &'e Executable) -> Scope<'e> {
+        Scope { executable, body: &executable.body, graph: None }
+    }
+
+    /// An inner graph. Its inputs are what it is given, then what it captures.
+    pub(crate) fn inside(executable: &'e Executable, body: &'e Body) -> Scope<'e> {
+        Scope { executable, body, graph: body.graph }
+    }
+
+    /// The inputs by position, as values of the model.
+    fn inputs(self) -> Vec<Option<ValueId>> {
+        let Some(_) = self.graph else {
+            let resolved = &self.executable.resolved;
+            let inputs = &resolved.model().graph(resolved.main()).inputs;
+            return inputs.iter().map(|info| info.value).collect();
+        };
+        let slots = self.body.inputs.iter();
+        slots.map(|slot| slot.map(|slot| self.body.slots[slot.index()].value)).collect()
+    }
+}
+
 impl Sizes {
-    /// Infers them for inputs of the given types, by position among the graph's inputs.
-    pub(crate) fn inferred(
-        executable: &Executable,
-        inputs: &[Option<Type>],
-    ) -> Result<Sizes, RunError> {
-        let inference = inferred(executable, inputs)?;
-        Ok(Sizes::of(executable, &executable.body, &inference))
+    /// Infers them for inputs of the given types, by position.
+    pub(crate) fn inferred(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Sizes, RunError> {
+        let inference = inferred(scope, inputs)?;
+        Ok(Sizes::of(scope.executable, scope.body, &inference))
     }
 
     /// What inference says with numbers of the values of a program.
@@ -63,32 +93,38 @@ impl Sizes {
     }
 }
 
-/// What inference says for inputs of the given types, by position among the graph's inputs.
+/// What inference says for inputs of the given types, by position.
 ///
 /// # Errors
 ///
 /// Types with which the model contradicts itself.
-pub(crate) fn inferred(
-    executable: &Executable,
-    inputs: &[Option<Type>],
-) -> Result<Inference, RunError> {
-    inferred_over(executable, inputs, None)
+pub(crate) fn inferred(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Inference, RunError> {
+    inferred_over(scope, inputs, None)
 }
 
 fn inferred_over(
-    executable: &Executable,
+    scope: Scope<'_>,
     inputs: &[Option<Type>],
     sizes: Option<&HashSet<String>>,
 ) -> Result<Inference, RunError> {
+    let executable = scope.executable;
     let constant = |value: ValueId| settled(executable, value);
     let options = InferOptions {
-        inputs,
         symbols: &executable.dims,
         known: Some(&constant),
         sizes,
         ..InferOptions::default()
     };
-    infer(&executable.resolved, options).map_err(|findings| {
+    let found = match scope.graph {
+        None => infer(&executable.resolved, InferOptions { inputs, ..options }),
+        Some(graph) => {
+            let given = scope.inputs().into_iter().zip(inputs);
+            let given: Vec<(ValueId, Type)> =
+                given.filter_map(|(value, ty)| Some((value?, ty.clone()?))).collect();
+            infer_inside(&executable.resolved, graph, &executable.inference, &given, options)
+        }
+    };
+    found.map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         RunError::Input(InputError::new(format!(
             "with inputs of these shapes the model contradicts itself\n  {}",
@@ -172,14 +208,14 @@ pub(crate) struct Found {
 }
 
 impl KnownSizes {
-    /// The sizes for inputs of the given types, by position among the graph's inputs.
+    /// The sizes for inputs of the given types, by position.
     ///
     /// # Errors
     ///
     /// Types with which the model contradicts itself.
     pub(crate) fn find(
         &self,
-        executable: &Executable,
+        scope: Scope<'_>,
         inputs: &[Option<Type>],
     ) -> Result<Found, RunError> {
         let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +224,7 @@ impl KnownSizes {
             if let State::First(first, sizes) = &*state
                 && first != inputs
             {
-                let list = SizeList::new(executable, first, sizes);
+                let list = SizeList::new(scope, first, sizes);
                 *state = list.map_or(State::NoList, |list| State::List(Arc::new(list)));
             }
             match &*state {
@@ -199,7 +235,7 @@ impl KnownSizes {
         if let Some(sizes) = list.and_then(|list| list.compute(inputs)) {
             return Ok(Found { sizes, is_inferred: false });
         }
-        let sizes = Sizes::inferred(executable, inputs)?;
+        let sizes = Sizes::inferred(scope, inputs)?;
         let mut state = state();
         if let State::Nothing = &*state {
             *state = State::First(inputs.to_vec(), sizes.clone());
@@ -215,12 +251,20 @@ pub(crate) struct SizeList {
     /// How many different sizes inputs have.
     symbols: usize,
     formulas: Formulas,
-    /// By slot.
-    types: Vec<SlotType>,
-    ints: Vec<(Slot, SlotInts)>,
+    body: BodyList,
     /// Formulas that are dimensions, of any value of the graph.
     dims: Vec<Formula>,
     conditions: Vec<Condition>,
+}
+
+/// The part of a list that is about the slots of one program.
+#[derive(Debug, Default)]
+struct BodyList {
+    /// By slot.
+    types: Vec<SlotType>,
+    ints: Vec<(Slot, SlotInts)>,
+    /// As [`Sizes::inner`].
+    inner: Vec<(usize, Vec<BodyList>)>,
 }
 
 /// Which tensors the list is for, by input.
@@ -260,72 +304,27 @@ enum Condition {
 
 impl SizeList {
     /// For inputs like some of which the sizes are known. `None` if the list does not say these.
-    fn new(executable: &Executable, first: &[Option<Type>], known: &Sizes) -> Option<SizeList> {
-        let list = SizeList::like(executable, first)?;
+    fn new(scope: Scope<'_>, first: &[Option<Type>], known: &Sizes) -> Option<SizeList> {
+        let list = SizeList::like(scope, first)?;
         (list.compute(first)? == *known).then_some(list)
     }
 
     /// For inputs like some of which the sizes are known.
-    pub(crate) fn like(executable: &Executable, first: &[Option<Type>]) -> Option<SizeList> {
-        let (inputs, names) = patterns(executable, first)?;
+    pub(crate) fn like(scope: Scope<'_>, first: &[Option<Type>]) -> Option<SizeList> {
+        let (inputs, names) = patterns(scope, first)?;
         let types: Vec<Option<Type>> =
             inputs.iter().map(|pattern| Some(pattern.as_ref()?.ty(&names))).collect();
         let set = names.iter().cloned().collect();
-        let inference = inferred_over(executable, &types, Some(&set)).ok()?;
-        let mut list = SizeList {
-            inputs,
-            symbols: names.len(),
-            formulas: Formulas::over(names.iter().map(String::as_str)),
-            types: Vec::new(),
-            ints: Vec::new(),
-            dims: Vec::new(),
-            conditions: Vec::new(),
-        };
-        list.add_types(&executable.body, &inference);
-        list.add_ints(executable, &inference);
-        list.add_dims(executable, &inference);
+        let inference = inferred_over(scope, &types, Some(&set)).ok()?;
+        let mut formulas = Formulas::over(names.iter().map(String::as_str));
+        let body = BodyList::new(scope.executable, scope.body, &inference, &mut formulas);
+        let (symbols, dims, conditions) = (names.len(), Vec::new(), Vec::new());
+        let mut list = SizeList { inputs, symbols, formulas, body, dims, conditions };
+        list.add_dims(scope.executable, &inference);
         for demand in inference.demands() {
             list.add_condition(demand)?;
         }
         Some(list)
-    }
-
-    fn add_types(&mut self, body: &Body, inference: &Inference) {
-        let types = body.slots.iter().map(|slot| {
-            if let Some(fixed) = slot.fixed() {
-                return SlotType::Fixed(Some(fixed));
-            }
-            let ty = inference.ty(slot.value);
-            if let Some(fixed) = ty.and_then(sized) {
-                return SlotType::Fixed(Some(fixed));
-            }
-            let dims = ty.and_then(|ty| Some((ty.elem()?, ty.shape()?)));
-            let computed = dims.and_then(|(elem, dims)| {
-                let dims = dims.iter().map(|dim| self.formulas.add(dim)).collect::<Option<_>>()?;
-                Some(SlotType::Computed(elem, dims))
-            });
-            computed.unwrap_or(SlotType::Fixed(None))
-        });
-        self.types = types.collect();
-    }
-
-    fn add_ints(&mut self, executable: &Executable, inference: &Inference) {
-        let slots: HashSet<Slot> = pointing_slots(executable, &executable.body).collect();
-        for slot in slots {
-            let info = &executable.body.slots[slot.index()];
-            let known = inference.known(info.value);
-            let fixed =
-                info.constant.as_deref().cloned().or_else(|| known.and_then(Known::to_tensor));
-            let ints = match (fixed, known) {
-                (Some(tensor), _) => integers(&tensor).map(SlotInts::Fixed),
-                (None, Some(Known::Ints { elem, values, .. })) => {
-                    let values = values.iter().map(|value| self.formulas.add(value));
-                    values.collect::<Option<_>>().map(|values| SlotInts::Computed(*elem, values))
-                }
-                (None, _) => None,
-            };
-            self.ints.extend(ints.map(|ints| (slot, ints)));
-        }
     }
 
     /// Rules say of a dimension what holds where there are elements: values between the slots
@@ -374,17 +373,7 @@ impl SizeList {
         if !self.conditions.iter().all(holds) {
             return None;
         }
-        let types = self.types.iter().map(|ty| match ty {
-            SlotType::Fixed(fixed) => Some(fixed.clone()),
-            SlotType::Computed(elem, dims) => {
-                let dims = dims.iter().map(|dim| usize::try_from(number(dim)).ok());
-                Some(Some((*elem, dims.collect::<Option<Dims>>()?)))
-            }
-        });
-        let types = types.collect::<Option<_>>()?;
-        let ints = self.ints.iter().map(|(slot, ints)| (*slot, ints.numbers(&computed)));
-        let ints = ints.filter_map(|(slot, ints)| Some((slot, ints?)));
-        Some(Sizes { types, ints: ints.collect(), inner: Vec::new() })
+        self.body.sizes(&computed)
     }
 
     /// The numbers of the symbols.
@@ -419,6 +408,76 @@ impl SizeList {
     }
 }
 
+impl BodyList {
+    /// What inference says of the values of a program.
+    fn new(
+        executable: &Executable,
+        body: &Body,
+        inference: &Inference,
+        formulas: &mut Formulas,
+    ) -> BodyList {
+        let types = body.slots.iter().map(|slot| {
+            if let Some(fixed) = slot.fixed() {
+                return SlotType::Fixed(Some(fixed));
+            }
+            let ty = inference.ty(slot.value);
+            if let Some(fixed) = ty.and_then(sized) {
+                return SlotType::Fixed(Some(fixed));
+            }
+            let dims = ty.and_then(|ty| Some((ty.elem()?, ty.shape()?)));
+            let computed = dims.and_then(|(elem, dims)| {
+                let dims = dims.iter().map(|dim| formulas.add(dim)).collect::<Option<_>>()?;
+                Some(SlotType::Computed(elem, dims))
+            });
+            computed.unwrap_or(SlotType::Fixed(None))
+        });
+        let types = types.collect();
+        let slots: HashSet<Slot> = pointing_slots(executable, body).collect();
+        let ints = slots.into_iter().filter_map(|slot| {
+            let info = &body.slots[slot.index()];
+            let known = inference.known(info.value);
+            let fixed =
+                info.constant.as_deref().cloned().or_else(|| known.and_then(Known::to_tensor));
+            let ints = match (fixed, known) {
+                (Some(tensor), _) => integers(&tensor).map(SlotInts::Fixed),
+                (None, Some(Known::Ints { elem, values, .. })) => {
+                    let values = values.iter().map(|value| formulas.add(value));
+                    values.collect::<Option<_>>().map(|values| SlotInts::Computed(*elem, values))
+                }
+                (None, _) => None,
+            };
+            Some((slot, ints?))
+        });
+        let ints = ints.collect();
+        let steps = body.steps.iter().enumerate();
+        let inner = steps.filter(|(_, step)| !step.bodies().is_empty()).map(|(index, step)| {
+            let bodies = step.bodies().iter();
+            let lists = bodies.map(|body| BodyList::new(executable, body, inference, formulas));
+            (index, lists.collect())
+        });
+        BodyList { types, ints, inner: inner.collect() }
+    }
+
+    /// The sizes for some numbers. `None` for a negative one.
+    fn sizes(&self, computed: &Computed) -> Option<Sizes> {
+        let types = self.types.iter().map(|ty| match ty {
+            SlotType::Fixed(fixed) => Some(fixed.clone()),
+            SlotType::Computed(elem, dims) => {
+                let dims = dims.iter().map(|dim| usize::try_from(computed.number(*dim)).ok());
+                Some(Some((*elem, dims.collect::<Option<Dims>>()?)))
+            }
+        });
+        let types = types.collect::<Option<_>>()?;
+        let ints = self.ints.iter().map(|(slot, ints)| (*slot, ints.numbers(computed)));
+        let ints = ints.filter_map(|(slot, ints)| Some((slot, ints?)));
+        let inner = self.inner.iter().map(|(index, lists)| {
+            let bodies = lists.iter().map(|list| list.sizes(computed));
+            Some((*index, bodies.collect::<Option<_>>()?))
+        });
+        Some(Sizes { types, ints: ints.collect(), inner: inner.collect::<Option<_>>()? })
+    }
+}
+
 impl SlotInts {
     fn numbers(&self, computed: &Computed) -> Option<Vec<i64>> {
         match self {
@@ -450,16 +509,15 @@ impl Pattern {
 /// Which sizes of inputs may differ, and names for them. Axes for which the model has one name have
 /// one size. `None` if inputs are not what it declares.
 fn patterns(
-    executable: &Executable,
+    scope: Scope<'_>,
     first: &[Option<Type>],
 ) -> Option<(Vec<Option<Pattern>>, Vec<String>)> {
-    let graph = executable.resolved.model().graph(executable.resolved.main());
     let mut names = Vec::new();
     let mut of_dims: HashMap<Dim, usize> = HashMap::new();
-    let patterns = graph.inputs.iter().zip(first).map(|(info, ty)| {
+    let patterns = scope.inputs().into_iter().zip(first).map(|(value, ty)| {
         let Some(ty) = ty else { return Some(None) };
         let (elem, dims) = sized(ty)?;
-        let declared = info.value.and_then(|value| executable.inference.ty(value));
+        let declared = value.and_then(|value| scope.executable.inference.ty(value));
         let declared = declared.and_then(Type::shape).filter(|shape| shape.len() == dims.len());
         let dims = dims.iter().enumerate().map(|(axis, _)| {
             // No text of a file that is read as a size begins with a space.

@@ -222,22 +222,50 @@ impl<'a> Engine<'a> {
         self.begin(main);
         self.given_inputs(main);
         self.walk(main);
+        self.conclude();
+        // A session does not need to know what dimensions mean.
+        if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {
+            self.options.calls = None;
+            self.denote(main);
+        }
+        self.found
+    }
+
+    /// What is known in the end, once all nodes have been looked at.
+    fn conclude(&mut self) {
         if !self.equalities.is_empty() {
             for ty in self.found.types.iter_mut().flatten() {
                 self.equalities.apply_to(ty);
             }
         }
         self.found.visits = visits(self.model) - self.visits;
+        self.found.names = self.fresh.count();
         let equalities = take(&mut self.equalities);
         if let Some(sizes) = self.options.sizes {
             self.found.demands = over_sizes(take(&mut self.demands), &equalities, sizes);
         }
         self.found.equalities = equalities.into_learned();
-        // A session does not need to know what dimensions mean.
-        if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {
-            self.options.calls = None;
-            self.denote(main);
+    }
+
+    /// Looks at one graph inside of a node, and at those in it.
+    pub(super) fn run_inside(
+        mut self,
+        id: GraphId,
+        around: &Inference,
+        given: &[(ValueId, Type)],
+    ) -> Inference {
+        self.found.types.clone_from(&around.types);
+        self.found.known.clone_from(&around.known);
+        self.fresh = Fresh::after(around.names);
+        // What was found of these graphs held for other types.
+        self.walked.extend(self.resolved.iter().flat_map(|resolved| resolved.graphs()));
+        self.begin(id);
+        for (value, ty) in given {
+            self.found.types[value.index()] = Some(ty.clone());
+            self.found.known[value.index()] = None;
         }
+        self.walk(id);
+        self.conclude();
         self.found
     }
 

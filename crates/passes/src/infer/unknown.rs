@@ -47,6 +47,11 @@ pub(super) struct Fresh {
 const PREFIX: &str = "unk__";
 
 impl Fresh {
+    /// Names after so many others.
+    pub(super) fn after(count: usize) -> Fresh {
+        Fresh { taken: None, count }
+    }
+
     /// The next name that the file does not use.
     pub(super) fn next(&mut self, model: &Model) -> String {
         let taken = self.taken.get_or_insert_with(|| {

@@ -65,6 +65,7 @@ impl Making<'_> {
             Some(self.define(&mut body, value))
         });
         body.program.inputs = inputs.collect();
+        body.program.graph = Some(graph);
         self.graph(&mut body, graph)?;
         for (value, slot) in body.outer.drain(..).rev() {
             self.slots[value.index()] = slot;

@@ -328,6 +328,7 @@ mod tests {
             steps: vec![step(product(), &[P]), step(relu(P), &[Y])],
             inputs: vec![Some(A), Some(B), Some(C)],
             outputs: vec![Y],
+            graph: None,
         }
     }
 
@@ -397,6 +398,7 @@ mod tests {
             )],
             inputs: vec![Some(Slot(0))],
             outputs: vec![Slot(1)],
+            graph: None,
         };
         let kind = RegionKind::If { condition };
         let mut region = Region { kind, captures: vec![P], bodies: vec![body(), body()] };

@@ -7,16 +7,17 @@
 use std::mem::{replace, take};
 use std::ops::Range;
 
-use sardonyx_tensor::{ALIGNMENT, Arena, DataType, Dims, Tensor, Value, WriteSlices};
+use sardonyx_tensor::{ALIGNMENT, Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices};
 use smallvec::SmallVec;
 
 use super::regions::{borrowed, truth};
 use super::stack::{Slices, Stack, shown};
+use super::turn_plans::Choice;
 use super::{Failed, Room, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Region, Step};
 use crate::kernel::{Call, Operand, Target};
-use crate::memory::{Held, Memory, Planned, emptied};
+use crate::memory::{Given, Held, Memory, Planned, emptied};
 use crate::plan::Plan;
 use crate::program::{Along, RegionKind, Slot};
 use crate::schedule::{Schedule, Source};
@@ -36,6 +37,8 @@ pub(crate) struct TurnPlan {
     bytes: usize,
     /// How many values are held: those of the schedule, then what no step reads.
     held: usize,
+    /// Whether the type of something that the body reads is not known.
+    is_open: bool,
 }
 
 /// Where a condition is.
@@ -90,6 +93,7 @@ impl TurnPlan {
             buffers: Vec::new(),
             bytes: 0,
             held: schedule.held,
+            is_open: body.inputs.iter().flatten().any(|slot| plan.types[slot.index()].is_none()),
         };
         let is_made = |place: u32| !schedule.inputs.contains(&Some(place));
         let (first, count) = (kind.first_carried(), kind.carried_count());
@@ -230,9 +234,19 @@ impl Run<'_> {
         let stacks = stacked.map(|(index, target)| Stack::new(target, along(index))).collect();
         let mut turning = Turning { carried, turn: 0, most, goes_on, finals, stacks };
         let memory = inner.get_or_insert_with(Box::default);
+        let is_open = planned.turns.as_deref().is_some_and(|plan| plan.is_open);
+        let mut choice = Choice::default();
         while turning.has_next() {
-            let site = Site { step, kind, body, planned };
-            let given = Given { operands, slices: slices.as_ref() };
+            let chosen = if is_open {
+                let given = given_to(kind, operands, slices.as_ref(), &turning)?;
+                region.turns.choose(self.executable, (region, body), &given, &mut choice)
+            } else {
+                None
+            };
+            let is_one_turn = is_open && chosen.is_none();
+            let planned = chosen.as_deref().unwrap_or(planned);
+            let site = Site { step, kind, body, planned, is_open, is_one_turn };
+            let given = Around { operands, slices: slices.as_ref() };
             self.stretch(site, memory, given, &mut turning, watch)?;
         }
         self.end(kind, body, turning)
@@ -243,7 +257,7 @@ impl Run<'_> {
         &self,
         site: Site<'_>,
         memory: &mut Memory,
-        given: Given<'_, 'o>,
+        given: Around<'_, 'o>,
         turning: &mut Turning<'o, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
@@ -262,7 +276,8 @@ impl Run<'_> {
         let arena = memory.arena(planned).map_err(Failed::Inside)?;
         let (ran, held) = {
             let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
-            let mut turns = Turns { run: self, site, plan, held, spare: SmallVec::new() };
+            let mut turns =
+                Turns { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
             let ran = turns.take(lent, (arena, &mut inner), given, turning, watch);
             (ran, emptied(turns.held))
         };
@@ -306,7 +321,7 @@ impl Run<'_> {
 
 /// What a region is given, for all turns.
 #[derive(Clone, Copy)]
-struct Given<'s, 'o> {
+struct Around<'s, 'o> {
     operands: &'s [Operand<'o>],
     slices: Option<&'s Slices<'o>>,
 }
@@ -318,6 +333,10 @@ struct Site<'s> {
     kind: &'s RegionKind,
     body: &'s Body,
     planned: &'s Planned,
+    /// Whether values of other sizes get another plan.
+    is_open: bool,
+    /// Whether every turn looks for a plan.
+    is_one_turn: bool,
 }
 
 /// Turns in the memory of one plan.
@@ -328,6 +347,8 @@ struct Turns<'s, 'h> {
     held: Vec<Held<'h>>,
     /// By carried value: the second of its places, until it is in use.
     spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
+    /// Whether the next turn has the sizes that this plan is for.
+    fits: bool,
 }
 
 impl<'h> Turns<'_, 'h> {
@@ -336,7 +357,7 @@ impl<'h> Turns<'_, 'h> {
         &mut self,
         buffers: WriteSlices<'h>,
         (arena, inner): (&mut Arena, &mut Option<Box<Memory>>),
-        given: Given<'h, 'o>,
+        given: Around<'h, 'o>,
         turning: &mut Turning<'o, 't>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
@@ -355,6 +376,9 @@ impl<'h> Turns<'_, 'h> {
             }
             ran.map_err(|failed| self.run.in_turn(failed, step, turning.turn))?;
             turning.turn += 1;
+            if self.site.is_one_turn || !self.fits {
+                break;
+            }
         }
         self.leave(turning)
     }
@@ -484,7 +508,7 @@ impl<'h> Turns<'_, 'h> {
             }
         }
         let mut copies = copies.into_iter();
-        let Turns { plan, held, spare, run, .. } = self;
+        let Turns { plan, held, spare, run, site, .. } = self;
         for (carried, spare) in plan.carried.iter().zip(spare) {
             match carried.then {
                 Then::Same => {}
@@ -511,8 +535,14 @@ impl<'h> Turns<'_, 'h> {
                     }
                 }
             }
-            let declared = carried.read.and_then(|slot| site_type(self.site, slot));
-            check(&held[carried.input as usize], declared)?;
+            let planned =
+                carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
+            if let Err(failed) = check(&held[carried.input as usize], planned) {
+                if !site.is_open {
+                    return Err(failed);
+                }
+                self.fits = false;
+            }
         }
         Ok(())
     }
@@ -610,8 +640,33 @@ impl<'h> Turns<'_, 'h> {
     }
 }
 
-fn site_type<'s>(site: Site<'s>, slot: Slot) -> Option<&'s (DataType, Dims)> {
-    site.planned.plan.types[slot.index()].as_ref()
+/// What the next turn is given: by input of the body.
+fn given_to<'g>(
+    kind: &RegionKind,
+    operands: &'g [Operand<'_>],
+    slices: Option<&'g Slices<'_>>,
+    turning: &'g Turning<'_, '_>,
+) -> Result<Given<'g>, KernelError> {
+    let mut given = Given::new();
+    if let RegionKind::Loop { .. } = kind {
+        given.push(Held::Value(Value::Tensor(Tensor::scalar(0i64)), 0));
+        given.push(Held::Value(Value::Tensor(Tensor::scalar(Bool8::from(true))), 0));
+    }
+    for value in &turning.carried {
+        given.push(match value {
+            Held::Value(value, _) => Held::Borrowed(value),
+            Held::Borrowed(value) => Held::Borrowed(value),
+            Held::Input(view) => Held::Input(view.clone()),
+            Held::Output(_) | Held::Nothing => Held::Nothing,
+        });
+    }
+    if let Some(slices) = slices {
+        for slice in slices.at(turning.turn) {
+            given.push(slice?);
+        }
+    }
+    given.extend(operands[kind.operand_count()..].iter().map(borrowed));
+    Ok(given)
 }
 
 /// Compares a value with the type that was planned for it.

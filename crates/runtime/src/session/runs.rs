@@ -17,11 +17,11 @@ use crate::account::Account;
 use crate::error::{InputError, KernelError, RunError};
 use crate::inputs::{Port, find};
 use crate::kernel::Operand;
-use crate::memory::{Given, Held, Key, Memory, Planned, emptied};
+use crate::memory::{Given, Held, Memory, Planned, emptied, key_of};
 use crate::plan::{Place, Plan};
 use crate::run::{Run, Watch};
 use crate::schedule::{Schedule, Source};
-use crate::sizes::{Found, inferred};
+use crate::sizes::{Found, Scope, inferred};
 use crate::stop::{Limits, RunOptions};
 
 impl Session {
@@ -218,13 +218,7 @@ impl Session {
         if let Some(planned) = memory.plans.find(given) {
             return Ok(planned);
         }
-        let key: Key = given
-            .iter()
-            .map(|value| {
-                let tensor = value.as_view()?;
-                Some((tensor.data_type().number(), tensor.dims().into()))
-            })
-            .collect();
+        let key = key_of(given);
         let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let found = plans().find(given);
         let planned = match found {
@@ -249,7 +243,8 @@ impl Session {
                 Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
             })
             .collect();
-        let Found { sizes, is_inferred } = self.sizes.find(&self.executable, &types)?;
+        let Found { sizes, is_inferred } =
+            self.sizes.find(Scope::main(&self.executable), &types)?;
         let planned = Planned::new(&self.executable.body, sizes);
         Ok(Planned { uninferred: (!is_inferred).then_some(types), ..planned })
     }
@@ -259,7 +254,7 @@ impl Session {
     fn failure(&self, planned: &Planned, error: RunError) -> RunError {
         match (&error, &planned.uninferred) {
             (RunError::Node(_), Some(types)) => {
-                inferred(&self.executable, types).err().unwrap_or(error)
+                inferred(Scope::main(&self.executable), types).err().unwrap_or(error)
             }
             _ => error,
         }

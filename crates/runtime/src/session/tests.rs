@@ -6,7 +6,7 @@ use sardonyx_text::{ParseOptions, parse_model};
 
 use super::Session;
 use crate::options::{Optimization, Options};
-use crate::sizes::{SizeList, Sizes};
+use crate::sizes::{Scope, SizeList, Sizes};
 
 fn model(text: &str) -> Model {
     let text = format!("<ir_version: 10, opset_import: [\"\" : 21]>\n{text}");
@@ -113,10 +113,11 @@ fn lists_say_what_inference_says() {
         let session = session(text);
         let executable = &session.executable;
         let first = types(&session, sets[0]);
-        let list = SizeList::like(executable, &first).expect("formulas");
+        let list = SizeList::like(Scope::main(executable), &first).expect("formulas");
         for set in sets {
             let inputs = types(&session, set);
-            let inferred = Sizes::inferred(executable, &inputs).expect("sizes that fit");
+            let inferred =
+                Sizes::inferred(Scope::main(executable), &inputs).expect("sizes that fit");
             assert_eq!(list.compute(&inputs), Some(inferred), "{set:?} for {text}");
         }
     }
@@ -127,7 +128,7 @@ fn only_the_first_sizes_are_inferred() {
     for (text, sets) in MODELS {
         let session = session(text);
         let is_inferred = |set: &[&[i64]]| {
-            let found = session.sizes.find(&session.executable, &types(&session, set));
+            let found = session.sizes.find(Scope::main(&session.executable), &types(&session, set));
             found.expect("sizes that fit").is_inferred
         };
         for (index, set) in sets.iter().enumerate() {
@@ -161,9 +162,13 @@ fn what_a_list_is_not_for_is_inferred() {
         for (set, expected) in sets.iter().zip(expected) {
             let elem = DataType::Float;
             let inputs = [Some(Type::tensor(elem, set.iter().copied()))];
-            let found = session.sizes.find(&session.executable, &inputs).expect("sizes that fit");
+            let found = session
+                .sizes
+                .find(Scope::main(&session.executable), &inputs)
+                .expect("sizes that fit");
             assert_eq!(found.is_inferred, *expected, "{set:?} for {text}");
-            let inferred = Sizes::inferred(&session.executable, &inputs).expect("sizes that fit");
+            let inferred =
+                Sizes::inferred(Scope::main(&session.executable), &inputs).expect("sizes that fit");
             assert_eq!(found.sizes, inferred, "{set:?} for {text}");
         }
     }
@@ -232,7 +237,8 @@ fn errors_do_not_depend_on_earlier_sizes() {
             used.run(ones(&used, set)).expect("sizes that fit");
         }
         let inputs = types(&used, second);
-        let found = used.sizes.find(&used.executable, &inputs).expect("sizes that fit");
+        let found =
+            used.sizes.find(Scope::main(&used.executable), &inputs).expect("sizes that fit");
         assert!(!found.is_inferred, "{text}");
         let say = |session: &Session| {
             let error = session.run(ones(session, bad)).map(|_| ()).expect_err(text);

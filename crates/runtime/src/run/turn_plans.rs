@@ -1,0 +1,67 @@
+//! Plans for turns whose inputs have other sizes than those of the turn before.
+//!
+//! A plan for sizes that are not known leaves all values to memory of their own, so turns get plans
+//! for the sizes that they have. New ones are cheap, but not free: after three new sets of sizes in
+//! a row, turns do without until sizes repeat.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sardonyx_model::Type;
+
+use crate::executable::{Body, Executable, Region};
+use crate::memory::{Given, Key, Planned, Plans, fits, key_of};
+use crate::sizes::{KnownSizes, Scope};
+
+/// New sets of sizes in a row that get a plan.
+const PATIENCE: usize = 3;
+
+/// What turns of a region with inputs of unknown sizes have planned, in all runs.
+#[derive(Debug, Default)]
+pub(crate) struct TurnPlans {
+    sizes: KnownSizes,
+    plans: Mutex<Plans>,
+}
+
+/// How the turns of one run of a region have got their plans.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// The sizes of the turn before.
+    last: Option<Key>,
+    /// How many sets of sizes in a row were new.
+    new: usize,
+}
+
+impl TurnPlans {
+    /// The plan for a turn that is given some values; `None` for the one for unknown sizes.
+    pub(super) fn choose(
+        &self,
+        executable: &Executable,
+        (region, body): (&Region, &Body),
+        given: &Given<'_>,
+        choice: &mut Choice,
+    ) -> Option<Arc<Planned>> {
+        let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(planned) = plans().find(given) {
+            choice.new = 0;
+            return Some(planned);
+        }
+        let repeats = choice.last.as_ref().is_some_and(|last| fits(last, given));
+        if choice.new >= PATIENCE && !repeats {
+            choice.last = Some(key_of(given));
+            return None;
+        }
+        choice.new = if repeats { 0 } else { choice.new + 1 };
+        let types = given.iter().map(|value| {
+            let view = value.as_view()?;
+            Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
+        });
+        let types: Vec<Option<Type>> = types.collect();
+        let key = key_of(given);
+        choice.last = Some(key.clone());
+        // What contradicts itself fails in the step that it is about, which says more.
+        let found = self.sizes.find(Scope::inside(executable, body), &types).ok()?;
+        let planned = Arc::new(Planned::in_region(&region.kind, body, found.sizes));
+        plans().keep(key, planned.clone());
+        Some(planned)
+    }
+}
