@@ -175,10 +175,24 @@ impl Scope {
 impl Making<'_> {
     /// Adds the steps and the outputs of a graph.
     fn graph(&mut self, scope: &mut Scope, graph: GraphId) -> Result<(), CompileError> {
+        self.nodes(scope, graph)?;
+        let outputs = self.lowering.resolved.model().graph(graph).outputs.iter();
+        let outputs = outputs.filter_map(|info| info.value);
+        scope.program.outputs = outputs.map(|value| self.slot(scope, value)).collect();
+        Ok(())
+    }
+
+    /// Adds the steps of a graph.
+    fn nodes(&mut self, scope: &mut Scope, graph: GraphId) -> Result<(), CompileError> {
         let resolved = self.lowering.resolved;
         let model = resolved.model();
         for node in resolved.order_of(graph) {
             if !(self.live)(*node) {
+                continue;
+            }
+            if let Some(branch) = self.taken_branch(*node) {
+                self.nodes(scope, branch)?;
+                self.give_as(scope, branch, *node);
                 continue;
             }
             let op = match self.region(scope, *node)? {
@@ -197,8 +211,6 @@ impl Making<'_> {
             let origins = SmallVec::from_slice(&[*node]);
             scope.program.steps.push(Step { op, outputs, origins });
         }
-        let outputs = model.graph(graph).outputs.iter().filter_map(|info| info.value);
-        scope.program.outputs = outputs.map(|value| self.slot(scope, value)).collect();
         Ok(())
     }
 

@@ -213,7 +213,7 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         let Room { arena, inner, held } = room;
         let account = self.account;
-        let mut given: SmallVec<[Value; 1]> = SmallVec::new();
+        let mut given: Vec<Value> = Vec::new();
         if scheduled.takes {
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
         }
@@ -293,6 +293,14 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
+        if call.targets.iter().all(|target| !matches!(target, Target::Owned(_))) {
+            drop(call);
+            account.settle(taken);
+            for (place, bytes) in lent {
+                held[place as usize] = Held::Output(bytes);
+            }
+            return Ok(());
+        }
         let targets = take(&mut call.targets);
         drop(call);
         let mut made: SmallVec<[(u32, Value); 1]> = SmallVec::new();
@@ -320,7 +328,7 @@ impl Run<'_> {
         &self,
         sources: &[Source],
         held: &mut [Held<'_>],
-        given: &mut SmallVec<[Value; 1]>,
+        given: &mut Vec<Value>,
     ) {
         for source in sources {
             if let Source::Taken { place, .. } = source

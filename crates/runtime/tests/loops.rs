@@ -4,9 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use allocation_counter::measure;
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, RunError, RunOptions, Session, StepEvent, StopFlag, StopReason};
-use sardonyx_tensor::{Buffer, Tensor, Value};
+use sardonyx_tensor::{Buffer, DataType, Tensor, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
 fn session(text: &str, options: &Options) -> Session {
@@ -110,4 +111,57 @@ fn a_loop_that_grows_stops_at_the_memory_limit() {
         other => panic!("{other:?}"),
     }
     assert!(run(14).is_ok(), "memory that a failed run took is free again");
+}
+
+/// A search with two beams over five words, in buffers whose sizes stay.
+const BEAMS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
+    beams (int64 n, int64[2, 1] first, float[2, 1] zero, int64[2, L] empty)
+      => (int64[2, L] tokens, float[2, 1] scores)
+    <float[5, 8] table = {1, 0, 2, 0, 1, 0, 0, 3, 0, 1, 0, 2, 0, 1, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0,
+                          0, 2, 0, 1, 1, 0, 2, 0, 1, 1, 1, 1, 0, 0, 0, 1},
+     float[8, 5] out = {1, 0, 2, 0, 1, 0, 0, 3, 0, 1, 0, 2, 0, 1, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0,
+                        0, 2, 0, 1, 1, 0, 2, 0, 1, 1, 1, 1, 0, 0, 0, 1},
+     int64[1] two = {2}, int64 words = {5}, int64[1] flat = {-1}, int64[2] column = {2, 1},
+     int64[1] width = {1}>
+    {
+      last, scores, tokens = Loop (n, , first, zero, empty) <
+        body = turn (int64 i, bool c, int64[2, 1] word, float[2, 1] score, int64[2, L] so_far)
+          => (bool d, int64[2, 1] word2, float[2, 1] score2, int64[2, L] tokens2) {
+          d = Identity (c)
+          row = Squeeze (word, width)
+          embedded = Gather (table, row)
+          logits = MatMul (embedded, out)
+          logs = LogSoftmax <axis = -1> (logits)
+          sums = Add (logs, score)
+          all = Reshape (sums, flat)
+          best, places = TopK (all, two)
+          score2 = Reshape (best, column)
+          beam = Div (places, words)
+          next = Mod (places, words)
+          word2 = Reshape (next, column)
+          kept = Gather (so_far, beam)
+          at = Expand (i, column)
+          tokens2 = ScatterElements <axis = 1> (kept, at, word2)
+        }>
+    }";
+
+#[test]
+fn a_loop_allocates_nothing_after_its_third_turn() {
+    let session = session(BEAMS, &Options::with_threads(1));
+    let allocations = |turns: i64| {
+        let given = inputs(&[
+            ("n", Tensor::scalar(turns)),
+            ("first", Tensor::from_slice([2, 1], &[0i64, 1]).unwrap()),
+            ("zero", Tensor::from_slice([2, 1], &[0f32, -0.5]).unwrap()),
+            ("empty", Tensor::zeros(DataType::Int64, [2, 1000]).unwrap()),
+        ]);
+        measure(|| {
+            session.run(given).unwrap();
+        })
+        .count_total
+    };
+    // The first run makes plans.
+    allocations(3);
+    let (few, many) = (allocations(3), allocations(1000));
+    assert_eq!(few, many, "in 3 turns and in 1000");
 }

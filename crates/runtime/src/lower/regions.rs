@@ -1,9 +1,10 @@
 //! Nodes with inner graphs become [regions](crate::program::Region).
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Id, NodeAttributes, NodeId, ValueId};
+use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, ValueId};
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
 use sardonyx_ops::{AttrValue, AttributeView, Attributes};
+use sardonyx_tensor::Bool8;
 
 use super::{Making, Scope, malformed};
 use crate::error::CompileError;
@@ -40,6 +41,38 @@ impl Making<'_> {
             body.program
         });
         Ok(Some(Op::Region(Box::new(Region { kind, captures, bodies: bodies.collect() }))))
+    }
+
+    /// The branch of an `If` whose condition is known: its nodes are as good as those of the graph
+    /// around it.
+    pub(super) fn taken_branch(&self, node: NodeId) -> Option<GraphId> {
+        let resolved = self.lowering.resolved;
+        if !resolved.is(node, &IF) {
+            return None;
+        }
+        let model = resolved.model();
+        let condition = self.constants.get(model.inputs(node).next().flatten()?)?;
+        let [is_true] = condition.to_vec::<Bool8>().ok()?[..] else { return None };
+        let name = if is_true.get() { "then_branch" } else { "else_branch" };
+        match NodeAttributes::new(model, node).attribute(name)? {
+            AttrValue::Graph(graph) if gives_as_many(model, graph, node) => Some(graph),
+            _ => None,
+        }
+    }
+
+    /// Lets what a graph gives be the outputs of a node.
+    pub(super) fn give_as(&mut self, scope: &mut Scope, graph: GraphId, node: NodeId) {
+        let model = self.lowering.resolved.model();
+        let outputs = model.outputs(node).iter().zip(&model.graph(graph).outputs);
+        for (output, info) in outputs {
+            if let (Some(output), Some(value)) = (output, info.value)
+                && self.is_read[output.index()]
+            {
+                let slot = self.slot(scope, value);
+                scope.outer.push((*output, self.slots[output.index()]));
+                self.slots[output.index()] = (scope.number, slot);
+            }
+        }
     }
 
     /// A graph of a node, as the body of a region.
@@ -143,4 +176,10 @@ impl Making<'_> {
         let scanned = carried.split_off(states).into_iter().zip(ways).collect();
         Ok(Some(RegionKind::Scan { carried, scanned, stacked }))
     }
+}
+
+/// Whether a graph gives a value for each output of a node.
+fn gives_as_many(model: &Model, graph: GraphId, node: NodeId) -> bool {
+    let outputs = &model.graph(graph).outputs;
+    outputs.len() == model.outputs(node).len() && outputs.iter().all(|info| info.value.is_some())
 }
