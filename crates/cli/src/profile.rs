@@ -68,9 +68,14 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let runs = record(args, &session, &inputs, terminal)?;
     let profile = Profile::of(&session, &inputs, &runs)?;
     if let Some(target) = &args.trace {
-        let trace = profile.trace(args, &runs);
+        let nearest = profile.nearest(&runs);
+        let trace = profile.trace(args, nearest);
         write_json(target, &trace)?;
         terminal.remark(&format!("wrote {}", target.display()));
+        if let Some(untold @ 1..) = nearest.map(|run| run.untold) {
+            let (first, more) = (human::group(MOST_EVENTS), human::group(untold));
+            terminal.note(&format!("the trace has the first {first} steps; {more} more ran"));
+        }
     }
     if args.json {
         terminal.json(&profile.json(args), true)
@@ -79,10 +84,22 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// How long a step took in one run, and how often it ran: in the turns of a loop more than once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Calls {
+    took: Duration,
+    count: u64,
+}
+
 /// A run with its steps.
 struct Run {
     took: Duration,
+    /// By step; `None` for one that did not run.
+    steps: Vec<Option<Calls>>,
+    /// The first steps that ran, for a trace.
     events: Vec<StepEvent>,
+    /// Steps that ran after these.
+    untold: u64,
 }
 
 fn record(
@@ -100,18 +117,26 @@ fn record(
     }
     let start = Instant::now();
     let mut runs: Vec<Run> = Vec::new();
-    let mut steps = 0;
-    let most = |steps: usize| MOST_EVENTS / steps.max(1) as u64;
-    while args.repeat.goes_on(runs.len() as u64, start.elapsed(), most(steps)) {
-        let mut events = Vec::with_capacity(steps);
+    let count = session.steps().len();
+    let keeps = if args.trace.is_some() { MOST_EVENTS as usize } else { 0 };
+    let mut kept = count;
+    let most = |kept: usize| MOST_EVENTS / kept.max(1) as u64;
+    while args.repeat.goes_on(runs.len() as u64, start.elapsed(), most(kept)) {
+        let mut steps: Vec<Option<Calls>> = vec![None; count];
+        let (mut events, mut untold) = (Vec::new(), 0);
         let values = inputs.values.clone();
         let began = Instant::now();
-        let mut watch = |event| events.push(event);
+        let mut watch = |event: StepEvent| {
+            let calls = steps[event.step].get_or_insert_default();
+            calls.took += event.took;
+            calls.count += 1;
+            if events.len() < keeps { events.push(event) } else { untold += 1 }
+        };
         let outputs = session.run_with(values, args.stopping.options().watch(&mut watch));
         let took = began.elapsed();
         outputs?;
-        steps = events.len();
-        runs.push(Run { took, events });
+        kept = count.max(events.len());
+        runs.push(Run { took, steps, events, untold });
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -122,8 +147,10 @@ fn record(
 struct Step {
     info: StepInfo,
     details: StepDetails,
-    /// Median and shortest time; `None` if it did not run.
+    /// Median and shortest time in a run; `None` if it did not run.
     time: Option<(Duration, Duration)>,
+    /// How often it ran in the run of median time.
+    calls: u64,
 }
 
 impl Step {
@@ -131,9 +158,20 @@ impl Step {
         self.time.map_or(Duration::ZERO, |(median, _)| median)
     }
 
-    fn bytes(&self) -> Option<u64> {
+    /// Bytes that a call reads and writes.
+    fn bytes_of_call(&self) -> Option<u64> {
         let (read, written) = (self.details.read_bytes?, self.details.written_bytes?);
         read.checked_add(written)
+    }
+
+    /// Bytes that all of its calls in a run read and write.
+    fn bytes(&self) -> Option<u64> {
+        self.bytes_of_call()?.checked_mul(self.calls)
+    }
+
+    /// Multiply-adds of all of its calls in a run.
+    fn multiply_adds(&self) -> Option<u64> {
+        self.details.multiply_adds?.checked_mul(self.calls)
     }
 
     fn layout(&self) -> String {
@@ -163,7 +201,7 @@ impl Step {
 
 /// Work and time of many steps.
 struct Sum {
-    calls: usize,
+    calls: u64,
     took: Duration,
     /// `None` once one of them is unknown.
     multiply_adds: Option<u64>,
@@ -187,9 +225,9 @@ impl Default for Sum {
 impl Sum {
     fn add(&mut self, step: &Step) {
         let plus = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
-        self.calls += 1;
+        self.calls += step.calls;
         self.took += step.took();
-        self.multiply_adds = plus(self.multiply_adds, step.details.multiply_adds);
+        self.multiply_adds = plus(self.multiply_adds, step.multiply_adds());
         self.bytes = plus(self.bytes, step.bytes());
         *self.kernels.entry(step.info.kernel.clone()).or_default() += step.took();
     }
@@ -221,20 +259,24 @@ impl Profile {
     fn of(session: &Session, inputs: &Inputs, runs: &[Run]) -> Result<Profile, Failure> {
         let details = session.details(inputs.types())?;
         let infos = session.steps();
-        let mut times: Vec<Vec<Duration>> = vec![Vec::new(); infos.len()];
-        for event in runs.iter().flat_map(|run| &run.events) {
-            times[event.step].push(event.took);
+        let mut times: Vec<Vec<Calls>> = vec![Vec::new(); infos.len()];
+        for run in runs {
+            for (times, took) in times.iter_mut().zip(&run.steps) {
+                times.extend(took);
+            }
         }
         let steps = infos.into_iter().zip(details.steps).zip(times);
         let steps = steps.map(|((info, details), mut times)| {
             times.sort_unstable();
+            let calls = times.get(times.len() / 2).map_or(0, |calls| calls.count);
+            let times: Vec<Duration> = times.iter().map(|calls| calls.took).collect();
             let time = median(&times).zip(times.first().copied());
-            Step { info, details, time }
+            Step { info, details, time, calls }
         });
         let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
         wall.sort_unstable();
         let outside = runs.iter().map(|run| {
-            let steps: Duration = run.events.iter().map(|event| event.took).sum();
+            let steps: Duration = run.steps.iter().flatten().map(|calls| calls.took).sum();
             run.took.saturating_sub(steps)
         });
         let mut outside: Vec<Duration> = outside.collect();
@@ -304,7 +346,7 @@ impl Profile {
             format!(
                 "{} us in {}; overhead {} us ({percent:.1} %)",
                 micros(total.took),
-                count(total.calls, "step"),
+                count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
                 micros(self.overhead)
             ),
         );
@@ -364,9 +406,7 @@ impl Profile {
         let rows = steps.into_iter().map(|(index, step)| {
             let mut row = vec![index.to_string(), cut(&step.info.node), step.operator()];
             match step.time {
-                Some(_) => {
-                    row.extend(self.speeds(step.took(), step.details.multiply_adds, step.bytes()))
-                }
+                Some(_) => row.extend(self.speeds(step.took(), step.multiply_adds(), step.bytes())),
                 None => row.extend([const { String::new() }; 4]),
             }
             row.extend([step.layout(), step.dims(), cut(&step.info.kernel)]);
@@ -436,11 +476,11 @@ impl Profile {
         let rate = |factor, amount| rate(factor, amount, time?.0).map(rounded);
         let mut answer = steps::step_json(&step.info, &step.details);
         let measured = [
-            ("calls", json!(usize::from(time.is_some()))),
+            ("calls", json!(step.calls)),
             ("us", json!(time.map(|(median, _)| rounded_micros(median)))),
             ("min_us", json!(time.map(|(_, min)| rounded_micros(min)))),
             ("share", json!(time.map(|(median, _)| rounded(self.share(median))))),
-            ("gflops", json!(rate(2.0, step.details.multiply_adds))),
+            ("gflops", json!(rate(2.0, step.multiply_adds()))),
             ("gbps", json!(rate(1.0, step.bytes()))),
         ];
         for (key, value) in measured {
@@ -449,9 +489,13 @@ impl Profile {
         Value::Object(answer)
     }
 
-    /// The run that is nearest to the median, in the trace event format.
-    fn trace(&self, args: &Args, runs: &[Run]) -> Value {
-        let nearest = runs.iter().min_by_key(|run| run.took.abs_diff(self.run));
+    /// The run that is nearest to the median.
+    fn nearest<'r>(&self, runs: &'r [Run]) -> Option<&'r Run> {
+        runs.iter().min_by_key(|run| run.took.abs_diff(self.run))
+    }
+
+    /// A run in the trace event format.
+    fn trace(&self, args: &Args, nearest: Option<&Run>) -> Value {
         let name = |what: &str, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": 1, "args": {"name": name}});
         let mut events =
             vec![name("process_name", &args.model.name()), name("thread_name", "steps")];
@@ -473,7 +517,7 @@ impl Profile {
                     "dims": step.dims(),
                     "layout": step.layout(),
                     "multiply_adds": step.details.multiply_adds,
-                    "bytes": step.bytes(),
+                    "bytes": step.bytes_of_call(),
                 },
             }));
         }

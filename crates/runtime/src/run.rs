@@ -324,12 +324,7 @@ impl Run<'_> {
 
     /// Takes what a step may have out of what the run holds, in order. What the run does not own
     /// stays.
-    fn take_sources(
-        &self,
-        sources: &[Source],
-        held: &mut [Held<'_>],
-        given: &mut Vec<Value>,
-    ) {
+    fn take_sources(&self, sources: &[Source], held: &mut [Held<'_>], given: &mut Vec<Value>) {
         for source in sources {
             if let Source::Taken { place, .. } = source
                 && let place = &mut held[*place as usize]
