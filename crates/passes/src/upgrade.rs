@@ -39,12 +39,16 @@ pub struct NoUpgrade {
 }
 
 /// Brings every node to the newest form, and lists those that changed, by operator. `inference` is
-/// what was found at the file's own versions.
+/// what was found at the file's own versions. Nodes that `stays` names stay as they are.
 ///
 /// # Errors
 ///
 /// Every node for which no exact newer form exists.
-pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<Vec<Upgrade>, NoUpgrade> {
+pub fn upgrade(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    stays: &dyn Fn(&Resolved, NodeId) -> bool,
+) -> Result<Vec<Upgrade>, NoUpgrade> {
     let mut refused = NoUpgrade { nodes: HashSet::new(), findings: Vec::new() };
     let mut changed: BTreeMap<(&'static str, &'static str, u32), Upgrade> = BTreeMap::new();
     let mut crossings = Crossings::new(Goal::Newest, Types::new(inference));
@@ -54,6 +58,9 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<Vec<Upg
         let Some(op) = resolved.op(node) else {
             continue;
         };
+        if stays(resolved, node) {
+            continue;
+        }
         let (model, made, registry) = resolved.parts_mut();
         let crossed = crossings.cross(model, made, registry, node, op);
         for (node, opset) in crossed.forms {

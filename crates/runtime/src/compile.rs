@@ -5,7 +5,7 @@ use hashbrown::HashSet;
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
-use sardonyx_ops::operators::CONSTANT;
+use sardonyx_ops::operators::{CONSTANT, SCAN};
 use sardonyx_passes::{
     Fusion, InferOptions, Inference, Resolved, eliminate_common, fuse, infer, needed, remove_dead,
     upgrade,
@@ -73,7 +73,7 @@ fn front(
         let Expanded { mut resolved, inference, expansions, .. } = expanded;
         report.expanded = expansions;
         let before = nodes_in(&resolved);
-        match upgrade(&mut resolved, &inference) {
+        match upgrade(&mut resolved, &inference, &has_lengths) {
             Ok(upgraded) => {
                 report.upgraded = upgraded;
                 report.added = nodes_in(&resolved) - before;
@@ -103,6 +103,14 @@ fn front(
     report.dead = remove_dead(&mut resolved);
     clock.lap(report, "cse");
     Ok(Front { resolved, inference, constants })
+}
+
+/// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so, and
+/// a region runs that form.
+fn has_lengths(resolved: &Resolved, node: NodeId) -> bool {
+    resolved.is(node, &SCAN)
+        && resolved.schema(node).is_some_and(|schema| schema.since < 9)
+        && resolved.model().inputs(node).next().flatten().is_some()
 }
 
 /// Compiles a model.

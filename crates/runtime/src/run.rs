@@ -1,5 +1,6 @@
 //! The walk over the steps of a program, in the order and in the places that a schedule says.
 
+mod batches;
 mod regions;
 mod stack;
 mod turn_plans;

@@ -144,9 +144,12 @@ impl Making<'_> {
         if !resolved.is(node, &SCAN) {
             return Ok(None);
         }
-        let mut carried = all_from(0)?;
-        let outputs = model.outputs(node).len();
         let Some(schema) = resolved.schema(node) else { return Ok(None) };
+        // A node that gives the lengths of sequences stays in the form that can say so.
+        let has_lengths = schema.since < 9;
+        let mut carried = all_from(usize::from(has_lengths))?;
+        let lengths = inputs.first().copied().flatten().filter(|_| has_lengths).map(&mut slot);
+        let outputs = model.outputs(node).len();
         let attributes = NodeAttributes::new(model, node);
         let attributes = AttributeView::new(schema, &attributes);
         let count = attributes.int("num_scan_inputs").and_then(|count| usize::try_from(count).ok());
@@ -171,10 +174,20 @@ impl Making<'_> {
             });
             Ok(along.collect::<Vec<Along>>())
         };
-        let ways = along("input", carried.len() - states)?;
+        let ways = match attributes.ints("directions").filter(|_| has_lengths) {
+            None => along("input", carried.len() - states)?,
+            Some(directions) => {
+                let back = directions.iter().map(|direction| *direction != 0);
+                back.map(|is_backward| Along { axis: 0, is_backward }).collect()
+            }
+        };
+        if ways.len() != carried.len() - states {
+            let fact = "its directions are not those of its scanned inputs".to_string();
+            return Err(malformed(model, node, fact));
+        }
         let stacked = along("output", outputs - states)?;
         let scanned = carried.split_off(states).into_iter().zip(ways).collect();
-        Ok(Some(RegionKind::Scan { carried, scanned, stacked }))
+        Ok(Some(RegionKind::Scan { lengths, carried, scanned, stacked }))
     }
 }
 

@@ -215,10 +215,14 @@ fn region_kind(f: &mut fmt::Formatter<'_>, kind: &RegionKind) -> fmt::Result {
             }
             write!(f, " from ({})", List(&list(carried)))
         }
-        RegionKind::Scan { carried, scanned, stacked } => {
+        RegionKind::Scan { lengths, carried, scanned, stacked } => {
             let scanned: Vec<String> =
                 scanned.iter().map(|(slot, way)| format!("{slot} along {}", along(way))).collect();
-            write!(f, "scan {} from ({})", scanned.join(", "), List(&list(carried)))?;
+            let scanned = match lengths {
+                Some(lengths) => format!("batch of lengths {lengths}, {}", scanned.join(", ")),
+                None => scanned.join(", "),
+            };
+            write!(f, "scan {scanned} from ({})", List(&list(carried)))?;
             if stacked.iter().any(|way| *way != Along::FIRST) {
                 let stacked: Vec<String> = stacked.iter().map(along).collect();
                 write!(f, " to {}", stacked.join(", "))?;

@@ -23,8 +23,15 @@ pub(crate) enum RegionKind {
     /// outputs the condition, the carried values for the next turn, and what is stacked.
     Loop { trip_count: Option<Slot>, condition: Option<Slot>, carried: Vec<Slot> },
     /// The body runs once for each slice of what is scanned. Its inputs are the carried values, then
-    /// the slices; its outputs the carried values for the next turn, then what is stacked.
-    Scan { carried: Vec<Slot>, scanned: Vec<(Slot, Along)>, stacked: Vec<Along> },
+    /// the slices; its outputs the carried values for the next turn, then what is stacked. With
+    /// lengths there is a batch: each of the operands has one more axis in front, and everything is
+    /// done for each sequence of it.
+    Scan {
+        lengths: Option<Slot>,
+        carried: Vec<Slot>,
+        scanned: Vec<(Slot, Along)>,
+        stacked: Vec<Along>,
+    },
 }
 
 /// How slices follow each other.
@@ -63,7 +70,8 @@ impl RegionKind {
                 see(*condition);
                 carried.iter().for_each(|slot| see(Some(*slot)));
             }
-            RegionKind::Scan { carried, scanned, .. } => {
+            RegionKind::Scan { lengths, carried, scanned, .. } => {
+                lengths.iter().for_each(|slot| see(Some(*slot)));
                 let scanned = scanned.iter().map(|(slot, _)| slot);
                 carried.iter().chain(scanned).for_each(|slot| see(Some(*slot)));
             }
@@ -75,7 +83,9 @@ impl RegionKind {
         match self {
             RegionKind::If { .. } => 1,
             RegionKind::Loop { carried, .. } => 2 + carried.len(),
-            RegionKind::Scan { carried, scanned, .. } => carried.len() + scanned.len(),
+            RegionKind::Scan { lengths, carried, scanned, .. } => {
+                usize::from(lengths.is_some()) + carried.len() + scanned.len()
+            }
         }
     }
 
@@ -83,7 +93,8 @@ impl RegionKind {
     pub(crate) fn input_count(&self) -> usize {
         match self {
             RegionKind::If { .. } => 0,
-            RegionKind::Loop { .. } | RegionKind::Scan { .. } => self.operand_count(),
+            RegionKind::Loop { .. } => self.operand_count(),
+            RegionKind::Scan { carried, scanned, .. } => carried.len() + scanned.len(),
         }
     }
 

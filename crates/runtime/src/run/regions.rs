@@ -5,6 +5,7 @@ use std::mem::take;
 use sardonyx_tensor::{Bool8, TensorViewMut, Value};
 use smallvec::SmallVec;
 
+use super::stack::Slices;
 use super::{Failed, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Region, Step};
@@ -27,8 +28,12 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         let chosen = match region.kind {
             RegionKind::If { .. } => usize::from(!truth(call, 0)?),
+            RegionKind::Scan { lengths: Some(_), .. } => {
+                return self.batches((step, region), planned, inner, call, watch);
+            }
             RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
-                return self.turns((step, region), planned, inner, call, watch);
+                let slices = Slices::of(&region.kind, call)?;
+                return self.turns((step, region), planned, inner, call, slices, watch);
             }
         };
         let (Some(body), Some(planned)) = (region.bodies.get(chosen), planned.get(chosen)) else {

@@ -72,6 +72,11 @@ impl<'o> Slices<'o> {
         Ok(Some(slices))
     }
 
+    /// The first of them, up to a number.
+    pub(super) fn of_length(self, len: usize) -> Slices<'o> {
+        Slices { len: len.min(self.len), ..self }
+    }
+
     /// How many slices there are.
     pub(super) fn len(&self) -> usize {
         self.len

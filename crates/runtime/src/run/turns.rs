@@ -196,12 +196,13 @@ impl Turning<'_, '_> {
 impl Run<'_> {
     /// Runs the body of a region turn by turn. The operands of the call are those of the kind, then
     /// what the body captures.
-    pub(super) fn turns(
+    pub(super) fn turns<'o>(
         &self,
         (step, region): (&Step, &Region),
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
-        call: &mut Call<'_>,
+        call: &mut Call<'o>,
+        slices: Option<Slices<'o>>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
         let ([body], [planned]) = (&region.bodies[..], planned) else {
@@ -209,7 +210,6 @@ impl Run<'_> {
         };
         let kind = &region.kind;
         let (most, goes_on) = limits(kind, call)?;
-        let slices = Slices::of(kind, call)?;
         let most = slices.as_ref().map_or(most, |slices| slices.len() as u64);
         let Call { operands, targets, .. } = call;
         let (first, count) = (kind.first_carried(), kind.carried_count());
@@ -442,7 +442,7 @@ impl<'h> Turns<'_, 'h> {
         }
         let own = site.kind.input_count();
         for (place, operand) in
-            schedule.inputs[own..].iter().zip(&operands[site.kind.operand_count()..])
+            schedule.inputs[own..].iter().zip(&operands[site.kind.input_count()..])
         {
             if let Some(place) = place {
                 held[*place as usize] = borrowed(operand);
@@ -665,7 +665,7 @@ fn given_to<'g>(
             given.push(slice?);
         }
     }
-    given.extend(operands[kind.operand_count()..].iter().map(borrowed));
+    given.extend(operands[kind.input_count()..].iter().map(borrowed));
     Ok(given)
 }
 
