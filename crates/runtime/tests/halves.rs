@@ -101,3 +101,22 @@ fn rounded_constants_are_near_and_rows_decide_how_near() {
         assert!(error > 0.0 && error < bound, "{rows} rows: {error}");
     }
 }
+
+#[test]
+fn operands_of_attention_may_be_parts_of_another_value() {
+    for elem in [10, 16] {
+        let to = format!("Cast <to = {elem}>");
+        let text = whole(&format!(
+            "g (float[2, 3, 24] x) => (y, z) {{ \
+             h = {to} (x) q, k, v = Split <axis = 2, num_outputs = 3> (h) \
+             a = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) \
+             kt = Transpose <perm = [0, 2, 1]> (k) kn = Transpose <perm = [0, 2, 1]> (kt) \
+             b = Attention <q_num_heads = 2, kv_num_heads = 2> (q, kn, v) \
+             y = Cast <to = 1> (a) z = Cast <to = 1> (b) }}"
+        ));
+        let session = compile(&text, Optimization::All, 1);
+        let outputs = session.run(inputs(&session, &[], 3)).unwrap();
+        assert!(bytes(&outputs, "y").iter().any(|byte| *byte != 0));
+        assert_eq!(bytes(&outputs, "y"), bytes(&outputs, "z"));
+    }
+}

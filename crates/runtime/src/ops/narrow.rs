@@ -8,9 +8,16 @@ use crate::kernel::Call;
 /// The elements of a tensor as `f32`, for the time of the call.
 pub(crate) fn widen(call: &Call<'_>, view: &TensorView<'_>) -> Result<Vec<f32>, KernelError> {
     let mut wide = call.scratch::<f32>(view.len())?;
-    let bytes = view
-        .contiguous_bytes()
-        .ok_or_else(|| KernelError("the elements are not dense".to_string()))?;
+    let dense;
+    let bytes = match view.contiguous_bytes() {
+        Some(bytes) => bytes,
+        // Of a part of another value, or with its axes in another order.
+        None => {
+            call.reserve(view.data_type().storage_bytes(view.len()).unwrap_or(0))?;
+            dense = view.to_tensor()?;
+            dense.bytes()
+        }
+    };
     let options = CastOptions::default();
     cast_slices(
         view.data_type(),
