@@ -7,7 +7,7 @@ use crate::adapt::{Adapt, Refusal};
 use crate::cost::{Cost, CostFn, Counted};
 use crate::denotation::Format;
 use crate::facts::Fact;
-use crate::function::{Body, BodyFn};
+use crate::function::{Body, BodyFn, ReasonedFn};
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 
@@ -209,6 +209,12 @@ impl OpDef {
     /// What gives the nodes of the operator's function for a call, from an opset version on.
     pub(crate) const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
         OpDef { bodies: self.bodies.push((since, Body::Built(build))), ..self }
+    }
+
+    /// What gives the nodes of the operator's function for a call, or says why there is none for
+    /// it, from an opset version on.
+    pub(crate) const fn body_or_reason(self, since: u32, build: ReasonedFn) -> OpDef {
+        OpDef { bodies: self.bodies.push((since, Body::Reasoned(build))), ..self }
     }
 
     /// Says that the outputs have the format of the first input, whatever other inputs have, and

@@ -18,11 +18,15 @@ use crate::def::OpDef;
 /// Gives the nodes of a function for a call, or nothing where the standard has no function for it.
 pub(crate) type BodyFn = fn(&Expand<'_>) -> Option<String>;
 
+/// Gives the nodes of a function for a call, or says why there is none for it.
+pub(crate) type ReasonedFn = fn(&Expand<'_>) -> Result<String, String>;
+
 /// Nodes in ONNX text, or what gives them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body {
     Text(&'static str),
     Built(BodyFn),
+    Reasoned(ReasonedFn),
 }
 
 /// A function of an operator.
@@ -42,7 +46,7 @@ impl OpDef {
         let end = versions.find(|since| *since > version);
         let (mut found, mut older) = (Vec::new(), None);
         for (since, body) in self.bodies() {
-            let function = FunctionVersion { since, needs_call: matches!(body, Body::Built(_)) };
+            let function = FunctionVersion { since, needs_call: !matches!(body, Body::Text(_)) };
             if since < version {
                 older = Some(function);
             } else if end.is_none_or(|end| since < end) {

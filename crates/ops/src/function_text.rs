@@ -37,6 +37,20 @@ impl OpDef {
                 let nodes = build(&Expand::new(&schema, opset, call?))?;
                 Some(complete(registry, &schema, opset, call, &nodes))
             }
+            Body::Reasoned(build) => {
+                let nodes = build(&Expand::new(&schema, opset, call?)).ok()?;
+                Some(complete(registry, &schema, opset, call, &nodes))
+            }
+        }
+    }
+
+    /// Why the operator has no function for a call at an opset version, where it has one for others
+    /// and says so.
+    pub fn why_no_function(&self, opset: u32, call: &Call<'_>) -> Option<String> {
+        let schema = self.schema_at(opset)?;
+        match self.bodies().rfind(|(since, _)| *since <= opset)?.1 {
+            Body::Reasoned(build) => build(&Expand::new(&schema, opset, call)).err(),
+            Body::Text(_) | Body::Built(_) => None,
         }
     }
 
@@ -53,7 +67,7 @@ impl OpDef {
         let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
         match body {
             Body::Text(nodes) => Some(complete(registry, &schema, since, Some(call), nodes)),
-            Body::Built(_) => self.function_text(registry, opset, Some(call)),
+            Body::Built(_) | Body::Reasoned(_) => self.function_text(registry, opset, Some(call)),
         }
     }
 }
@@ -85,10 +99,14 @@ fn complete(
     call: Option<&Call<'_>>,
     nodes: &str,
 ) -> String {
+    let newest = registry.versions("").map(|(_, newest)| newest);
+    // What is added to `ai.onnx` is a function of the newest operators, whatever version calls it.
+    let is_added = schema.domain.is_empty() && registry.is_added(schema);
+    let opset = newest.filter(|_| is_added).unwrap_or(opset);
     let mut text =
         format!("<domain: {:?}, opset_import: [{:?}: {opset}", schema.domain, schema.domain);
     // What other domains have are functions of operators of `ai.onnx`.
-    if let (false, Some((_, newest))) = (schema.domain.is_empty(), registry.versions("")) {
+    if let (false, Some(newest)) = (schema.domain.is_empty(), newest) {
         let _ = write!(text, ", \"\": {newest}");
     }
     text += "]>\n";

@@ -4,8 +4,8 @@
 //! version in full and the later ones as differences (`facts`), its type and shape inference
 //! beside it ([`Infer`]), the adapters that turn a node of an older version into the newer form
 //! ([`Adapt`]), and what it does as a function of other operators (`Expand`). The list of all
-//! definitions is `registry::OPERATORS`; everything that wants to know operators reads it through
-//! [`Registry`].
+//! definitions is `registry::OPERATORS`, with those of ONNX Runtime's own domain apart from it in
+//! `microsoft`; everything that wants to know operators reads them through [`Registry`].
 //!
 //! ```
 //! use sardonyx_ops::Registry;
@@ -35,6 +35,7 @@ mod function_text;
 mod infer;
 pub mod intern;
 mod known;
+mod list;
 mod meanings;
 pub mod operators;
 mod registry;
@@ -46,6 +47,7 @@ mod user;
 mod control;
 mod image;
 mod math;
+mod microsoft;
 mod ml;
 mod nn;
 mod optional;
@@ -61,7 +63,8 @@ mod training;
 // What there is to know about operators, which the crate `sardonyx` hands on.
 pub use def::{OpDef, Version};
 pub use function::FunctionVersion;
-pub use registry::{DOMAIN_VERSIONS, Registry, compare_domains};
+pub use list::compare_domains;
+pub use registry::{DOMAIN_VERSIONS, Registry};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };

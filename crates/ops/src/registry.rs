@@ -1,22 +1,23 @@
 //! The list of all definitions, and looking operators up.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::def::OpDef;
+use crate::list::{List, Place};
 use crate::schema::Schema;
 use crate::user::RegistryError;
 use crate::{
-    control, image, intern, math, ml, nn, optional, quantization, random, reduction, sequence,
-    signal, tensor, text, training,
+    control, image, intern, math, microsoft, ml, nn, optional, quantization, random, reduction,
+    sequence, signal, tensor, text, training,
 };
 
 /// Newest version of each operator set that this release knows.
 pub const DOMAIN_VERSIONS: &[(&str, u32)] =
     &[("", 28), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
 
-/// Every operator, by domain and name. One line each; a test compares the list with the files.
+/// Every operator of the standard, by domain and name. One line each; a test compares the list with
+/// the files.
 static OPERATORS: &[&OpDef] = &[
     &math::unary::ABS,
     &math::unary::ACOS,
@@ -247,6 +248,9 @@ static OPERATORS: &[&OpDef] = &[
     &training::MOMENTUM,
 ];
 
+/// The operators of the standard.
+static STANDARD: List = List::new(OPERATORS);
+
 /// Where operators are looked up: those of the standard, and over them what a program adds or takes
 /// away.
 ///
@@ -267,9 +271,11 @@ static OPERATORS: &[&OpDef] = &[
 pub struct Registry {
     /// Absent until something is changed.
     changes: Option<Arc<Changes>>,
+    /// Whether operators that ONNX Runtime adds are looked up as well.
+    has_microsoft: bool,
 }
 
-/// An operator of the standard in the form of an opset version: what a node calls.
+/// An operator in the form of an opset version: what a node calls.
 #[derive(Debug, Clone, Copy)]
 pub struct OpRef {
     /// The operator in all of its versions.
@@ -281,10 +287,14 @@ pub struct OpRef {
 }
 
 impl OpRef {
-    fn at(position: usize, opset: u32) -> Option<OpRef> {
-        let def = OPERATORS[position];
-        let schema = expanded(position, def.version_at(opset)?)?;
-        Some(OpRef { def, schema, opset })
+    fn at(place: Place, opset: u32) -> Option<OpRef> {
+        Some(OpRef { def: place.def(), schema: place.at(opset)?, opset })
+    }
+
+    /// Whether it is one that ONNX Runtime adds to the standard. A function of a model that has the
+    /// same name takes its place.
+    pub fn is_added(&self) -> bool {
+        is_added(self.def)
     }
 }
 
@@ -302,23 +312,63 @@ impl Registry {
         Registry::default()
     }
 
-    /// All operators of the standard, by domain and name. What was changed does not show.
-    pub fn operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
-        OPERATORS.iter().copied()
+    /// The operators of the standard, and those that ONNX Runtime adds to it, in the domain
+    /// `com.microsoft` and one in the default domain, as far as exported models use them.
+    ///
+    /// These are found by name. Lists of operators, versions and domains remain those of the
+    /// standard: the domain has a single version, and far more operators than are known here.
+    ///
+    /// ```
+    /// use sardonyx_ops::Registry;
+    ///
+    /// let known = Registry::with_microsoft();
+    /// assert!(known.schema("com.microsoft", "FusedMatMul", 1).is_some());
+    /// assert!(Registry::standard().schema("com.microsoft", "FusedMatMul", 1).is_none());
+    /// assert_eq!(known.versions("com.microsoft"), None);
+    /// ```
+    pub fn with_microsoft() -> Registry {
+        Registry { has_microsoft: true, ..Registry::default() }
     }
 
-    /// An operator of the standard in all of its versions. What was changed does not show.
+    /// The same without those that ONNX Runtime adds.
+    #[must_use]
+    pub fn without_microsoft(self) -> Registry {
+        Registry { has_microsoft: false, ..self }
+    }
+
+    /// All operators of the standard, by domain and name. What was changed does not show.
+    pub fn operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
+        STANDARD.operators().iter().copied()
+    }
+
+    /// The operators that ONNX Runtime adds, by domain and name, whether they are looked up or not.
+    pub fn microsoft_operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
+        microsoft::LIST.operators().iter().copied()
+    }
+
+    /// A known operator in all of its versions. What was changed does not show.
     pub fn operator(&self, domain: &str, name: &str) -> Option<&'static OpDef> {
-        Some(OPERATORS[position(canonical(domain), name)?])
+        Some(self.place(canonical(domain), name)?.def())
+    }
+
+    /// Where an operator is known.
+    fn place(&self, domain: &str, name: &str) -> Option<Place> {
+        let added = || self.has_microsoft.then(|| microsoft::LIST.find(domain, name)).flatten();
+        STANDARD.find(domain, name).or_else(added)
+    }
+
+    /// Whether an operator is one that ONNX Runtime adds to the standard.
+    pub fn is_added(&self, schema: &Schema) -> bool {
+        self.operator(schema.domain, schema.name).is_some_and(is_added)
     }
 
     /// What an operator says at an opset version.
     pub fn schema(&self, domain: &str, name: &str, opset: u32) -> Option<&Schema> {
         let domain = canonical(domain);
-        let position = position(domain, name);
-        let operator = position.map(|position| OPERATORS[position]);
+        let place = self.place(domain, name);
+        let operator = place.map(Place::def);
         let Some(changes) = &self.changes else {
-            return expanded(position?, operator?.version_at(opset)?);
+            return place?.at(opset);
         };
         let added = changes.added_to(domain, name);
         let added = added.and_then(|versions| versions.range(..=opset).next_back());
@@ -330,25 +380,25 @@ impl Registry {
             (Some((since, schema)), listed) if listed.is_none_or(|listed| listed < *since) => {
                 Some(schema)
             }
-            (_, listed) => expanded(position?, listed?),
+            (_, listed) => place?.version(listed?),
         }
     }
 
-    /// The operator that a node calls at an opset version; `None` if the standard has none, or if
-    /// what it says there was changed.
+    /// The operator that a node calls at an opset version; `None` if none is known, or if what it
+    /// says there was changed.
     pub fn op_ref(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
-        let position = position(canonical(domain), name)?;
-        let op = OpRef::at(position, opset)?;
+        let op = OpRef::at(self.place(canonical(domain), name)?, opset)?;
         let said = self.changes.is_none().then_some(op.schema);
         let said = said.or_else(|| self.schema(domain, name, opset))?;
         std::ptr::eq(said, op.schema).then_some(op)
     }
 
-    /// Every version of every operator, by domain, name and version.
+    /// Every version of every operator of the standard and of those that were registered, by
+    /// domain, name and version.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
-        let listed = OPERATORS.iter().enumerate().flat_map(|(position, operator)| {
-            let versions = operator.versions().map(|version| version.since);
-            versions.filter_map(move |since| expanded(position, since))
+        let listed = STANDARD.places().flat_map(|place| {
+            let versions = place.def().versions().map(|version| version.since);
+            versions.filter_map(move |since| place.version(since))
         });
         let changes = self.changes.as_deref();
         let mut all: Vec<&Schema> = listed
@@ -487,34 +537,10 @@ fn canonical(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// Where an operator is in the list.
-fn position(domain: &str, name: &str) -> Option<usize> {
-    OPERATORS
-        .binary_search_by(|op| compare_domains(op.domain, domain).then_with(|| op.name.cmp(name)))
-        .ok()
-}
-
-/// The order of domains. Most are empty, and C libraries compare even nothing by a masked load from
-/// an address that is no memory, for which processors take longer than for all the rest of finding
-/// an operator.
-pub fn compare_domains(a: &str, b: &str) -> Ordering {
-    match (a.is_empty(), b.is_empty()) {
-        (false, false) => a.cmp(b),
-        (a, b) => b.cmp(&a),
-    }
-}
-
-/// A version of an operator of the list. All are expanded once and kept.
-fn expanded(position: usize, since: u32) -> Option<&'static Schema> {
-    static EXPANDED: OnceLock<Vec<Vec<Schema>>> = OnceLock::new();
-    let expanded = EXPANDED.get_or_init(|| {
-        let expand = |op: &&OpDef| {
-            let versions = op.versions();
-            versions.filter_map(|version| op.schema_at(version.since)).collect()
-        };
-        OPERATORS.iter().map(expand).collect()
-    });
-    expanded[position].iter().find(|schema| schema.since == since)
+/// Whether an operator is one of those that ONNX Runtime adds.
+fn is_added(def: &OpDef) -> bool {
+    let found = microsoft::LIST.find(def.domain, def.name);
+    found.is_some_and(|place| place.def().is(def))
 }
 
 #[cfg(test)]
@@ -524,13 +550,12 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_list_is_sorted_and_every_version_expands() {
-        assert!(
-            OPERATORS
-                .windows(2)
-                .all(|pair| (pair[0].domain, pair[0].name) < (pair[1].domain, pair[1].name))
-        );
-        for op in OPERATORS {
+    fn the_lists_are_sorted_and_every_version_expands() {
+        let key = |op: &&'static OpDef| (op.domain, op.name);
+        for list in [&STANDARD, &microsoft::LIST] {
+            assert!(list.operators().is_sorted_by(|a, b| key(a) < key(b)));
+        }
+        for op in STANDARD.operators().iter().chain(microsoft::LIST.operators()) {
             assert!(op.about.ends_with('.'), "{} says what it does", op.name);
             let versions: Vec<u32> = op.versions().map(|version| version.since).collect();
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{}", op.name);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sardonyx_model::{TensorType, Type};
 
-use crate::attributes::{AttributeView, Attributes};
+use crate::attributes::{AttrValue, AttributeView, Attributes};
 use crate::schema::Schema;
 
 /// A call of an operator, as far as its function may depend on it.
@@ -88,6 +88,19 @@ impl<'a> Expand<'a> {
     /// A string attribute, or its default.
     pub(crate) fn string(&self, attribute: &str) -> Option<String> {
         self.attributes.string(attribute)
+    }
+
+    /// An attribute of integers, or its default.
+    pub(crate) fn ints(&self, attribute: &str) -> Option<Vec<i64>> {
+        self.attributes.ints(attribute)
+    }
+
+    /// An attribute of floats that the node has itself.
+    pub(crate) fn floats(&self, attribute: &str) -> Option<Vec<f32>> {
+        match self.attributes.get(attribute)? {
+            AttrValue::Floats(floats) => Some(floats.to_vec()),
+            _ => None,
+        }
     }
 
     /// The graph of an attribute, in which every name begins with `prefix`.

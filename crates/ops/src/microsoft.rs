@@ -1,0 +1,48 @@
+//! The operators that ONNX Runtime adds to the standard, as far as exported models use them.
+//!
+//! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
+//! which operators come and change, and most of its operators are not here. Each but those of
+//! quantized weights has a function over operators of the standard at their newest versions; these
+//! are the larger ones where there is one, so that the engine runs them as if a model had them
+//! itself. What a function cannot say it refuses with a reason: forms of an operator that only a
+//! device has, and buffers that are written to while they are read.
+
+mod activation;
+mod attention;
+mod group_query;
+mod mask;
+mod multi_head;
+mod normalization;
+mod product;
+mod quantized;
+mod rotary;
+
+use crate::list::List;
+
+/// The domain of nearly all of them.
+const DOMAIN: &str = "com.microsoft";
+
+/// By domain and name.
+pub(crate) static LIST: List = List::new(&[
+    &normalization::SIMPLIFIED_OF_DEFAULT_DOMAIN,
+    &attention::ATTENTION,
+    &activation::BIAS_GELU,
+    &normalization::EMBED,
+    &activation::FAST_GELU,
+    &product::FUSED_CONV,
+    &product::FUSED_GEMM,
+    &product::FUSED_MATMUL,
+    &quantized::GATHER_BLOCK_QUANTIZED,
+    &activation::GELU,
+    &group_query::GROUP_QUERY_ATTENTION,
+    &quantized::MATMUL_N_BITS,
+    &multi_head::MULTI_HEAD_ATTENTION,
+    &activation::QUICK_GELU,
+    &rotary::ROTARY_EMBEDDING,
+    &normalization::SIMPLIFIED,
+    &normalization::SKIP,
+    &normalization::SKIP_SIMPLIFIED,
+]);
+
+#[cfg(test)]
+mod tests;

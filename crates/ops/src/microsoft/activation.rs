@@ -1,0 +1,107 @@
+//! Activations, some with a bias before them, and those that fused products name.
+
+use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16};
+
+use super::DOMAIN;
+use crate::def::OpDef;
+use crate::facts::{FLOATS_IR4, float, input, output, types};
+use crate::function::Expand;
+use crate::rules::same_as_first;
+use crate::typeset::TypeSet;
+
+pub(crate) static BIAS_GELU: OpDef = OpDef::new("BiasGelu")
+    .domain(DOMAIN)
+    .about("Gelu of a sum: a bias for each place of the last axis is added first.")
+    .since(1, &[input("A", "T"), input("B", "T"), output("C", "T"), types("T", FLOATS_IR4)])
+    .infer(same_as_first)
+    .body(&[1], "sum = Add (A, B)\nC = Gelu (sum)");
+
+pub(crate) static FAST_GELU: OpDef = OpDef::new("FastGelu")
+    .domain(DOMAIN)
+    .about("The approximation of Gelu by tanh, of a sum where there is a bias.")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            input("bias", "T").optional(),
+            output("Y", "T"),
+            types("T", TypeSet::tensors(&[Float, Double, Float16, Bfloat16])),
+        ],
+    )
+    .infer(same_as_first)
+    .body_from(1, |cx| {
+        const GELU: &str = "Gelu <approximate = \"tanh\">";
+        Some(if cx.has_input(1) {
+            format!("sum = Add (X, bias)\nY = {GELU} (sum)")
+        } else {
+            format!("Y = {GELU} (X)")
+        })
+    });
+
+pub(crate) static GELU: OpDef = OpDef::new("Gelu")
+    .domain(DOMAIN)
+    .about("The exact Gelu, as the standard has it since version 20.")
+    .since(1, &[input("X", "T"), output("Y", "T"), types("T", FLOATS_IR4)])
+    .infer(same_as_first)
+    .body(&[1], "Y = Gelu (X)");
+
+pub(crate) static QUICK_GELU: OpDef = OpDef::new("QuickGelu")
+    .domain(DOMAIN)
+    .about("`x * sigmoid(alpha * x)`, which approximates Gelu with the default of alpha.")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            output("Y", "T"),
+            float("alpha").or_float(1.702),
+            types("T", FLOATS_IR4),
+        ],
+    )
+    .infer(same_as_first)
+    .body(&[1], "Y = Swish <alpha: float = @alpha> (X)");
+
+/// The node that applies the activation which a fused product names, from `before` to `after`.
+/// `parameter` gives the numbers that it depends on by their names in the standard.
+pub(super) fn activation(
+    name: &str,
+    parameter: &dyn Fn(&str) -> Option<f32>,
+    before: &str,
+    after: &str,
+) -> Result<String, String> {
+    let parameters: &[&str] = match name {
+        "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => &[],
+        "Celu" | "Elu" | "LeakyRelu" | "ThresholdedRelu" => &["alpha"],
+        "HardSigmoid" => &["alpha", "beta"],
+        "Selu" => &["alpha", "gamma"],
+        "Clip" => return clip(parameter, before, after),
+        _ => return Err(format!("its activation '{name}' is not implemented")),
+    };
+    let given = parameters.iter().filter_map(|name| Some((name, parameter(name)?)));
+    let given: Vec<String> = given.map(|(name, value)| format!("{name} = {value:?}")).collect();
+    let attributes =
+        if given.is_empty() { String::new() } else { format!(" <{}>", given.join(", ")) };
+    Ok(format!("{after} = {name}{attributes} ({before})"))
+}
+
+/// The limits of `Clip` are inputs, of the type of what is clipped.
+fn clip(
+    parameter: &dyn Fn(&str) -> Option<f32>,
+    before: &str,
+    after: &str,
+) -> Result<String, String> {
+    let [Some(least), Some(most)] = ["min", "max"].map(parameter) else {
+        return Err("its activation is Clip without both limits".to_string());
+    };
+    Ok(format!(
+        "least_number = Constant <value = float {{{least:?}}}> ()
+        most_number = Constant <value = float {{{most:?}}}> ()
+        least = CastLike (least_number, {before})
+        most = CastLike (most_number, {before})
+        {after} = Clip ({before}, least, most)"
+    ))
+}
+
+/// The activation that a node names in its attribute `activation`; without one, nothing is applied.
+pub(super) fn activation_of(cx: &Expand<'_>) -> Option<String> {
+    cx.string("activation").filter(|name| !name.is_empty())
+}

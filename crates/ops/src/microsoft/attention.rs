@@ -1,0 +1,160 @@
+//! Attention of ONNX Runtime: projections into queries, keys and values, and attention of them.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int32};
+
+use super::DOMAIN;
+use super::mask::{Attend, Masks, heads, scale};
+use crate::def::OpDef;
+use crate::facts::{float, input, int, ints, output, types};
+use crate::function::{Expand, vector};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
+use crate::typeset::TypeSet;
+
+pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
+    .domain(DOMAIN)
+    .about("Projects an input into queries, keys and values by one matrix, and attends; with masks, and the keys and \
+         values of earlier calls in one tensor.")
+    .since(
+        1,
+        &[
+            input("input", "T"),
+            input("weights", "T"),
+            input("bias", "T").optional(),
+            input("mask_index", "M").optional(),
+            input("past", "T").optional(),
+            input("attention_bias", "T").optional(),
+            input("past_sequence_length", "M").optional(),
+            output("output", "T"),
+            output("present", "T").optional(),
+            int("do_rotary"),
+            float("mask_filter_value"),
+            int("num_heads").required(),
+            int("past_present_share_buffer"),
+            ints("qkv_hidden_sizes"),
+            int("rotary_embedding_dim"),
+            float("scale"),
+            int("unidirectional").or(0),
+            types("T", TypeSet::tensors(&[Float, Float16, Bfloat16])),
+            types("M", TypeSet::tensors(&[Int32])),
+        ],
+    )
+    .infer(infer)
+    .body_or_reason(1, body)
+    .unknown_cost();
+
+const MASK: usize = 3;
+const PAST: usize = 4;
+const BIAS: usize = 5;
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(0, 3)?;
+    cx.demand_rank(1, 2)?;
+    cx.demand_rank(2, 1)?;
+    cx.demand_rank(PAST, 5)?;
+    let elem = cx.elem(0).or(cx.elem(1));
+    let batch = shared_dim(cx, "the batch", &[(0, 0), (PAST, 1)])?;
+    let length = shared_dim(cx, "the length", &[(0, 1)])?;
+    shared_dim(cx, "features", &[(0, 2), (1, 0)])?;
+    let width = shared_dim(cx, "projections", &[(1, 1), (2, 0)])?;
+    let (keys, values) = match cx.ints("qkv_hidden_sizes").as_deref() {
+        Some([_, keys, values]) => (Dim::Known(*keys), Dim::Known(*values)),
+        Some(sizes) => {
+            return cx.fail(format_args!("qkv_hidden_sizes has {} numbers, not 3", sizes.len()));
+        }
+        None => {
+            let third = width.floor_div(&Dim::Known(3));
+            (third.clone(), third)
+        }
+    };
+    cx.set_tensor(0, elem, Some(Shape::from_iter([batch.clone(), length.clone(), values])));
+    let heads = Dim::Known(cx.int("num_heads").filter(|heads| *heads > 0).unwrap_or(1));
+    let past = shared_dim(cx, "past keys", &[(PAST, 3)])?;
+    let all = match (cx.int("past_present_share_buffer"), cx.has_input(PAST)) {
+        (Some(1), _) => past,
+        (_, true) => past.add(&length),
+        (_, false) => length,
+    };
+    let present = [Dim::Known(2), batch, heads.clone(), all, keys.floor_div(&heads)];
+    cx.set_tensor(1, elem, Some(Shape::from_iter(present)));
+    Ok(())
+}
+
+fn body(cx: &Expand<'_>) -> Result<String, String> {
+    let heads = heads(cx, "num_heads")?;
+    if cx.int("do_rotary").unwrap_or(0) != 0 {
+        return Err("it turns queries and keys by their positions (do_rotary)".to_string());
+    }
+    if cx.int("past_present_share_buffer").unwrap_or(0) != 0 {
+        return Err("it writes to the buffer of its past (past_present_share_buffer)".to_string());
+    }
+    let bias = if cx.has_input(2) {
+        "products = MatMul (input, weights)\nprojected = Add (products, bias)\n"
+    } else {
+        "projected = MatMul (input, weights)\n"
+    };
+    let split = match cx.ints("qkv_hidden_sizes").as_deref() {
+        Some(sizes @ [_, _, _]) => {
+            vector("widths", sizes) + "q, k, v = Split <axis = 2> (projected, widths)\n"
+        }
+        Some(_) => return Err("its qkv_hidden_sizes are not three".to_string()),
+        None => "q, k, v = Split <axis = 2, num_outputs = 3> (projected)\n".to_string(),
+    };
+    let has_past = cx.has_input(PAST);
+    let past = if has_past {
+        vector("first_axis", &[0])
+            + "past_length = Shape <start = 3, end = 4> (past)
+            one_past_key, one_past_value = Split <axis = 0, num_outputs = 2> (past)
+            past_key = Squeeze (one_past_key, first_axis)
+            past_value = Squeeze (one_past_value, first_axis)\n"
+    } else {
+        vector("past_length", &[0])
+    };
+    let sizes = format!(
+        "batch = Shape <start = 0, end = 1> (input)
+        length = Shape <start = 1, end = 2> (input)
+        {past}all_keys = Add (past_length, length)\n"
+    );
+    let masks = Masks {
+        padding: (MASK, "mask_index"),
+        bias: (BIAS, "attention_bias"),
+        like: "input",
+        batch: "batch",
+        queries: "length",
+        past: "past_length",
+        keys: "all_keys",
+    };
+    let (mask_text, mask) = masks.text(cx)?;
+    let has_present = cx.has_output(1);
+    let attend = Attend {
+        packed: Some([heads, heads]),
+        is_causal: cx.int("unidirectional") == Some(1),
+        scale: scale(cx),
+        outputs: [
+            Some("output"),
+            has_present.then_some("present_key"),
+            has_present.then_some("present_value"),
+            None,
+        ],
+        inputs: [
+            Some("q"),
+            Some("k"),
+            Some("v"),
+            mask,
+            has_past.then_some("past_key"),
+            has_past.then_some("past_value"),
+            None,
+        ],
+        ..Attend::default()
+    };
+    let present = if has_present {
+        vector("stack_axis", &[0])
+            + "one_present_key = Unsqueeze (present_key, stack_axis)
+            one_present_value = Unsqueeze (present_value, stack_axis)
+            present = Concat <axis = 0> (one_present_key, one_present_value)\n"
+    } else {
+        String::new()
+    };
+    Ok(format!("{bias}{split}{sizes}{mask_text}{}{present}", attend.text()))
+}

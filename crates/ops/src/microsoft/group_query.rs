@@ -1,0 +1,387 @@
+//! GroupQueryAttention: causal attention of decoders, whose past is a buffer that sequences of a
+//! batch fill to different lengths.
+//!
+//! What is present is the past with the new keys and values put in where each sequence ends. Which
+//! of them are seen is told to the standard's Attention by how many there are. Where something
+//! takes part in the sum of the weights that is no key, it becomes a key of zeros whose bias is the
+//! logarithm of its weight.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType::{Bfloat16, Float, Float8e4m3fn, Float16, Int8, Int32, Uint8};
+
+use super::DOMAIN;
+use super::mask::{Attend, heads, open_heads, pack_heads, scale};
+use crate::def::OpDef;
+use crate::facts::{float, input, int, output, string, types};
+use crate::function::{Expand, float_scalar, float_vector, scalar, vector};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
+use crate::typeset::TypeSet;
+
+pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention")
+    .domain(DOMAIN)
+    .about("Causal attention in which groups of query heads share keys and values; puts these into the buffers of earlier \
+         calls, and may turn queries and keys by their positions first.")
+    .since(
+        1,
+        &[
+            input("query", "T"),
+            input("key", "T").optional(),
+            input("value", "T").optional(),
+            input("past_key", "T_CACHE").optional(),
+            input("past_value", "T_CACHE").optional(),
+            input("seqlens_k", "M"),
+            input("total_sequence_length", "M"),
+            input("cos_cache", "T").optional(),
+            input("sin_cache", "T").optional(),
+            input("position_ids", "tensor(int64)").optional(),
+            input("attention_bias", "T").optional(),
+            input("head_sink", "T").optional(),
+            input("k_scale", "T_KV_SCALE").optional(),
+            input("v_scale", "T_KV_SCALE").optional(),
+            input("q_norm_weight", "T").optional(),
+            input("k_norm_weight", "T").optional(),
+            output("output", "T"),
+            output("present_key", "T_CACHE").optional(),
+            output("present_value", "T_CACHE").optional(),
+            output("output_qk", "T").optional(),
+            int("causal").or(1),
+            int("do_rotary"),
+            string("k_quant_type").or_string("NONE"),
+            int("kv_cache_bit_width"),
+            int("kv_num_heads").required(),
+            int("local_window_size").or(-1),
+            int("num_heads").required(),
+            float("qk_norm_epsilon").or_float(1e-06),
+            int("qk_output").or(0),
+            int("rotary_interleaved"),
+            float("scale"),
+            int("sliding_window_cache").or(0),
+            int("smooth_softmax").or(-1),
+            float("softcap"),
+            string("v_quant_type").or_string("NONE"),
+            types("T", TypeSet::tensors(&[Float16, Bfloat16, Float])),
+            types(
+                "T_CACHE",
+                TypeSet::tensors(&[Float, Float16, Bfloat16, Uint8, Int8, Float8e4m3fn]),
+            ),
+            types("T_KV_SCALE", TypeSet::tensors(&[Float])),
+            types("M", TypeSet::tensors(&[Int32])),
+        ],
+    )
+    .infer(infer)
+    .body_or_reason(1, body)
+    .unknown_cost();
+
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
+const PAST_KEY: usize = 3;
+const PAST_VALUE: usize = 4;
+const TOTAL: usize = 6;
+const COS: usize = 7;
+const SIN: usize = 8;
+const POSITIONS: usize = 9;
+const BIAS: usize = 10;
+const SINK: usize = 11;
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(QUERY, 3)?;
+    cx.demand_rank(PAST_KEY, 4)?;
+    cx.demand_rank(PAST_VALUE, 4)?;
+    let [heads, key_heads] = ["num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
+        Some(heads @ 1..) => Ok(heads),
+        Some(heads) => cx.fail(format_args!("{name} must be positive, not {heads}")),
+        None => cx.fail(format_args!("the node has no {name}")),
+    });
+    let (heads, key_heads) = (heads?, key_heads?);
+    let batch = shared_dim(cx, "the batch", &[(QUERY, 0), (KEY, 0), (PAST_KEY, 0)])?;
+    let length = shared_dim(cx, "the length", &[(QUERY, 1), (KEY, 1), (VALUE, 1)])?;
+    let width = shared_dim(cx, "the last axis", &[(QUERY, 2)])?;
+    let in_query = if cx.has_input(KEY) { heads } else { heads + 2 * key_heads };
+    let size = width.floor_div(&Dim::Known(in_query));
+    let output_width = if in_query == heads { width } else { size.mul(&Dim::Known(heads)) };
+    let elem = cx.elem(QUERY);
+    let shape = Shape::from_iter([batch.clone(), length.clone(), output_width]);
+    cx.set_tensor(0, elem, Some(shape));
+    let total = cx.known_ints(TOTAL).and_then(|total| total.first().cloned());
+    let total = total.unwrap_or(Dim::Unknown);
+    let all = if cx.has_input(PAST_KEY) {
+        let past = shared_dim(cx, "past keys", &[(PAST_KEY, 2), (PAST_VALUE, 2)])?;
+        if cx.int("sliding_window_cache") == Some(1) { past } else { past.larger(&total) }
+    } else {
+        length.clone()
+    };
+    let present = Shape::from_iter([batch.clone(), Dim::Known(key_heads), all, size]);
+    cx.set_tensor(1, cx.elem(PAST_KEY).or(elem), Some(present.clone()));
+    cx.set_tensor(2, cx.elem(PAST_VALUE).or(elem), Some(present));
+    let scores = Shape::from_iter([batch, Dim::Known(heads), length, total]);
+    cx.set_tensor(3, elem, Some(scores));
+    if !cx.has_input(PAST_KEY) {
+        return Ok(());
+    }
+    for output in [1, 2] {
+        cx.because(output, "total_sequence_length, of which keys there may be more than before");
+    }
+    Ok(())
+}
+
+/// Forms that only a device has, or that cannot be said.
+fn refuse(cx: &Expand<'_>) -> Result<(), String> {
+    let is_quantized = |name: &str| cx.string(name).is_some_and(|kind| kind != "NONE");
+    let reason = if is_quantized("k_quant_type") || is_quantized("v_quant_type") {
+        "its past is quantized (k_quant_type, v_quant_type)"
+    } else if cx.int("sliding_window_cache").unwrap_or(0) != 0 {
+        "its past holds a window only (sliding_window_cache)"
+    } else if cx.has_input(14) || cx.has_input(15) {
+        "it normalizes queries and keys (q_norm_weight, k_norm_weight)"
+    } else if cx.has_output(3) {
+        "it gives its scores (output_qk)"
+    } else if cx.has_input(PAST_KEY) != cx.has_input(PAST_VALUE) {
+        "its past keys and past values do not come together"
+    } else if cx.has_input(KEY) != cx.has_input(VALUE) {
+        "its keys and values do not come together"
+    } else if cx.int("causal") == Some(0) && cx.int("local_window_size").unwrap_or(-1) >= 0 {
+        "it has a window and is not causal"
+    } else {
+        return Ok(());
+    };
+    Err(reason.to_string())
+}
+
+fn body(cx: &Expand<'_>) -> Result<String, String> {
+    refuse(cx)?;
+    let (heads, key_heads) = (heads(cx, "num_heads")?, heads(cx, "kv_num_heads")?);
+    let mut text = lengths();
+    text += &operands(cx, heads, key_heads);
+    text += &rotated(cx, heads, key_heads)?;
+    text += &open_heads("turned_query", heads, "q");
+    text += &open_heads("turned_key", key_heads, "new_k");
+    text += &open_heads("packed_value", key_heads, "new_v");
+    if cx.has_input(PAST_KEY) {
+        text += &places(key_heads);
+        text += &put("past_key", "new_k", "present_key");
+        text += &put("past_value", "new_v", "present_value");
+    } else {
+        text += "present_key = Identity (new_k)\npresent_value = Identity (new_v)\n";
+    }
+    let window = cx.int("local_window_size").filter(|size| *size > 0);
+    let attend = Attend {
+        softcap: cx.float("softcap").unwrap_or(0.0),
+        scale: scale(cx),
+        outputs: [Some("attended"), None, None, None],
+        ..Attend::default()
+    };
+    let bias = cx.has_input(BIAS).then_some("attention_bias");
+    let is_causal = cx.int("causal") != Some(0);
+    text += &if cx.has_input(SINK) || cx.int("smooth_softmax") == Some(1) {
+        let inputs = [
+            Some("q"),
+            Some("sink_keys"),
+            Some("sink_values"),
+            Some("sink_bias"),
+            None,
+            None,
+            None,
+        ];
+        let attend = Attend { inputs, ..attend };
+        sink(cx, heads, is_causal, window) + &attend.text()
+    } else {
+        let valid = if is_causal { "ends_after" } else { "valid" };
+        let inputs =
+            [Some("q"), Some("present_key"), Some("present_value"), bias, None, None, Some(valid)];
+        let left_window = window.map(left_of);
+        Attend { is_causal, left_window, inputs, ..attend }.text()
+    };
+    Ok(text + &pack_heads("attended", "output"))
+}
+
+/// How many keys before its own a query sees in a window of that many, of which its own is one.
+fn left_of(window: i64) -> i64 {
+    window - 1
+}
+
+/// Lengths of sequences: where the keys of this call begin, and where they end. In the first call
+/// they begin at the start, however long each sequence is.
+fn lengths() -> String {
+    vector("one", &[1])
+        + &vector("zero", &[0])
+        + &vector("all", &[-1])
+        + &scalar("first", 0)
+        + &scalar("step", 1)
+        + "batch = Shape <start = 0, end = 1> (query)
+        length = Shape <start = 1, end = 2> (query)
+        last_keys_given = Cast <to = 7> (seqlens_k)
+        last_keys = Reshape (last_keys_given, all)
+        total_given = Cast <to = 7> (total_sequence_length)
+        total = Reshape (total_given, one)
+        valid = Add (last_keys, one)
+        begins_later = Sub (valid, length)
+        is_first_call = Equal (length, total)
+        begins = Where (is_first_call, zero, begins_later)
+        ends_after = Add (begins, length)
+        new_count = Squeeze (length, zero)
+        new_list = Range (first, new_count, step)
+        begins_column = Unsqueeze (begins, one)
+        new_positions = Add (begins_column, new_list)\n"
+}
+
+/// Queries, keys and values with heads packed, apart.
+fn operands(cx: &Expand<'_>, heads: i64, key_heads: i64) -> String {
+    if cx.has_input(KEY) {
+        return "packed_query = Identity (query)
+            packed_key = Identity (key)
+            packed_value = Identity (value)\n"
+            .to_string();
+    }
+    vector("all_heads", &[heads + 2 * key_heads])
+        + &vector("shares", &[heads, key_heads, key_heads])
+        + "width = Shape <start = 2, end = 3> (query)
+        head_size = Div (width, all_heads)
+        widths = Mul (shares, head_size)
+        packed_query, packed_key, packed_value = Split <axis = 2> (query, widths)\n"
+}
+
+/// Queries and keys, turned by their positions.
+fn rotated(cx: &Expand<'_>, heads: i64, key_heads: i64) -> Result<String, String> {
+    if cx.int("do_rotary").unwrap_or(0) == 0 {
+        return Ok("turned_query = Identity (packed_query)
+            turned_key = Identity (packed_key)\n"
+            .to_string());
+    }
+    if !cx.has_input(COS) || !cx.has_input(SIN) {
+        return Err("it turns queries and keys and has no caches of angles".to_string());
+    }
+    let packed = if cx.has_input(KEY) { heads } else { heads + 2 * key_heads };
+    let size = cx.dim(QUERY, 2).map(|width| width / packed);
+    let rotated = match (cx.dim(COS, 1), size) {
+        (Some(half), Some(size)) if 2 * half == size => 0,
+        (Some(half), _) => 2 * half,
+        (None, _) => return Err("the size of its caches of angles is not known".to_string()),
+    };
+    // In the first call the first position tells all others.
+    let positions = if cx.has_input(POSITIONS) {
+        "first_axes = Constant <value = int64[2] {0, 1}> ()
+        first_position = Slice (position_ids, from_start, to_one, first_axes)
+        first_positions = Add (first_position, new_list)
+        all_positions = Add (begins_of_none, first_positions)
+        positions = Where (is_first_call, all_positions, position_ids)\n"
+    } else {
+        "positions = Identity (new_positions)\n"
+    };
+    let constants = if cx.has_input(POSITIONS) {
+        vector("from_start", &[0, 0])
+            + &vector("to_one", &[1, 1])
+            + "begins_of_none = Sub (begins_column, begins_column)\n"
+    } else {
+        String::new()
+    };
+    let interleaved = cx.int("rotary_interleaved").unwrap_or(0);
+    let turn = |from: &str, heads: i64, into: &str| {
+        format!(
+            "{into} = RotaryEmbedding <
+                interleaved = {interleaved}, num_heads = {heads}, rotary_embedding_dim = {rotated}
+            > ({from}, cos_cache, sin_cache, positions)\n"
+        )
+    };
+    Ok(constants
+        + positions
+        + &turn("packed_query", heads, "turned_query")
+        + &turn("packed_key", key_heads, "turned_key"))
+}
+
+/// How long the buffers become, and which of their rows the new keys take, all heads of all
+/// sequences one below the other.
+fn places(key_heads: i64) -> String {
+    vector("key_heads", &[key_heads])
+        + &vector("row_sizes", &[-1, 1, 1])
+        + &vector("second", &[1])
+        + "capacity = Shape <start = 2, end = 3> (past_key)
+        present_count = Max (capacity, total)
+        missing = Sub (present_count, capacity)
+        no_pads = Constant <value = int64[6] {0, 0, 0, 0, 0, 0}> ()
+        pads = Concat <axis = 0> (no_pads, missing, zero)
+        buffers = Mul (batch, key_heads)
+        buffer_count = Squeeze (buffers, zero)
+        buffer_list = Range (first, buffer_count, step)
+        buffer_starts = Mul (buffer_list, present_count)
+        buffer_sizes = Concat <axis = 0> (batch, key_heads, one)
+        starts = Reshape (buffer_starts, buffer_sizes)
+        in_buffer = Unsqueeze (new_positions, second)
+        rows = Add (starts, in_buffer)
+        row_column = Constant <value = int64[2] {-1, 1}> ()
+        row_list = Reshape (rows, row_column)\n"
+}
+
+/// A buffer with what is new put into its rows.
+fn put(past: &str, new: &str, into: &str) -> String {
+    format!(
+        "{into}_features = Shape <start = 3, end = 4> ({past})
+        {into}_row = Concat <axis = 0> (all, {into}_features)
+        {into}_padded = Pad ({past}, pads)
+        {into}_rows = Reshape ({into}_padded, {into}_row)
+        {into}_new = Reshape ({new}, {into}_row)
+        {into}_filled = ScatterND ({into}_rows, row_list, {into}_new)
+        {into}_sizes = Concat <axis = 0> (batch, key_heads, present_count, {into}_features)
+        {into} = Reshape ({into}_filled, {into}_sizes)\n"
+    )
+}
+
+/// Keys and values with one after them that takes part in the sum of the weights and gives nothing;
+/// and a bias that says what is seen.
+fn sink(cx: &Expand<'_>, heads: i64, is_causal: bool, window: Option<i64>) -> String {
+    let mut text = float_scalar("seen_score", 0.0)
+        + &float_scalar("hidden_score", f32::NEG_INFINITY)
+        + &float_vector("no_weight", 0.0)
+        + &vector("heads", &[heads])
+        + &vector("sink_sizes", &[1, heads, 1, 1])
+        + "seen_axis = Constant <value = int64[1] {2}> ()
+        key_axes = Constant <value = int64[2] {1, 2}> ()
+        key_count = Shape <start = 2, end = 3> (present_key)
+        key_total = Squeeze (key_count, zero)
+        key_list = Range (first, key_total, step)
+        query_positions = Unsqueeze (new_positions, seen_axis)\n";
+    text += if is_causal {
+        "is_seen_0 = LessOrEqual (key_list, query_positions)\n"
+    } else {
+        "valid_column = Unsqueeze (valid, key_axes)
+        is_seen_0 = Less (key_list, valid_column)\n"
+    };
+    text += &match window {
+        Some(window) => {
+            scalar("window", left_of(window))
+                + "distances = Sub (query_positions, key_list)
+                is_near = LessOrEqual (distances, window)
+                is_seen = And (is_seen_0, is_near)\n"
+        }
+        None => "is_seen = Identity (is_seen_0)\n".to_string(),
+    };
+    text += "seen_float = Where (is_seen, seen_score, hidden_score)
+        seen_typed = CastLike (seen_float, query)
+        seen_bias = Unsqueeze (seen_typed, one)\n";
+    text += if cx.has_input(BIAS) {
+        // A bias may say nothing of what the buffers have room for.
+        "bias_keys = Shape <start = 3, end = 4> (attention_bias)
+        bias_missing = Sub (key_count, bias_keys)
+        bias_pads = Concat <axis = 0> (zero, bias_missing)
+        bias_axis = Constant <value = int64[1] {3}> ()
+        wide_bias = Pad (attention_bias, bias_pads, \"\", bias_axis)
+        key_bias = Add (seen_bias, wide_bias)\n"
+    } else {
+        "key_bias = Identity (seen_bias)\n"
+    };
+    text += if cx.has_input(SINK) {
+        "sink_weights = Reshape (head_sink, sink_sizes)\n"
+    } else {
+        "no_sink = CastLike (no_weight, query)
+        sink_weights = Expand (no_sink, sink_sizes)\n"
+    };
+    text + "key_bias_sizes = Concat <axis = 0> (batch, heads, length, key_count)
+        key_bias_all = Expand (key_bias, key_bias_sizes)
+        sink_bias_sizes = Concat <axis = 0> (batch, heads, length, one)
+        sink_bias_all = Expand (sink_weights, sink_bias_sizes)
+        sink_bias = Concat <axis = 3> (key_bias_all, sink_bias_all)
+        sink_pads = Constant <value = int64[2] {0, 1}> ()
+        sink_keys = Pad (present_key, sink_pads, \"\", seen_axis)
+        sink_values = Pad (present_value, sink_pads, \"\", seen_axis)\n"
+}

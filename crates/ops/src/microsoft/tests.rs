@@ -1,0 +1,297 @@
+use super::LIST;
+use crate::AttrValue::{Float, Int};
+use crate::function::Call;
+use crate::math::testing::ty;
+use crate::tensor::testing::{ints, outputs, word};
+use crate::{AttrValue, Attributes, OpDef, Registry};
+
+type Given<'a> = &'a [(&'static str, AttrValue<'static>)];
+
+fn operator(name: &str) -> &'static OpDef {
+    let domain = if name == "SimplifiedLayerNormalization" { "" } else { "com.microsoft" };
+    LIST.find(domain, name).expect("it is in the list").def()
+}
+
+#[test]
+fn types_of_outputs() {
+    let n_bits = || [("K", Int(8)), ("N", Int(5)), ("block_size", Int(16))];
+    let rows: &[(&str, Given<'_>, &str, &str)] = &[
+        ("BiasGelu", &[], "float[B, S, 8]; float[8]", "float[B, S, 8]"),
+        ("FastGelu", &[], "float16[B, S]", "float16[B, S]"),
+        (
+            "SimplifiedLayerNormalization",
+            &[],
+            "float16[B, S, 8]; float16[8]",
+            "float16[B, S, 8]; float[B, S, 1]",
+        ),
+        (
+            "SkipLayerNormalization",
+            &[],
+            "float16[B, S, 8]; float16[S, 8]; float16[8]",
+            "float16[B, S, 8]; float[B, S, 1]; float[B, S, 1]; float16[B, S, 8]",
+        ),
+        (
+            "EmbedLayerNormalization",
+            &[],
+            "int32[B, S]; _; float[V, 8]; float[P, ?]; _; float[8]; float[8]",
+            "float[B, S, 8]; int32[B]; float[B, S, 8]",
+        ),
+        ("FusedMatMul", &[("transB", Int(1))], "float[B, S, 8]; float[4, 8]", "float[B, S, 4]"),
+        (
+            "FusedMatMul",
+            &[("transBatchA", Int(1)), ("transA", Int(1))],
+            "float[K, B, C, M]; float[B, C, K, N]",
+            "float[B, C, M, N]",
+        ),
+        (
+            "FusedMatMul",
+            &[],
+            "float[2, 3]; float[4, 5]",
+            "FusedMatMul: the inner sizes differ (3 and 4)",
+        ),
+        ("FusedGemm", &[("transA", Int(1))], "float[3, M]; float[3, 5]; float[5]", "float[M, 5]"),
+        (
+            "FusedConv",
+            &[("strides", ints(&[2, 2]))],
+            "float[N, 4, 7, 7]; float[8, 4, 3, 3]",
+            "float[N, 8, 3, 3]",
+        ),
+        ("RotaryEmbedding", &[], "float[B, S, 16]; int64[1]; float[9, 4]", "float[B, S, 16]"),
+        ("MatMulNBits", &n_bits(), "float[B, S, 8]; uint8[5, 1, 8]", "float[B, S, 5]"),
+        (
+            "MatMulNBits",
+            &n_bits(),
+            "float[B, 7]; uint8[5, 1, 8]",
+            "MatMulNBits: the last size of A and K differ (7 and 8)",
+        ),
+        (
+            "GatherBlockQuantized",
+            &[],
+            "uint8[V, 16]; int64[B, S]; float16[V, 1]",
+            "float16[B, S, 32]",
+        ),
+        ("GatherBlockQuantized", &[], "uint4[V, 16]; int64[]; float[V, 1]", "float[16]"),
+    ];
+    check_types(rows);
+}
+
+#[test]
+fn types_of_outputs_of_attention() {
+    let heads = |count| ("num_heads", Int(count));
+    let group = || [heads(4), ("kv_num_heads", Int(2))];
+    let rows: &[(&str, Given<'_>, &str, &str)] = &[
+        (
+            "MultiHeadAttention",
+            &[heads(2)],
+            "float[B, S, 16]; float[B, L, 16]; float[B, L, 8]; _; _; _; float[B, 2, P, 8]",
+            "float[B, S, 8]; float[B, 2, L + P, 8]; float[B, 2, L + P, 4]; float[B, 2, S, L + P]",
+        ),
+        (
+            "MultiHeadAttention",
+            &[heads(2)],
+            "float[B, S, 2, 3, 8]",
+            "float[B, S, 16]; float[B, 2, S, 8]; float[B, 2, S, 8]; float[B, 2, S, S]",
+        ),
+        (
+            "MultiHeadAttention",
+            &[heads(2)],
+            "float[B, S, 16]; float[B, 2, L, 8]; float[B, 2, L, 8]",
+            "float[B, S, 16]; float[B, 2, L, 8]; float[B, 2, L, 8]; float[B, 2, S, L]",
+        ),
+        (
+            "Attention",
+            &[heads(2)],
+            "float[B, S, 12]; float[12, 48]; float[48]; _; float[2, B, 2, P, 8]",
+            "float[B, S, 16]; float[2, B, 2, P + S, 8]",
+        ),
+        (
+            "Attention",
+            &[heads(2), ("qkv_hidden_sizes", ints(&[16, 16, 8]))],
+            "float[B, S, 12]; float[12, 40]",
+            "float[B, S, 8]; float[2, B, 2, S, 8]",
+        ),
+        (
+            "GroupQueryAttention",
+            &group(),
+            "float[B, S, 64]; _; _; float[B, 2, 6, 8]; _; int32[B]; =7",
+            "float[B, S, 32]; float[B, 2, 7, 8]; float[B, 2, 7, 8]",
+        ),
+        (
+            "GroupQueryAttention",
+            &group(),
+            "float[B, S, 32]; float[B, S, 16]; float[B, S, 16]; _; _; int32[B]; int32",
+            "float[B, S, 32]; float[B, 2, S, 8]; float[B, 2, S, 8]",
+        ),
+    ];
+    check_types(rows);
+}
+
+/// Checks rows of names, attributes, inputs and outputs.
+fn check_types(rows: &[(&str, Given<'_>, &str, &str)]) {
+    for (name, attributes, inputs, expected) in rows {
+        let count = if expected.contains(": ") && !expected.contains("; ") { 1 } else { 0 };
+        let count = count.max(expected.split(';').count());
+        let found = outputs(operator(name), 1, attributes, inputs, count);
+        assert_eq!(found, *expected, "{name} {attributes:?} of {inputs}");
+    }
+}
+
+/// Attributes of a node, by name.
+struct Named<'a>(Given<'a>);
+
+impl Attributes for Named<'_> {
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
+        let found = self.0.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| value.clone())
+    }
+}
+
+/// The function of a call with that many outputs, or why there is none.
+fn function(name: &str, attributes: Given<'_>, inputs: &str, outputs: usize) -> String {
+    let inputs: Vec<&str> = inputs.split(';').map(str::trim).collect();
+    let present: Vec<bool> = inputs.iter().map(|input| *input != "_").collect();
+    let types: Vec<_> =
+        inputs.iter().map(|input| if *input == "_" { None } else { ty(input) }).collect();
+    let call = Call {
+        attributes: &Named(attributes),
+        inputs: &present,
+        outputs: &vec![true; outputs],
+        types: &types,
+        graphs: &|_, _| None,
+    };
+    let operator = operator(name);
+    match operator.function_text(&Registry::with_microsoft(), 1, Some(&call)) {
+        Some(text) => text,
+        None => operator.why_no_function(1, &call).unwrap_or_default(),
+    }
+}
+
+#[test]
+fn what_has_no_function_has_a_reason() {
+    let rows: &[(&str, Given<'_>, &str, usize, &str)] = &[
+        (
+            "SkipSimplifiedLayerNormalization",
+            &[],
+            "float[B, S, 8]; float[B, S, 8]; float[8]",
+            2,
+            "it gives a mean, which it does not compute",
+        ),
+        (
+            "FusedGemm",
+            &[("activation", word("Snake"))],
+            "float[2, 3]; float[3, 4]",
+            1,
+            "its activation 'Snake' is not implemented",
+        ),
+        (
+            "FusedConv",
+            &[("activation", word("Clip"))],
+            "float[1, 1, 3, 3]; float[1, 1, 1, 1]",
+            1,
+            "its activation is Clip without both limits",
+        ),
+        (
+            "FusedMatMul",
+            &[],
+            "float[...]; float[3, 4]",
+            1,
+            "the ranks of its operands are not known",
+        ),
+        (
+            "RotaryEmbedding",
+            &[("scale", Float(2.0))],
+            "float[B, 2, S, 8]; int64[B, S]; float[9, 4]; float[9, 4]",
+            1,
+            "it has a scale",
+        ),
+    ];
+    check_reasons(rows);
+}
+
+#[test]
+fn forms_of_attention_without_function_have_a_reason() {
+    let heads = || ("num_heads", Int(2));
+    let group = |name, value| [heads(), ("kv_num_heads", Int(1)), (name, value)];
+    let mha = "float[B, S, 16]; float[B, L, 16]; float[B, L, 16]";
+    let gqa = "float[B, S, 16]; float[B, S, 8]; float[B, S, 8]; _; _; int32[B]; int32";
+    let attention = "float[B, S, 12]; float[12, 48]";
+    let rows: &[(&str, Given<'_>, &str, usize, &str)] = &[
+        ("MultiHeadAttention", &[], mha, 1, "it does not say its num_heads"),
+        (
+            "MultiHeadAttention",
+            &[heads()],
+            &format!("{mha}; _; _; _; _; _; int32[1]"),
+            1,
+            "it writes to the buffers of its past keys and values",
+        ),
+        (
+            "MultiHeadAttention",
+            &[heads()],
+            "float[3, S, 16]; float[B, L, 16]; float[B, L, 16]; _; int32[11]",
+            1,
+            "its mask is a vector of 11 elements for a batch of 3",
+        ),
+        (
+            "Attention",
+            &[heads(), ("do_rotary", Int(1))],
+            attention,
+            1,
+            "it turns queries and keys by their positions (do_rotary)",
+        ),
+        (
+            "Attention",
+            &[heads(), ("past_present_share_buffer", Int(1))],
+            attention,
+            1,
+            "it writes to the buffer of its past (past_present_share_buffer)",
+        ),
+        (
+            "GroupQueryAttention",
+            &group("k_quant_type", word("PER_TENSOR")),
+            gqa,
+            1,
+            "its past is quantized (k_quant_type, v_quant_type)",
+        ),
+        (
+            "GroupQueryAttention",
+            &group("sliding_window_cache", Int(1)),
+            gqa,
+            1,
+            "its past holds a window only (sliding_window_cache)",
+        ),
+        (
+            "GroupQueryAttention",
+            &group("do_rotary", Int(1)),
+            gqa,
+            1,
+            "it turns queries and keys and has no caches of angles",
+        ),
+        (
+            "GroupQueryAttention",
+            &group("scale", Float(0.5)),
+            gqa,
+            4,
+            "it gives its scores (output_qk)",
+        ),
+    ];
+    check_reasons(rows);
+}
+
+/// Checks rows of names, attributes, inputs, the number of outputs, and the reason.
+fn check_reasons(rows: &[(&str, Given<'_>, &str, usize, &str)]) {
+    for (name, attributes, inputs, outputs, expected) in rows {
+        assert_eq!(function(name, attributes, inputs, *outputs), *expected, "{name}");
+    }
+}
+
+#[test]
+fn functions_are_written_for_the_newest_standard() {
+    let text = function("Gelu", &[], "float[2]", 1);
+    assert!(
+        text.starts_with("<domain: \"com.microsoft\", opset_import: [\"com.microsoft\": 1, \"\": ")
+    );
+    // The domain of the one that is in the standard's has one version in a function.
+    let text = function("SimplifiedLayerNormalization", &[], "float[2]; float[2]", 1);
+    let newest = Registry::standard().versions("").map_or(0, |(_, newest)| newest);
+    assert!(text.starts_with(&format!("<domain: \"\", opset_import: [\"\": {newest}]>")), "{text}");
+}
