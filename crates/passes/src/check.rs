@@ -60,7 +60,7 @@ pub struct CheckOptions {
 impl Default for CheckOptions {
     fn default() -> Self {
         CheckOptions {
-            registry: Registry::standard(),
+            registry: Registry::with_microsoft(),
             levels: Levels::default(),
             skip_opset_compatibility: false,
             custom_domains: false,

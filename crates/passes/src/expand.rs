@@ -8,8 +8,8 @@
 mod call;
 mod sizes;
 
-pub use call::function_of_call;
 pub(crate) use call::{CallFunction, Scratch, function_for};
+pub use call::{function_of_call, why_no_function};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ pub use cost::{
 };
 pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
-pub use expand::{Expansions, expand_calls, expand_operators, function_of_call};
+pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
 pub use finding::{
     Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,
     name_of_node, place_of_node,

@@ -327,6 +327,13 @@ impl Resolved {
                 }
                 let opset = version.and_then(|version| u32::try_from(*version).ok());
                 match calls.operator(model, registry, *node, opset.unwrap_or(0)) {
+                    // The domain of an operator that is not the standard's is anybody's.
+                    Some(op) if calls.ops[op.index()].is_added() => {
+                        match calls.function(model, *node) {
+                            Callee::Unknown => Callee::Operator(op),
+                            function => function,
+                        }
+                    }
                     Some(op) => Callee::Operator(op),
                     None => calls.function(model, *node),
                 }

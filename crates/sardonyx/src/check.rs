@@ -83,6 +83,9 @@ impl Options {
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> Options {
         self.passes.levels.shared_only = like_onnx;
+        if like_onnx {
+            self.passes.registry = self.passes.registry.without_microsoft();
+        }
         self
     }
 

@@ -42,7 +42,7 @@ pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 use crate::model::Model;
 
 /// How to infer, and how to write what is found.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     symbols: Vec<(String, i64)>,
     style: Style,
@@ -50,6 +50,19 @@ pub struct Options {
     check_types: Option<bool>,
     without_reasons: bool,
     pub(crate) registry: Registry,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            symbols: Vec::new(),
+            style: Style::default(),
+            naming: Naming::default(),
+            check_types: None,
+            without_reasons: false,
+            registry: Registry::with_microsoft(),
+        }
+    }
 }
 
 impl Options {

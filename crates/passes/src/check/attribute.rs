@@ -59,7 +59,8 @@ impl Checker<'_> {
             return;
         };
         let text = self.texts.text(name);
-        if text.starts_with(b"__") {
+        // Operators that are not the standard's get attributes without a new version.
+        if text.starts_with(b"__") || self.options.registry.is_added(schema) {
             return;
         }
         self.add_with(&codes::UNKNOWN_ATTRIBUTE, spot, |_| {

@@ -207,7 +207,12 @@ impl<'a> Checker<'a> {
         };
         let opset = u32::try_from(version).unwrap_or(0);
         let registry = &self.options.registry;
-        let Some(schema) = registry.schema(&domain_text, &name, opset) else {
+        // What others add to the standard's own domain runs, and is an error all the same; what is
+        // in theirs may be a function of the model.
+        let counts = |schema: &&Schema| {
+            !registry.is_added(schema) || !(schema.domain.is_empty() || callee.is_function)
+        };
+        let Some(schema) = registry.schema(&domain_text, &name, opset).filter(counts) else {
             if !callee.is_function {
                 callee.problem = self.unknown(domain, &domain_text, &name, version);
                 // Only findings that are listed need a suggestion, and to look for one takes time.
@@ -216,6 +221,7 @@ impl<'a> Checker<'a> {
                 if let Some((code, _, advice)) = &mut callee.problem
                     && is_listed
                     && code.name.starts_with("unknown-")
+                    && advice.is_empty()
                     && let Some(near) = self.similar(domain, &domain_text, &name)
                 {
                     *advice = near.into();
@@ -287,6 +293,12 @@ impl<'a> Checker<'a> {
             _ => format!("{}.{}", shown(domain_text.as_bytes()), shown(name.as_bytes())),
         };
         if let Some(op) = registry.operator(domain_text, name) {
+            let schema = registry.schema(domain_text, name, 1);
+            if domain_text.is_empty() && schema.is_some_and(|schema| registry.is_added(schema)) {
+                let fact = format!("there is no operator {full}");
+                let advice = "ONNX Runtime has it there, and the standard has RMSNormalization since version 23";
+                return Some((&codes::UNKNOWN_OPERATOR, fact, advice.into()));
+            }
             let first = op.versions().map(|version| version.since).min()?;
             let fact = format!(
                 "{full} came with version {first} of the operator set; version {version} is imported"

@@ -11,6 +11,8 @@ use sardonyx_ops::{Call, GraphText, OpRef, Registry};
 use sardonyx_text::{PrintOptions, PrintPart};
 
 use super::sizes::nodes_of_tree;
+use crate::infer::Inference;
+use crate::resolve::Resolved;
 use crate::same_meaning::change;
 
 /// The function of the operator that a node calls, in ONNX text, at an opset version; with the
@@ -93,6 +95,21 @@ pub(crate) fn function_for(
     Ok(function)
 }
 
+/// Why an operator that has functions has none for a node, given what was inferred of its inputs.
+/// `None` where the definition of the operator does not say.
+pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<String> {
+    let op = resolved.op(node)?;
+    let model = resolved.model();
+    let types: Vec<Option<Type>> =
+        model.inputs(node).map(|value| inference.ty(value?).cloned()).collect();
+    let mut why = None;
+    with_call(model, &mut Scratch::default(), node, &types, |call| {
+        why = op.def.why_no_function(op.opset, call);
+        None
+    });
+    why
+}
+
 /// Why there is no function for a node.
 fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> String {
     if op.def.functions_of(op.schema.since).is_empty() {
@@ -110,11 +127,22 @@ fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> S
         Some(_) => false,
         None => true,
     };
+    let said = || {
+        let mut why = None;
+        with_call(model, &mut Scratch::default(), node, types, |call| {
+            why = op.def.why_no_function(op.opset, call);
+            None
+        });
+        why
+    };
     match known.position(|(input, ty)| input.is_some() && is_unknown(ty)) {
+        Some(_) if let Some(why) = said() => why,
         Some(index) => {
             format!("its function depends on types, and that of input {index} is not known")
         }
-        None => "the standard has no function for such a node".to_string(),
+        None => {
+            said().unwrap_or_else(|| "the standard has no function for such a node".to_string())
+        }
     }
 }
 

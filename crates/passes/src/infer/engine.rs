@@ -753,6 +753,19 @@ impl<'a> Engine<'a> {
         let domain = self.model.domain_of(node);
         let name = self.model.display(self.model.node(node).op_type);
         let schema = self.registry.schema(&domain, &name, opset);
+        // A function of the model takes the place of an operator that is not the standard's, and
+        // the reference implementation knows none of these.
+        let schema = schema.filter(|schema| {
+            let is_function = || {
+                let functions = self.model.functions.iter();
+                let op_type = self.model.node(node).op_type;
+                functions.clone().any(|function| {
+                    function.name == op_type
+                        && self.model.display(function.domain) == domain.as_ref()
+                })
+            };
+            !self.registry.is_added(schema) || (self.is_algebra() && !is_function())
+        });
         let mut callee = Callee::new(self.registry, schema, None, opset);
         self.as_reference(&mut callee);
         callee
