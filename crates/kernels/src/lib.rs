@@ -34,6 +34,7 @@ pub mod number;
 pub mod peak;
 mod per_type;
 pub mod pooling;
+pub mod quantized;
 pub mod reduce;
 pub mod rotary;
 pub mod softmax;

@@ -6,6 +6,7 @@
 //! form of an operator is known here; older nodes have been upgraded.
 
 mod math;
+mod microsoft;
 mod narrow;
 mod nn;
 mod reduction;
@@ -167,6 +168,8 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", bind(tensor::where_::bind)),
     ("", "Xor", bind(math::binary::bind_xor)),
+    ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
+    ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
 ];
 
 /// How an operator runs.

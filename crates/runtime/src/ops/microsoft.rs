@@ -1,0 +1,47 @@
+//! Operators that ONNX Runtime adds to the standard and that no function says.
+
+pub(super) mod gather_block_quantized;
+pub(super) mod matmul_n_bits;
+
+use sardonyx_kernels::quantized::Codes;
+use sardonyx_tensor::{DataType, TensorView};
+
+use crate::error::{KernelError, fail};
+
+/// The numbers of a tensor of floats as `f32`, which may have to be kept for that.
+enum Numbers<'a> {
+    Given(&'a [f32]),
+    Made(Vec<f32>),
+}
+
+impl Numbers<'_> {
+    fn as_slice(&self) -> &[f32] {
+        match self {
+            Numbers::Given(numbers) => numbers,
+            Numbers::Made(numbers) => numbers,
+        }
+    }
+}
+
+/// The numbers of an input of floats.
+fn numbers<'a>(call: &crate::kernel::Call<'a>, index: usize) -> Result<Numbers<'a>, KernelError> {
+    let view = call.tensor(index)?;
+    Ok(match view.data_type() {
+        DataType::Float => Numbers::Given(call.slice(index)?),
+        _ => Numbers::Made(super::narrow::widen(call, view)?),
+    })
+}
+
+/// The bytes of an input of integers of few bits; those of a type of bytes have `bits` each.
+fn codes<'a>(view: &TensorView<'a>, bits: usize) -> Result<Codes<'a>, KernelError> {
+    let (bits, signed) = match view.data_type() {
+        DataType::Uint8 => (bits, false),
+        DataType::Uint4 => (4, false),
+        DataType::Int4 => (4, true),
+        other => fail!("integers of few bits come as {}, which is not implemented", other.name()),
+    };
+    match view.contiguous_bytes() {
+        Some(bytes) => Ok(Codes { bytes, bits, signed }),
+        None => fail!("the elements are not dense"),
+    }
+}
