@@ -39,7 +39,7 @@ pub(crate) fn expand(
         // about overriding it.
         model.fix_default_inputs(main);
     }
-    let mut resolved = resolve(model, Registry::standard())?;
+    let mut resolved = resolve(model, Registry::with_microsoft())?;
     let nodes = nodes_in(&resolved);
     let mut expansions = Expansions::default();
     expand_calls(&mut resolved, &mut expansions)?;

@@ -5,11 +5,20 @@ use std::collections::HashMap;
 
 use sardonyx_model::{Model, NodeId, Symbol};
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_passes::InferOptions;
+use sardonyx_passes::{InferOptions, why_no_function};
 
 use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
 use crate::ops::binding_of;
+
+/// Domains of operators whose operands lie in memory in an order that ONNX Runtime chose for a
+/// machine.
+const LAYOUT_DOMAINS: [&str; 2] = ["com.microsoft.nchwc", "com.ms.internal.nhwc"];
+
+/// Why these do not run.
+const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime made it for the layout of one \
+    machine; use the model that it was made from, or let ONNX Runtime save that at the level \
+    ORT_ENABLE_EXTENDED";
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.
@@ -64,7 +73,8 @@ impl Expanded {
             let (domain, name) = (model.domain_of(*node), model.display(model.node(*node).op_type));
             let opset = resolved.op(*node).map(|op| i64::from(op.opset));
             let opset = opset.or_else(|| list.opsets.get(&domain).copied());
-            let why = why_unsupported(&domain, &name, opset);
+            let why = why_unsupported(&domain, &name, opset)
+                .map(|why| why_no_function(resolved, &self.inference, *node).unwrap_or(why));
             let origin = resolved.origin(*node);
             match why {
                 Some(why) if origin == *node => list.add(*node, 1, why),
@@ -93,7 +103,10 @@ fn newest(domain: &str) -> u32 {
 }
 
 fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<String> {
-    let Some(operator) = Registry::standard().operator(domain, name) else {
+    if LAYOUT_DOMAINS.contains(&domain) {
+        return Some(OF_ONE_LAYOUT.to_string());
+    }
+    let Some(operator) = Registry::with_microsoft().operator(domain, name) else {
         return Some("operator not implemented".to_string());
     };
     let opset = opset?;

@@ -1,0 +1,106 @@
+//! Operators that ONNX Runtime adds to the standard: what runs, and what is refused why. That
+//! results are right is for `cargo xtask agree microsoft`.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_runtime::{Options, Session, unsupported};
+use sardonyx_tensor::{Buffer, Tensor, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+fn model(graph: &str) -> Model {
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21, \"com.microsoft\": 1, \
+         \"com.microsoft.nchwc\": 1, \"com.ms.internal.nhwc\": 1]>\n{graph}"
+    );
+    let buffer = Buffer::from_vec(text.into_bytes());
+    parse_model(buffer, ParseOptions::default()).unwrap().model
+}
+
+fn session(graph: &str) -> Session {
+    Session::compile(&model(graph), &NoExternalData, &Options::with_threads(1)).unwrap()
+}
+
+/// The elements of the only output for an input `x`.
+fn run(graph: &str, dims: &[usize], x: &[f32]) -> Vec<f32> {
+    let x = Value::from(Tensor::from_vec(dims, x.to_vec()).unwrap());
+    let outputs = session(graph).run(vec![("x".to_string(), x)]).unwrap();
+    outputs[0].1.as_tensor().unwrap().view().as_slice::<f32>().unwrap().to_vec()
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let rows = [
+        (
+            "g (float[2, 3, 8] x, float[8, 24] w) => (y) {
+                y = com.microsoft.Attention <num_heads = 2, do_rotary = 1> (x, w)
+            }",
+            "it turns queries and keys by their positions (do_rotary)",
+        ),
+        (
+            "g (float[2, 3] x, float[3, 4] w) => (y) {
+                y = com.microsoft.FusedGemm <activation = \"Snake\"> (x, w)
+            }",
+            "its activation 'Snake' is not implemented",
+        ),
+        (
+            "g (float[1, 8, 3, 3] x) => (y) { y = com.microsoft.nchwc.ReorderOutput (x) }",
+            "operator not implemented: ONNX Runtime made it for the layout of one machine; use the \
+             model that it was made from, or let ONNX Runtime save that at the level \
+             ORT_ENABLE_EXTENDED",
+        ),
+        (
+            "g (float[1, 8, 3, 3] x) => (y) { y = com.microsoft.Nonsense (x) }",
+            "operator not implemented",
+        ),
+    ];
+    for (graph, why) in rows {
+        let listed = unsupported(&model(graph));
+        let found: Vec<&str> = listed.iter().map(|operator| operator.why.as_str()).collect();
+        assert_eq!(found, [why], "{graph}");
+    }
+}
+
+#[test]
+fn a_function_of_the_model_takes_the_place_of_an_operator() {
+    let graph = "g (float[2] x) => (y) { y = com.microsoft.Gelu (x) }
+        <domain: \"com.microsoft\", opset_import: [\"\": 21]> Gelu (X) => (Y) { Y = Neg (X) }";
+    assert_eq!(run(graph, &[2], &[1.0, -2.0]), [-1.0, 2.0]);
+}
+
+#[test]
+fn the_one_in_the_default_domain_runs_at_any_version() {
+    let graph = "g (float[1, 2] x) => (y) <float[2] s = {1.0, 2.0}> {
+            y = SimplifiedLayerNormalization <epsilon = 0.0> (x, s)
+        }";
+    assert_eq!(run(graph, &[1, 2], &[7.0, 1.0]), [1.4, 0.4]);
+}
+
+/// Two columns of three elements in a block of 16: 1 2 3 and 4 5 6, less a zero point of 8.
+const N_BITS: &str = "g (float[M, 3] x) => (y) <
+        uint8[2, 1, 8] b = {33, 3, 0, 0, 0, 0, 0, 0, 84, 6, 0, 0, 0, 0, 0, 0},
+        float[2, 1] s = {1.0, 10.0}
+    > {
+        y = com.microsoft.MatMulNBits <K = 3, N = 2, block_size = 16, bits = 4> (x, b, s)
+    }";
+
+#[test]
+fn few_bits() {
+    let y = run(N_BITS, &[2, 3], &[1.0, 0.0, 0.0, 1.0, 1.0, 2.0]);
+    assert_eq!(y, [-7.0, -40.0, -7.0 - 6.0 - 10.0, -40.0 - 30.0 - 40.0]);
+    assert_eq!(run(N_BITS, &[0, 3], &[]), [0.0; 0]);
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_errors() {
+    let rows = [
+        ("K = 3", "K = 40", "B has 16 bytes, and 2 columns of 3 blocks have 48"),
+        ("float[2, 1] s = {1.0, 10.0}", "float[1] s = {1.0}", "1 scales for 2 blocks"),
+    ];
+    for (from, to, expected) in rows {
+        let graph = N_BITS.replace(from, to).replace("float[M, 3]", "float[M, N]");
+        let width = if to == "K = 40" { 40 } else { 3 };
+        let x = Value::from(Tensor::from_vec([1, width], vec![0.0_f32; width]).unwrap());
+        let error = session(&graph).run(vec![("x".to_string(), x)]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
