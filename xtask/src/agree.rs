@@ -2,7 +2,9 @@
 //!
 //! For where stored outputs prove little: the light networks of the onnx wheel with random weights
 //! in the place of constants, and real models beside the checkout. Python makes models and inputs
-//! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it.
+//! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it. `microsoft`
+//! is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
+//! `optimized` real models as it saves them, with these operators in them.
 //!
 //! With `--shapes`: do all values in them have the shapes that we infer?
 
@@ -16,7 +18,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Agree {
-    /// What to check: light, light/vgg19, resnet50, magika, ...; everything if nothing is named.
+    /// What to check: light, light/vgg19, resnet50, magika, microsoft, ...; everything if nothing
+    /// is named.
     names: Vec<String>,
     /// Keep models, inputs and outputs in target/agree also where they agree.
     #[arg(long)]
@@ -43,6 +46,13 @@ const MODELS: &[&str] = &[
     "light/zfnet512",
     "resnet50",
     "magika",
+    "microsoft",
+    "optimized/bert_base.b1",
+    "optimized/gpt2.prefill",
+    "optimized/gpt2.decode",
+    "optimized/mobilenet_v3.b1",
+    "optimized/resnet50.b1",
+    "optimized/vit_b_16.b1",
 ];
 
 pub(crate) fn run(task: &Agree) -> Result {
@@ -55,7 +65,7 @@ pub(crate) fn run(task: &Agree) -> Result {
     }
 
     println!("{:22} {:>7} {:>9}  verdict", "model", "outputs", "worst");
-    let (mut agreeing, mut disagreeing) = (0, 0);
+    let (mut agreeing, mut disagreeing) = (0_u64, 0_u64);
     for model in models {
         let directory = artifacts("agree").join(model);
         // What an earlier run left must not pass for this run's.
@@ -63,6 +73,12 @@ pub(crate) fn run(task: &Agree) -> Result {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
+        if model == "microsoft" {
+            let (count, problems) = microsoft(&sides, &directory)?;
+            agreeing += count;
+            disagreeing += problems;
+            continue;
+        }
         let cases = match make(&sides, model, &directory)? {
             Made::Cases(cases) => cases,
             Made::Skipped(reason) => {
@@ -152,11 +168,34 @@ enum Made {
 
 fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
     eprintln!("Preparing {model}");
-    match model.strip_prefix("light/") {
-        Some(name) => light(sides, name, directory),
+    match model.split_once('/') {
+        Some(("light", name)) => light(sides, name, directory),
+        Some((_, name)) => optimized(sides, name, directory),
         None if model == "magika" => magika(sides, directory),
         None => zoo(sides, model, directory),
     }
+}
+
+/// Single nodes of the operators that ONNX Runtime adds to the standard, and what their definitions
+/// say. Gives how many forms of nodes agree, and how many do not.
+fn microsoft(sides: &Sides, directory: &Path) -> Result<(u64, u64)> {
+    let said = shell::output(&mut sides.script("tests/agree/microsoft_schemas.py"))?;
+    print!("{said}");
+    let mut table = sides.script("tests/agree/microsoft.py");
+    table.arg(&sides.ours).arg(directory).arg("--count");
+    if let Some(isa) = &sides.isa {
+        table.env("SARDONYX_ISA", isa);
+    }
+    let answer: Value = serde_json::from_str(&shell::output(&mut table)?)?;
+    let problems = texts(&answer["problems"]);
+    let agreeing = answer["agreeing"].as_u64().unwrap_or_default();
+    let worst = answer["worst"].as_f64().unwrap_or(f64::NAN);
+    let word = if problems.is_empty() && agreeing > 0 { "ok" } else { "DISAGREE" };
+    println!("{:22} {agreeing:>7} {worst:>9.1e}  {word}", "microsoft");
+    for problem in &problems {
+        println!("    {problem}");
+    }
+    Ok((agreeing, problems.len().max(usize::from(agreeing == 0)) as u64))
 }
 
 fn light(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
@@ -175,10 +214,42 @@ fn light(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
 /// A model without weights from beside the checkout, filled as for `cargo xtask bench models`;
 /// batch 1.
 fn zoo(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
+    match zoo_case(sides, name, "b1", directory)? {
+        Some(case) => Ok(Made::Cases(vec![case])),
+        None => Ok(Made::Skipped(NO_ZOO.into())),
+    }
+}
+
+const NO_ZOO: &str = "no ../shared/zoo beside the checkout";
+
+/// A model and a case of it, `NAME.CASE`, plain and as ONNX Runtime saves it. Both must give what
+/// ONNX Runtime gives for the plain one.
+fn optimized(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
+    let (model, case) = name.split_once('.').ok_or("a model is named with its case")?;
+    let Some(plain) = zoo_case(sides, model, case, directory)? else {
+        return Ok(Made::Skipped(NO_ZOO.into()));
+    };
+    let saved = directory.join("optimized.onnx");
+    let mut save = sides.script("tests/agree/optimized.py");
+    let added = shell::output(save.arg(&plain.model).arg(&saved))?;
+    let optimized = Case {
+        name: format!("optimized/{name}"),
+        model: saved,
+        inputs: plain.inputs.clone(),
+        expected: plain.expected.clone(),
+        labels: None,
+        source: added.trim().to_string(),
+    };
+    Ok(Made::Cases(vec![Case { name: name.to_string(), ..plain }, optimized]))
+}
+
+/// A case of a model of the zoo; `None` without the zoo.
+fn zoo_case(sides: &Sides, name: &str, case: &str, directory: &Path) -> Result<Option<Case>> {
     let zoo = root().join("../shared/zoo");
-    let (skeleton, case) = (zoo.join(format!("{name}.onnx")), zoo.join(format!("{name}.b1.case")));
+    let skeleton = zoo.join(format!("{name}.onnx"));
+    let case = zoo.join(format!("{name}.{case}.case"));
     if !skeleton.is_file() || !case.is_file() {
-        return Ok(Made::Skipped("no ../shared/zoo beside the checkout".into()));
+        return Ok(None);
     }
     let (model, expected) = (directory.join("model.onnx"), directory.join("expected.npz"));
     let mut fill = sides.script("tests/perf/zoo_weights.py");
@@ -188,14 +259,14 @@ fn zoo(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     let inputs: Vec<String> = words.lines().map(str::to_string).collect();
     let mut reference = sides.script("tests/agree/reference.py");
     shell::run(reference.arg(&model).arg(&expected).args(&inputs))?;
-    Ok(Made::Cases(vec![Case {
+    Ok(Some(Case {
         name: name.to_string(),
         model,
         inputs,
         expected,
         labels: None,
         source: String::new(),
-    }]))
+    }))
 }
 
 /// The shapes that we infer for each model and each of its cases, against those that the arrays
@@ -332,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_group_stands_for_its_models() {
-        for (name, count) in [("light", 9), ("light/vgg19", 1), ("resnet50", 1)] {
+        for (name, count) in [("light", 9), ("light/vgg19", 1), ("resnet50", 1), ("optimized", 6)] {
             let chosen = chosen(&[name.to_string()]).expect("known");
             assert_eq!(chosen.len(), count, "{name}");
         }

@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
     // A version for each case: all of them take minutes.
     step("conversions", &["xtask", "conversions", "--sample", "1"]).release(),
     step("formats", &["xtask", "formats"]).release(),
+    step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
     step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),
     step("static build", &["xtask", "static-build"]).release(),

@@ -1,0 +1,170 @@
+"""Do the operators that ONNX Runtime adds to the standard give what it gives?
+
+    python microsoft.py SARDONYX WORK [--only TEXT] [--count]
+
+Runs the table of microsoft_cases.py, each case in two forms: with sizes of all inputs, and with
+symbols for the sizes of what is not a constant. Prints a line for each case that does not agree; or
+with --count a line of JSON: agreeing (how many), worst (the largest difference of 32-bit floats as a
+part of the output's largest magnitude), problems. WORK is a directory for models and arrays.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import ml_dtypes  # noqa: F401, so that arrays of few bits can be made
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from microsoft_cases import table
+
+# As a part of the largest magnitude of an output.
+WITHIN = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sardonyx")
+    parser.add_argument("work", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--count", action="store_true")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    ort.set_default_logger_severity(4)
+    agreeing, problems, worst = 0, [], 0.0
+    for case in table():
+        if args.only not in case.name:
+            continue
+        for form in ("sizes", "symbols"):
+            verdict, difference = judge(case, form, args.sardonyx, args.work)
+            if verdict is None:
+                agreeing += 1
+                worst = max(worst, difference)
+            else:
+                problems.append(f"{case.name}, {form}: {verdict}")
+                if not args.count:
+                    print(problems[-1], flush=True)
+    if args.count:
+        print(json.dumps({"agreeing": agreeing, "worst": float(worst), "problems": problems}))
+        return
+    print(f"{agreeing} nodes agree, the worst by {worst:.1e}; {len(problems)} do not")
+    sys.exit(1 if problems or not agreeing else 0)
+
+
+def judge(case, form, sardonyx, work):
+    """What is wrong with a case, None if nothing; and the difference."""
+    model, feeds = build(case, form)
+    path = work / "model.onnx"
+    onnx.save(model, path)
+    reference, given = model, feeds
+    if case.same_as:
+        reference, given = build(dataclasses.replace(case, inputs=case.same_as), form)
+    try:
+        reference = reference.SerializeToString()
+        session = ort.InferenceSession(reference, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        expected = dict(zip(names, session.run(names, given)))
+    except Exception as error:
+        return f"ONNX Runtime fails: {str(error).splitlines()[0]}", 0.0
+    words = []
+    for name, array in feeds.items():
+        np.save(work / f"{name}.npy", array)
+        words.append(f"{name}={work / name}.npy")
+    outputs = work / "ours.npz"
+    outputs.unlink(missing_ok=True)
+    command = [sardonyx, "run", path, *words, "--output", outputs, "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return "ours fails: " + " ".join((done.stderr or done.stdout).split())[:400], 0.0
+    with np.load(outputs) as ours:
+        return compare(case, expected, {name: ours[name] for name in ours.files})
+
+
+def compare(case, expected, ours):
+    worst = 0.0
+    for name, wanted in expected.items():
+        got = ours.get(name)
+        if got is None or got.shape != wanted.shape or got.dtype != wanted.dtype:
+            found = None if got is None else (got.dtype, got.shape)
+            return f"{name} is {found}, not {wanted.dtype, wanted.shape}", 0.0
+        wanted, got = blank(case, name, wanted), blank(case, name, got)
+        if wanted.dtype.kind != "f":
+            if not np.array_equal(wanted, got):
+                return f"{name} differs", 0.0
+            continue
+        within = WITHIN[wanted.dtype]
+        largest = np.abs(wanted.astype(np.float64)).max(initial=1e-9)
+        difference = np.abs(wanted.astype(np.float64) - got.astype(np.float64)).max(initial=0.0) / largest
+        if not difference <= within:
+            return f"{name} differs by {difference:.2e} of its largest magnitude", difference
+        if wanted.dtype == np.float32:
+            worst = max(worst, difference)
+    return None, worst
+
+
+def arrays(case):
+    return [array for array in case.inputs.values() if isinstance(array, np.ndarray)]
+
+
+def blank(case, name, array):
+    """An array without what means nothing: rows after the end of each sequence."""
+    if case.valid is None:
+        return array
+    array = array.copy()
+    for index, count in enumerate(case.valid):
+        if array.ndim == 4:
+            array[index, :, count:] = 0
+        elif case.inputs["query"].shape[1] == int(case.inputs["total_sequence_length"]):
+            array[index, count:] = 0
+    return array
+
+
+def build(case, form):
+    """The model of one node, and its inputs."""
+    inputs, constants, feeds, names = [], [], {}, []
+    for name, array in case.inputs.items():
+        if array is None:
+            names.append("")
+            continue
+        names.append(name)
+        if isinstance(array, tuple):
+            constants.append(helper.make_tensor(name, array[0], array[1].shape, array[1].flatten().tolist()))
+        elif name in case.weights and form == "symbols":
+            constants.append(numpy_helper.from_array(array, name))
+        else:
+            dims = [f"{name}_{axis}" for axis in range(array.ndim)] if form == "symbols" else array.shape
+            elem = helper.np_dtype_to_tensor_dtype(array.dtype)
+            inputs.append(helper.make_tensor_value_info(name, elem, dims))
+            feeds[name] = array
+    while names and not names[-1]:
+        names.pop()
+    floats = [array.dtype for array in arrays(case) if array.dtype.kind == "f"]
+    elem = helper.np_dtype_to_tensor_dtype(floats[0])
+    outputs = []
+    for name in case.outputs:
+        if name is None:
+            continue
+        kind = TensorProto.INT32 if name == "mask_index" else elem
+        kind = TensorProto.FLOAT if name == "inv_std_var" else kind
+        outputs.append(helper.make_tensor_value_info(name, kind, None))
+    node = helper.make_node(
+        case.op,
+        names,
+        [name or "" for name in case.outputs],
+        name="node",
+        domain=case.domain,
+        **case.attributes,
+    )
+    graph = helper.make_graph([node], "one", inputs, outputs, constants)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    return model, feeds
+
+
+if __name__ == "__main__":
+    main()
