@@ -49,16 +49,25 @@ pub(crate) fn run(task: &Operators) -> Result {
     Ok(())
 }
 
+/// The domain of operators that ONNX Runtime adds to the standard.
+const MICROSOFT: &str = "com.microsoft";
+
 /// All pages by their paths below the directory.
 fn pages() -> BTreeMap<PathBuf, String> {
     let mut pages = BTreeMap::new();
     let mut top = "# Operators\n\nWritten by `cargo xtask operators`; do not edit. \
         Which of them run is in [coverage](../coverage.md).\n\nNumber of operators by domain:\n\n"
         .to_string();
-    for (domain, newest) in DOMAIN_VERSIONS {
+    let registry = Registry::standard();
+    // Those of ONNX Runtime's own domain come after the standard's.
+    for (domain, newest) in DOMAIN_VERSIONS.iter().chain(&[(MICROSOFT, 1)]) {
         let directory = directory_of(domain);
-        let operators: Vec<&OpDef> =
-            Registry::standard().operators().filter(|op| op.domain == *domain).collect();
+        let listed = registry.operators().map(|op| (op, true));
+        let added = registry.microsoft_operators().map(|op| (op, false));
+        let of_domain = listed.chain(added).filter(|(op, is_standard)| {
+            op.domain == *domain && *is_standard != (*domain == MICROSOFT)
+        });
+        let operators: Vec<&OpDef> = of_domain.map(|(op, _)| op).collect();
         let _ = writeln!(
             top,
             "- [{directory}]({directory}/README.md): {} at opset version {newest}",
@@ -122,8 +131,10 @@ fn page(op: &OpDef, schema: &Schema) -> String {
     list(&mut text, "Types", schema.types.iter().map(types));
     text += &function(op, schema);
     list(&mut text, "Versions", changes(op).into_iter());
-    let page = format!("onnx_{}_{name}.html", op.domain.replace('.', ""));
-    let _ = writeln!(text, "\n[In the standard](https://onnx.ai/onnx/operators/{page})");
+    if op.domain != MICROSOFT {
+        let page = format!("onnx_{}_{name}.html", op.domain.replace('.', ""));
+        let _ = writeln!(text, "\n[In the standard](https://onnx.ai/onnx/operators/{page})");
+    }
     text
 }
 
