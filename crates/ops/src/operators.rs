@@ -9,7 +9,9 @@ pub use crate::math::gated::{SWIGLU, SWISH};
 pub use crate::math::gemm::GEMM;
 pub use crate::math::matmul::MATMUL;
 pub use crate::math::softmax::SOFTMAX;
-pub use crate::math::unary::{COS, ERF, GELU, NEG, RECIPROCAL, SIGMOID, SIN, SQRT, TANH};
+pub use crate::math::unary::{
+    COS, ERF, GELU, HARD_SIGMOID, HARD_SWISH, NEG, RECIPROCAL, SIGMOID, SIN, SQRT, TANH,
+};
 pub use crate::nn::attention::{ATTENTION, FLEX_ATTENTION, ROTARY_EMBEDDING};
 pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION};
 pub use crate::nn::max_unpool::MAX_UNPOOL;

@@ -53,6 +53,7 @@ type Pattern = (&'static OpDef, &'static str, for<'a, 'b> fn(&'a Matcher<'b>, No
 const PATTERNS: &[Pattern] = &[
     (&MUL, "Gelu", activation::gelu),
     (&MUL, "Swish", activation::swish),
+    (&MUL, "HardSwish", activation::hard_swish),
     (&MUL, "LayerNormalization", normalization::layer_without_bias),
     (&MUL, "RMSNormalization", normalization::rms),
     (&ADD, "LayerNormalization", normalization::layer),
@@ -337,6 +338,10 @@ impl<'a> Matcher<'a> {
 
     pub(crate) fn int(&self, node: NodeId, name: &str) -> Option<i64> {
         NodeAttributes::new(self.model, node).int(name)
+    }
+
+    pub(crate) fn float(&self, node: NodeId, name: &str) -> Option<f32> {
+        NodeAttributes::new(self.model, node).float(name)
     }
 
     pub(crate) fn int_list(&self, node: NodeId, name: &str) -> Option<Vec<i64>> {

@@ -175,6 +175,23 @@ fn swish() {
     agree_twice(&both);
 }
 
+#[test]
+fn hard_swish() {
+    let line = "s = HardSigmoid <alpha = 0.16666667, beta = 0.5> (x)";
+    for body in ["y = Mul (x, s)", "y = Mul (s, x)"] {
+        becomes_only("HardSwish", &graph("float one = {1}", &format!("{line} {body}")));
+    }
+    let body = format!("{line} y = Mul (x, s)");
+    becomes_only("HardSwish", &graph("float one = {1}", &body.replace(", beta = 0.5", "")));
+    stays(READ_ELSEWHERE, &graph("float one = {1}", &body).replace("=> (y)", "=> (y, s)"));
+    stays(None, &graph("float one = {1}", &body.replace("0.16666667", "0.2")));
+    stays(None, &graph("float one = {1}", &body.replace("beta = 0.5", "beta = 0.25")));
+    stays(
+        None,
+        &graph("float one = {1}", &format!("e = Neg (x) {}", body.replace("(x) y", "(e) y"))),
+    );
+}
+
 const RMS: &str = "float two = {2}, float one = {1}, float e = {0.00001}, float p = {-0.5}, int64[1] last = {-1}, \
                    float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}";
 

@@ -125,7 +125,7 @@ pub static GELU: OpDef = OpDef::new("Gelu")
     .infer(rules::same_as_first)
     .body_from(20, gelu);
 
-pub(crate) static HARD_SIGMOID: OpDef = activation(
+pub static HARD_SIGMOID: OpDef = activation(
     "HardSigmoid",
     &[
         X,
@@ -152,7 +152,7 @@ pub(crate) static HARD_SIGMOID: OpDef = activation(
     ),
 );
 
-pub(crate) static HARD_SWISH: OpDef =
+pub static HARD_SWISH: OpDef =
     smooth_xy("HardSwish", 14).about("The input times a hard sigmoid of it.").body(
         &[14, 22],
         "gate = HardSigmoid <alpha = 0.16666667, beta = 0.5> (X)

@@ -4,7 +4,9 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
 use sardonyx_model::{AttrValue, NodeId, ValueId};
 use sardonyx_ops::OpDef;
-use sardonyx_ops::operators::{ADD, DIV, ERF, GELU, MUL, POW, SIGMOID, SWISH, TANH};
+use sardonyx_ops::operators::{
+    ADD, DIV, ERF, GELU, HARD_SIGMOID, HARD_SWISH, MUL, POW, SIGMOID, SWISH, TANH,
+};
 use sardonyx_tensor::DataType::{Double, Float};
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
@@ -146,6 +148,28 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         let mut rewrite = Rewrite::fusing(fused);
         let alpha = vec![("alpha", AttrValue::Float(alpha as f32))];
         rewrite.step(&SWISH, vec![Source::Value(x)], alpha);
+        return Match::Yes(rewrite);
+    }
+    Match::No
+}
+
+/// `x * max(0, min(1, x / 6 + 1 / 2))`. Howard et al., "Searching for MobileNetV3" (2019). ONNX
+/// Runtime spells it out in the models that it saves.
+pub(super) fn hard_swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+    for (x, weight) in cx.either_way(anchor) {
+        let Some(line) = cx.made_by(weight, &HARD_SIGMOID) else {
+            continue;
+        };
+        let [alpha, beta] = ["alpha", "beta"].map(|name| cx.float(line, name));
+        let is_usual = alpha == Some(1.0 / 6.0) && beta.unwrap_or(0.5) == 0.5;
+        if cx.input(line, 0) != Some(x) || !is_usual {
+            continue;
+        }
+        if !cx.are_inner(&[line], anchor) {
+            give_up!("a value in between is read by somebody else as well");
+        }
+        let mut rewrite = Rewrite::fusing(vec![line]);
+        rewrite.step(&HARD_SWISH, vec![Source::Value(x)], Vec::new());
         return Match::Yes(rewrite);
     }
     Match::No
