@@ -3,6 +3,8 @@
 //! The one idea of [`top_k`]: elements of every type become integers that are ordered as they are,
 //! so that there is one selection and not one for each type and direction.
 
+use std::cell::Cell;
+
 use half::{bf16, f16};
 
 use crate::Pool;
@@ -85,8 +87,8 @@ pub fn top_k<T: Ordered>(
     let (values, positions) = (Shared::new(values), Shared::new(positions));
     let flip = if largest { 0 } else { u64::MAX };
     ranges(pool, outer * inner, 4 * axis, |columns| {
-        let mut keys = vec![0; axis];
-        let mut best = Vec::new();
+        let (mut keys, mut best) = SEARCH.take();
+        keys.resize(axis, 0);
         for column in columns {
             let (o, i) = (column / inner, column % inner);
             let x = &x[o * axis * inner + i..];
@@ -103,7 +105,21 @@ pub fn top_k<T: Ordered>(
                 to_position[0] = *position as i64;
             }
         }
+        if keys.capacity() <= KEPT {
+            SEARCH.set((keys, best));
+        }
     });
+}
+
+/// Keys of an axis, and the best of them with their positions.
+type Search = (Vec<u64>, Vec<(u64, usize)>);
+
+/// Keys for which a thread keeps memory from one search to the next.
+const KEPT: usize = 1 << 18;
+
+thread_local! {
+    /// A search in the turn of a loop asks the system for no memory.
+    static SEARCH: Cell<Search> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
 /// Up to this many elements are kept in order while looking through an axis; more are sorted at the

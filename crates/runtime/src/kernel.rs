@@ -455,11 +455,11 @@ impl<'a> Call<'a> {
 
     /// The elements of the first output and, if it is wanted, of the one at `index`, which have the
     /// same shape.
-    pub(crate) fn output_slices<T: Element>(
+    pub(crate) fn output_slices<T: Element, O: Element>(
         &mut self,
         index: usize,
         dims: &[usize],
-    ) -> Result<(&mut [T], Option<&mut [T]>), KernelError> {
+    ) -> Result<(&mut [T], Option<&mut [O]>), KernelError> {
         let Some((first, others)) = self.targets.split_first_mut() else {
             fail!("nobody wants output 0");
         };
@@ -468,7 +468,7 @@ impl<'a> Call<'a> {
         let other = match others.get_mut(index - 1) {
             None | Some(Target::Absent) => None,
             other => {
-                let view = memory_of(other, index, source, T::DATA_TYPE, dims)?;
+                let view = memory_of(other, index, source, O::DATA_TYPE, dims)?;
                 Some(into_slice(view)?)
             }
         };

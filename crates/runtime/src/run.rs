@@ -225,18 +225,9 @@ impl Run<'_> {
         let (read, mut written) =
             arena.borrow(schedule.reads(scheduled), schedule.writes(scheduled))?;
         let makes_values = goals.iter().any(|goal| matches!(goal, Goal::Held(..)));
-        // Memory of the caller leaves its place while it is written.
-        let mut lent: SmallVec<[(u32, &'a mut [u8]); 2]> = SmallVec::new();
+        let mut lent: Lent<'a> = SmallVec::new();
         if makes_values {
-            for goal in goals {
-                if let Goal::Held(place, _) = goal
-                    && let place_of = &mut held[*place as usize]
-                    && matches!(place_of, Held::Output(_))
-                    && let Held::Output(bytes) = take(place_of)
-                {
-                    lent.push((*place, bytes));
-                }
-            }
+            lend(goals, held, &mut lent);
         }
         let mut call = Call {
             operands: SmallVec::new(),
@@ -294,22 +285,15 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
-        if call.targets.iter().all(|target| !matches!(target, Target::Owned(_))) {
-            drop(call);
-            account.settle(taken);
-            for (place, bytes) in lent {
-                held[place as usize] = Held::Output(bytes);
-            }
-            return Ok(());
-        }
-        let targets = take(&mut call.targets);
-        drop(call);
         let mut made: SmallVec<[(u32, Value); 1]> = SmallVec::new();
-        for (goal, target) in goals.iter().zip(targets) {
-            if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
-                made.push((*place, value));
+        if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
+            for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
+                if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
+                    made.push((*place, value));
+                }
             }
         }
+        drop(call);
         let mut kept = taken;
         for (place, value) in made {
             let bytes = value.bytes();
@@ -335,6 +319,22 @@ impl Run<'_> {
                 self.account.credit(bytes);
                 given.push(value);
             }
+        }
+    }
+}
+
+/// Memory of the caller that has left its place while a step writes it.
+type Lent<'a> = SmallVec<[(u32, &'a mut [u8]); 2]>;
+
+/// Takes the memory of the caller that a step writes.
+fn lend<'a>(goals: &[Goal], held: &mut [Held<'a>], lent: &mut Lent<'a>) {
+    for goal in goals {
+        if let Goal::Held(place, _) = goal
+            && let place_of = &mut held[*place as usize]
+            && matches!(place_of, Held::Output(_))
+            && let Held::Output(bytes) = take(place_of)
+        {
+            lent.push((*place, bytes));
         }
     }
 }

@@ -113,55 +113,35 @@ fn a_loop_that_grows_stops_at_the_memory_limit() {
     assert!(run(14).is_ok(), "memory that a failed run took is free again");
 }
 
-/// A search with two beams over five words, in buffers whose sizes stay.
-const BEAMS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
-    beams (int64 n, int64[2, 1] first, float[2, 1] zero, int64[2, L] empty)
-      => (int64[2, L] tokens, float[2, 1] scores)
-    <float[5, 8] table = {1, 0, 2, 0, 1, 0, 0, 3, 0, 1, 0, 2, 0, 1, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0,
-                          0, 2, 0, 1, 1, 0, 2, 0, 1, 1, 1, 1, 0, 0, 0, 1},
-     float[8, 5] out = {1, 0, 2, 0, 1, 0, 0, 3, 0, 1, 0, 2, 0, 1, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0,
-                        0, 2, 0, 1, 1, 0, 2, 0, 1, 1, 1, 1, 0, 0, 0, 1},
-     int64[1] two = {2}, int64 words = {5}, int64[1] flat = {-1}, int64[2] column = {2, 1},
-     int64[1] width = {1}>
+/// A recurrent layer whose states have a size that only the run tells.
+const LAYER: &str = "<ir_version: 10, opset_import: [\"\": 21]>
+    layer (int64 n, float[N, 3] zero) => (float[N, 3] last, float[K, N, 3] states)
+    <float[3, 3] w = {1, 0, 2, 0, 1, 0, -1, 3, 0}, float[3] b = {1, -1, 0.5}>
     {
-      last, scores, tokens = Loop (n, , first, zero, empty) <
-        body = turn (int64 i, bool c, int64[2, 1] word, float[2, 1] score, int64[2, L] so_far)
-          => (bool d, int64[2, 1] word2, float[2, 1] score2, int64[2, L] tokens2) {
+      last, states = Loop (n, , zero) <
+        body = turn (int64 i, bool c, float[P, 3] state)
+          => (bool d, float[P, 3] next, float[P, 3] out) {
           d = Identity (c)
-          row = Squeeze (word, width)
-          embedded = Gather (table, row)
-          logits = MatMul (embedded, out)
-          logs = LogSoftmax <axis = -1> (logits)
-          sums = Add (logs, score)
-          all = Reshape (sums, flat)
-          best, places = TopK (all, two)
-          score2 = Reshape (best, column)
-          beam = Div (places, words)
-          next = Mod (places, words)
-          word2 = Reshape (next, column)
-          kept = Gather (so_far, beam)
-          at = Expand (i, column)
-          tokens2 = ScatterElements <axis = 1> (kept, at, word2)
+          product = MatMul (state, w)
+          sum = Add (product, b)
+          next = Softmax <axis = -1> (sum)
+          out = Identity (next)
         }>
     }";
 
 #[test]
 fn a_loop_allocates_nothing_after_its_third_turn() {
-    let session = session(BEAMS, &Options::with_threads(1));
+    let session = session(LAYER, &Options::with_threads(1));
     let allocations = |turns: i64| {
-        let given = inputs(&[
-            ("n", Tensor::scalar(turns)),
-            ("first", Tensor::from_slice([2, 1], &[0i64, 1]).unwrap()),
-            ("zero", Tensor::from_slice([2, 1], &[0f32, -0.5]).unwrap()),
-            ("empty", Tensor::zeros(DataType::Int64, [2, 1000]).unwrap()),
-        ]);
+        let zero = Tensor::zeros(DataType::Float, [2, 3]).unwrap();
+        let given = inputs(&[("n", Tensor::scalar(turns)), ("zero", zero)]);
         measure(|| {
             session.run(given).unwrap();
         })
         .count_total
     };
-    // The first run makes plans.
+    // The first run makes plans. What is stacked grows by doubling, a few times in 1000 turns.
     allocations(3);
     let (few, many) = (allocations(3), allocations(1000));
-    assert_eq!(few, many, "in 3 turns and in 1000");
+    assert!(many <= few + 30, "{few} in 3 turns, {many} in 1000");
 }

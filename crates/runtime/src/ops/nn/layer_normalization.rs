@@ -184,7 +184,7 @@ fn normalized_and_sum<'c, T: Element>(
     dims: &[usize],
 ) -> Result<(&'c mut [T], Option<&'c mut [T]>), KernelError> {
     match sum {
-        Some(sum) => call.output_slices::<T>(sum.output, dims),
+        Some(sum) => call.output_slices::<T, T>(sum.output, dims),
         None => Ok((call.output_slice::<T>(0, dims)?, None)),
     }
 }

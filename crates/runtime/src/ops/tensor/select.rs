@@ -85,7 +85,13 @@ impl<T: Loops + Element> Kernel for TopK<T> {
             fail!("axis {axis} has {} elements, but {k} are asked for", dims[axis]);
         };
         dims[axis] = k;
-        // Two outputs cannot be written at once, and either may be wanted by nobody.
+        if call.has_output(0)
+            && let (values, Some(positions)) = call.output_slices::<T, i64>(1, &dims)?
+        {
+            T::top_k(pool, self.largest, sizes, k, x, values, positions);
+            return Ok(());
+        }
+        // One of the two is wanted by nobody.
         let len = dims.iter().product();
         let mut values = call.scratch::<T>(len)?;
         let mut positions = call.scratch::<i64>(len)?;
