@@ -136,9 +136,6 @@ pub struct Sequence {
     bytes: usize,
 }
 
-/// What an item takes besides its elements.
-const ITEM_BYTES: usize = size_of::<Value>() + 64;
-
 impl PartialEq for Sequence {
     fn eq(&self, other: &Sequence) -> bool {
         self.element == other.element && self.items == other.items
@@ -146,6 +143,9 @@ impl PartialEq for Sequence {
 }
 
 impl Sequence {
+    /// Bytes that an item takes besides its elements.
+    pub const ITEM_BYTES: usize = size_of::<Value>() + 64;
+
     /// No items yet, of type `element`.
     pub fn new(element: ValueType) -> Sequence {
         Sequence { element, items: Vec::new(), bytes: 0 }
@@ -191,6 +191,17 @@ impl Sequence {
         self.items.is_empty()
     }
 
+    /// Asks for the memory of that many items more.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn reserve(&mut self, items: usize) -> Result<(), TensorError> {
+        if self.items.try_reserve(items).is_err() {
+            return err!(Overflow, "no memory for {items} items");
+        }
+        Ok(())
+    }
+
     /// Appends an item.
     ///
     /// # Errors
@@ -211,7 +222,7 @@ impl Sequence {
         if found != self.element {
             return err!(Type, "a sequence of {} cannot hold {found}", self.element);
         }
-        self.bytes = self.bytes.saturating_add(item.bytes() + ITEM_BYTES);
+        self.bytes = self.bytes.saturating_add(item.bytes() + Self::ITEM_BYTES);
         self.items.insert(index, item);
         Ok(())
     }
@@ -219,7 +230,7 @@ impl Sequence {
     /// Takes out the item at `index`; `None` if there is none.
     pub fn remove(&mut self, index: usize) -> Option<Value> {
         let item = (index < self.items.len()).then(|| self.items.remove(index))?;
-        self.bytes = self.bytes.saturating_sub(item.bytes() + ITEM_BYTES);
+        self.bytes = self.bytes.saturating_sub(item.bytes() + Self::ITEM_BYTES);
         Some(item)
     }
 }
@@ -383,6 +394,44 @@ impl Sparse {
         }
         drop(flat);
         Ok(Sparse { dims: dims.into(), values, positions, indices })
+    }
+
+    /// The elements of a dense tensor that are not 0, false or "", at their row-major positions. A
+    /// negative zero is kept.
+    ///
+    /// # Errors
+    /// If it is a scalar or has no elements, which no sparse tensor does, or memory is refused.
+    pub fn from_dense(tensor: &Tensor) -> Result<Sparse, TensorError> {
+        let (data_type, bytes) = (tensor.data_type(), tensor.bytes());
+        let bits = data_type.bits().unwrap_or(8);
+        let width = bits / 8;
+        let is_there = |at: &usize| match tensor.strings() {
+            Some(strings) => !strings.get(*at).is_empty(),
+            None if bits < 8 => crate::packed::get(bytes, bits, *at) != 0,
+            None => bytes[at * width..(at + 1) * width].iter().any(|byte| *byte != 0),
+        };
+        let positions: Vec<usize> = (0..tensor.len()).filter(is_there).collect();
+        let values = match tensor.strings() {
+            Some(strings) => {
+                let given = positions.iter().map(|at| strings.get(*at));
+                Tensor::from_strings([positions.len()], given.collect::<StringArray>())?
+            }
+            None => {
+                let mut values = Tensor::zeros(data_type, [positions.len()])?;
+                let out = values.bytes_mut()?;
+                for (k, &at) in positions.iter().enumerate() {
+                    if bits < 8 {
+                        crate::packed::set(out, bits, k, crate::packed::get(bytes, bits, at));
+                    } else {
+                        out[k * width..(k + 1) * width]
+                            .copy_from_slice(&bytes[at * width..(at + 1) * width]);
+                    }
+                }
+                values
+            }
+        };
+        let indices: Vec<i64> = positions.iter().map(|at| *at as i64).collect();
+        Sparse::new(tensor.dims(), values, Tensor::from_vec([indices.len()], indices)?)
     }
 
     /// Dims of the whole tensor.

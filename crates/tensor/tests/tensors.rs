@@ -296,3 +296,22 @@ fn sparse() {
     let none = Sparse::new([2], floats(&[0]), i64s(&[0], &[])).unwrap();
     assert_eq!(none.to_dense().unwrap(), Tensor::zeros(DataType::Float, [2]).unwrap());
 }
+
+#[test]
+fn dense_tensors_become_sparse_and_dense_again() {
+    let rows = [
+        (Tensor::from_slice([2, 2], &[0f32, -0.0, f32::NAN, 1.0]).unwrap(), vec![1, 2, 3]),
+        (Tensor::from_codes(DataType::Int4, [3], &[7, 0, 15]).unwrap(), vec![0, 2]),
+        (Tensor::from_bools([3], &[false, false, true]).unwrap(), vec![2]),
+        (Tensor::from(StringArray::from_iter(["", "x", ""])), vec![1]),
+        (Tensor::zeros(DataType::Int64, [2, 3]).unwrap(), vec![]),
+    ];
+    for (dense, positions) in rows {
+        let sparse = Sparse::from_dense(&dense).unwrap();
+        assert_eq!(sparse.positions(), positions);
+        assert!(sparse.to_dense().unwrap().bit_eq(&dense), "{dense:?}");
+    }
+    for dims in [&[][..], &[0, 3]] {
+        assert!(Sparse::from_dense(&Tensor::zeros(DataType::Float, dims).unwrap()).is_err());
+    }
+}
