@@ -405,17 +405,9 @@ fn other_type(value: &Value, wanted: &ValueType) -> Failure {
 
 /// A type without shapes.
 fn value_type(ty: &Type) -> Result<ValueType, Failure> {
-    let inner = |ty: &Type| value_type(ty).map(Box::new);
-    let element = |element: Option<DataType>| {
-        element.ok_or_else(|| Failure::new("the type says nothing about elements"))
-    };
-    Ok(match ty {
-        Type::Tensor(tensor) => ValueType::Tensor(element(tensor.elem)?),
-        Type::SparseTensor(tensor) => ValueType::Sparse(element(tensor.elem)?),
-        Type::Sequence(ty) => ValueType::Sequence(inner(ty)?),
-        Type::Map(key, ty) => ValueType::Map(*key, inner(ty)?),
-        Type::Optional(ty) => ValueType::Optional(inner(ty)?),
-        Type::Opaque { .. } => return Err(Failure::new(format!("{ty} has no values"))),
+    ty.value_type().ok_or_else(|| match ty {
+        Type::Opaque { .. } => Failure::new(format!("{ty} has no values")),
+        _ => Failure::new("the type says nothing about elements"),
     })
 }
 

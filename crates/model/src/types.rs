@@ -66,6 +66,25 @@ impl Type {
         }
     }
 
+    /// The kind of its values, down to element types; `None` if an element type in it is not
+    /// known, or it is opaque.
+    pub fn value_type(&self) -> Option<ValueType> {
+        self.value_type_or(None)
+    }
+
+    /// As [`Type::value_type`], where element types that are not known are `elem`.
+    pub fn value_type_or(&self, elem: Option<DataType>) -> Option<ValueType> {
+        let boxed = |ty: &Type| ty.value_type_or(elem).map(Box::new);
+        Some(match self {
+            Type::Tensor(tensor) => ValueType::Tensor(tensor.elem.or(elem)?),
+            Type::SparseTensor(tensor) => ValueType::Sparse(tensor.elem.or(elem)?),
+            Type::Sequence(inner) => ValueType::Sequence(boxed(inner)?),
+            Type::Map(key, inner) => ValueType::Map(*key, boxed(inner)?),
+            Type::Optional(inner) => ValueType::Optional(boxed(inner)?),
+            Type::Opaque { .. } => return None,
+        })
+    }
+
     /// Element type of a tensor.
     pub fn elem(&self) -> Option<DataType> {
         self.as_tensor().and_then(|tensor| tensor.elem)

@@ -89,7 +89,7 @@ impl FileReader {
         reader: Reader<'_, proto::SequenceProto>,
         inner: &Type,
     ) -> Result<Sequence, String> {
-        let mut sequence = Sequence::new(value_type(inner)?);
+        let mut sequence = inner.value_type().map(Sequence::new);
         for field in reader {
             let item = match field.map_err(|error| error.to_string())? {
                 SequenceField::TensorValues(reader) => Value::Tensor(self.tensor(reader)?),
@@ -112,9 +112,13 @@ impl FileReader {
                     continue;
                 }
             };
+            let sequence = sequence.get_or_insert_with(|| Sequence::new(item.value_type()));
             sequence.push(item).map_err(|error| error.to_string())?;
         }
-        Ok(sequence)
+        match sequence {
+            Some(sequence) => Ok(sequence),
+            None => Ok(Sequence::new(nothing_of(inner)?)),
+        }
     }
 
     fn map(
@@ -146,7 +150,11 @@ impl FileReader {
         if keys.len() != values.len() {
             return Err(format!("the map has {} keys but {} values", keys.len(), values.len()));
         }
-        let mut map = Map::new(key, value_type(inner)?).map_err(|error| error.to_string())?;
+        let element = match values.first() {
+            Some(value) => value.value_type(),
+            None => nothing_of(inner)?,
+        };
+        let mut map = Map::new(key, element).map_err(|error| error.to_string())?;
         for (key, value) in keys.into_iter().zip(values) {
             map.push(key, value).map_err(|error| error.to_string())?;
         }
@@ -181,23 +189,15 @@ impl FileReader {
                 }
             }));
         }
-        Ok(Value::none(value_type(inner)?))
+        Ok(Value::none(nothing_of(inner)?))
     }
 }
 
-fn value_type(ty: &Type) -> Result<ValueType, String> {
-    Ok(match ty {
-        Type::Tensor(tensor) => {
-            ValueType::Tensor(tensor.elem.ok_or("the element type is not known")?)
-        }
-        Type::SparseTensor(tensor) => {
-            ValueType::Sparse(tensor.elem.ok_or("the element type is not known")?)
-        }
-        Type::Sequence(inner) => ValueType::Sequence(Box::new(value_type(inner)?)),
-        Type::Map(key, inner) => ValueType::Map(*key, Box::new(value_type(inner)?)),
-        Type::Optional(inner) => ValueType::Optional(Box::new(value_type(inner)?)),
-        Type::Opaque { .. } => return Err(format!("values of type {ty} cannot be stored")),
-    })
+/// The type of what a sequence, map or optional does not hold. Elements that nobody knows are
+/// floats, as those of `SequenceEmpty` are.
+fn nothing_of(ty: &Type) -> Result<ValueType, String> {
+    let known = ty.value_type_or(Some(DataType::Float));
+    known.ok_or_else(|| format!("values of type {ty} cannot be stored"))
 }
 
 /// The bytes of a file that holds a value, with a name in it if one is given.
