@@ -72,7 +72,9 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
-            if is_left_to_products(self, resolved, *node) {
+            // Constants are tensors; a sequence of constants is made in each run.
+            let has_others = outputs.iter().flatten().any(|value| is_no_tensor(inference, *value));
+            if has_others || is_left_to_products(self, resolved, *node) {
                 remaining.push(*node);
                 continue;
             }
@@ -236,6 +238,11 @@ enum Folds {
     Not,
     Now,
     Later,
+}
+
+/// Whether a value is known to be something else than a tensor.
+fn is_no_tensor(inference: &Inference, value: ValueId) -> bool {
+    inference.ty(value).is_some_and(|ty| ty.as_tensor().is_none())
 }
 
 /// Outputs with known sizes.

@@ -1,5 +1,7 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
+mod target;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -17,6 +19,9 @@ use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::weights::{Packer, Weight};
+
+pub(crate) use target::Target;
+use target::{MemorySource, described, memory_of};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -288,16 +293,6 @@ pub(crate) enum Operand<'a> {
     Absent,
 }
 
-/// Where a node writes.
-pub(crate) enum Target<'a> {
-    /// Nobody wants the output.
-    Absent,
-    /// Into planned memory.
-    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
-    /// Into memory of its own.
-    Owned(Option<Value>),
-}
-
 /// One run of one node.
 pub(crate) struct Call<'a> {
     pub(crate) operands: SmallVec<[Operand<'a>; 6]>,
@@ -345,7 +340,13 @@ impl<'a> Call<'a> {
         };
         match std::mem::replace(operand, Operand::Absent) {
             Operand::Taken(value) => Ok(value),
-            Operand::Value(value) => Ok(value.clone()),
+            Operand::Value(value) => {
+                let bytes = value.bytes();
+                self.account.charge(bytes)?;
+                let copy = value.clone();
+                self.account.credit(bytes);
+                Ok(copy)
+            }
             Operand::Tensor(view) => {
                 let bytes = view.data_type().storage_bytes(view.len()).unwrap_or(0);
                 self.account.charge(bytes)?;
@@ -438,6 +439,22 @@ impl<'a> Call<'a> {
         memory_of(self.targets.get_mut(index), index, source, data_type, dims)
     }
 
+    /// A tensor of that type and shape that becomes part of an output. Its bytes are counted until
+    /// [`Call::uncount`].
+    pub(crate) fn new_tensor(
+        &self,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<Tensor, KernelError> {
+        self.memory_source().tensor(data_type, dims)
+    }
+
+    /// Gives back bytes that were counted for parts of an output, which counts as a whole once it
+    /// is set.
+    pub(crate) fn uncount(&self, bytes: usize) {
+        self.account.credit(bytes);
+    }
+
     fn memory_source(&self) -> MemorySource<'a> {
         MemorySource { recycler: self.memory, account: self.account }
     }
@@ -524,9 +541,10 @@ impl<'a> Call<'a> {
                     Ok(())
                 }
                 other => fail!(
-                    "output {index} is {}, but {} was inferred",
-                    other.value_type(),
-                    data_type.name()
+                    "output {index} is {}, but {}{:?} was inferred",
+                    described(&other),
+                    data_type.name(),
+                    &dims[..]
                 ),
             },
             Some(Target::Absent) | None => Ok(()),
@@ -543,63 +561,6 @@ fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>, KernelError> {
         fail!("no memory for {len} elements of {} bytes", size_of::<T>());
     }
     Ok(vec![T::zeroed(); len])
-}
-
-/// Where memory for outputs comes from that have no place in the plan.
-#[derive(Clone, Copy)]
-struct MemorySource<'a> {
-    recycler: Option<&'a Arc<Recycler>>,
-    account: &'a Account,
-}
-
-/// Memory for the output that has the number `index`.
-fn memory_of<'t>(
-    target: Option<&'t mut Target<'_>>,
-    index: usize,
-    source: MemorySource<'_>,
-    data_type: DataType,
-    dims: &[usize],
-) -> Result<TensorViewMut<'t>, KernelError> {
-    let Some(target) = target else {
-        fail!("nobody wants output {index}");
-    };
-    if let Target::Absent = target {
-        *target = Target::Owned(None);
-    }
-    match target {
-        Target::Planned { data_type: planned, dims: planned_dims, bytes } => {
-            // Inference and kernel are written apart; where they disagree, one of them is wrong.
-            if *planned != data_type || &planned_dims[..] != dims {
-                fail!(
-                    "output {index} is {}{dims:?}, but {}{:?} was inferred",
-                    data_type.name(),
-                    planned.name(),
-                    &planned_dims[..]
-                );
-            }
-            Ok(TensorViewMut::over(data_type, planned_dims, bytes)?)
-        }
-        Target::Owned(slot) => {
-            let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
-            // Before it is taken, so that a size that only the data tells is refused at once.
-            source.account.charge(bytes.unwrap_or(0))?;
-            let tensor = match (bytes, source.recycler) {
-                (Some(bytes), Some(recycler)) => {
-                    if source.account.is_limited() {
-                        recycler.keep_at_most(source.account.left());
-                    }
-                    Tensor::from_buffer(data_type, dims, recycler.take(bytes)?)?
-                }
-                _ => Tensor::zeros(data_type, dims)?,
-            };
-            let value = slot.insert(Value::Tensor(tensor));
-            match value {
-                Value::Tensor(tensor) => Ok(tensor.view_mut()?),
-                _ => fail!("output {index} is not a tensor"),
-            }
-        }
-        Target::Absent => unreachable!("it has been replaced"),
-    }
 }
 
 fn into_slice<'a, T: Element>(view: TensorViewMut<'a>) -> Result<&'a mut [T], KernelError> {

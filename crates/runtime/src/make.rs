@@ -125,7 +125,7 @@ impl Maker<'_> {
     }
 
     /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that
-    /// refuses.
+    /// refuses, or the node gives what is no tensor.
     pub(crate) fn run_once(
         &self,
         constants: &Constants,
@@ -179,10 +179,11 @@ impl Maker<'_> {
             Err(error) => return Err(failed(error.0)),
         }
         let made = call.targets.into_iter().map(|target| match target {
-            Target::Owned(Some(Value::Tensor(tensor))) => Some(tensor),
-            _ => None,
+            Target::Owned(Some(Value::Tensor(tensor))) => Some(Some(tensor)),
+            Target::Owned(Some(_)) => None,
+            Target::Owned(None) | Target::Absent | Target::Planned { .. } => Some(None),
         });
-        Ok(Some(made.collect()))
+        Ok(made.collect())
     }
 
     /// A node of constants that fails.

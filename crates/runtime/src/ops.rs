@@ -9,7 +9,9 @@ mod math;
 mod microsoft;
 mod narrow;
 mod nn;
+mod optional;
 mod reduction;
+mod sequence;
 mod tensor;
 #[cfg(test)]
 mod testing;
@@ -18,6 +20,7 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 use sardonyx_ops::{OpDef, Schema};
+use sardonyx_tensor::DataType;
 
 use crate::error::BindError;
 use crate::kernel::{Kernel, Selected, Site};
@@ -53,6 +56,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Celu", lowered(math::unary::lower_celu)),
     ("", "Clip", either(math::clip::lower, math::clip::bind)),
     ("", "Concat", bind(tensor::concat::bind)),
+    ("", "ConcatFromSequence", bind(sequence::bind_concat)),
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
     ("", "Conv", lowered(nn::conv::lower)),
@@ -110,6 +114,9 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", bind(math::unary::bind_not)),
     ("", "OneHot", bind(tensor::generate::bind_one_hot)),
+    ("", "Optional", bind(optional::bind)),
+    ("", "OptionalGetElement", either(optional::lower_get_element, optional::bind_get_element)),
+    ("", "OptionalHasElement", bind(optional::bind_has_element)),
     ("", "Or", bind(math::binary::bind_or)),
     ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
@@ -142,6 +149,12 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ScatterElements", bind(tensor::scatter::bind_scatter_elements)),
     ("", "ScatterND", bind(tensor::scatter::bind_scatter_nd)),
     ("", "Selu", lowered(math::unary::lower_selu)),
+    ("", "SequenceAt", bind(sequence::bind_at)),
+    ("", "SequenceConstruct", bind(sequence::bind_construct)),
+    ("", "SequenceEmpty", bind(sequence::bind_empty)),
+    ("", "SequenceErase", bind(sequence::bind_erase)),
+    ("", "SequenceInsert", bind(sequence::bind_insert)),
+    ("", "SequenceLength", bind(sequence::bind_length)),
     ("", "Shape", bind(tensor::shape::bind)),
     ("", "Sigmoid", lowered(math::unary::lower_sigmoid)),
     ("", "Sign", lowered(math::unary::lower_sign)),
@@ -153,6 +166,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Softplus", lowered(math::unary::lower_softplus)),
     ("", "Softsign", lowered(math::unary::lower_softsign)),
     ("", "Split", lowered(tensor::split::lower)),
+    ("", "SplitToSequence", bind(sequence::bind_split)),
     ("", "Sqrt", lowered(math::unary::lower_sqrt)),
     ("", "Squeeze", lowered(tensor::reshape::lower_squeeze)),
     ("", "Sub", lowered(math::binary::lower_sub)),
@@ -237,6 +251,19 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
             None => return Err(not_implemented()),
         },
     })
+}
+
+/// The element type that an attribute names, if the node has it.
+fn element_type(site: &Site<'_>, attribute: &str) -> Result<Option<DataType>, BindError> {
+    let Some(number) = site.int(attribute) else {
+        return Ok(None);
+    };
+    match i32::try_from(number).ok().and_then(DataType::from_number) {
+        Some(elem) => Ok(Some(elem)),
+        None => Err(BindError::Invalid(format!(
+            "attribute '{attribute}' is {number}, which is no element type"
+        ))),
+    }
 }
 
 pub(crate) fn not_implemented() -> BindError {

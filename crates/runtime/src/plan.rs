@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
-use crate::executable::{Body, SlotInfo};
+use crate::executable::{Body, SlotInfo, Work};
 use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::Slot;
 use crate::sizes::Sizes;
@@ -124,9 +124,13 @@ pub(crate) fn plan(body: &Body, sizes: Sizes) -> Plan {
         last_use: ByStep::default(),
         arena_bytes: 0,
     };
-    // What must stay where it is: model inputs and outputs own their memory.
+    // What must stay where it is: model inputs and outputs own their memory, and so does what a
+    // kernel takes for itself.
     let mut owns = vec![false; body.slots.len()];
     for slot in body.inputs.iter().flatten().chain(&body.outputs) {
+        owns[slot.index()] = true;
+    }
+    for slot in taken_at_last(body) {
         owns[slot.index()] = true;
     }
     place_views(body, &owns, sizes, &mut plan);
@@ -203,6 +207,30 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
         }
         plan.skip[index] = all && step.outputs.iter().any(Option::is_some);
     }
+}
+
+/// The slots that the last step to read them wants for itself: in memory of their own they become
+/// part of a sequence without a copy.
+fn taken_at_last(body: &Body) -> Vec<Slot> {
+    let mut seen = vec![false; body.slots.len()];
+    for slot in &body.outputs {
+        seen[slot.index()] = true;
+    }
+    let mut taken = Vec::new();
+    for step in body.steps.iter().rev() {
+        let read = || step.inputs.iter().enumerate();
+        for (position, slot) in read() {
+            let Some(slot) = *slot else { continue };
+            // What is moved is mostly a view, and loops have places for what they carry.
+            let keeps = step.movement.is_none() && matches!(step.work, Work::Kernel(_));
+            let takes = keeps && step.rules.takes.contains(position);
+            if takes && !seen[slot.index()] && !body.slots[slot.index()].is_constant() {
+                taken.push(slot);
+            }
+        }
+        read().filter_map(|(_, slot)| *slot).for_each(|slot| seen[slot.index()] = true);
+    }
+    taken
 }
 
 /// By slot: whether every step that reads it may be given strides.

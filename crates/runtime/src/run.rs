@@ -354,10 +354,11 @@ impl Executable {
             let slot = slot.or_else(|| packed(position).map(|(_, slot)| *slot))?;
             let info = &body.slots[slot.index()];
             let known = info.fixed().or_else(|| plan.types[slot.index()].clone());
-            Some(NodeInput {
-                name: self.resolved.name_of(info.value),
-                ty: known.map(|(elem, dims)| Type::tensor(elem, dims)).or_else(|| held(position)),
-            })
+            let known = known.map(|(elem, dims)| Type::tensor(elem, dims));
+            // What the step took for itself is not held any more.
+            let inferred = || self.inference.ty(info.value).cloned();
+            let ty = known.or_else(|| held(position)).or_else(inferred);
+            Some(NodeInput { name: self.resolved.name_of(info.value), ty })
         });
         let inputs = inputs.collect();
         let error = NodeError::new(&self.resolved, &step.origins, inputs, what);

@@ -1,7 +1,7 @@
 //! Moving data: shapes, copies, types.
 
 pub(crate) mod movement;
-mod moves;
+pub(crate) mod moves;
 
 pub(crate) mod cast;
 pub(crate) mod concat;

@@ -23,27 +23,7 @@ impl Kernel for Concat {
         let inputs: SmallVec<[TensorView<'_>; 4]> = (0..call.input_count())
             .map(|index| call.tensor(index).cloned())
             .collect::<Result<_, _>>()?;
-        let Some(first) = inputs.first() else { fail!("there is nothing to join") };
-        let axis = normalize_axis(self.axis, first.rank())?;
-        let mut dims = Dims::from(first.dims());
-        for (index, input) in inputs.iter().enumerate().skip(1) {
-            let same = |other: usize| other == axis || input.dims()[other] == dims[other];
-            if input.rank() != dims.len() || !(0..dims.len()).all(same) {
-                fail!(
-                    "inputs 0 and {index} have shapes {:?} and {:?}, which do not join along axis {axis}",
-                    first.dims(),
-                    input.dims()
-                );
-            }
-            dims[axis] += input.dims()[axis];
-        }
-        if inputs.iter().all(TensorView::is_contiguous)
-            || first.data_type().bits().is_none_or(|bits| bits % 8 != 0)
-        {
-            let outer = dims[..axis].iter().product();
-            return move_elements(call, 0, &dims, &inputs, &Join { outer });
-        }
-        join_through_strides(call, &dims, axis, &inputs)
+        join(call, self.axis, &inputs, "inputs")
     }
 
     fn memory(&self) -> MemoryRules {
@@ -53,6 +33,36 @@ impl Kernel for Concat {
     fn describe(&self) -> String {
         "join".to_string()
     }
+}
+
+/// Joins tensors along an axis into the first output. Messages call them `what`.
+pub(in crate::ops) fn join(
+    call: &mut Call<'_>,
+    axis: i64,
+    inputs: &[TensorView<'_>],
+    what: &str,
+) -> Result<(), KernelError> {
+    let Some(first) = inputs.first() else { fail!("there is nothing to join") };
+    let axis = normalize_axis(axis, first.rank())?;
+    let mut dims = Dims::from(first.dims());
+    for (index, input) in inputs.iter().enumerate().skip(1) {
+        let same = |other: usize| other == axis || input.dims()[other] == dims[other];
+        if input.rank() != dims.len() || !(0..dims.len()).all(same) {
+            fail!(
+                "{what} 0 and {index} have shapes {:?} and {:?}, which do not join along axis {axis}",
+                first.dims(),
+                input.dims()
+            );
+        }
+        dims[axis] += input.dims()[axis];
+    }
+    if inputs.iter().all(TensorView::is_contiguous)
+        || first.data_type().bits().is_none_or(|bits| bits % 8 != 0)
+    {
+        let outer = dims[..axis].iter().product();
+        return move_elements(call, 0, &dims, inputs, &Join { outer });
+    }
+    join_through_strides(call, &dims, axis, inputs)
 }
 
 /// Joins inputs that lie in memory in strides, each copied once.

@@ -11,20 +11,14 @@ use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast_slices}
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::ops::element_type;
 use crate::ops::math::for_element;
 
 /// `EyeLike`
 pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let elem = match site.int("dtype") {
+    let elem = match element_type(site, "dtype")? {
+        Some(elem) => elem,
         None => site.elem(0)?,
-        Some(number) => match i32::try_from(number).ok().and_then(DataType::from_number) {
-            Some(elem) => elem,
-            None => {
-                return Err(BindError::Invalid(format!(
-                    "attribute 'dtype' is {number}, which is no element type"
-                )));
-            }
-        },
     };
     let mut one = Tensor::zeros(elem, [1])?;
     let options = CastOptions::default();

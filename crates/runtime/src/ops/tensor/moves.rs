@@ -63,23 +63,46 @@ pub(super) fn move_elements(
 
 /// Writes the elements of a view, which may have strides, to an output of as many elements of
 /// dimensions `dims`.
-pub(super) fn copy_view(
+pub(in crate::ops) fn copy_view(
     call: &mut Call<'_>,
     index: usize,
     view: &TensorView<'_>,
     dims: &[usize],
 ) -> Result<(), KernelError> {
     let pool = call.exec.pool;
-    let ViewData::Bytes(data) = view.data() else {
+    if let ViewData::Strings(_) = view.data() {
         // Strings have no bytes to copy.
         let copy = view.to_tensor()?.reshape(dims)?;
         return call.set_output(index, Value::Tensor(copy));
-    };
+    }
     let mut output = call.output(index, view.data_type(), dims)?;
     if output.len() != view.len() {
         fail!("{} elements cannot have the shape {dims:?}", view.len());
     }
-    let out = output.bytes_mut();
+    copy_elements(pool, view, output.bytes_mut())
+}
+
+/// A copy of the elements of a view in memory of its own, whose bytes are counted until
+/// [`Call::uncount`].
+pub(in crate::ops) fn copied(
+    call: &Call<'_>,
+    view: &TensorView<'_>,
+) -> Result<Tensor, KernelError> {
+    if let ViewData::Strings(_) = view.data() {
+        let copy = view.to_tensor()?;
+        call.reserve(copy.held_bytes())?;
+        return Ok(copy);
+    }
+    let mut copy = call.new_tensor(view.data_type(), view.dims())?;
+    copy_elements(call.exec.pool, view, copy.bytes_mut()?)?;
+    Ok(copy)
+}
+
+/// Writes the elements of a view, which are no strings, one after the other.
+fn copy_elements(pool: &Pool, view: &TensorView<'_>, out: &mut [u8]) -> Result<(), KernelError> {
+    let ViewData::Bytes(data) = view.data() else {
+        fail!("strings have no bytes to copy");
+    };
     let rank = view.rank();
     let strides = view.strides();
     match view.data_type().bits() {

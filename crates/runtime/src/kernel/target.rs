@@ -1,0 +1,89 @@
+//! Where outputs of a step go: places in the plan, or memory of their own.
+
+use std::sync::Arc;
+
+use sardonyx_tensor::{DataType, Dims, Recycler, Tensor, TensorViewMut, Value};
+
+use crate::account::Account;
+use crate::error::{KernelError, fail};
+
+/// Where a node writes.
+pub(crate) enum Target<'a> {
+    /// Nobody wants the output.
+    Absent,
+    /// Into planned memory.
+    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
+    /// Into memory of its own.
+    Owned(Option<Value>),
+}
+
+/// Where memory for outputs comes from that have no place in the plan.
+#[derive(Clone, Copy)]
+pub(super) struct MemorySource<'a> {
+    pub(super) recycler: Option<&'a Arc<Recycler>>,
+    pub(super) account: &'a Account,
+}
+
+impl MemorySource<'_> {
+    /// Memory of its own for a tensor, counted.
+    pub(super) fn tensor(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
+        let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
+        // Before it is taken, so that a size that only the data tells is refused at once.
+        self.account.charge(bytes.unwrap_or(0))?;
+        Ok(match (bytes, self.recycler) {
+            (Some(bytes), Some(recycler)) => {
+                if self.account.is_limited() {
+                    recycler.keep_at_most(self.account.left());
+                }
+                Tensor::from_buffer(data_type, dims, recycler.take(bytes)?)?
+            }
+            _ => Tensor::zeros(data_type, dims)?,
+        })
+    }
+}
+
+/// A value as messages tell of it: a tensor with its dimensions.
+pub(super) fn described(value: &Value) -> String {
+    match value {
+        Value::Tensor(tensor) => format!("{}{:?}", tensor.data_type().name(), tensor.dims()),
+        other => other.value_type().to_string(),
+    }
+}
+
+/// Memory for the output that has the number `index`.
+pub(super) fn memory_of<'t>(
+    target: Option<&'t mut Target<'_>>,
+    index: usize,
+    source: MemorySource<'_>,
+    data_type: DataType,
+    dims: &[usize],
+) -> Result<TensorViewMut<'t>, KernelError> {
+    let Some(target) = target else {
+        fail!("nobody wants output {index}");
+    };
+    if let Target::Absent = target {
+        *target = Target::Owned(None);
+    }
+    match target {
+        Target::Planned { data_type: planned, dims: planned_dims, bytes } => {
+            // Inference and kernel are written apart; where they disagree, one of them is wrong.
+            if *planned != data_type || &planned_dims[..] != dims {
+                fail!(
+                    "output {index} is {}{dims:?}, but {}{:?} was inferred",
+                    data_type.name(),
+                    planned.name(),
+                    &planned_dims[..]
+                );
+            }
+            Ok(TensorViewMut::over(data_type, planned_dims, bytes)?)
+        }
+        Target::Owned(slot) => {
+            let value = slot.insert(Value::Tensor(source.tensor(data_type, dims)?));
+            match value {
+                Value::Tensor(tensor) => Ok(tensor.view_mut()?),
+                _ => fail!("output {index} is not a tensor"),
+            }
+        }
+        Target::Absent => unreachable!("it has been replaced"),
+    }
+}
