@@ -13,13 +13,10 @@ use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use crate::account::{Account, Refused};
+use crate::border::demand_density;
 use crate::error::CompileError;
 use crate::weights::{Elements, Weight};
 
-/// A sparse constant that stands for more elements than this, and for more than [`DENSE_RATIO`]
-/// times those it stores, is a few bytes made to take all memory. Kernels want the whole tensor.
-const DENSE_ELEMENTS: usize = 1 << 28;
-const DENSE_RATIO: usize = 1000;
 /// Bytes up to which a value is computed at once and kept.
 pub(crate) const SMALL: usize = 64 << 10;
 /// A value may be as many times as large as what the file stores of it: `Cast`, `DequantizeLinear`,
@@ -104,13 +101,8 @@ impl Constants {
                     let name = model.display(Some(model.value(value).name)).into_owned();
                     CompileError::Constant(ConstantError { name, what })
                 };
+                demand_density(&sparse).map_err(|refused| error(refused.0))?;
                 let elems = sparse.dims().iter().product::<usize>();
-                let stored = sparse.values().len();
-                if elems > DENSE_ELEMENTS && elems / DENSE_RATIO > stored {
-                    return Err(error(format!(
-                        "it stores {stored} values and stands for {elems}, which is refused"
-                    )));
-                }
                 let data_type = sparse.values().data_type();
                 let bytes = data_type.storage_bytes(elems);
                 let Some(bytes) = bytes.filter(|bytes| *bytes > SMALL) else {

@@ -3,12 +3,13 @@
 
 use std::fmt::{self, Write};
 
-use sardonyx_model::{Dim, Shape, Type};
+use sardonyx_model::{Dim, Model, Shape, Type};
 use sardonyx_proto::closest;
-use sardonyx_tensor::{Dims, Value, ValueType};
+use sardonyx_tensor::{DataType, TensorView, Value, ValueType};
 use smallvec::SmallVec;
 
-use crate::dims::listed_sizes;
+use crate::border::{absent, type_as_run};
+use crate::dims::{self, listed_sizes};
 use crate::error::InputError;
 use crate::memory::{Given, Held};
 
@@ -65,6 +66,29 @@ impl fmt::Display for Port {
     }
 }
 
+/// Gives inputs and outputs the types that a model declares where these are not those that run;
+/// sizes that are fixed are numbers in them.
+pub(crate) fn declare(
+    model: &Model,
+    fixed: &[(String, i64)],
+    inputs: &mut [Port],
+    outputs: &mut [Port],
+) {
+    let Some(main) = model.main else { return };
+    let graph = model.graph(main);
+    for (infos, ports) in [(&graph.inputs, inputs), (&graph.outputs, outputs)] {
+        for info in infos {
+            let ty = info.ty.as_ref().filter(|ty| type_as_run(model, ty, fixed).is_some());
+            let name = model.display(info.name);
+            if let Some(ty) = ty.and_then(|ty| model.type_of(ty))
+                && let Some(port) = ports.iter_mut().find(|port| port.name() == name)
+            {
+                port.ty = Some(dims::fix(ty, fixed));
+            }
+        }
+    }
+}
+
 /// The port of a name. Callers mostly give values in the order of the model: `turn` is looked at
 /// first.
 pub(crate) fn find(ports: &[Port], turn: usize, name: &str) -> Option<usize> {
@@ -83,7 +107,8 @@ pub(crate) struct Door<'p> {
 
 impl<'p> Door<'p> {
     /// Brings inputs into the order of the model and checks them against what it declares. A value
-    /// for an input of optional type may be given without the optional around it.
+    /// for an input of optional type may be given without the optional around it; where none is
+    /// given, the optional is empty.
     pub(crate) fn sort<'a, N: AsRef<str>>(
         self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
@@ -106,13 +131,18 @@ impl<'p> Door<'p> {
             if let Type::Optional(_) = ty {
                 wrap(value);
             }
-            let fits = Taken::of(value).fits(ty, port, &mut sizes);
-            fits.map_err(|what| {
-                let what = format!("the input '{}' {what}", port.name);
+            let fits = held_fits(value, ty, port, &mut sizes);
+            fits.map_err(|Misfit { what, part }| {
+                let what = format!("{part}the input '{}' {what}", port.name);
                 InputError { what, help: Some(self.wanted()) }
             })?;
         }
         self.demand_all(&given)?;
+        for (port, value) in self.ports.iter().zip(&mut given) {
+            if matches!(value, Held::Nothing) {
+                *value = absent(port.ty());
+            }
+        }
         Ok(given)
     }
 
@@ -181,70 +211,113 @@ fn wrap(value: &mut Held<'_>) {
 /// Sizes that inputs have agreed on: a name, the size, and the input that had it first.
 type Sizes<'p> = SmallVec<[(&'p str, usize, &'p str); 8]>;
 
-/// What is given for an input, as far as types tell it.
-struct Taken {
-    ty: ValueType,
-    /// Of a tensor, sparse or not.
-    dims: Option<Dims>,
+/// What contradicts a declared type.
+struct Misfit {
+    /// In words that follow the name of what it is.
+    what: String,
+    /// Which part of the input it is, in words before the input's: `item 2 of `.
+    part: String,
 }
 
-impl Taken {
-    fn of(value: &Held<'_>) -> Taken {
-        match value {
-            Held::Value(value, _) => {
-                let dims = match value {
-                    Value::Tensor(tensor) => Some(tensor.dims().into()),
-                    Value::Sparse(sparse) => Some(sparse.dims().into()),
-                    _ => None,
-                };
-                Taken { ty: value.value_type(), dims }
-            }
-            Held::Input(view) => {
-                Taken { ty: ValueType::Tensor(view.data_type()), dims: Some(view.dims().into()) }
-            }
-            Held::Nothing | Held::Borrowed(_) | Held::Output(_) => {
-                unreachable!("an input is a value or a view")
-            }
-        }
+impl Misfit {
+    /// The misfit of a whole that a part of it does not fit.
+    fn of_part(mut self, part: impl fmt::Display) -> Misfit {
+        let _ = write!(self.part, "{part} of ");
+        self
     }
+}
 
-    /// What contradicts the declared type, or sizes that other inputs have; in words that follow
-    /// the input's name.
-    fn fits<'p>(
-        &self,
-        declared: &'p Type,
-        port: &'p Port,
-        sizes: &mut Sizes<'p>,
-    ) -> Result<(), String> {
-        if !same_kind(&self.ty, declared) {
-            return Err(match (&self.ty, declared) {
-                (ValueType::Tensor(elem), Type::Tensor(_)) => {
-                    format!("has elements of type {elem}, but the model wants {declared}")
-                }
-                _ => format!("is of type {}, but the model wants {declared}", self.ty),
-            });
-        }
-        match (&self.dims, declared.shape()) {
-            (Some(dims), Some(shape)) => dims_fit(dims, shape, declared, port, sizes),
-            _ => Ok(()),
+impl From<String> for Misfit {
+    fn from(what: String) -> Misfit {
+        Misfit { what, part: String::new() }
+    }
+}
+
+/// Compares what is given for an input with the declared type, and with sizes that other inputs
+/// have.
+fn held_fits<'p>(
+    held: &Held<'_>,
+    declared: &'p Type,
+    port: &'p Port,
+    sizes: &mut Sizes<'p>,
+) -> Result<(), Misfit> {
+    match (held, declared) {
+        (Held::Value(value, _), _) => value_fits(value, declared, port, sizes),
+        (Held::Input(view), Type::Optional(inner)) => view_fits(view, inner, port, sizes),
+        (Held::Input(view), _) => view_fits(view, declared, port, sizes),
+        (Held::Nothing | Held::Borrowed(_) | Held::Output(_), _) => {
+            unreachable!("an input is a value or a view")
         }
     }
 }
 
-/// Whether a value's type is a declared one, dimensions aside.
-fn same_kind(found: &ValueType, wanted: &Type) -> bool {
-    match (found, wanted) {
-        (ValueType::Tensor(elem), Type::Tensor(wanted))
-        | (ValueType::Sparse(elem), Type::SparseTensor(wanted)) => {
-            wanted.elem.is_none_or(|wanted| wanted == *elem)
+/// What holds nothing fits whatever the type of what it could hold. Items of a sequence or a map
+/// have sizes of their own: a name is one size within an item only.
+fn value_fits<'p>(
+    value: &Value,
+    declared: &'p Type,
+    port: &'p Port,
+    sizes: &mut Sizes<'p>,
+) -> Result<(), Misfit> {
+    match (value, declared) {
+        (Value::Tensor(tensor), _) => return view_fits(&tensor.view(), declared, port, sizes),
+        // Dense or sparse, it is the same tensor.
+        (Value::Sparse(sparse), Type::Tensor(_) | Type::SparseTensor(_)) => {
+            let elem = sparse.values().data_type();
+            tensor_fits(elem, sparse.dims(), declared, port, sizes)?;
         }
-        (ValueType::Sequence(found), Type::Sequence(wanted))
-        | (ValueType::Optional(found), Type::Optional(wanted)) => same_kind(found, wanted),
-        (ValueType::Map(key, found), Type::Map(wanted_key, wanted)) => {
-            key == wanted_key && same_kind(found, wanted)
+        (Value::Sequence(sequence), Type::Sequence(inner)) => {
+            for (index, item) in sequence.items().iter().enumerate() {
+                let fits = value_fits(item, inner, port, &mut Sizes::new());
+                fits.map_err(|misfit| misfit.of_part(format_args!("item {index}")))?;
+            }
         }
-        _ => false,
+        (Value::Map(map), Type::Map(key, inner)) if map.key_type() == *key => {
+            for (index, (_, value)) in map.entries().iter().enumerate() {
+                let fits = value_fits(value, inner, port, &mut Sizes::new());
+                fits.map_err(|misfit| misfit.of_part(format_args!("the value of entry {index}")))?;
+            }
+        }
+        (Value::Optional(_, None), Type::Optional(_)) => {}
+        (Value::Optional(_, Some(held)), Type::Optional(inner)) => {
+            value_fits(held, inner, port, sizes)?;
+        }
+        _ => return Err(other_kind(&value.value_type(), declared)),
     }
+    Ok(())
+}
+
+fn view_fits<'p>(
+    view: &TensorView<'_>,
+    declared: &'p Type,
+    port: &'p Port,
+    sizes: &mut Sizes<'p>,
+) -> Result<(), Misfit> {
+    tensor_fits(view.data_type(), view.dims(), declared, port, sizes)
+}
+
+fn tensor_fits<'p>(
+    elem: DataType,
+    dims: &[usize],
+    declared: &'p Type,
+    port: &'p Port,
+    sizes: &mut Sizes<'p>,
+) -> Result<(), Misfit> {
+    let (Type::Tensor(wanted) | Type::SparseTensor(wanted)) = declared else {
+        return Err(other_kind(&ValueType::Tensor(elem), declared));
+    };
+    if wanted.elem.is_some_and(|wanted| wanted != elem) {
+        let what = format!("has elements of type {elem}, but the model wants {declared}");
+        return Err(what.into());
+    }
+    match &wanted.shape {
+        Some(shape) => Ok(dims_fit(dims, shape, declared, port, sizes)?),
+        None => Ok(()),
+    }
+}
+
+fn other_kind(found: &ValueType, declared: &Type) -> Misfit {
+    format!("is of type {found}, but the model wants {declared}").into()
 }
 
 /// Compares dimensions with those declared, and sizes that share a name with each other.

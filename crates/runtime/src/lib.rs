@@ -12,6 +12,7 @@
 //! are in `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
+mod border;
 mod compile;
 mod constants;
 mod details;

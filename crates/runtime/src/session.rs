@@ -6,15 +6,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use sardonyx_kernels::Pool;
-use sardonyx_model::{ExternalData, Model, ValueInfo};
+use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
+use crate::border::as_run;
 use crate::compile::{Compiled, compile};
 use crate::dims;
 use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
-use crate::inputs::{Door, Port, find};
+use crate::inputs::{Door, Port, declare, find};
 use crate::memory::{Memories, Plans};
 use crate::node_error::operators;
 use crate::options::Options;
@@ -96,8 +97,10 @@ impl Session {
                 SharedPool::Private(Pool::new(threads.max(1)))
             }
         };
-        let compiled = compile(model, external, options, pool.get())?;
+        let as_run = as_run(model, &options.dims);
+        let compiled = compile(as_run.as_ref().unwrap_or(model), external, options, pool.get())?;
         let Compiled { executable, report, fusions, notes, printed } = compiled;
+        let declared = model;
         let model = executable.resolved.model();
         let graph = model.graph(executable.resolved.main());
         let default = |info: &ValueInfo| {
@@ -111,17 +114,19 @@ impl Session {
         };
         let defaults: Vec<Option<Tensor>> =
             graph.inputs.iter().map(|info| default(info).transpose()).collect::<Result<_, _>>()?;
-        let inputs = graph
+        let mut inputs: Vec<Port> = graph
             .inputs
             .iter()
             .zip(&defaults)
             .map(|(info, default)| {
                 let ty = info.ty.as_ref().and_then(|ty| model.type_of(ty));
                 let ty = ty.map(|ty| dims::fix(ty, &executable.dims));
-                Port::new(model.display(info.name).into_owned(), ty, default.is_none())
+                let is_optional = matches!(ty, Some(Type::Optional(_)));
+                let is_required = default.is_none() && !is_optional;
+                Port::new(model.display(info.name).into_owned(), ty, is_required)
             })
             .collect();
-        let outputs = graph
+        let mut outputs: Vec<Port> = graph
             .outputs
             .iter()
             .map(|info| {
@@ -129,6 +134,9 @@ impl Session {
                 Port::new(model.display(info.name).into_owned(), ty, true)
             })
             .collect();
+        if as_run.is_some() {
+            declare(declared, &executable.dims, &mut inputs, &mut outputs);
+        }
         Ok(Session {
             executable,
             report,

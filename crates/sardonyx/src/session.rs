@@ -194,8 +194,11 @@ impl Session {
     /// Runs the model on inputs, given by name in any order, and returns its outputs.
     ///
     /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
-    /// converted. Two dims of the same name must be the same number. A value for an input of
-    /// optional type may be given without its wrapping.
+    /// converted. Two dims of the same name must be the same number, but for the items of sequences
+    /// and maps, each of which has dims of its own. A value for an input of optional type may be
+    /// given without its wrapping, or left out for an empty one. An empty sequence or optional fits
+    /// whatever it could hold. A dense tensor may be given where a sparse one is declared, and the
+    /// other way round; an output that is declared sparse is [`Value::Sparse`].
     ///
     /// # Errors
     ///

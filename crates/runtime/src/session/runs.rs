@@ -9,12 +9,13 @@ use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::Exec;
 use sardonyx_model::Type;
-use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value, ViewData};
+use sardonyx_tensor::{Tensor, TensorView, TensorViewMut, Value};
 use smallvec::SmallVec;
 
 use super::Session;
 use crate::account::Account;
-use crate::error::{InputError, KernelError, RunError};
+use crate::border::{admit, is_aligned, released};
+use crate::error::{InputError, RunError};
 use crate::inputs::{Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Given, Held, Memory, Planned, emptied, key_of};
@@ -57,7 +58,7 @@ impl Session {
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
-            let outputs = self.returned(&planned.schedule, &mut held);
+            let outputs = self.returned(&planned.schedule, &mut held, &account);
             memory.held = emptied(held);
             outputs
         })
@@ -151,7 +152,7 @@ impl Session {
     ) -> Result<Given<'a>, RunError> {
         let mut given = self.door().sort(inputs)?;
         for (port, value) in self.inputs().iter().zip(&mut given) {
-            place_well(value, account).map_err(|error| {
+            admit(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
             })?;
         }
@@ -323,6 +324,7 @@ impl Session {
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
+        account: &Account,
     ) -> Result<Vec<(String, Value)>, RunError> {
         let mut outputs = Vec::with_capacity(self.outputs().len());
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
@@ -349,6 +351,9 @@ impl Session {
             let value = value.ok_or_else(|| {
                 InputError::new(format!("the output '{}' is not a value", port.name()))
             })?;
+            let value = released(value, port.ty(), account).map_err(|error| {
+                RunError::Resources(format!("the output '{}': {error}", port.name()))
+            })?;
             outputs.push((port.name().to_string(), value));
         }
         Ok(outputs)
@@ -357,32 +362,3 @@ impl Session {
 
 /// Memory of the caller for outputs, by output of the model.
 type Wanted<'a> = SmallVec<[Option<(&'a str, TensorViewMut<'a>)>; 4]>;
-
-/// Whether the address is one of elements of the type.
-fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
-    let element = data_type.bits().unwrap_or(8) / 8;
-    bytes.as_ptr().addr().is_multiple_of(element.clamp(1, 8))
-}
-
-/// Copies elements that are not dense or not at addresses of their type, and counts the copy.
-fn place_well(value: &mut Held<'_>, account: &Account) -> Result<(), KernelError> {
-    let is_well = |view: &TensorView<'_>| match view.data() {
-        ViewData::Bytes(_) => {
-            view.contiguous_bytes().is_some_and(|bytes| is_aligned(view.data_type(), bytes))
-        }
-        ViewData::Strings(_) => view.is_contiguous(),
-    };
-    let copy = match value {
-        Held::Input(view) if !is_well(view) => view.clone(),
-        Held::Value(Value::Tensor(tensor), _) if !is_well(&tensor.view()) => tensor.view(),
-        _ => return Ok(()),
-    };
-    // Only a copy tells how long its strings are together.
-    let known = copy.data_type().storage_bytes(copy.len());
-    account.charge(known.unwrap_or(0))?;
-    let copy = Value::Tensor(copy.to_tensor()?);
-    let bytes = copy.bytes();
-    account.charge(bytes.saturating_sub(known.unwrap_or(0)))?;
-    *value = Held::Value(copy, bytes);
-    Ok(())
-}
