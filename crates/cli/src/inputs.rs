@@ -1,10 +1,11 @@
 //! From the files on the command line to the inputs of a run.
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value, cast, npy,
-    npz, read_value,
+    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Sequence, Session, Tensor, Type, Value,
+    cast, npy, npz, read_value,
 };
 
 use crate::failure::Failure;
@@ -17,7 +18,9 @@ use crate::{images, random};
 #[group(skip)]
 pub(crate) struct Args {
     /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE
-    /// without a name goes to the next input that has none yet
+    /// without a name goes to the next input that has none yet. For a sequence give NAME=FILE once
+    /// for each item, a .npz whose arrays are NAME.0, NAME.1 and so on, or a .pb; an optional input
+    /// may be left out
     #[arg(value_name = "FILE|NAME=FILE")]
     files: Vec<String>,
     /// Convert arrays to the element types that the model wants
@@ -79,8 +82,8 @@ fn gather_or_fill(
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
     let (model, session, ports) = (&opened.model, &opened.session, opened.session.inputs());
-    let mut gather =
-        Gather { args, model, session, inputs: Inputs { values: Vec::new(), files: Vec::new() } };
+    let inputs = Inputs { values: Vec::new(), files: Vec::new() };
+    let mut gather = Gather { args, model, session, inputs, growing: HashSet::new() };
     let (named, positional): (Vec<_>, Vec<_>) =
         args.files.iter().map(|arg| split(arg, ports)).partition(|(name, _)| name.is_some());
     for (name, path) in named.into_iter().chain(positional) {
@@ -101,6 +104,8 @@ struct Gather<'a> {
     model: &'a Model,
     session: &'a Session,
     inputs: Inputs,
+    /// Names of sequences that were given item by item.
+    growing: HashSet<String>,
 }
 
 /// `NAME=FILE` if NAME is an input, which may itself hold `=`; else `FILE` if there is such a file;
@@ -142,6 +147,9 @@ impl<'a> Gather<'a> {
     fn archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
+            let (items, arrays): (Vec<_>, Vec<_>) =
+                arrays.into_iter().partition(|(member, _)| self.item_of(member).is_some());
+            self.items(items)?;
             for (member, array) in arrays {
                 // `numpy.savez(file, a, b)` calls them arr_0, arr_1.
                 let unnamed =
@@ -155,6 +163,20 @@ impl<'a> Gather<'a> {
             }
             return Ok(());
         };
+        let port = self.port(&name)?;
+        if is_sequence(port) {
+            let is_item = |member: &str| self.item_of(member).is_some_and(|(of, _)| of == port);
+            if arrays.iter().any(|(member, _)| is_item(member)) {
+                let items = arrays.into_iter().filter(|(member, _)| is_item(member)).collect();
+                return self.items(items);
+            }
+            // Arrays of other names are items in the order of the archive.
+            for (member, array) in arrays {
+                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.give(port, item)?;
+            }
+            return Ok(());
+        }
         let found = match &arrays[..] {
             [only] => Some(only),
             _ => arrays.iter().find(|(member, _)| *member == name),
@@ -166,9 +188,43 @@ impl<'a> Gather<'a> {
                 .code(ErrorKind::Input)
                 .help(format!("it has: {}", members.join(", "))));
         };
-        let port = self.port(&name)?;
         let value = self.array(array, port)?;
         self.give(port, value)
+    }
+
+    /// The input and the position of an item of a sequence that an archive has by that name.
+    fn item_of(&self, member: &str) -> Option<(&'a Port, usize)> {
+        let (name, position) = member.rsplit_once('.')?;
+        let is_whole_name = self.session.inputs().iter().any(|port| port.name() == member);
+        let port = self.session.inputs().iter().find(|port| port.name() == name)?;
+        let position = position.parse().ok()?;
+        (is_sequence(port) && !is_whole_name).then_some((port, position))
+    }
+
+    /// Gives the items of sequences that an archive has, in the order of their numbers.
+    fn items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
+        let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
+            BTreeMap::new();
+        for (member, array) in arrays {
+            let Some((port, position)) = self.item_of(&member) else { continue };
+            let (_, items) = sequences.entry(port.name()).or_insert((port, BTreeMap::new()));
+            items.insert(position, (member, array));
+        }
+        for (name, (port, items)) in sequences {
+            let mut positions = items.keys().zip(0..);
+            if let Some((found, missing)) = positions.find(|(found, wanted)| *found != wanted) {
+                return Err(Failure::new(format!(
+                    "the archive has the item '{name}.{found}', but no '{name}.{missing}'"
+                ))
+                .code(ErrorKind::Input)
+                .help("items of a sequence are numbered from 0 on without gaps"));
+            }
+            for (member, array) in items.into_values() {
+                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.give(port, item)?;
+            }
+        }
+        Ok(())
     }
 
     fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
@@ -198,7 +254,7 @@ impl<'a> Gather<'a> {
 
     /// The array of a `.npy` file, as the input wants it.
     fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
-        let tensor = match (npy::read(bytes), port.ty().and_then(Type::elem)) {
+        let tensor = match (npy::read(bytes), element(port)) {
             (Ok(tensor), _) => tensor,
             // Types that NumPy has no name for are stored as bare bytes; the model knows what they
             // are.
@@ -209,9 +265,7 @@ impl<'a> Gather<'a> {
     }
 
     fn fit(&self, tensor: Tensor, port: &Port) -> Result<Tensor, Failure> {
-        let Some(wanted) =
-            port.ty().and_then(Type::elem).filter(|wanted| *wanted != tensor.data_type())
-        else {
+        let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
             return Ok(tensor);
         };
         let found = tensor.data_type();
@@ -226,12 +280,37 @@ impl<'a> Gather<'a> {
         .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
     }
 
+    /// Gives a value to an input, or an item to a sequence.
     fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
+        let value = match value {
+            Value::Tensor(item) if is_sequence(port) => {
+                if self.growing.contains(port.name()) {
+                    return self.append(port, item);
+                }
+                if !self.is_given(port) {
+                    self.growing.insert(port.name().to_string());
+                }
+                Value::Sequence(Sequence::from_tensors(item.data_type(), [item])?)
+            }
+            value => value,
+        };
         if self.is_given(port) {
             return Err(Failure::new(format!("the input '{}' is given twice", port.name()))
                 .code(ErrorKind::Input));
         }
         self.inputs.values.push((port.name().to_string(), value));
+        Ok(())
+    }
+
+    /// Puts an item at the end of a sequence that was begun.
+    fn append(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
+        for (name, value) in &mut self.inputs.values {
+            if let Value::Sequence(sequence) = value
+                && name == port.name()
+            {
+                return Ok(sequence.push(item.into())?);
+            }
+        }
         Ok(())
     }
 
@@ -274,6 +353,27 @@ impl<'a> Gather<'a> {
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
             self.session.describe_inputs()
         )))
+    }
+}
+
+/// The type of what an input takes, without an optional around it.
+fn taken(port: &Port) -> Option<&Type> {
+    match port.ty()? {
+        Type::Optional(inner) => Some(inner),
+        ty => Some(ty),
+    }
+}
+
+fn is_sequence(port: &Port) -> bool {
+    matches!(taken(port), Some(Type::Sequence(_)))
+}
+
+/// The element type of the arrays that an input takes: of itself, or of its items.
+fn element(port: &Port) -> Option<DataType> {
+    match taken(port)? {
+        Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
+        Type::Sequence(item) => item.elem(),
+        _ => None,
     }
 }
 

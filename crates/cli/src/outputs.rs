@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Outputs, Value, npy, write_value};
+use sardonyx::{Outputs, Tensor, Value, npy, write_value};
 
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
@@ -108,14 +108,18 @@ fn write_one(
                 ));
             }
             for (name, value) in &all {
-                let tensor = value.as_tensor().ok_or_else(|| {
-                    let ty = value.value_type();
-                    Failure::new(format!(
-                        "the output '{name}' is of type {ty}, which only .pb files hold"
-                    ))
-                    .help(TO_DIRECTORY)
-                })?;
-                content.tensors.push((name.to_string(), tensor.clone()));
+                let tensors = arrays_of(name, value).filter(|_| {
+                    // What holds one value holds no sequence, however short.
+                    value.as_tensor().is_some() || !format.holds_one()
+                });
+                content.tensors.extend(tensors.ok_or_else(|| only_in_pb(name, value))?);
+            }
+            let mut names = HashSet::new();
+            for (name, _) in &content.tensors {
+                if !names.insert(name) {
+                    let message = format!("two arrays would be called '{name}'");
+                    return Err(Failure::new(message).help(TO_DIRECTORY));
+                }
             }
             let written = arrays::write(target, format, &content, terminal);
             written.map_err(|failure| failure.help_if_none(TO_DIRECTORY))?;
@@ -132,6 +136,29 @@ fn write_one(
             is_renamed: false,
         }],
     })
+}
+
+/// The arrays that an output becomes in a file with several: a tensor under its name, the items of
+/// a sequence under that, a dot and their position. An empty sequence would leave no trace there.
+fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
+    match value {
+        Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
+        Value::Sequence(sequence) if !sequence.is_empty() => {
+            let items = sequence.items().iter().enumerate();
+            items
+                .map(|(i, item)| Some((format!("{name}.{i}"), item.as_tensor()?.clone())))
+                .collect()
+        }
+        _ => None,
+    }
+}
+
+fn only_in_pb(name: &str, value: &Value) -> Failure {
+    let ty = value.value_type();
+    let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
+    let what = if empty { format!("empty {ty}") } else { format!("of type {ty}") };
+    Failure::new(format!("the output '{name}' is {what}, which only .pb files hold"))
+        .help(TO_DIRECTORY)
 }
 
 /// A file for each output: tensors become `.npy`, other values and types that NumPy lacks `.pb`.

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use sardonyx::infer::Options;
 use sardonyx::{
-    CastOptions, DataType, Dim, ErrorKind, Model, Port, Shape, StringArray, Tensor, Type, Value,
-    cast,
+    CastOptions, DataType, Dim, ErrorKind, Model, Port, Sequence, Shape, StringArray, Tensor, Type,
+    Value, cast,
 };
 
 use crate::failure::{Code, Failure};
@@ -137,8 +137,8 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Values for the required inputs that are not given. What is taken as 1 is said, if there is a
-/// terminal to say it on.
+/// Values for the required inputs that are not given: a sequence gets one item. What is taken as 1
+/// is said, if there is a terminal to say it on.
 pub(crate) fn fill(
     seed: u64,
     model: &Model,
@@ -153,23 +153,42 @@ pub(crate) fn fill(
         if given.iter().any(|(name, _)| name == port.name()) {
             continue;
         }
-        let Some((elem, shape)) = port.ty().and_then(|ty| Some((ty.elem()?, ty.shape()?))) else {
+        let (item, is_sequence) = match port.ty() {
+            Some(Type::Sequence(item)) => (Some(&**item), true),
+            ty => (ty, false),
+        };
+        let known = match item {
+            // The whole of a sparse tensor is taken as well.
+            Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) => {
+                tensor.elem.zip(tensor.shape.as_ref())
+            }
+            _ => None,
+        };
+        let Some((elem, shape)) = known else {
             return Err(Failure::new(format!(
                 "the input '{port}' cannot be filled: its type or rank is open"
             ))
             .code(ErrorKind::Input)
             .help("give it as NAME=FILE"));
         };
-        shapes.push((port.name(), elem, sizes.of(port, shape)));
+        shapes.push((port.name(), elem, sizes.of(port, shape), is_sequence));
+        if is_sequence {
+            sizes.assumed.push(format!("the length of {}", port.name()));
+        }
     }
     if let Some(terminal) = terminal {
         sizes.note(terminal);
     }
     sizes.demand_relations(model)?;
-    let value = |(name, elem, dims): (&str, DataType, Vec<usize>)| {
+    let value = |(name, elem, dims, is_sequence): (&str, DataType, Vec<usize>, bool)| {
         let tensor = tensor(seed, name, elem, &dims)
             .map_err(|failure| failure.at(format!("input '{name}'")))?;
-        Ok((name.to_string(), Value::Tensor(tensor)))
+        let value = if is_sequence {
+            Value::Sequence(Sequence::from_tensors(elem, [tensor])?)
+        } else {
+            Value::Tensor(tensor)
+        };
+        Ok((name.to_string(), value))
     };
     shapes.into_iter().map(value).collect()
 }

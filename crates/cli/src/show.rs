@@ -247,13 +247,86 @@ pub(crate) fn write_all(
 }
 
 /// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does
-/// not have are the strings "nan", "inf" and "-inf", complex numbers are strings.
+/// not have are the strings "nan", "inf" and "-inf", complex numbers are strings. A sequence has
+/// `items`, a map `entries` with `key` and `value`, an optional a `value` that may be null, a
+/// sparse tensor `indices` and `values`: each is written as this is. What is not a tensor has a
+/// `text` as well.
 pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value, Failure> {
-    match value {
-        Value::Tensor(tensor) => tensor_json(name, tensor, JSON_ELEMENTS),
-        _ => Ok(
-            json!({"name": name, "type": value.value_type().to_string(), "text": value_text(name, value)?}),
-        ),
+    let mut left = JSON_ELEMENTS;
+    let mut json = part_json(name, value, &mut left)?;
+    if value.as_tensor().is_none() {
+        json["text"] = json!(value_text(name, value)?);
+    }
+    Ok(json)
+}
+
+/// As [`value_json`], with at most `left` items and elements, from which those shown are taken.
+fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::Value, Failure> {
+    let ty = value.value_type().to_string();
+    let tensor = |name: &str, tensor: &Tensor, left: &mut usize| {
+        let json = tensor_json(name, tensor, *left)?;
+        *left -= tensor.len().min(*left);
+        Ok::<_, Failure>(json)
+    };
+    Ok(match value {
+        Value::Tensor(whole) => tensor(name, whole, left)?,
+        Value::Sparse(sparse) => json!({
+            "name": name,
+            "type": ty,
+            "shape": sparse.dims(),
+            "indices": tensor("indices", sparse.indices(), left)?,
+            "values": tensor("values", sparse.values(), left)?,
+        }),
+        Value::Sequence(sequence) => {
+            let mut items = Vec::new();
+            for (index, item) in sequence.items().iter().enumerate() {
+                if *left == 0 {
+                    break;
+                }
+                *left -= 1;
+                items.push(part_json(&index.to_string(), item, left)?);
+            }
+            let truncated = items.len() < sequence.len();
+            json!({
+                "name": name,
+                "type": ty,
+                "length": sequence.len(),
+                "truncated": truncated,
+                "items": items,
+            })
+        }
+        Value::Map(map) => {
+            let mut entries = Vec::new();
+            for (key, item) in map.entries() {
+                if *left == 0 {
+                    break;
+                }
+                *left -= 1;
+                let key = key_json(key);
+                let name = key.as_str().map_or_else(|| key.to_string(), str::to_string);
+                entries.push(json!({"key": key, "value": part_json(&name, item, left)?}));
+            }
+            let truncated = entries.len() < map.entries().len();
+            json!({
+                "name": name,
+                "type": ty,
+                "length": map.entries().len(),
+                "truncated": truncated,
+                "entries": entries,
+            })
+        }
+        Value::Optional(_, held) => {
+            let held = held.as_ref().map(|held| part_json(name, held, left)).transpose()?;
+            json!({"name": name, "type": ty, "value": held})
+        }
+    })
+}
+
+fn key_json(key: &sardonyx::MapKey) -> serde_json::Value {
+    match key {
+        sardonyx::MapKey::Signed(key) => json!(key),
+        sardonyx::MapKey::Unsigned(key) => json!(key),
+        sardonyx::MapKey::String(key) => json!(String::from_utf8_lossy(key)),
     }
 }
 
