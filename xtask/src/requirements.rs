@@ -75,8 +75,7 @@ const OTHER_WORK: [(&[&str], &str); 4] = [
     (
         &[
             "GRAPH-21", "GRAPH-22", "GRAPH-30", "GRAPH-31", "GRAPH-34", "GRAPH-39", "NODE-18",
-            "NODE-19", "SHAPE-06", "SHAPE-08", "TYPE-14", "TYPE-15", "TYPE-16", "TYPE-18",
-            "TYPE-23", "TYPE-29",
+            "SHAPE-06", "SHAPE-08",
         ],
         "control flow",
     ),
