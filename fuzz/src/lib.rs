@@ -21,6 +21,7 @@ mod notation_read;
 mod notation_roundtrip;
 mod npy;
 mod npz;
+mod programs;
 mod proto_read;
 mod proto_roundtrip;
 mod safetensors;
@@ -71,6 +72,7 @@ pub const PROPERTIES: &[Property] = &[
     property("notation_read", notation_read::check).text().selector(1).share(4),
     property("notation_roundtrip", notation_roundtrip::check).share(4),
     property("text_format", text_format::check).text().selector(1).share(2),
+    property("programs", programs::check).share(4),
 ];
 
 const fn property(name: &'static str, check: fn(&[u8])) -> Property {

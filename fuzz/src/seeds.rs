@@ -17,6 +17,7 @@ use sardonyx_tensor::{
 use sardonyx_text::{ParseOptions, PrintOptions, model_to_text, parse_model};
 
 use crate::Property;
+use crate::random::Random;
 use crate::texts::MESSAGE;
 use crate::wire_tree::{Record, Value, bytes, message, number, write};
 
@@ -52,9 +53,28 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             let everything = from_notation("everything", MODEL)?;
             [models(), vec![everything]].concat()
         }
+        "programs" => programs(),
         "text_format" => [both_forms()?, text_format()].concat(),
         _ => Vec::new(),
     })
+}
+
+/// Choices that make models of some kinds of nodes more often than of others.
+fn programs() -> Vec<Seed> {
+    let stream = |index: u64, map: fn(usize) -> u8| {
+        let mut random = Random::new(22, index);
+        (0..400).map(|_| map(random.below(256))).collect::<Vec<u8>>()
+    };
+    let rows: [(&str, fn(usize) -> u8); 4] = [
+        ("any", |choice| choice as u8),
+        ("graphs", |choice| if choice % 3 == 0 { 17 + choice as u8 % 3 } else { choice as u8 }),
+        ("sequences", |choice| if choice % 2 == 0 { 10 + choice as u8 % 6 } else { choice as u8 }),
+        ("loops", |choice| if choice % 4 == 0 { 18 } else { choice as u8 % 20 }),
+    ];
+    let of = |(index, (name, map)): (usize, (&str, fn(usize) -> u8))| {
+        (name.to_string(), stream(index as u64, map))
+    };
+    rows.into_iter().enumerate().map(of).collect()
 }
 
 fn selected(seeds: Vec<Seed>, selector: impl Fn(u8) -> Vec<u8>) -> Vec<Seed> {
