@@ -139,11 +139,11 @@ impl Stopped {
         Stopped { reason, next, next_turn: None, node, turns: Vec::new() }
     }
 
-    /// Where it was, for people.
+    /// What would have been next, for people.
     pub fn place(&self) -> String {
         match self.next_turn {
-            Some(turn) => format!("before turn {turn} of {}", self.next),
-            None => format!("before {}", self.next),
+            Some(turn) => format!("turn {turn} of {}, which was next", self.next),
+            None => format!("{}, which was next", self.next),
         }
     }
 
@@ -158,7 +158,7 @@ impl std::error::Error for Stopped {}
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  {}", self.reason, self.place())
+        write!(f, "{}\n  in {}", self.reason, self.place())
     }
 }
 

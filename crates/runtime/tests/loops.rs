@@ -61,7 +61,8 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let (reason, place) = stopped(&session, RunOptions::new().stop(&flag).watch(&mut watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in turn "), "{place}");
-    assert!(place.ends_with(" of graph 'forever' in Loop node that makes 'y'"), "{place}");
+    let end = " of graph 'forever' in Loop node that makes 'y', which was next";
+    assert!(place.ends_with(end), "{place}");
     // No step began after the flag was raised: what came is the ends of the steps around.
     assert!(events.len() <= 1003, "{}", events.len());
     // The session works as before, and so does the flag.
@@ -77,10 +78,10 @@ fn turns_of_all_loops_count_together() {
     // Each outer turn comes with two inner ones: the tenth is outer turn 3.
     let (reason, place) = stopped(&session, RunOptions::new().turn_limit(9));
     assert_eq!(reason, StopReason::Turns(9));
-    assert_eq!(place, "before turn 3 of Loop node that makes 'y'");
+    assert_eq!(place, "turn 3 of Loop node that makes 'y', which was next");
     let (_, place) = stopped(&session, RunOptions::new().turn_limit(10));
-    let expected = "before turn 0 of Loop node that makes 'v2' in turn 3 of graph 'forever' in Loop \
-                    node that makes 'y'";
+    let expected = "turn 0 of Loop node that makes 'v2' in turn 3 of graph 'forever' in Loop node \
+                    that makes 'y', which was next";
     assert_eq!(place, expected);
 }
 

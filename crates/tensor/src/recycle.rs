@@ -33,6 +33,9 @@ struct Block {
     has_grown: bool,
 }
 
+/// How many free blocks are kept.
+const MOST_FREE: usize = 256;
+
 impl Block {
     fn len(&self) -> usize {
         self.bytes.len()
@@ -123,6 +126,11 @@ impl Recycler {
     fn give_back(&self, block: Block) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
+        // A list of a hundred thousand tensors comes back at once: to look through it would cost
+        // more than fresh memory.
+        if stock.free.len() >= MOST_FREE {
+            stock.remove(0);
+        }
         stock.free_bytes += block.len();
         stock.free.push(block);
         let most = stock.most_lent;
@@ -203,6 +211,16 @@ mod tests {
         sizes.dedup();
         // A sixteenth more to begin with, then a quarter, then half.
         assert!(sizes.len() <= 3, "{sizes:?}");
+    }
+
+    #[test]
+    fn few_blocks_are_kept() {
+        let recycler = Arc::new(Recycler::default());
+        let many: Vec<Buffer> = (0..4 * MOST_FREE).map(|_| recycler.take(16).unwrap()).collect();
+        drop(many);
+        let stock = recycler.stock.lock().unwrap();
+        assert_eq!((stock.free.len(), stock.lent), (MOST_FREE, 0));
+        assert_eq!(stock.free_bytes, stock.free.iter().map(Block::len).sum::<usize>());
     }
 
     #[test]
