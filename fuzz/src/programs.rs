@@ -1,5 +1,5 @@
-//! Property: a model of nested branches, loops and scans over tensors, strings and sequences runs or
-//! says why not, within its limits of memory and turns, and gives the same however much of it is
+//! Property: a model of nested branches, loops and scans over tensors, strings and sequences runs
+//! or says why not, within its limits of memory and turns, and gives the same however much of it is
 //! rewritten.
 //!
 //! The bytes are choices: which node comes next, what it reads, how deep it goes.

@@ -1,6 +1,6 @@
 //! The files of `tests/run`: models whose inputs have default values, and what a run gives;
-//! [`runner`] says what the files look like. `BLESS=1 cargo test -p sardonyx-cli --test run` rewrites
-//! the answers.
+//! [`runner`] says what the files look like. `BLESS=1 cargo test -p sardonyx-cli --test run`
+//! rewrites the answers.
 #![allow(clippy::unwrap_used)]
 
 mod runner;

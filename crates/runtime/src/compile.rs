@@ -105,8 +105,8 @@ fn front(
     Ok(Front { resolved, inference, constants })
 }
 
-/// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so, and
-/// a region runs that form.
+/// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so,
+/// and a region runs that form.
 fn has_lengths(resolved: &Resolved, node: NodeId) -> bool {
     resolved.is(node, &SCAN)
         && resolved.schema(node).is_some_and(|schema| schema.since < 9)

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
 use crate::program::{MoveKind, RegionKind, Slot};
-use crate::run::TurnPlans;
 
 /// A compiled model.
 pub(crate) struct Executable {
@@ -68,8 +67,6 @@ pub(crate) enum Work {
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
-    /// What turns with inputs of other sizes have planned.
-    pub(crate) turns: TurnPlans,
 }
 
 /// One kernel or region with what it reads and writes. Models have many, so what few have is behind

@@ -11,9 +11,9 @@ use crate::error::RunError;
 use crate::executable::Body;
 use crate::plan::{Plan, plan};
 use crate::program::RegionKind;
-use crate::run::TurnPlan;
 use crate::schedule::Schedule;
 use crate::sizes::Sizes;
+use crate::turn_plan::TurnPlan;
 
 /// What a run keeps for the next one.
 #[derive(Debug, Default)]

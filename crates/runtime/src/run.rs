@@ -26,7 +26,6 @@ use crate::schedule::{Goal, Scheduled, Source};
 use crate::stop::{Limits, StopReason, Stopped};
 
 pub(crate) use turn_plans::TurnPlans;
-pub(crate) use turns::TurnPlan;
 
 /// A step of a run that has just ended.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +49,8 @@ pub(crate) struct Run<'r> {
     pub(crate) account: &'r Account,
     /// What may end it early.
     pub(crate) limits: Limits,
+    /// By number of a step: what its turns have planned in all runs.
+    pub(crate) turn_plans: &'r [TurnPlans],
 }
 
 /// Who is told of steps that have run.

@@ -17,7 +17,6 @@ use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Program, Slot, Value};
 use crate::report::CompileReport;
-use crate::run::TurnPlans;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -198,11 +197,7 @@ impl Selecting<'_, '_> {
             let bodies = bodies.collect::<Result<_, _>>()?;
             return Ok(Some(Step {
                 number: 0,
-                work: Work::Region(Box::new(Region {
-                    kind: region.kind,
-                    bodies,
-                    turns: TurnPlans::default(),
-                })),
+                work: Work::Region(Box::new(Region { kind: region.kind, bodies })),
                 rules,
                 movement: None,
                 inputs,

@@ -21,6 +21,7 @@ use crate::node_error::operators;
 use crate::options::Options;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
+use crate::run::TurnPlans;
 use crate::sizes::KnownSizes;
 
 /// A model ready to run, from any number of threads at once.
@@ -38,6 +39,8 @@ pub struct Session {
     pub(crate) memory_limit: Option<usize>,
     /// What runs have planned, whichever memory they had.
     pub(crate) plans: Mutex<Plans>,
+    /// By step: what the turns of loops have planned.
+    pub(crate) turn_plans: Vec<TurnPlans>,
     /// What inputs of new sizes make of all others.
     pub(crate) sizes: KnownSizes,
     /// Memory of outputs, which comes back when they are dropped.
@@ -137,7 +140,9 @@ impl Session {
         if as_run.is_some() {
             declare(declared, &executable.dims, &mut inputs, &mut outputs);
         }
+        let steps = executable.body.all_steps().len();
         Ok(Session {
+            turn_plans: (0..steps).map(|_| TurnPlans::default()).collect(),
             executable,
             report,
             fusions,

@@ -9,8 +9,6 @@ use std::time::Instant;
 use sardonyx_model::NodeId;
 use sardonyx_passes::{NodePath, Resolved};
 
-use crate::run::StepEvent;
-
 /// A flag that ends the runs that look at it. Clones are the same flag.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
@@ -34,64 +32,6 @@ impl StopFlag {
     /// Whether it is up.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What may end a run early, and who is told of its steps. Start from the default, which ends
-/// nothing. Everything is tested before each step and each turn of every graph, so a run ends after
-/// at most one more step.
-#[derive(Default)]
-#[non_exhaustive]
-pub struct RunOptions<'a> {
-    /// The run ends when this flag is up.
-    pub stop: Option<StopFlag>,
-    /// The run ends at this time.
-    pub deadline: Option<Instant>,
-    /// How many turns of loops and scans the run may take, all of them together.
-    pub turn_limit: Option<u64>,
-    /// Is told of every step that has run.
-    pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
-}
-
-impl<'a> RunOptions<'a> {
-    /// Options that end nothing.
-    pub fn new() -> RunOptions<'a> {
-        RunOptions::default()
-    }
-
-    /// The same with a flag that ends the run.
-    #[must_use]
-    pub fn stop(self, flag: &StopFlag) -> Self {
-        RunOptions { stop: Some(flag.clone()), ..self }
-    }
-
-    /// The same with a time at which the run ends.
-    #[must_use]
-    pub fn deadline(self, deadline: Instant) -> Self {
-        RunOptions { deadline: Some(deadline), ..self }
-    }
-
-    /// The same with a limit of turns of loops and scans, all of them together.
-    #[must_use]
-    pub fn turn_limit(self, turns: u64) -> Self {
-        RunOptions { turn_limit: Some(turns), ..self }
-    }
-
-    /// The same with somebody who is told of every step that has run.
-    #[must_use]
-    pub fn watch(self, watch: &'a mut dyn FnMut(StepEvent)) -> Self {
-        RunOptions { watch: Some(watch), ..self }
-    }
-}
-
-impl fmt::Debug for RunOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunOptions")
-            .field("stop", &self.stop)
-            .field("deadline", &self.deadline)
-            .field("turn_limit", &self.turn_limit)
-            .field("watch", &self.watch.is_some())
-            .finish()
     }
 }
 
@@ -177,9 +117,14 @@ struct Turns {
 }
 
 impl Limits {
-    pub(crate) fn of(options: &RunOptions<'_>) -> Limits {
-        let turns = options.turn_limit.map(|limit| Turns { limit, left: Cell::new(limit) });
-        Limits { stop: options.stop.clone(), deadline: options.deadline, turns }
+    /// A flag, a point in time, and a number of turns.
+    pub(crate) fn new(
+        stop: Option<StopFlag>,
+        deadline: Option<Instant>,
+        turns: Option<u64>,
+    ) -> Limits {
+        let turns = turns.map(|limit| Turns { limit, left: Cell::new(limit) });
+        Limits { stop, deadline, turns }
     }
 
     /// Why the run must end now.

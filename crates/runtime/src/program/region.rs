@@ -22,10 +22,10 @@ pub(crate) enum RegionKind {
     /// is false. Its inputs are the number of the turn, the condition, and the carried values; its
     /// outputs the condition, the carried values for the next turn, and what is stacked.
     Loop { trip_count: Option<Slot>, condition: Option<Slot>, carried: Vec<Slot> },
-    /// The body runs once for each slice of what is scanned. Its inputs are the carried values, then
-    /// the slices; its outputs the carried values for the next turn, then what is stacked. With
-    /// lengths there is a batch: each of the operands has one more axis in front, and everything is
-    /// done for each sequence of it.
+    /// The body runs once for each slice of what is scanned. Its inputs are the carried values,
+    /// then the slices; its outputs the carried values for the next turn, then what is stacked.
+    /// With lengths there is a batch: each of the operands has one more axis in front, and
+    /// everything is done for each sequence of it.
     Scan {
         lengths: Option<Slot>,
         carried: Vec<Slot>,

@@ -1,9 +1,9 @@
-//! Values that a body passes through: an output that is only the `Identity` of another value is that
-//! value.
+//! Values that a body passes through: an output that is only the `Identity` of another value is
+//! that value.
 //!
-//! Outputs of a graph have names, so exporters give the condition of a loop, and whatever it carries
-//! unchanged, a second one by `Identity`, which would copy it in every turn. What is inside of a
-//! region needs no names.
+//! Outputs of a graph have names, so exporters give the condition of a loop, and whatever it
+//! carries unchanged, a second one by `Identity`, which would copy it in every turn. What is inside
+//! of a region needs no names.
 
 use super::Note;
 use crate::program::{MoveKind, Op, Program, Reshape, Slot};

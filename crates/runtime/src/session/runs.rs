@@ -19,11 +19,12 @@ use crate::error::{InputError, RunError};
 use crate::inputs::{Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Given, Held, Memory, Planned, emptied, key_of};
+use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
 use crate::run::{Run, Watch};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
-use crate::stop::{Limits, RunOptions};
+use crate::stop::Limits;
 
 impl Session {
     /// Runs the model.
@@ -129,7 +130,8 @@ impl Session {
             exec: Exec { pool: self.pool.get(), isa: self.executable.isa },
             recycler: &self.recycler,
             account,
-            limits: Limits::of(options),
+            limits: Limits::new(options.stop.clone(), options.deadline, options.turn_limit),
+            turn_plans: &self.turn_plans,
         }
     }
 
