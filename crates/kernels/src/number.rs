@@ -308,9 +308,8 @@ macro_rules! narrow_floats {
             fn from_real(real: f32) -> $t { $narrow(real) }
             #[inline(always)]
             fn to_f64(self) -> f64 { $widen(self) as f64 }
-            // Not through f32: rounding twice may miss the nearest.
             #[inline(always)]
-            fn from_f64(x: f64) -> $t { $t::from_f64(x) }
+            fn from_f64(x: f64) -> $t { $narrow(to_f32_odd(x)) }
             #[inline(always)]
             fn run<B: Loop>(level: Level, body: B) -> B::Out { level.run_avx2(body) }
         }
@@ -323,6 +322,24 @@ narrow_floats!(f16, f16_to_f32, f32_to_f16; bf16, bf16_to_f32, f32_to_bf16);
 // from vectorising. The forms below are integer arithmetic and selects only. They follow the idea
 // Fabian Giesen published as "half_to_float" and "float_to_half_fast3_rtne": let floating-point
 // addition do the shifting and rounding of subnormals.
+
+/// The f32 next to `x` whose last bit is set, unless `x` is an f32: so it lies on the same side of
+/// all numbers of narrower types, and of all ties between them, and can be rounded once more. The
+/// `half` crate looks at the upper half of a double only, and so takes what is just above a tie for
+/// one.
+#[inline(always)]
+fn to_f32_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let bits = nearest.to_bits();
+    let is_odd = bits & 1 == 1;
+    let towards_x = if f64::from(nearest).abs() > x.abs() {
+        bits.wrapping_sub(1)
+    } else {
+        bits.wrapping_add(1)
+    };
+    let is_exact = f64::from(nearest) == x || x.is_nan();
+    f32::from_bits(if is_exact || is_odd { bits } else { towards_x })
+}
 
 /// The f32 of a half, exactly.
 #[inline(always)]
@@ -427,6 +444,34 @@ mod tests {
                 assert_eq!(f32_to_bf16(x), bf16::from_f32(x), "{x:e}");
             }
         }
+    }
+
+    #[test]
+    fn doubles_narrow_to_the_nearest() {
+        // All that is known of a tie is in the last bits of a double.
+        fn check<T: Number>(numbers: impl Iterator<Item = T>) {
+            let numbers: Vec<f64> = numbers.map(|x| x.to_f64()).collect();
+            for pair in numbers.windows(2) {
+                let (low, high) = (pair[0], pair[1]);
+                let tie = low + (high - low) / 2.0;
+                for sign in [1.0, -1.0] {
+                    let rounded = |x: f64| T::from_f64(sign * x).to_f64() * sign;
+                    assert_eq!((rounded(low), rounded(high)), (low, high));
+                    assert_eq!(rounded(tie.next_down()), low, "below {tie:e}");
+                    assert_eq!(rounded(tie.next_up()), high, "above {tie:e}");
+                    assert!([low, high].contains(&rounded(tie)));
+                }
+            }
+        }
+        check((0..0x7c00).map(f16::from_bits));
+        check((0..0x7f80).map(bf16::from_bits));
+        assert_eq!(<bf16 as Number>::from_f64(4.29687509), bf16::from_f32(4.3125));
+        for (x, expected) in [(1e300, f16::INFINITY), (-1e300, f16::NEG_INFINITY)] {
+            assert_eq!(<f16 as Number>::from_f64(x), expected);
+        }
+        assert_eq!(<bf16 as Number>::from_f64(f64::INFINITY), bf16::INFINITY);
+        assert!(<bf16 as Number>::from_f64(f64::NAN).is_nan());
+        assert_eq!(<bf16 as Number>::from_f64(-1e-300).to_bits(), 0x8000);
     }
 
     #[test]
