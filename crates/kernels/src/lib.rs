@@ -35,6 +35,7 @@ pub mod peak;
 mod per_type;
 pub mod pooling;
 pub mod quantized;
+pub mod random;
 pub mod reduce;
 pub mod rotary;
 pub mod softmax;

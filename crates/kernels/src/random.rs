@@ -1,0 +1,309 @@
+//! Random numbers: drawn from a generator, in an order that no number of threads changes.
+//!
+//! Two generators. [`Mt19937`] draws one number after the other, so it fills a block serially,
+//! whose pieces threads then transform. [`Philox`] computes the number at any place from the place
+//! alone, so each thread draws its own.
+//!
+//! Every number is drawn in double precision and rounded to the type of the output; so is what it
+//! becomes when it is scaled, and again when it is shifted. Both are done in the type that the one
+//! of the output is [widened](Number::Wide) to. So numpy does it.
+
+mod mt19937;
+mod philox;
+
+pub use mt19937::Mt19937;
+pub use philox::Philox;
+
+use std::f64::consts::TAU;
+
+use crate::Exec;
+use crate::elementwise::chunks::Shared;
+use crate::number::{Arith, Number};
+use crate::simd::Level;
+
+/// What draws.
+#[derive(Debug, Clone)]
+pub enum Generator {
+    Mt19937(Mt19937),
+    Philox(Philox),
+}
+
+/// Numbers that one thread transforms at a time: whole groups of Philox, and pairs, of which normal
+/// numbers are made.
+const PIECE: usize = 128 * philox::GROUP;
+/// Numbers that are drawn serially before threads transform them.
+const BLOCK: usize = 16 * PIECE;
+
+#[derive(Debug, Clone, Copy)]
+enum Distribution {
+    /// From 0 up to, but without 1. Philox draws that many bits, Mt19937 always 53.
+    Uniform {
+        bits: u32,
+    },
+    Normal,
+}
+
+/// Numbers spread evenly from `low` up to `low + range`.
+///
+/// Those of Philox stay below 1 before they are scaled: only as many bits are drawn as the type
+/// holds. Those of Mt19937 may be rounded up to 1, as they are by numpy.
+pub fn uniform<T: Number>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    range: f64,
+    low: f64,
+    y: &mut [T],
+) {
+    let distribution = Distribution::Uniform { bits: bits_below_one::<T>() };
+    affine(exec, generator, distribution, range, low, y);
+}
+
+/// Numbers of a normal distribution. Mt19937 makes them by the polar method, Philox by that of
+/// Box and Muller ("A note on the generation of random normal deviates", 1958), which rejects
+/// nothing and so keeps the place of every number known.
+pub fn normal<T: Number>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    scale: f64,
+    mean: f64,
+    y: &mut [T],
+) {
+    affine(exec, generator, Distribution::Normal, scale, mean, y);
+}
+
+/// For each probability `p[i]` whether a number fell on its side.
+///
+/// # Errors
+///
+/// The index of the first probability that is not from 0 to 1; nothing is drawn.
+///
+/// # Panics
+///
+/// If `p` and `y` are not equally long.
+pub fn bernoulli<T: Number, B: From<bool> + Send>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    p: &[T],
+    y: &mut [B],
+) -> Result<(), usize> {
+    assert_eq!(p.len(), y.len());
+    let is_probability = |p: &T| (0.0..=1.0).contains(&p.to_f64());
+    if let Some(index) = p.iter().position(|p| !is_probability(p)) {
+        return Err(index);
+    }
+    in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
+        for ((p, number), y) in p[first..].iter().zip(numbers).zip(y) {
+            *y = B::from(succeeds(p.to_f64(), *number));
+        }
+    });
+    Ok(())
+}
+
+/// One trial as numpy's `binomial` makes it: by inversion, for the rarer outcome, whose complement
+/// it computes by way of a logarithm. Where the sum of both outcomes is rounded to below the
+/// number, numpy draws again; that is once in 10^15 numbers, and left out.
+fn succeeds(p: f64, number: f64) -> bool {
+    let is_rare = p <= 0.5;
+    let rare = if is_rare { p } else { 1.0 - p };
+    (number > (1.0 - rare).ln().exp()) == is_rare
+}
+
+/// `x` without elements that are set to zero with the probability `ratio`, multiplied by `scale`.
+/// `mask` is told which elements stay.
+///
+/// # Panics
+///
+/// If the slices are not equally long.
+pub fn dropout<T: Number, B: From<bool> + Send>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    ratio: f64,
+    scale: f64,
+    x: &[T],
+    y: &mut [T],
+    mask: Option<&mut [B]>,
+) {
+    assert_eq!(x.len(), y.len());
+    assert!(mask.as_ref().is_none_or(|mask| mask.len() == y.len()));
+    let scale = T::Wide::from_f64(scale);
+    let mask = mask.map(Shared::new);
+    in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
+        for ((x, number), y) in x[first..].iter().zip(numbers).zip(y) {
+            // A product, and no choice: zeros keep their sign, and what is no number stays so.
+            let kept = if *number >= ratio { T::Wide::ONE } else { T::Wide::ZERO };
+            *y = T::narrow(x.widen().mul(kept).mul(scale));
+        }
+        if let Some(mask) = &mask {
+            // SAFETY: pieces are disjoint.
+            let mask = unsafe { mask.part(first, numbers.len()) };
+            for (mask, number) in mask.iter_mut().zip(numbers) {
+                *mask = B::from(*number >= ratio);
+            }
+        }
+    });
+}
+
+/// For each row of `classes` logarithms of weights, `samples` numbers of classes, drawn with
+/// probabilities that are as the weights. `logits` is `[rows, classes]`, `y` `[rows, samples]`.
+///
+/// # Errors
+///
+/// The first row that has no weights: one is NaN or infinite, all are zero, or there are no
+/// classes. Nothing is drawn.
+///
+/// # Panics
+///
+/// If the slices are not that long.
+pub fn multinomial<T: Number, I: Number>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    logits: &[T],
+    [rows, classes, samples]: [usize; 3],
+    y: &mut [I],
+) -> Result<(), usize> {
+    assert_eq!(logits.len(), rows * classes);
+    assert_eq!(y.len(), rows * samples);
+    let row = |row: usize| &logits[row * classes..][..classes];
+    let has_weights = |logits: &[T]| {
+        logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest(logits).is_finite()
+    };
+    if let Some(row) = (0..rows).find(|index| !has_weights(row(*index))) {
+        return Err(row);
+    }
+    in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
+        let mut sums = Vec::new();
+        let mut summed = usize::MAX;
+        for (place, (number, y)) in (first..).zip(numbers.iter().zip(y)) {
+            if place / samples != summed {
+                summed = place / samples;
+                sum_up(row(summed), &mut sums);
+            }
+            let total = sums.last().copied().unwrap_or(0.0);
+            let class = sums.partition_point(|sum| *sum <= number * total);
+            *y = I::from_f64(class.min(classes - 1) as f64);
+        }
+    });
+    Ok(())
+}
+
+fn greatest<T: Number>(logits: &[T]) -> f64 {
+    logits.iter().map(|x| x.to_f64()).fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The weights up to each class, relative to the greatest one.
+fn sum_up<T: Number>(logits: &[T], sums: &mut Vec<f64>) {
+    let greatest = greatest(logits);
+    let mut sum = 0.0;
+    sums.clear();
+    sums.extend(logits.iter().map(|x| {
+        sum += (x.to_f64() - greatest).exp();
+        sum
+    }));
+}
+
+fn affine<T: Number>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    distribution: Distribution,
+    scale: f64,
+    shift: f64,
+    y: &mut [T],
+) {
+    let (scale, shift) = (T::Wide::from_f64(scale), T::Wide::from_f64(shift));
+    in_pieces(exec, generator, distribution, y, |_, numbers, y| {
+        for (number, y) in numbers.iter().zip(y) {
+            let scaled = T::narrow(T::from_f64(*number).widen().mul(scale));
+            *y = T::narrow(scaled.widen().add(shift));
+        }
+    });
+}
+
+/// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it
+/// has elements. Where pieces begin depends on their number alone.
+fn in_pieces<T: Send>(
+    exec: &Exec<'_>,
+    generator: Generator,
+    distribution: Distribution,
+    y: &mut [T],
+    body: impl Fn(usize, &[f64], &mut [T]) + Sync,
+) {
+    let &Exec { pool, isa } = exec;
+    let len = y.len();
+    let shared = Shared::new(y);
+    match generator {
+        Generator::Mt19937(mut generator) => {
+            let mut block = vec![0.0; BLOCK.min(len.next_multiple_of(2))];
+            for start in (0..len).step_by(BLOCK) {
+                let wanted = BLOCK.min(len - start);
+                // Normal numbers are made in pairs; of an odd count the last one is dropped.
+                let block = &mut block[..wanted.next_multiple_of(2)];
+                match distribution {
+                    Distribution::Uniform { .. } => generator.uniform(&mut block[..wanted]),
+                    Distribution::Normal => generator.points(block),
+                }
+                let block = Shared::new(block);
+                pool.run(wanted.div_ceil(PIECE), |piece| {
+                    let first = piece * PIECE;
+                    let len = PIECE.min(wanted - first);
+                    // SAFETY: pieces are disjoint, and begin at even places.
+                    let (numbers, y) = unsafe {
+                        let numbers = block.part(first, len.next_multiple_of(2));
+                        (numbers, shared.part(start + first, len))
+                    };
+                    if let Distribution::Normal = distribution {
+                        numbers.chunks_exact_mut(2).for_each(polar);
+                    }
+                    body(start + first, &numbers[..len], y);
+                });
+            }
+        }
+        Generator::Philox(philox) => {
+            let level = Level::new(isa);
+            pool.run(len.div_ceil(PIECE), |piece| {
+                let first = piece * PIECE;
+                let len = PIECE.min(len - first);
+                let mut numbers = [0.0; PIECE];
+                let numbers = &mut numbers[..len.next_multiple_of(2)];
+                // SAFETY: pieces are disjoint.
+                let y = unsafe { shared.part(first, len) };
+                match distribution {
+                    Distribution::Uniform { bits } => philox.uniform(level, first, bits, numbers),
+                    Distribution::Normal => {
+                        philox.uniform(level, first, 53, numbers);
+                        numbers.chunks_exact_mut(2).for_each(box_muller);
+                    }
+                }
+                body(first, &numbers[..len], y);
+            });
+        }
+    }
+}
+
+/// Two normal numbers of a point within the unit circle.
+fn polar(point: &mut [f64]) {
+    let (x, y) = (point[1], point[0]);
+    // The sum in this order, for the same bits as numpy.
+    let square = x * x + y * y;
+    let factor = (-2.0 * square.ln() / square).sqrt();
+    point[0] = factor * y;
+    point[1] = factor * x;
+}
+
+/// Two normal numbers of two uniform ones.
+fn box_muller(pair: &mut [f64]) {
+    // Not of zero, whose logarithm is infinite.
+    let radius = (-2.0 * (1.0 - pair[0]).ln()).sqrt();
+    let (sin, cos) = (TAU * pair[1]).sin_cos();
+    pair[0] = radius * cos;
+    pair[1] = radius * sin;
+}
+
+/// The most bits that a fraction below 1 may have to be a `T`.
+fn bits_below_one<T: Number>() -> u32 {
+    let below_one = |bits: u32| 1.0 - (0.5f64).powi(bits as i32);
+    let fits = |bits: &u32| T::from_f64(below_one(*bits)).to_f64() == below_one(*bits);
+    (1..=53).rev().find(fits).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The Mersenne Twister: Matsumoto and Nishimura, "Mersenne Twister: a 623-dimensionally
+//! equidistributed uniform pseudo-random number generator", 1998.
+
+/// Words of the state.
+const N: usize = 624;
+/// How far apart two words are that are mixed.
+const M: usize = 397;
+
+/// MT19937 with the numbers of numpy's `RandomState`.
+#[derive(Debug, Clone)]
+pub struct Mt19937 {
+    state: Box<[u32; N]>,
+    /// The next word of the state to be handed out.
+    next: usize,
+}
+
+impl Mt19937 {
+    /// As `RandomState(seed)` begins: by `init_genrand` of the authors' code of 2002.
+    pub fn new(seed: u32) -> Mt19937 {
+        let mut state = Box::new([0; N]);
+        let mut word = seed;
+        for (index, place) in (1u32..).zip(state.iter_mut()) {
+            *place = word;
+            word = 1_812_433_253u32.wrapping_mul(word ^ word >> 30).wrapping_add(index);
+        }
+        Mt19937 { state, next: N }
+    }
+
+    /// Fills with numbers from 0 up to, but without 1, of 53 bits each.
+    pub(super) fn uniform(&mut self, numbers: &mut [f64]) {
+        numbers.fill_with(|| self.number());
+    }
+
+    /// Fills with points within the unit circle, two coordinates each, evenly spread. The polar
+    /// method makes two normal numbers of each: Marsaglia and Bray, "A convenient method for
+    /// generating normal variables", 1964. The coordinate that is drawn second comes first, as
+    /// numpy hands its number out first.
+    pub(super) fn points(&mut self, numbers: &mut [f64]) {
+        for point in numbers.chunks_exact_mut(2) {
+            loop {
+                let x = 2.0 * self.number() - 1.0;
+                let y = 2.0 * self.number() - 1.0;
+                let square = x * x + y * y;
+                if square < 1.0 && square != 0.0 {
+                    point[0] = y;
+                    point[1] = x;
+                    break;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn number(&mut self) -> f64 {
+        let (high, low) = (self.word() >> 5, self.word() >> 6);
+        (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
+    }
+
+    #[inline]
+    fn word(&mut self) -> u32 {
+        if self.next == N {
+            self.turn();
+        }
+        let mut word = self.state[self.next];
+        self.next += 1;
+        word ^= word >> 11;
+        word ^= word << 7 & 0x9d2c_5680;
+        word ^= word << 15 & 0xefc6_0000;
+        word ^ word >> 18
+    }
+
+    /// The next state.
+    fn turn(&mut self) {
+        let state = &mut *self.state;
+        let mixed = |upper: u32, lower: u32, far: u32| {
+            let word = upper & 0x8000_0000 | lower & 0x7fff_ffff;
+            far ^ word >> 1 ^ (word & 1).wrapping_neg() & 0x9908_b0df
+        };
+        // Three loops, as the distance to the word that is mixed in leaps once.
+        for i in 0..N - M {
+            state[i] = mixed(state[i], state[i + 1], state[i + M]);
+        }
+        for i in N - M..N - 1 {
+            state[i] = mixed(state[i], state[i + 1], state[i + M - N]);
+        }
+        state[N - 1] = mixed(state[N - 1], state[0], state[M - 1]);
+        self.next = 0;
+    }
+}
