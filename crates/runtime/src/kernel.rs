@@ -18,6 +18,7 @@ use crate::account::Account;
 use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
+use crate::random::Draws;
 use crate::weights::{Packer, Weight};
 
 pub(crate) use target::Target;
@@ -300,6 +301,8 @@ pub(crate) struct Call<'a> {
     /// The input whose memory the first output has.
     pub(crate) over: Option<usize>,
     pub(crate) exec: &'a Exec<'a>,
+    /// Where random numbers come from.
+    pub(crate) random: Draws<'a>,
     /// Where memory for outputs comes from that have no place in the plan.
     pub(crate) memory: Option<&'a Arc<Recycler>>,
     /// What is charged for memory before it is taken.

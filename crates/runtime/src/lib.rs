@@ -33,6 +33,7 @@ mod options;
 mod plan;
 mod precision;
 mod program;
+mod random;
 mod report;
 mod rewrite;
 mod right;

@@ -12,6 +12,7 @@ use crate::kernel::{Call, Operand, Selected, Target};
 use crate::lower::Lowering;
 use crate::node_error::{NodeError, NodeInput};
 use crate::program::Op;
+use crate::random::Draws;
 
 /// What making constants needs.
 pub(crate) struct Maker<'a> {
@@ -170,6 +171,7 @@ impl Maker<'_> {
             targets: targets.collect(),
             over: None,
             exec: &exec,
+            random: Draws::default(),
             memory: None,
             account,
         };

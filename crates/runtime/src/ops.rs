@@ -10,6 +10,7 @@ mod microsoft;
 mod narrow;
 mod nn;
 mod optional;
+mod random;
 mod reduction;
 mod sequence;
 mod tensor;
@@ -46,6 +47,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Attention", lowered(nn::attention::dot_product::lower)),
     ("", "AveragePool", bind(nn::pool::bind_average)),
     ("", "BatchNormalization", lowered(nn::batch_normalization::lower)),
+    ("", "Bernoulli", bind(random::bind_bernoulli)),
     ("", "BitShift", bind(math::binary::bind_bit_shift)),
     ("", "BitwiseAnd", bind(math::binary::bind_bitwise_and)),
     ("", "BitwiseNot", bind(math::unary::bind_bitwise_not)),
@@ -64,7 +66,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "Div", lowered(math::binary::lower_div)),
-    ("", "Dropout", lowered(nn::dropout::lower)),
+    ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
     ("", "Equal", bind(math::binary::bind_equal)),
     ("", "Erf", lowered(math::unary::lower_erf)),
@@ -110,6 +112,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Mish", lowered(math::unary::lower_mish)),
     ("", "Mod", lowered(math::binary::lower_mod)),
     ("", "Mul", lowered(math::binary::lower_mul)),
+    ("", "Multinomial", bind(random::bind_multinomial)),
     ("", "Neg", lowered(math::unary::lower_neg)),
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", bind(math::unary::bind_not)),
@@ -129,6 +132,10 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
             nn::layer_normalization::bind_root_mean_square,
         ),
     ),
+    ("", "RandomNormal", bind(random::bind_normal)),
+    ("", "RandomNormalLike", bind(random::bind_normal_like)),
+    ("", "RandomUniform", bind(random::bind_uniform)),
+    ("", "RandomUniformLike", bind(random::bind_uniform_like)),
     ("", "Range", bind(tensor::generate::bind_range)),
     ("", "Reciprocal", lowered(math::unary::lower_reciprocal)),
     ("", "ReduceL1", bind(reduction::bind_reduce_l1)),

@@ -31,6 +31,10 @@ pub struct Options {
     /// what single products and convolutions pack while they run. A run that needs more of what
     /// counts fails before it takes more. `None` for no limit.
     pub memory_limit: Option<usize>,
+    /// What operators without an attribute `seed` draw random numbers by, other ones in each run.
+    /// Sessions of a model that have the same seed draw the same numbers in their first run, in
+    /// their second, and so on. `None` for a seed from the system.
+    pub seed: Option<u64>,
     /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
     /// fail.
     pub only_looks: bool,
@@ -66,6 +70,7 @@ impl Default for Options {
             optimization: Optimization::All,
             precision: Precision::Exact,
             memory_limit: None,
+            seed: None,
             only_looks: false,
             weights: SharedWeights::default(),
             dims: Vec::new(),

@@ -22,6 +22,7 @@ use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
+use crate::random::{Draws, Randomness};
 use crate::schedule::{Goal, Scheduled, Source};
 use crate::stop::{Limits, StopReason, Stopped};
 
@@ -43,6 +44,8 @@ pub struct StepEvent {
 pub(crate) struct Run<'r> {
     pub(crate) executable: &'r Executable,
     pub(crate) exec: Exec<'r>,
+    /// Where random numbers come from.
+    pub(crate) random: Randomness,
     /// Where memory for outputs comes from that have no place in the plan.
     pub(crate) recycler: &'r Arc<Recycler>,
     /// What is charged for memory before it is taken.
@@ -235,6 +238,7 @@ impl Run<'_> {
             targets: SmallVec::new(),
             over: scheduled.over,
             exec: &self.exec,
+            random: Draws::new(&self.random, &self.executable.resolved, step.origins[0]),
             memory: Some(self.recycler),
             account,
         };

@@ -19,6 +19,7 @@ use crate::inputs::{Door, Port, declare, find};
 use crate::memory::{Memories, Plans};
 use crate::node_error::operators;
 use crate::options::Options;
+use crate::random::Seed;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
 use crate::run::TurnPlans;
@@ -37,6 +38,8 @@ pub struct Session {
     pub(crate) defaults: Vec<Option<Tensor>>,
     pub(crate) pool: SharedPool,
     pub(crate) memory_limit: Option<usize>,
+    /// What nodes without a seed draw random numbers by.
+    pub(crate) seed: Seed,
     /// What runs have planned, whichever memory they had.
     pub(crate) plans: Mutex<Plans>,
     /// By step: what the turns of loops have planned.
@@ -153,6 +156,7 @@ impl Session {
             defaults,
             pool,
             memory_limit: options.memory_limit,
+            seed: Seed::new(options.seed),
             plans: Mutex::default(),
             sizes: KnownSizes::default(),
             recycler: Arc::default(),

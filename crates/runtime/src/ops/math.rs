@@ -127,6 +127,7 @@ mod tests {
             targets: [target].into_iter().collect(),
             over,
             exec: &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            random: crate::random::Draws::default(),
             memory: None,
             account: &crate::account::Account::new(None, 0),
         };

@@ -88,6 +88,7 @@ pub(crate) fn run_with_constants(
         targets: (0..outputs).map(|_| Target::Owned(None)).collect(),
         over: None,
         exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
+        random: crate::random::Draws::default(),
         memory: None,
         account: &account,
     };

@@ -248,6 +248,7 @@ mod tests {
             targets: smallvec![Target::Owned(None)],
             over: None,
             exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
+            random: crate::random::Draws::default(),
             memory: None,
             account: &Account::new(None, 0),
         };

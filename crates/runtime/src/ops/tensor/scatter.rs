@@ -388,6 +388,7 @@ mod tests {
                 }],
                 over: Some(0),
                 exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
+                random: crate::random::Draws::default(),
                 memory: None,
                 account: &crate::account::Account::new(None, 0),
             };

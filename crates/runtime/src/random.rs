@@ -1,0 +1,133 @@
+//! Where nodes get random numbers from.
+//!
+//! A node with a seed draws the same numbers whenever it runs: those of numpy's `RandomState`.
+//! Without one it has a stream of its own in each run, and in each turn of a loop: a function of
+//! the seed of the session, the number of the run, the name of its output, and how often the node
+//! has drawn in the run. So the numbers depend neither on threads nor on the order of steps, nor on
+//! what else the model does, and are the same in a model that has been converted.
+
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sardonyx_kernels::random::{Generator, Mt19937, Philox};
+use sardonyx_model::NodeId;
+use sardonyx_passes::Resolved;
+use smallvec::SmallVec;
+
+/// The random numbers of a session.
+#[derive(Debug)]
+pub(crate) struct Seed {
+    seed: u64,
+    /// Runs that have begun.
+    runs: AtomicU64,
+}
+
+impl Seed {
+    /// One that is given, or another one each time.
+    pub(crate) fn new(seed: Option<u64>) -> Seed {
+        // The hasher of the standard library has keys from the system, and needs no dependency.
+        let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        Seed { seed, runs: AtomicU64::new(0) }
+    }
+
+    /// The random numbers of the next run.
+    pub(crate) fn next_run(&self) -> Randomness {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        Randomness { seed: self.seed, run, drawn: RefCell::default() }
+    }
+}
+
+/// The random numbers of a run.
+#[derive(Debug)]
+pub(crate) struct Randomness {
+    seed: u64,
+    run: u64,
+    /// How often nodes have drawn, by the hash of a name, sorted.
+    drawn: RefCell<SmallVec<[(u32, u32); 4]>>,
+}
+
+impl Randomness {
+    /// A stream that nothing has drawn from. Nodes whose names have the same hash, such as nodes of
+    /// the same name in two graphs, take turns.
+    fn stream(&self, name: &[u8]) -> Philox {
+        let key = fnv(name);
+        let mut drawn = self.drawn.borrow_mut();
+        let place = match drawn.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(place) => place,
+            Err(place) => {
+                drawn.insert(place, (key, 0));
+                place
+            }
+        };
+        let (_, times) = &mut drawn[place];
+        let stream = [self.run as u32, (self.run >> 32) as u32, key, *times];
+        *times = times.wrapping_add(1);
+        Philox::new(self.seed, stream)
+    }
+}
+
+/// The FNV-1a hash of 32 bits, which is the same on every machine.
+fn fnv(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// The random numbers of one step of a run; by default those of no run, for steps that need none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Draws<'r> {
+    of: Option<(&'r Randomness, &'r Resolved, NodeId)>,
+}
+
+impl<'r> Draws<'r> {
+    pub(crate) fn new(run: &'r Randomness, resolved: &'r Resolved, node: NodeId) -> Draws<'r> {
+        Draws { of: Some((run, resolved, node)) }
+    }
+
+    /// What draws for one execution of the step, whose node may have a seed.
+    pub(crate) fn generator(self, seed: Option<u32>) -> Generator {
+        match (seed, self.of) {
+            (Some(seed), _) => Generator::Mt19937(Mt19937::new(seed)),
+            (None, Some((run, resolved, node))) => {
+                let model = resolved.model();
+                let output = model.outputs(node).iter().flatten().next();
+                let name = output.map(|output| model.text(model.value(*output).name));
+                Generator::Philox(run.stream(name.unwrap_or_default()))
+            }
+            (None, None) => Generator::Philox(Philox::new(0, [0; 4])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_draw_has_a_stream_of_its_own() {
+        let streams = |seed: &Seed| {
+            let mut streams = Vec::new();
+            for _ in 0..2 {
+                let run = seed.next_run();
+                streams.extend([b"b", b"a", b"b"].map(|name| format!("{:?}", run.stream(name))));
+            }
+            streams
+        };
+        let found = streams(&Seed::new(Some(3)));
+        let mut distinct = found.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 6);
+        assert_eq!(streams(&Seed::new(Some(3))), found);
+        assert!(streams(&Seed::new(Some(4))).iter().all(|stream| !found.contains(stream)));
+        assert_ne!(streams(&Seed::new(None)), streams(&Seed::new(None)));
+        // The order of nodes is no matter.
+        let run = Seed::new(Some(3)).next_run();
+        assert_eq!(format!("{:?}", run.stream(b"a")), found[1]);
+    }
+
+    #[test]
+    fn the_hash_is_that_of_its_authors() {
+        assert_eq!([&b""[..], b"a", b"foobar"].map(fnv), [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]);
+    }
+}
