@@ -27,6 +27,10 @@ pub(crate) struct SessionArgs {
     /// Refuse to take more memory than this, beyond what the file stores
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
+    /// Draw the same random numbers as every other session with the same N, where operators have no
+    /// seed of their own; by default other ones each time
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     sizes: SizeArgs,
 }
@@ -202,6 +206,9 @@ impl SessionArgs {
         }
         if let Some(limit) = self.memory_limit {
             builder = builder.memory_limit(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        if let Some(seed) = self.seed {
+            builder = builder.seed(seed);
         }
         for (name, size) in &sizes.fixed {
             builder = builder.dim(name, *size);

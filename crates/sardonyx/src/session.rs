@@ -77,6 +77,14 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// What operators without an attribute `seed` draw random numbers by, other ones in each run.
+    /// Sessions of a model that have the same seed draw the same numbers in their first run, in
+    /// their second, and so on, with any number of threads. By default a seed from the system.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = Some(seed);
+        self
+    }
+
     /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. Nothing large is computed, copied or packed, and runs fail.
     pub fn only_look(mut self) -> Self {
