@@ -18,4 +18,5 @@ pub mod expectations;
 pub mod outcome;
 pub mod round_trip;
 pub mod run_case;
+mod trials;
 pub mod workers;
