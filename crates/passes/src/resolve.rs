@@ -221,10 +221,15 @@ impl Resolved {
         self.graphs = tree(&self.model, self.main);
     }
 
+    /// Finds graphs of nodes that were made: a scan of a batch holds the scan of an example.
+    pub(crate) fn find_graphs(&mut self) {
+        self.graphs = tree(&self.model, self.main);
+    }
+
     /// Forgets graphs of nodes that are gone.
     pub(crate) fn forget_graphs(&mut self) {
         if self.graphs.len() > 1 {
-            self.graphs = tree(&self.model, self.main);
+            self.find_graphs();
         }
     }
 

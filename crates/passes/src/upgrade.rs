@@ -92,5 +92,8 @@ pub fn upgrade(
         }
     }
     resolved.place_made();
+    if !changed.is_empty() {
+        resolved.find_graphs();
+    }
     if refused.nodes.is_empty() { Ok(changed.into_values().collect()) } else { Err(refused) }
 }
