@@ -28,8 +28,8 @@ pub(crate) fn judge(
     };
     let mut probabilities = numbers(probabilities)?;
     // The function of the standard compares the wrong way round: it draws 1 with the probability
-    // of 0.
-    if case.id.ends_with("_expanded") {
+    // of 0. Conversion puts it where Bernoulli does not exist.
+    if session.steps().iter().all(|step| step.op != "Bernoulli") {
         probabilities.iter_mut().for_each(|p| *p = 1.0 - *p);
     }
     // With a seed, all runs are one.
