@@ -36,6 +36,7 @@ mod per_type;
 pub mod pooling;
 pub mod quantized;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod rotary;
 pub mod softmax;
@@ -43,5 +44,5 @@ mod vecmath;
 
 pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
-pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops};
+pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops, RecurrentLoops};
 pub use pool::{Pool, split_even};

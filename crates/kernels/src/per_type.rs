@@ -12,6 +12,7 @@ use crate::elementwise::{Compare, Link, Strided};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::Number;
 use crate::pooling::{Divisor, Order, Window};
+use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
 use crate::rotary::{Angles, Rotary};
 use crate::softmax::Softmax;
@@ -134,6 +135,14 @@ per_type! {
         pooling::max_pool_with_indices = fn max_pool_with_indices(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, order: Order, x: &[Self], y: &mut [Self],
             indices: &mut [i64],
+        );
+    }
+
+    /// Loops of the types that layers with states compute in.
+    trait RecurrentLoops: RecurrentElement for [f32, f64] {
+        recurrent::recur = fn recur(
+            exec: &Exec<'_>, layer: &Layer<'_, Self>, sequences: &Sequences<'_>, inputs: (&[Self], Strides),
+            states: States<'_, Self>, scratch: &mut [Self],
         );
     }
 }

@@ -1,0 +1,248 @@
+//! A step of one sequence: what becomes of the gates once the state's product is there.
+
+use super::{Gate, RecurrentElement};
+use crate::elementwise::operations::between;
+use crate::number::Math;
+use crate::simd::{Level, Loop};
+
+/// What a step of one sequence works on.
+pub(super) struct Row<'a, T> {
+    pub(super) level: Level,
+    /// Elements of a gate.
+    pub(super) hidden: usize,
+    /// What the input gives to each gate.
+    pub(super) x: &'a [T],
+    /// What the state gives, and then the values of the gates.
+    pub(super) gates: &'a mut [T],
+    pub(super) h: &'a mut [T],
+    /// The cell of a memory; the state after the reset of a gated unit.
+    pub(super) other: &'a mut [T],
+}
+
+impl<T: RecurrentElement> Row<'_, T> {
+    /// The step of [`Cell::Plain`](super::Cell).
+    pub(super) fn plain(&mut self, function: Gate, clip: T) {
+        let (level, out) = (self.level, &mut *self.gates);
+        T::run(level, Sum { out, x: self.x, peephole: None, clip });
+        function.apply(level, self.gates);
+        self.h.copy_from_slice(self.gates);
+    }
+
+    /// The two gates of a gated unit that are functions of sums.
+    pub(super) fn gates(&mut self, function: Gate, clip: T) {
+        let (level, len) = (self.level, 2 * self.hidden);
+        let out = &mut self.gates[..len];
+        T::run(level, Sum { out, x: &self.x[..len], peephole: None, clip });
+        function.apply(level, &mut self.gates[..len]);
+    }
+
+    /// The state times the gate that resets it.
+    pub(super) fn reset(&mut self) {
+        let r = &self.gates[self.hidden..2 * self.hidden];
+        self.other.copy_from_slice(r);
+        T::run(self.level, Scale { out: self.other, by: self.h });
+    }
+
+    /// The candidate's product, with a bias, times the gate that resets.
+    pub(super) fn reset_product(&mut self, bias: Option<&[T]>) {
+        let (gates, product) = self.gates.split_at_mut(2 * self.hidden);
+        if let Some(bias) = bias {
+            let sum = Sum { out: &mut *product, x: bias, peephole: None, clip: T::HIGHEST };
+            T::run(self.level, sum);
+        }
+        T::run(self.level, Scale { out: product, by: &gates[self.hidden..] });
+    }
+
+    /// The candidate and the state between it and the old one, where the state's share of the
+    /// candidate is there.
+    pub(super) fn candidate(&mut self, function: Gate, clip: T) {
+        let level = self.level;
+        let (gates, candidate) = self.gates.split_at_mut(2 * self.hidden);
+        let x = &self.x[2 * self.hidden..];
+        T::run(level, Sum { out: &mut *candidate, x, peephole: None, clip });
+        function.apply(level, candidate);
+        T::run(level, Mix { h: self.h, keep: &gates[..self.hidden], candidate });
+    }
+
+    /// The step of [`Cell::Memory`](super::Cell).
+    pub(super) fn memory(
+        &mut self,
+        [f, g, q]: [Gate; 3],
+        peepholes: Option<&[T]>,
+        coupled: bool,
+        clip: T,
+    ) {
+        let (level, n) = (self.level, self.hidden);
+        let (h, c) = (&mut *self.h, &mut *self.other);
+        let (i, rest) = self.gates.split_at_mut(n);
+        let (o, rest) = rest.split_at_mut(n);
+        let (k, new) = rest.split_at_mut(n);
+        let (x, p) = (
+            |gate: usize| &self.x[gate * n..][..n],
+            |gate: usize| peepholes.map(|peepholes| &peepholes[gate * n..][..n]),
+        );
+        let sum = |out: &mut [T], gate: usize, peephole: Option<&[T]>, c: &[T]| {
+            let peephole = peephole.map(|weights| (weights, c));
+            T::run(level, Sum { out, x: x(gate), peephole, clip });
+        };
+        sum(i, 0, p(0), c);
+        f.apply(level, i);
+        if coupled {
+            T::run(level, Complement { out: k, of: i });
+        } else {
+            sum(k, 2, p(2), c);
+            f.apply(level, k);
+        }
+        sum(new, 3, None, c);
+        g.apply(level, new);
+        T::run(level, Remember { c, keep: k, take: i, new });
+        sum(o, 1, p(1), c);
+        f.apply(level, o);
+        h.copy_from_slice(c);
+        q.apply(level, h);
+        T::run(level, Scale { out: h, by: o });
+    }
+}
+
+impl Gate {
+    fn apply<T: RecurrentElement>(self, level: Level, x: &mut [T]) {
+        let number = |x: f32| T::from_f64(f64::from(x));
+        match self {
+            Gate::Of(function) => T::unary_in_place(level, function, x),
+            Gate::Affine { alpha, beta } => {
+                T::run(level, Affine { x, alpha: number(alpha), beta: number(beta) });
+            }
+            Gate::ScaledTanh { alpha, beta } => {
+                T::run(level, ScaledTanh { x, alpha: number(alpha), beta: number(beta) });
+            }
+        }
+    }
+}
+
+struct Affine<'a, T> {
+    x: &'a mut [T],
+    alpha: T,
+    beta: T,
+}
+
+impl<T: Math> Loop for Affine<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for x in self.x {
+            *x = x.mul_add::<FMA>(self.alpha, self.beta);
+        }
+    }
+}
+
+struct ScaledTanh<'a, T> {
+    x: &'a mut [T],
+    alpha: T,
+    beta: T,
+}
+
+impl<T: Math> Loop for ScaledTanh<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for x in self.x {
+            *x = self.alpha.mul(self.beta.mul(*x).tanh::<FMA>());
+        }
+    }
+}
+
+/// Adds the input's share and, through a peephole, that of the cell, then clips.
+struct Sum<'a, T> {
+    out: &'a mut [T],
+    x: &'a [T],
+    /// Weights, and what they weigh.
+    peephole: Option<(&'a [T], &'a [T])>,
+    clip: T,
+}
+
+impl<T: Math> Loop for Sum<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (low, high) = (self.clip.neg(), self.clip);
+        let pairs = self.out.iter_mut().zip(self.x);
+        match self.peephole {
+            None => {
+                for (out, x) in pairs {
+                    *out = between(out.add(*x), low, high);
+                }
+            }
+            Some((weights, c)) => {
+                for ((out, x), (weight, c)) in pairs.zip(weights.iter().zip(c)) {
+                    *out = between(weight.mul_add::<FMA>(*c, out.add(*x)), low, high);
+                }
+            }
+        }
+    }
+}
+
+struct Scale<'a, T> {
+    out: &'a mut [T],
+    by: &'a [T],
+}
+
+impl<T: Math> Loop for Scale<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (out, by) in self.out.iter_mut().zip(self.by) {
+            *out = out.mul(*by);
+        }
+    }
+}
+
+struct Complement<'a, T> {
+    out: &'a mut [T],
+    of: &'a [T],
+}
+
+impl<T: Math> Loop for Complement<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (out, of) in self.out.iter_mut().zip(self.of) {
+            *out = T::ONE.sub(*of);
+        }
+    }
+}
+
+/// What a cell keeps of itself and takes of the new.
+struct Remember<'a, T> {
+    c: &'a mut [T],
+    keep: &'a [T],
+    take: &'a [T],
+    new: &'a [T],
+}
+
+impl<T: Math> Loop for Remember<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let taken = self.take.iter().zip(self.new);
+        for ((c, keep), (take, new)) in self.c.iter_mut().zip(self.keep).zip(taken) {
+            *c = take.mul_add::<FMA>(*new, c.mul(*keep));
+        }
+    }
+}
+
+/// The state between the candidate and what it was.
+struct Mix<'a, T> {
+    h: &'a mut [T],
+    keep: &'a [T],
+    candidate: &'a [T],
+}
+
+impl<T: Math> Loop for Mix<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for ((h, keep), candidate) in self.h.iter_mut().zip(self.keep).zip(self.candidate) {
+            *h = h.mul_add::<FMA>(*keep, T::ONE.sub(*keep).mul(*candidate));
+        }
+    }
+}
