@@ -201,29 +201,38 @@ pub(crate) struct Binding {
     lower: Option<Lower>,
     /// How an opaque operation becomes a kernel.
     bind: Option<Bind>,
+    /// The same, where the kernel may pack constants.
+    pack: Option<Pack>,
 }
 
 type Lower = fn(&Site<'_>) -> Result<Op, BindError>;
 
 type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
 
+type Pack = fn(&Site<'_>) -> Result<Selected, BindError>;
+
 /// An operator whose graphs become a [region](crate::program::Region): that takes a whole model, so
 /// [`lower`](mod@crate::lower) does it.
-const REGION: Binding = Binding { lower: None, bind: None };
+const REGION: Binding = Binding { lower: None, bind: None, pack: None };
 
 /// An operator that is opaque to rewrites.
 const fn bind(bind: Bind) -> Binding {
-    Binding { lower: None, bind: Some(bind) }
+    Binding { bind: Some(bind), ..REGION }
+}
+
+/// An operator that is opaque to rewrites, whose kernel may pack constants.
+const fn packing(pack: Pack) -> Binding {
+    Binding { pack: Some(pack), ..REGION }
 }
 
 /// An operator with an operation of its own.
 const fn lowered(lower: Lower) -> Binding {
-    Binding { lower: Some(lower), bind: None }
+    Binding { lower: Some(lower), ..REGION }
 }
 
 /// An operator with an operation of its own in some cases, which is opaque in others.
 const fn either(lower: Lower, bind: Bind) -> Binding {
-    Binding { lower: Some(lower), bind: Some(bind) }
+    Binding { lower: Some(lower), bind: Some(bind), ..REGION }
 }
 
 /// The operation of a node of an operator.
@@ -253,9 +262,10 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),
-        Op::Opaque(_) => match binding(schema.domain, schema.name).and_then(|row| row.bind) {
-            Some(bind) => bind(site)?.into(),
-            None => return Err(not_implemented()),
+        Op::Opaque(_) => match binding(schema.domain, schema.name) {
+            Some(Binding { bind: Some(bind), .. }) => bind(site)?.into(),
+            Some(Binding { pack: Some(pack), .. }) => pack(site)?,
+            _ => return Err(not_implemented()),
         },
     })
 }

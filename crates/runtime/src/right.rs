@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{ByteMatrix, Bytes, Elements, LeMatrix, MatRef, PackedB, Storage};
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::KernelError;
 use crate::kernel::Site;
 use crate::precision::Precision;
-use crate::weights::{Form, Packed, Unpacked, Weight};
+use crate::weights::{self, Form, Packed, Unpacked, Weight};
 
 /// A constant matrix as the right operand of products.
 pub(crate) struct Right<E: Elements = Storage> {
@@ -35,12 +35,34 @@ impl Site<'_> {
     /// the input is not such a matrix, for types that are not packed, and where there is no memory
     /// for it.
     pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
+        self.pack_matrix(&self.weight(index)?, transposed)
+    }
+
+    /// The same for the transpose of some rows of a constant, whose rows lie along its last axis.
+    pub(crate) fn pack_right_of_rows(&self, index: usize, rows: Range<usize>) -> Option<Right> {
+        let all = self.weight(index)?;
+        let cols = *all.dims.last()?;
+        let dims = [rows.len(), cols];
+        let row = all.data_type.storage_bytes(cols)?;
+        let part;
+        let elements = match all.elements {
+            weights::Elements::All(tensor) => {
+                let bytes = rows.start.checked_mul(row)?..rows.end.checked_mul(row)?;
+                let bytes = tensor.buffer()?.slice(bytes).ok()?;
+                part = Tensor::from_buffer(all.data_type, dims, bytes).ok()?;
+                weights::Elements::All(&part)
+            }
+            other => other,
+        };
+        self.pack_matrix(&Weight { dims: &dims, elements, ..all }, true)
+    }
+
+    fn pack_matrix(&self, b: &Weight<'_>, transposed: bool) -> Option<Right> {
         let isa = self.isa;
-        let b = self.weight(index)?;
         let storage = storage(b.data_type)?;
         let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
         let form = Form::Right { isa, precision, transposed };
-        self.pack(&b, form, storage, |constant, [rows, cols]| {
+        self.pack(b, form, storage, |constant, [rows, cols]| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
             let next_rows = |rows: Range<usize>| {
                 constant.next(bytes_of(rows.start)..bytes_of(rows.end));
