@@ -1,4 +1,4 @@
-//! Layers: convolution, pooling, normalisation, dropout.
+//! Layers: convolution, pooling, normalisation, dropout, recurrence.
 
 pub(crate) mod attention;
 pub(crate) mod batch_normalization;
@@ -9,4 +9,5 @@ pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod lrn;
 pub(crate) mod pool;
+pub(crate) mod recurrent;
 pub(crate) mod window;

@@ -1,0 +1,326 @@
+//! A call of a recurrent layer: what it is given, and the memory that it works in.
+
+use std::borrow::Cow;
+
+use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
+use sardonyx_kernels::recurrent::{Candidate, Cell, Layer, RecurrentElement, Sequences, States};
+use sardonyx_kernels::{Exec, RecurrentLoops};
+use sardonyx_tensor::{DataType, Element};
+
+use super::settings::Kind;
+use super::sizes::{Sizes, elements, lengths};
+use super::{B, INITIAL_C, INITIAL_H, PEEPHOLES, R, Recurrent, W, X};
+use crate::error::{KernelError, fail};
+use crate::kernel::Call;
+use crate::ops::narrow::{narrow, widen};
+
+/// A type that layers are computed in.
+pub(super) trait Wide: Element + RecurrentLoops {
+    /// An input's elements.
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [Self]>, KernelError>;
+
+    /// Gives an output.
+    fn write(
+        call: &mut Call<'_>,
+        index: usize,
+        elem: DataType,
+        dims: &[usize],
+        elements: Vec<Self>,
+    ) -> Result<(), KernelError>;
+
+    /// A matrix that several products read, packed for the time of the call.
+    fn pack(call: &Call<'_>, matrix: MatRef<'_, Self>) -> Result<Option<PackedB>, KernelError>;
+}
+
+impl Wide for f32 {
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [f32]>, KernelError> {
+        let view = call.tensor(index)?;
+        match view.data_type() {
+            DataType::Float => Ok(Cow::Borrowed(call.slice(index)?)),
+            _ => Ok(Cow::Owned(widen(call, view)?)),
+        }
+    }
+
+    fn write(
+        call: &mut Call<'_>,
+        index: usize,
+        elem: DataType,
+        dims: &[usize],
+        elements: Vec<f32>,
+    ) -> Result<(), KernelError> {
+        narrow(call, index, elem, dims, elements)
+    }
+
+    fn pack(call: &Call<'_>, matrix: MatRef<'_>) -> Result<Option<PackedB>, KernelError> {
+        let (isa, rows, cols) = (call.exec.isa, matrix.rows(), matrix.cols());
+        call.reserve(PackedB::bytes_of(isa, Storage::F32, rows, cols).unwrap_or(usize::MAX))?;
+        Ok(Some(PackedB::new(isa, matrix)))
+    }
+}
+
+impl Wide for f64 {
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [f64]>, KernelError> {
+        Ok(Cow::Borrowed(call.slice(index)?))
+    }
+
+    fn write(
+        call: &mut Call<'_>,
+        index: usize,
+        _: DataType,
+        dims: &[usize],
+        elements: Vec<f64>,
+    ) -> Result<(), KernelError> {
+        call.output_slice::<f64>(index, dims)?.copy_from_slice(&elements);
+        Ok(())
+    }
+
+    fn pack(_: &Call<'_>, _: MatRef<'_, f64>) -> Result<Option<PackedB>, KernelError> {
+        Ok(None)
+    }
+}
+
+/// What a call is given.
+pub(super) struct Given<'k, 'a, T: Wide> {
+    of: &'k Recurrent,
+    exec: &'a Exec<'a>,
+    pub(super) sizes: Sizes,
+    x: Cow<'a, [T]>,
+    /// Where they are not packed.
+    w: Option<Cow<'a, [T]>>,
+    r: Option<Cow<'a, [T]>>,
+    b: Option<Cow<'a, [T]>>,
+    peepholes: Option<Cow<'a, [T]>>,
+    lengths: Option<Vec<usize>>,
+    /// The weights of states that are not constant, packed for the time of the call.
+    packed: Vec<Option<PackedB>>,
+}
+
+/// The memory of a call, taken before the first product.
+pub(super) struct Work<T> {
+    /// By direction, then by sequence.
+    pub(super) h: Vec<T>,
+    /// Empty if the layer has none.
+    pub(super) c: Vec<T>,
+    /// What is added to the product of the input.
+    bias: Vec<T>,
+    /// The product of the input with the weights of a direction.
+    product: Vec<T>,
+    scratch: Vec<T>,
+}
+
+impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
+    pub(super) fn new(of: &'k Recurrent, call: &Call<'a>) -> Result<Self, KernelError> {
+        let sizes = of.sizes(call)?;
+        let maybe = |index: usize, is_read: bool| {
+            (is_read && call.has_input(index)).then(|| T::read(call, index)).transpose()
+        };
+        let mut given = Given {
+            of,
+            exec: call.exec,
+            sizes,
+            x: T::read(call, X)?,
+            w: maybe(W, of.input_weights.is_none())?,
+            r: maybe(R, of.state_weights.is_none())?,
+            b: maybe(B, true)?,
+            peepholes: maybe(PEEPHOLES, true)?,
+            lengths: lengths(call, &sizes)?,
+            packed: Vec::new(),
+        };
+        // A single product packs what it wants to by itself.
+        if sizes.steps > 1 {
+            for direction in 0..sizes.directions {
+                for product in 0..of.settings.kind.products().len() {
+                    let plain = given.plain_state(direction, product);
+                    let packed = plain.map(|plain| T::pack(call, plain)).transpose()?;
+                    given.packed.push(packed.flatten());
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    fn rows_of_x(&self) -> MatRef<'_, T> {
+        let Sizes { steps, batch, input, .. } = self.sizes;
+        MatRef::row_major(&self.x, steps * batch, input)
+    }
+
+    /// The weights of the input for a direction, transposed.
+    fn input_weights(&self, direction: usize) -> Result<T::Right<'_>, KernelError> {
+        let Sizes { gates, hidden, input, .. } = self.sizes;
+        let rows = gates * hidden;
+        if let Some(weights) = &self.of.input_weights {
+            return packed::<T>(weights.packed[direction].panels()?);
+        }
+        match self.w.as_deref() {
+            Some(w) => {
+                Ok(T::plain(MatRef::col_major(row_of(w, direction, rows * input), input, rows)))
+            }
+            None => fail!("input {W} is left out"),
+        }
+    }
+
+    /// The weights of the state for one of the products of a direction, transposed, where no
+    /// session has packed them.
+    fn plain_state(&self, direction: usize, product: usize) -> Option<MatRef<'_, T>> {
+        let Sizes { gates, hidden, .. } = self.sizes;
+        let products = self.of.settings.kind.products();
+        let before: usize = products[..product].iter().sum();
+        let start = (direction * gates + before) * hidden * hidden;
+        let rows = products[product] * hidden;
+        let weights = &self.r.as_deref()?[start..][..rows * hidden];
+        Some(MatRef::col_major(weights, hidden, rows))
+    }
+
+    /// The weights of the state for one of the products of a direction.
+    fn state_weights(&self, direction: usize, product: usize) -> Result<T::Right<'_>, KernelError> {
+        let products = self.of.settings.kind.products();
+        let at = direction * products.len() + product;
+        if let Some(weights) = &self.of.state_weights {
+            return packed::<T>(weights.packed[at].panels()?);
+        }
+        if let Some(Some(made)) = self.packed.get(at) {
+            return packed::<T>(made);
+        }
+        match self.plain_state(direction, product) {
+            Some(plain) => Ok(T::plain(plain)),
+            None => fail!("input {R} is left out"),
+        }
+    }
+
+    fn layer(&self, direction: usize) -> Result<Layer<'_, T>, KernelError> {
+        let Sizes { gates, hidden, .. } = self.sizes;
+        let functions = &self.of.settings.directions[direction].functions;
+        let state = self.state_weights(direction, 0)?;
+        let cell = match (self.of.settings.kind, &functions[..]) {
+            (Kind::Rnn, &[function]) => Cell::Plain { function, state },
+            (Kind::Gru { linear_before_reset }, &[f, g]) => {
+                let candidate = if linear_before_reset {
+                    // The last rows of R's half of the biases.
+                    let b = self.b.as_deref().map(|b| row_of(b, direction, 2 * gates * hidden));
+                    Candidate::ResetLast { state, bias: b.map(|b| &b[5 * hidden..]) }
+                } else {
+                    Candidate::ResetFirst { gates: state, own: self.state_weights(direction, 1)? }
+                };
+                Cell::Gated { functions: [f, g], candidate }
+            }
+            (Kind::Lstm { input_forget: coupled }, &[f, g, q]) => {
+                let peepholes = self.peepholes.as_deref();
+                let peepholes = peepholes.map(|p| row_of(p, direction, 3 * hidden));
+                Cell::Memory { functions: [f, g, q], state, peepholes, coupled }
+            }
+            (kind, functions) => fail!("{kind:?} with {} functions", functions.len()),
+        };
+        Ok(Layer { cell, clip: self.of.settings.clip.map(|clip| T::from_f64(f64::from(clip))) })
+    }
+
+    /// What is added to the input's product: both biases, but for one that the reset gate is
+    /// multiplied with.
+    fn add_biases(&self, direction: usize, bias: &mut [T]) -> bool {
+        let Sizes { gates, hidden, .. } = self.sizes;
+        let width = gates * hidden;
+        let Some(b) = &self.b else { return false };
+        let (of_input, of_state) = row_of(b, direction, 2 * width).split_at(width);
+        bias.copy_from_slice(of_input);
+        let with_state = match self.of.settings.kind {
+            Kind::Gru { linear_before_reset: true } => 2 * hidden,
+            _ => width,
+        };
+        for (bias, other) in bias.iter_mut().zip(&of_state[..with_state]) {
+            *bias = bias.add(*other);
+        }
+        true
+    }
+
+    /// Goes through the steps of all directions.
+    pub(super) fn run(
+        &self,
+        work: &mut Work<T>,
+        mut y: Option<&mut [T]>,
+    ) -> Result<(), KernelError> {
+        let Sizes { directions, gates, steps, batch, hidden, .. } = self.sizes;
+        let (width, states) = (gates * hidden, batch * hidden);
+        if states == 0 {
+            return Ok(());
+        }
+        for direction in 0..directions {
+            let has_bias = self.add_biases(direction, &mut work.bias);
+            let bias = has_bias.then_some(&work.bias[..]);
+            let weights = self.input_weights(direction)?;
+            T::product(self.exec, self.rows_of_x(), weights, bias, &mut work.product, width);
+            let sequences = Sequences {
+                steps,
+                batch,
+                hidden,
+                lengths: self.lengths.as_deref(),
+                backwards: self.of.settings.directions[direction].backwards,
+            };
+            let (start, strides) = self.sizes.of_output(direction);
+            let own = direction * states;
+            let states = States {
+                h: &mut work.h[own..own + states],
+                c: work.c.get_mut(own..own + states).unwrap_or_default(),
+                y: y.as_deref_mut().map(|y| (y.get_mut(start..).unwrap_or_default(), strides)),
+            };
+            let inputs = (&work.product[..], self.sizes.of_input());
+            T::recur(
+                self.exec,
+                &self.layer(direction)?,
+                &sequences,
+                inputs,
+                states,
+                &mut work.scratch,
+            );
+        }
+        Ok(())
+    }
+}
+
+impl<T: Wide> Work<T> {
+    pub(super) fn new(given: &Given<'_, '_, T>, call: &Call<'_>) -> Result<Work<T>, KernelError> {
+        let Sizes { gates, steps, batch, hidden, .. } = given.sizes;
+        let is_lstm = matches!(given.of.settings.kind, Kind::Lstm { .. });
+        let h = initial(call, INITIAL_H, given.sizes)?;
+        let c = if is_lstm { initial(call, INITIAL_C, given.sizes)? } else { Vec::new() };
+        let bias = call.scratch(gates * hidden)?;
+        let product = call.scratch(elements(&[steps, batch, gates, hidden]))?;
+        // All directions take the same.
+        let cell = given.layer(0)?.cell;
+        let scratch = call.scratch(cell.scratch_len(batch, hidden))?;
+        let of_input = T::product_scratch(call.exec, given.rows_of_x(), given.input_weights(0)?);
+        let state = MatRef::row_major(&h[..batch * hidden], batch, hidden);
+        let of_state = |product| {
+            let weights = given.state_weights(0, product)?;
+            Ok::<_, KernelError>(T::product_scratch(call.exec, state, weights))
+        };
+        let mut most = of_input;
+        for product in 0..given.of.settings.kind.products().len() {
+            most = most.max(of_state(product)?);
+        }
+        call.reserve(most)?;
+        Ok(Work { h, c, bias, product, scratch })
+    }
+}
+
+/// Row `index` of rows of `len` elements.
+fn row_of<T>(rows: &[T], index: usize, len: usize) -> &[T] {
+    &rows[index * len..][..len]
+}
+
+fn packed<T: RecurrentElement>(matrix: &PackedB) -> Result<T::Right<'_>, KernelError> {
+    match T::packed(matrix) {
+        Some(right) => Ok(right),
+        None => fail!("this type has no packed form"),
+    }
+}
+
+/// The states that an input gives, by direction and then by sequence; zeros without.
+fn initial<T: Wide>(call: &Call<'_>, index: usize, sizes: Sizes) -> Result<Vec<T>, KernelError> {
+    let mut states = call.scratch::<T>(elements(&sizes.state_dims()))?;
+    if call.has_input(index) {
+        let given = T::read(call, index)?;
+        for (ours, theirs) in sizes.states() {
+            states[ours].copy_from_slice(&given[theirs]);
+        }
+    }
+    Ok(states)
+}

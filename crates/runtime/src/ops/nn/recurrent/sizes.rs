@@ -1,0 +1,161 @@
+//! The sizes of a recurrent layer, and where in inputs and outputs something lies.
+
+use std::ops::Range;
+
+use sardonyx_kernels::recurrent::Strides;
+use sardonyx_tensor::Dims;
+
+use super::settings::Settings;
+use super::{B, INITIAL_C, INITIAL_H, LENGTHS, NAMES, PEEPHOLES, R, Recurrent, W, Weights, X};
+use crate::error::{KernelError, fail};
+use crate::kernel::Call;
+
+/// What a call works on.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) directions: usize,
+    pub(super) gates: usize,
+    pub(super) steps: usize,
+    pub(super) batch: usize,
+    pub(super) input: usize,
+    pub(super) hidden: usize,
+    batch_first: bool,
+}
+
+impl Sizes {
+    /// Of the states of one kind.
+    pub(super) fn state_dims(&self) -> [usize; 3] {
+        let &Sizes { directions, batch, hidden, batch_first, .. } = self;
+        if batch_first { [batch, directions, hidden] } else { [directions, batch, hidden] }
+    }
+
+    /// Where the states of a direction begin, and how far apart they are.
+    pub(super) fn of_state(&self, direction: usize) -> (usize, usize) {
+        let &Sizes { directions, batch, hidden, batch_first, .. } = self;
+        if batch_first {
+            (direction * hidden, directions * hidden)
+        } else {
+            (direction * batch * hidden, hidden)
+        }
+    }
+
+    pub(super) fn output_dims(&self) -> [usize; 4] {
+        let &Sizes { directions, steps, batch, hidden, batch_first, .. } = self;
+        if batch_first {
+            [batch, steps, directions, hidden]
+        } else {
+            [steps, directions, batch, hidden]
+        }
+    }
+
+    /// Where the states after all steps of a direction begin, and how far apart they are.
+    pub(super) fn of_output(&self, direction: usize) -> (usize, Strides) {
+        let (start, sequence) = self.of_state(direction);
+        let step = self.directions * self.hidden;
+        if self.batch_first {
+            (start, [step, self.steps * sequence])
+        } else {
+            (start, [step * self.batch, sequence])
+        }
+    }
+
+    /// How far apart rows of the input's product are.
+    pub(super) fn of_input(&self) -> Strides {
+        let width = self.gates * self.hidden;
+        if self.batch_first { [width, self.steps * width] } else { [self.batch * width, width] }
+    }
+
+    /// Each state by direction, then by sequence: where it lies in that order, and where in inputs
+    /// and outputs.
+    pub(super) fn states(self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let Sizes { directions, batch, hidden, .. } = self;
+        (0..directions).flat_map(move |direction| {
+            let (start, apart) = self.of_state(direction);
+            (0..batch).map(move |sequence| {
+                let ours = (direction * batch + sequence) * hidden;
+                let theirs = start + sequence * apart;
+                (ours..ours + hidden, theirs..theirs + hidden)
+            })
+        })
+    }
+}
+
+/// How many elements there are, at most as many as can be counted.
+pub(super) fn elements(dims: &[usize]) -> usize {
+    dims.iter().fold(1, |product, size| product.saturating_mul(*size))
+}
+
+impl Recurrent {
+    /// The sizes that X and the weights have, which must fit each other.
+    pub(super) fn sizes(&self, call: &Call<'_>) -> Result<Sizes, KernelError> {
+        let Settings { kind, ref directions, batch_first, hidden_size, .. } = self.settings;
+        let dims_of = |index: usize, weights: &Option<Weights>| -> Result<Dims, KernelError> {
+            match weights {
+                Some(weights) => Ok(Dims::from_slice(&weights.dims)),
+                None => Ok(call.tensor(index)?.dims().into()),
+            }
+        };
+        let [first, second, input] = *call.tensor(X)?.dims() else {
+            fail!("X has dimensions {:?}, not 3", call.tensor(X)?.dims());
+        };
+        let r = dims_of(R, &self.state_weights)?;
+        let Some(&hidden) = r.get(2) else {
+            fail!("R has dimensions {r:?}, not 3");
+        };
+        if let Some(given @ 1..) = hidden_size
+            && usize::try_from(given) != Ok(hidden)
+        {
+            fail!("hidden_size is {given}, but R has dimensions {r:?}");
+        }
+        let (batch, steps) = if batch_first { (first, second) } else { (second, first) };
+        let (directions, gates) = (directions.len(), kind.gates());
+        let sizes = Sizes { directions, gates, steps, batch, input, hidden, batch_first };
+        // Empty tensors may have sizes whose product is no number, where one of the others is zero.
+        if elements(&[steps.max(1), batch.max(1), directions, 2 * gates, hidden.max(1)])
+            == usize::MAX
+        {
+            fail!("{steps} steps of {batch} sequences with {hidden} elements are too many");
+        }
+        let rows = gates * hidden;
+        demand(R, &r, &[directions, rows, hidden])?;
+        demand(W, &dims_of(W, &self.input_weights)?, &[directions, rows, input])?;
+        let state = sizes.state_dims();
+        let expected: [(usize, &[usize]); 5] = [
+            (B, &[directions, 2 * rows]),
+            (LENGTHS, &[batch]),
+            (INITIAL_H, &state),
+            (INITIAL_C, &state),
+            (PEEPHOLES, &[directions, 3 * hidden]),
+        ];
+        for (index, expected) in expected {
+            if let Some(tensor) = call.maybe_tensor(index)? {
+                demand(index, tensor.dims(), expected)?;
+            }
+        }
+        Ok(sizes)
+    }
+}
+
+/// That an input has the dimensions that the others ask for.
+fn demand(index: usize, dims: &[usize], expected: &[usize]) -> Result<(), KernelError> {
+    if dims != expected {
+        fail!("{} has dimensions {dims:?}, and the others ask for {expected:?}", NAMES[index]);
+    }
+    Ok(())
+}
+
+/// How many steps each sequence has, if that is given.
+pub(super) fn lengths(call: &Call<'_>, sizes: &Sizes) -> Result<Option<Vec<usize>>, KernelError> {
+    if !call.has_input(LENGTHS) {
+        return Ok(None);
+    }
+    let given = call.ints(LENGTHS)?;
+    let mut lengths = call.scratch(given.len())?;
+    for (at, (to, from)) in lengths.iter_mut().zip(given).enumerate() {
+        match usize::try_from(from) {
+            Ok(length) if length <= sizes.steps => *to = length,
+            _ => fail!("sequence_lens[{at}] is {from}, and X has {} steps", sizes.steps),
+        }
+    }
+    Ok(Some(lengths))
+}
