@@ -28,7 +28,7 @@ use sardonyx_ops::{Demand, Infer, Known, Registry, Schema, ValueTypes};
 
 use crate::check::codes;
 use crate::cost::CallCosts;
-use crate::finding::{Code, Finding, Findings, Places, Severity, Spot};
+use crate::finding::{Code, Finding, Findings, Places, Severity, Spot, SpotPart};
 use crate::resolve::Resolved;
 
 pub use annotate::{Naming, annotate};
@@ -87,6 +87,9 @@ pub struct InferOptions<'a> {
     /// declares, because inference with numbers may find something else, and it lists
     /// [`Inference::demands`].
     pub sizes: Option<&'a HashSet<String>>,
+    /// Whether nodes in graphs of nodes may contradict what their operators demand: a branch that
+    /// fits other inputs only is not taken for these. It holds for [`infer`] and [`infer_inside`].
+    pub inner_may_contradict: bool,
     /// How to reason.
     pub style: Style,
     /// Whether the types of operands are compared with what operators take.
@@ -108,6 +111,7 @@ impl InferOptions<'_> {
         known: None,
         symbols: &[],
         sizes: None,
+        inner_may_contradict: false,
         style: Style::Reference { data_prop: false },
         check_types: true,
         explain: false,
@@ -320,7 +324,8 @@ pub fn infer_function(
 /// Every node whose inputs contradict what its operator demands. What is declared of values that
 /// nodes make is passed over where it does not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
-    judged(resolved, Engine::for_resolved(resolved, options).run())
+    let root = resolved.model().main.filter(|_| options.inner_may_contradict);
+    judged(resolved, Engine::for_resolved(resolved, options).run(), root)
 }
 
 /// Infers the types of the values of one graph inside of a node, and of those in it, for other
@@ -337,15 +342,27 @@ pub fn infer_inside(
     given: &[(ValueId, Type)],
     options: InferOptions<'_>,
 ) -> Result<Inference, Vec<Finding>> {
-    judged(resolved, Engine::for_resolved(resolved, options).run_inside(graph, around, given))
+    let root = Some(graph).filter(|_| options.inner_may_contradict);
+    let found = Engine::for_resolved(resolved, options).run_inside(graph, around, given);
+    judged(resolved, found, root)
 }
 
-/// What was found, unless the model contradicts itself.
-fn judged(resolved: &Resolved, found: Inference) -> Result<Inference, Vec<Finding>> {
+/// What was found, unless the model contradicts itself; if a graph is given, in the nodes of this.
+fn judged(
+    resolved: &Resolved,
+    found: Inference,
+    root: Option<GraphId>,
+) -> Result<Inference, Vec<Finding>> {
     let model = resolved.model();
     let mut places = Places::default();
-    let wrong = found.problems.iter().filter(|problem| {
-        !matches!(problem.kind, ProblemKind::Declared | ProblemKind::NotImported)
+    let is_inner = |problem: &Problem| match (problem.spot.part, root) {
+        (SpotPart::Node(node), Some(root)) => !model.graph(root).nodes.contains(&node),
+        _ => false,
+    };
+    let wrong = found.problems.iter().filter(|problem| match problem.kind {
+        ProblemKind::Declared | ProblemKind::NotImported => false,
+        ProblemKind::Limit => true,
+        _ => !is_inner(problem),
     });
     let findings: Vec<Finding> = wrong
         .take(1000)

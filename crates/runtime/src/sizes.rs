@@ -113,6 +113,8 @@ fn inferred_over(
         symbols: &executable.dims,
         known: Some(&constant),
         sizes,
+        // What does not fit in a branch fails in its step, if the branch is taken at all.
+        inner_may_contradict: true,
         ..InferOptions::default()
     };
     let found = match scope.graph {
