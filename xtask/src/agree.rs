@@ -53,6 +53,7 @@ const MODELS: &[&str] = &[
     "optimized/mobilenet_v3.b1",
     "optimized/resnet50.b1",
     "optimized/vit_b_16.b1",
+    "silero-vad",
 ];
 
 pub(crate) fn run(task: &Agree) -> Result {
@@ -172,6 +173,7 @@ fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
         Some(("light", name)) => light(sides, name, directory),
         Some((_, name)) => optimized(sides, name, directory),
         None if model == "magika" => magika(sides, directory),
+        None if model == "silero-vad" => silero(sides, directory),
         None => zoo(sides, model, directory),
     }
 }
@@ -317,25 +319,41 @@ fn magika(sides: &Sides, directory: &Path) -> Result<Made> {
     }
     let mut command = sides.script("tests/agree/magika.py");
     command.args([&model, &config]).arg(directory).arg(root());
-    let lines = shell::output(&mut command)?;
+    let labels = directory.join("labels.txt");
+    Ok(Made::Cases(cases_of(&shell::output(&mut command)?, "magika", &model, Some(&labels))?))
+}
+
+/// A detector of speech, which keeps a state from frame to frame.
+fn silero(sides: &Sides, directory: &Path) -> Result<Made> {
+    let model = root().join("../shared/models/silero-vad/silero_vad.onnx");
+    if !model.is_file() {
+        return Ok(Made::Skipped("no ../shared/models/silero-vad beside the checkout".into()));
+    }
+    let mut command = sides.script("tests/agree/silero.py");
+    command.arg(&model).arg(directory);
+    Ok(Made::Cases(cases_of(&shell::output(&mut command)?, "silero", &model, None)?))
+}
+
+/// The cases that a script prints, a line of JSON each.
+fn cases_of(lines: &str, of: &str, model: &Path, labels: Option<&PathBuf>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for line in lines.lines() {
         let case: Value = serde_json::from_str(line)?;
         let text = |key: &str| case[key].as_str().unwrap_or_default().to_string();
-        let files = texts(&case["files"]);
         cases.push(Case {
-            name: format!("magika {}", text("name")),
-            model: model.clone(),
+            name: format!("{of} {}", text("name")),
+            model: model.to_path_buf(),
             inputs: texts(&case["inputs"]),
             expected: text("expected").into(),
-            labels: Some(directory.join("labels.txt")),
-            source: match files.as_slice() {
+            labels: labels.cloned(),
+            source: match texts(&case["files"]).as_slice() {
+                [] => String::new(),
                 [file] => shown(Path::new(file)),
                 several => format!("{} files", several.len()),
             },
         });
     }
-    Ok(Made::Cases(cases))
+    Ok(cases)
 }
 
 fn texts(list: &Value) -> Vec<String> {
