@@ -532,14 +532,14 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
         TensorValue::some(TensorValue::some(floats(1)?)),
     ];
     let strings: StringArray = ["one", ""].into_iter().collect();
-    let strings = write_value(&Tensor::from_strings([2], strings)?.into(), "");
+    let strings = write_value(&Tensor::from_strings([2], strings)?.into(), "")?;
     let mut seeds: Vec<Seed> = (0u8..)
         .zip(&values)
         .map(|(index, value)| {
-            let file = write_value(value, "x");
-            (format!("{index:02}"), [vec![index], file].concat())
+            let file = write_value(value, "x")?;
+            Ok((format!("{index:02}"), [vec![index], file].concat()))
         })
-        .collect();
+        .collect::<Result<_, String>>()?;
     seeds.push(("strings".to_string(), [vec![0], strings].concat()));
     seeds.push(("absent".to_string(), vec![10]));
     // Typed lists, which our own writer does not use.

@@ -128,7 +128,7 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
     for (name, tensor) in &content.tensors {
         match format {
             Format::Npy => write_npy(tensor, sink).map_err(|failure| failure.at(name))?,
-            Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name))?,
+            Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name)?)?,
             Format::Raw => sink.write_all(raw(tensor).map_err(|failure| failure.at(name))?)?,
             _ => write_lines(format, tensor, sink)?,
         }

@@ -89,7 +89,7 @@ fn write_one(
         ([(name, value)], Target::File(path))
             if format == Format::Proto && value.as_tensor().is_none() =>
         {
-            let bytes = write_value(value, name);
+            let bytes = write_value(value, name)?;
             files::write(path, |file| Ok(file.write_all(&bytes)?))?;
         }
         _ => {
@@ -173,9 +173,9 @@ fn write_directory(
         let (bytes, suffix) = match value {
             Value::Tensor(tensor) => match npy::write(tensor) {
                 Ok(bytes) => (bytes, "npy"),
-                Err(_) => (write_value(value, name), "pb"),
+                Err(_) => (write_value(value, name)?, "pb"),
             },
-            _ => (write_value(value, name), "pb"),
+            _ => (write_value(value, name)?, "pb"),
         };
         let stem = file_stem(name, i, &mut taken);
         let path = target.join(format!("{stem}.{suffix}"));

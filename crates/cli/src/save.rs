@@ -253,7 +253,7 @@ fn values(
     let values = listed.len();
     if to == Format::Proto {
         let (name, value) = one_value(args, read)?;
-        let bytes = write_value(&value, &name);
+        let bytes = write_value(&value, &name)?;
         match target {
             Target::File(path) => files::write(path, |file| Ok(file.write_all(&bytes)?))?,
             Target::Stdout => {
@@ -405,10 +405,13 @@ fn other_type(value: &Value, wanted: &ValueType) -> Failure {
 
 /// A type without shapes.
 fn value_type(ty: &Type) -> Result<ValueType, Failure> {
-    ty.value_type().ok_or_else(|| match ty {
-        Type::Opaque { .. } => Failure::new(format!("{ty} has no values")),
-        _ => Failure::new("the type says nothing about elements"),
-    })
+    let Some(found) = ty.value_type() else {
+        return Err(Failure::new("the type says nothing about elements"));
+    };
+    if found.is_opaque() {
+        return Err(Failure::new(format!("values of type {ty} cannot be stored")));
+    }
+    Ok(found)
 }
 
 fn key_of(key: DataType, name: &str) -> Result<MapKey, Failure> {
@@ -458,6 +461,7 @@ fn flatten(
         Value::Optional(_, None) => {
             left_out.push(format!("'{name}', which is an optional with nothing in it"));
         }
+        Value::Opaque(_) => left_out.push(format!("'{name}', which is opaque")),
     }
     Ok(())
 }

@@ -52,6 +52,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
         }
         Value::Optional(_, Some(inner)) => value_text(name, inner),
         Value::Optional(..) => Ok(format!("{name}: {} with nothing in it\n", value.value_type())),
+        Value::Opaque(_) => Ok(format!("{name}: {}\n", value.value_type())),
         Value::Sparse(sparse) => {
             let head = format!(
                 "{name}: {} {:?} with {} values\n",
@@ -319,6 +320,7 @@ fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::
             let held = held.as_ref().map(|held| part_json(name, held, left)).transpose()?;
             json!({"name": name, "type": ty, "value": held})
         }
+        Value::Opaque(_) => json!({"name": name, "type": ty}),
     })
 }
 

@@ -269,7 +269,7 @@ fn values_that_are_no_arrays_go_through_pb_files() {
                 model(&format!("{spelled} w, float[N] y"), "w = Identity(v) y = Neg(x)"),
             ),
             ("x.npy", npy("<f4", "(2,)", &floats(&X))),
-            ("v.pb", write_value(&value, "v")),
+            ("v.pb", write_value(&value, "v").unwrap()),
         ]);
         let target = |name: &str| files.path(name);
         let inputs =
@@ -282,7 +282,7 @@ fn values_that_are_no_arrays_go_through_pb_files() {
         run("one.onnxtxt", "v.pb", "first.pb").good();
         run("one.onnxtxt", "first.pb", "second.pb").good();
         assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
-        assert_eq!(files.read("first.pb"), write_value(&value, "w"), "{spelled}");
+        assert_eq!(files.read("first.pb"), write_value(&value, "w").unwrap(), "{spelled}");
         run("two.onnxtxt", "second.pb", "directory").good();
         assert_eq!(files.read("directory/w.pb"), files.read("first.pb"), "{spelled}");
         // What cannot hold it says what can.

@@ -40,13 +40,13 @@ fn files() -> Files {
         ("sparse.onnxtxt", SPARSE.into()),
         ("a.npy", npy::write(&a).unwrap()),
         ("b.npy", npy::write(&b).unwrap()),
-        ("both.pb", write_value(&Value::Sequence(both), "s")),
+        ("both.pb", write_value(&Value::Sequence(both), "s").unwrap()),
         ("named.npz", archive(&[("s.1", b.clone()), ("s.0", a.clone()), ("o", a.clone())])),
         ("gap.npz", archive(&[("s.1", b.clone()), ("s.2", a.clone())])),
         ("other.npz", archive(&[("x", a.clone()), ("y", b)])),
-        ("some.pb", write_value(&Value::some(a.into()), "o")),
+        ("some.pb", write_value(&Value::some(a.into()), "o").unwrap()),
         ("none.pb", Vec::new()),
-        ("x.pb", write_value(&sparse.into(), "x")),
+        ("x.pb", write_value(&sparse.into(), "x").unwrap()),
     ])
 }
 

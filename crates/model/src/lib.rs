@@ -64,5 +64,5 @@ pub use source::{Span, Unknowns};
 pub use tensors::{InAttribute, SparsePart, TensorId, path_of_initializer};
 pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub use types::{Shape, TensorType, Type};
-pub use value_files::{read_value, write_value};
+pub use value_files::{read_value, tensor_to_bytes, write_value};
 pub use write::Part;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sardonyx_tensor::{DataType, ValueType};
+use sardonyx_tensor::{DataType, OpaqueType, ValueType};
 use smallvec::SmallVec;
 
 use crate::dim::Dim;
@@ -67,7 +67,7 @@ impl Type {
     }
 
     /// The kind of its values, down to element types; `None` if an element type in it is not
-    /// known, or it is opaque.
+    /// known.
     pub fn value_type(&self) -> Option<ValueType> {
         self.value_type_or(None)
     }
@@ -81,7 +81,10 @@ impl Type {
             Type::Sequence(inner) => ValueType::Sequence(boxed(inner)?),
             Type::Map(key, inner) => ValueType::Map(*key, boxed(inner)?),
             Type::Optional(inner) => ValueType::Optional(boxed(inner)?),
-            Type::Opaque { .. } => return None,
+            Type::Opaque { domain, name } => ValueType::Opaque(Box::new(OpaqueType {
+                domain: domain.clone(),
+                name: name.clone(),
+            })),
         })
     }
 
@@ -184,6 +187,9 @@ impl From<&ValueType> for Type {
             ValueType::Sequence(inner) => Type::Sequence(Box::new(Type::from(&**inner))),
             ValueType::Map(key, inner) => Type::Map(*key, Box::new(Type::from(&**inner))),
             ValueType::Optional(inner) => Type::Optional(Box::new(Type::from(&**inner))),
+            ValueType::Opaque(opaque) => {
+                Type::Opaque { domain: opaque.domain.clone(), name: opaque.name.clone() }
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub fn read_value(bytes: Buffer, ty: &Type) -> Result<Value, String> {
             FileReader::new(bytes).map(Reader::new(slice), *key, inner).map(Value::Map)
         }
         Type::Optional(inner) => FileReader::new(bytes).optional(Reader::new(slice), inner),
-        Type::Opaque { .. } => Err(format!("values of type {ty} cannot be stored")),
+        Type::Opaque { .. } => Err(not_stored(ty)),
     }
 }
 
@@ -196,13 +196,31 @@ impl FileReader {
 /// The type of what a sequence, map or optional does not hold. Elements that nobody knows are
 /// floats, as those of `SequenceEmpty` are.
 fn nothing_of(ty: &Type) -> Result<ValueType, String> {
-    let known = ty.value_type_or(Some(DataType::Float));
-    known.ok_or_else(|| format!("values of type {ty} cannot be stored"))
+    let known = ty.value_type_or(Some(DataType::Float)).filter(|known| !known.is_opaque());
+    known.ok_or_else(|| not_stored(ty))
+}
+
+/// What is said of values that have no form in a file.
+fn not_stored(ty: impl std::fmt::Display) -> String {
+    format!("values of type {ty} cannot be stored")
 }
 
 /// The bytes of a file that holds a value, with a name in it if one is given.
-pub fn write_value(value: &Value, name: &str) -> Vec<u8> {
-    encode_to_vec(&Named { value, name: name.as_bytes() })
+///
+/// # Errors
+///
+/// An opaque value, or one that holds such, in words.
+pub fn write_value(value: &Value, name: &str) -> Result<Vec<u8>, String> {
+    let ty = value.value_type();
+    if ty.is_opaque() {
+        return Err(not_stored(ty));
+    }
+    Ok(encode_to_vec(&Named { value, name: name.as_bytes() }))
+}
+
+/// A tensor as a `TensorProto`, with a name in it if one is given.
+pub fn tensor_to_bytes(tensor: Tensor, name: &str) -> Vec<u8> {
+    encode_to_vec(&Named { value: &Value::Tensor(tensor), name: name.as_bytes() })
 }
 
 #[derive(Clone, Copy)]
@@ -266,6 +284,8 @@ impl<'v> Named<'v> {
                 });
             }
             Value::Optional(..) => self.write_optional(out),
+            // No value that holds one is written.
+            Value::Opaque(_) => {}
         }
     }
 
@@ -297,6 +317,7 @@ impl<'v> Named<'v> {
                 out.put(optional::ElemType, OptionalElemType::OPTIONAL.0);
                 out.message(optional::OptionalValue, |out| inner.write(out));
             }
+            Value::Opaque(_) => {}
         }
     }
 }
@@ -330,6 +351,7 @@ fn write_sequence<'v>(
         ValueType::Sequence(_) => SequenceElemType::SEQUENCE,
         ValueType::Map(..) => SequenceElemType::MAP,
         ValueType::Optional(_) => SequenceElemType::OPTIONAL,
+        ValueType::Opaque(_) => SequenceElemType::UNDEFINED,
     };
     out.put(sequence::ElemType, kind.0);
     for item in items {
@@ -340,6 +362,7 @@ fn write_sequence<'v>(
             Value::Sequence(_) => out.message(sequence::SequenceValues, |out| item.write(out)),
             Value::Map(_) => out.message(sequence::MapValues, |out| item.write(out)),
             Value::Optional(..) => out.message(sequence::OptionalValues, |out| item.write(out)),
+            Value::Opaque(_) => {}
         }
     }
 }

@@ -103,6 +103,7 @@ fn is_ready(value: &Value, declared: Option<&Type>) -> bool {
         }
         (Value::Optional(element, None), _) => has_element(declared, element),
         (Value::Optional(_, Some(held)), _) => is_ready(held, inner_of(declared)),
+        (Value::Opaque(_), _) => true,
     }
 }
 
@@ -133,6 +134,7 @@ fn dense_type(ty: &ValueType) -> ValueType {
         ValueType::Sequence(inner) => ValueType::Sequence(boxed(inner)),
         ValueType::Map(key, inner) => ValueType::Map(*key, boxed(inner)),
         ValueType::Optional(inner) => ValueType::Optional(boxed(inner)),
+        ValueType::Opaque(_) => ty.clone(),
     }
 }
 
@@ -164,6 +166,7 @@ fn ready(value: Value, declared: Option<&Type>, account: &Account) -> Result<Val
         }
         Value::Optional(element, None) => Value::none(element_of(declared, &element)),
         Value::Optional(_, Some(held)) => Value::some(ready(*held, inner, account)?),
+        Value::Opaque(opaque) => Value::Opaque(opaque),
     })
 }
 

@@ -282,6 +282,8 @@ fn value_fits<'p>(
         (Value::Optional(_, Some(held)), Type::Optional(inner)) => {
             value_fits(held, inner, port, sizes)?;
         }
+        (Value::Opaque(_), Type::Opaque { .. })
+            if declared.value_type().as_ref() == Some(&value.value_type()) => {}
         _ => return Err(other_kind(&value.value_type(), declared)),
     }
     Ok(())

@@ -73,7 +73,7 @@ fn values_of_every_kind_pass_through() {
         let declared = session.inputs()[0].ty().unwrap().clone();
         // From memory, and from a file whose elements lie anywhere.
         let mut bytes = vec![b'.'; 1];
-        bytes.extend(write_value(&value, "x"));
+        bytes.extend(write_value(&value, "x").unwrap());
         let end = bytes.len();
         let file = Buffer::from_vec(bytes).slice(1..end).unwrap();
         let read = read_value(file, &declared).unwrap();
@@ -94,7 +94,7 @@ fn elements_of_a_file_lie_where_kernels_can_read_them() {
     for shift in 0..4 {
         let shifted = |value: &Value, ty: &str| {
             let mut bytes = vec![b'.'; shift];
-            bytes.extend(write_value(value, ""));
+            bytes.extend(write_value(value, "").unwrap());
             let end = bytes.len();
             let ty = match ty {
                 "seq" => Type::Sequence(Box::new(Type::unranked(DataType::Float))),

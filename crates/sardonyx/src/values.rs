@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 /// use sardonyx::{DataType, Tensor, Type, Value, read_value, write_value};
 ///
 /// let value = Value::from(Tensor::from_vec([2], vec![1.0f32, 2.0])?);
-/// let bytes = write_value(&value, "x");
+/// let bytes = write_value(&value, "x")?;
 /// assert_eq!(read_value(bytes, &Type::unranked(DataType::Float))?, value);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -32,9 +32,14 @@ pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
 /// ```
 /// use sardonyx::{Tensor, write_value};
 ///
-/// let bytes = write_value(&Tensor::scalar(1i64).into(), "one");
+/// let bytes = write_value(&Tensor::scalar(1i64).into(), "one")?;
 /// assert_eq!(bytes, b"\x10\x07\x42\x03one\x4a\x08\x01\0\0\0\0\0\0\0");
+/// # Ok::<(), sardonyx::Error>(())
 /// ```
-pub fn write_value(value: &Value, name: &str) -> Vec<u8> {
-    sardonyx_model::write_value(value, name)
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`] for an opaque value, or one that holds such: no message can.
+pub fn write_value(value: &Value, name: &str) -> Result<Vec<u8>, Error> {
+    sardonyx_model::write_value(value, name).map_err(|what| Error::new(ErrorKind::Format, what))
 }

@@ -440,7 +440,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
     // WIRE-38+, TENSOR-42+: written values are raw data, of 6-bit floats too
     for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
-        let file = write_value(&Value::Tensor(tensor.clone()), "w");
+        let file = write_value(&Value::Tensor(tensor.clone()), "w").unwrap();
         let model = with_tensor(|out| out.copy_of_records(&file));
         assert_eq!(model.tensors()[0].storage, Storage::Raw, "{data_type:?}");
         let ty = Type::Tensor(TensorType { elem: Some(data_type), shape: None });

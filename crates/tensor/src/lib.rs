@@ -62,5 +62,5 @@ pub use small_float::{
 };
 pub use strings::StringArray;
 pub use tensor::{Storage, Tensor, realigned_copies};
-pub use value::{Map, MapKey, Sequence, Sparse, Value, ValueType};
+pub use value::{Map, MapKey, Opaque, OpaqueType, Sequence, Sparse, Value, ValueType};
 pub use view::{TensorView, TensorViewMut, ViewData};

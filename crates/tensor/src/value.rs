@@ -1,10 +1,12 @@
-//! Values: what an edge of a graph can carry. Tensors, sparse tensors, and sequences, maps and
-//! optionals of values.
+//! Values: what an edge of a graph can carry. Tensors, sparse tensors, sequences, maps and
+//! optionals of values, and what only the operators of a program can read.
 //!
 //! Sequences, maps and optionals carry the type of what they hold, since they may hold nothing.
 //! [`ValueType`] says element types only; dims are a matter of the graph.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::element::{Class, DataType};
 use crate::error::{TensorError, err};
@@ -25,6 +27,17 @@ pub enum ValueType {
     Map(DataType, Box<ValueType>),
     /// One value of a type, or nothing.
     Optional(Box<ValueType>),
+    /// A value that only the operators of a program can read.
+    Opaque(Box<OpaqueType>),
+}
+
+/// What an opaque value is called: `TypeProto.Opaque`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OpaqueType {
+    /// Domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Name.
+    pub name: String,
 }
 
 /// A value of any kind.
@@ -40,6 +53,21 @@ pub enum Value {
     Map(Map),
     /// A value of the type, or nothing.
     Optional(ValueType, Option<Box<Value>>),
+    /// What only the operators of a program can read.
+    Opaque(Opaque),
+}
+
+impl ValueType {
+    /// Whether it is opaque, or of values that are. These have no form in a file.
+    pub fn is_opaque(&self) -> bool {
+        match self {
+            ValueType::Tensor(_) | ValueType::Sparse(_) => false,
+            ValueType::Sequence(inner) | ValueType::Map(_, inner) | ValueType::Optional(inner) => {
+                inner.is_opaque()
+            }
+            ValueType::Opaque(_) => true,
+        }
+    }
 }
 
 impl Value {
@@ -69,6 +97,7 @@ impl Value {
                 entries.map(|(_, value)| 16 + value.bytes()).sum()
             }
             Value::Optional(_, held) => held.as_ref().map_or(0, |value| value.bytes()),
+            Value::Opaque(opaque) => opaque.0.bytes,
         }
     }
 
@@ -80,6 +109,7 @@ impl Value {
             Value::Sequence(sequence) => ValueType::Sequence(Box::new(sequence.element.clone())),
             Value::Map(map) => ValueType::Map(map.key, Box::new(map.value.clone())),
             Value::Optional(element, _) => ValueType::Optional(Box::new(element.clone())),
+            Value::Opaque(opaque) => ValueType::Opaque(Box::new(opaque.opaque_type().clone())),
         }
     }
 
@@ -124,6 +154,63 @@ impl From<Sequence> for Value {
 impl From<Map> for Value {
     fn from(map: Map) -> Value {
         Value::Map(map)
+    }
+}
+
+impl From<Opaque> for Value {
+    fn from(opaque: Opaque) -> Value {
+        Value::Opaque(opaque)
+    }
+}
+
+/// A value that only the operators of a program can read: a tokenizer, an index, a handle. Clones
+/// share what is held, and only they are equal.
+///
+/// ```
+/// use sardonyx_tensor::Opaque;
+///
+/// let words = Opaque::new("com.example", "Words", 10, vec!["to", "be"]);
+/// assert_eq!(words.get::<Vec<&str>>().map(Vec::len), Some(2));
+/// assert!(words.get::<String>().is_none());
+/// ```
+#[derive(Clone)]
+pub struct Opaque(Arc<Held<dyn Any + Send + Sync>>);
+
+/// An opaque value with its type and the memory that it takes.
+struct Held<T: ?Sized> {
+    ty: OpaqueType,
+    bytes: usize,
+    value: T,
+}
+
+impl Opaque {
+    /// Wraps a value of a type that is called by a domain and a name. `bytes` is the memory that it
+    /// takes, which counts in limits of memory.
+    pub fn new<T: Any + Send + Sync>(domain: &str, name: &str, bytes: usize, value: T) -> Opaque {
+        let ty = OpaqueType { domain: domain.to_string(), name: name.to_string() };
+        Opaque(Arc::new(Held { ty, bytes, value }))
+    }
+
+    /// What it is called.
+    pub fn opaque_type(&self) -> &OpaqueType {
+        &self.0.ty
+    }
+
+    /// What is held, if it is of that Rust type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.value.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.opaque_type())
+    }
+}
+
+impl PartialEq for Opaque {
+    fn eq(&self, other: &Opaque) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -500,6 +587,17 @@ impl fmt::Display for ValueType {
             ValueType::Sequence(element) => write!(f, "seq({element})"),
             ValueType::Map(key, value) => write!(f, "map({key},{value})"),
             ValueType::Optional(element) => write!(f, "optional({element})"),
+            ValueType::Opaque(opaque) => opaque.fmt(f),
+        }
+    }
+}
+
+/// As in ONNX text: `opaque(com.example, Words)`.
+impl fmt::Display for OpaqueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.domain.as_str() {
+            "" => write!(f, "opaque({})", self.name),
+            domain => write!(f, "opaque({domain}, {})", self.name),
         }
     }
 }

@@ -49,6 +49,12 @@ impl Value {
             (Value::Optional(_, Some(_)), Value::Optional(_, None)) => {
                 Err("a value where nothing is expected".into())
             }
+            (Value::Opaque(got), Value::Opaque(want)) if got == want => Ok(()),
+            (Value::Opaque(got), Value::Opaque(want))
+                if got.opaque_type() == want.opaque_type() =>
+            {
+                Err("another opaque value, which cannot be compared".into())
+            }
             _ => Err(format!("{}, not {}", self.value_type(), want.value_type())),
         }
     }

@@ -120,7 +120,7 @@ impl Facts {
         Facts {
             name: node.words(),
             types: each(&|index| Some(type_to_bytes(Some(node.input(index)?)))),
-            data: each(&|index| Some(write_value(&node.constant(index)?.clone().into(), ""))),
+            data: each(&|index| write_value(&node.constant(index)?.clone().into(), "").ok()),
             sparse_data: each(&|index| node.sparse_constant(index)),
             symbolic: each(&|index| Some(shape_to_bytes(node.sizes(index)?))),
             has_input: inputs.clone().map(|index| node.has_input(index)).collect(),

@@ -6,11 +6,9 @@ use sardonyx_proto::{
     AttributeField, AttributeProto, AttributeType, Encode, Encoded, Encoder, Reader, attribute,
     encode_to_vec,
 };
-use sardonyx_tensor::Value;
 
 use super::types::write_type;
 use crate::error::{Error, ErrorKind};
-use crate::values::write_value;
 
 /// A value that is a sparse constant, as a `SparseTensorProto`.
 pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
@@ -57,7 +55,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
                 AttributeType::STRING
             }
             AttrValue::Tensor(tensor) => {
-                let tensor = write_value(&Value::Tensor(tensor.clone()), "");
+                let tensor = graph::tensor_to_bytes(tensor.clone(), "");
                 out.message(attribute::T, |out| out.copy_of_records(&tensor));
                 AttributeType::TENSOR
             }
