@@ -382,6 +382,7 @@ impl OpDef {
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: Vec::new(),
+            any_attributes: false,
             types: Vec::new(),
             notes: Vec::new(),
         };

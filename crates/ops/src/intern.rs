@@ -10,6 +10,9 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use crate::def::OpDef;
+use crate::schema::Schema;
+
 type Table<T> = LazyLock<Mutex<HashSet<&'static T>>>;
 
 fn kept<T: ?Sized + Hash + Eq>(table: &Mutex<HashSet<&'static T>>, item: &T) -> &'static T
@@ -32,6 +35,23 @@ where
 pub fn text(text: &str) -> &'static str {
     static TEXTS: Table<str> = LazyLock::new(Mutex::default);
     kept(&TEXTS, text)
+}
+
+/// A schema of an operator that has no definition, with one that says nothing else, for good.
+pub(crate) fn operator(schema: &Schema) -> (&'static OpDef, &'static Schema) {
+    type Known = Vec<(&'static OpDef, &'static Schema)>;
+    static OPERATORS: Mutex<Known> = Mutex::new(Vec::new());
+    let mut operators = OPERATORS.lock().unwrap_or_else(PoisonError::into_inner);
+    match operators.iter().find(|(_, known)| *known == schema) {
+        Some(known) => *known,
+        None => {
+            let def = OpDef::new(schema.name).domain(schema.domain).since(schema.since, &[]);
+            let added: (&'static OpDef, &'static Schema) =
+                (Box::leak(Box::new(def.unknown_cost())), Box::leak(Box::new(schema.clone())));
+            operators.push(added);
+            added
+        }
+    }
 }
 
 /// The integers, for good.

@@ -393,6 +393,17 @@ impl Registry {
         std::ptr::eq(said, op.schema).then_some(op)
     }
 
+    /// The operator that was registered under a name that the standard does not have, as a node
+    /// calls it at an opset version. Its definition says nothing beyond the schema. Both are kept
+    /// for good; see [`intern`].
+    pub fn registered(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
+        let domain = canonical(domain);
+        let changes = self.changes.as_ref().filter(|_| STANDARD.find(domain, name).is_none())?;
+        let (_, schema) = changes.added_to(domain, name)?.range(..=opset).next_back()?;
+        let (def, schema) = intern::operator(schema);
+        Some(OpRef { def, schema, opset })
+    }
+
     /// Every version of every operator of the standard and of those that were registered, by
     /// domain, name and version.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {

@@ -8,7 +8,7 @@ use crate::intern;
 use crate::typeset::TypeSet;
 
 /// One version of an operator, expanded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     /// Operator name.
     pub name: &'static str,
@@ -26,6 +26,8 @@ pub struct Schema {
     pub outputs: Vec<Param>,
     /// Attributes, by name.
     pub attributes: Vec<Attribute>,
+    /// Whether nodes may have attributes that are not listed.
+    pub any_attributes: bool,
     /// Type variables, in the order of their declaration.
     pub types: Vec<TypeVar>,
     /// What is true of this version, but not of all, beyond what is declared: sentences.
@@ -199,8 +201,27 @@ impl Schema {
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: Vec::new(),
+            any_attributes: false,
             types: Vec::new(),
             notes: Vec::new(),
+        }
+    }
+
+    /// Version 1 of an operator of which nothing is known but its name: any number of inputs and
+    /// outputs of any type, and any attributes.
+    pub fn open(domain: &str, name: &str) -> Schema {
+        let param = |name| Param {
+            name,
+            ty: "T",
+            arity: Arity::Variadic { min: 0, homogeneous: false },
+            differentiability: Differentiability::Unknown,
+        };
+        Schema {
+            inputs: vec![param("inputs")],
+            outputs: vec![param("outputs")],
+            any_attributes: true,
+            types: vec![TypeVar { name: "T", allowed: TypeSet::ANY }],
+            ..Schema::new(domain, name, 1)
         }
     }
 

@@ -6,6 +6,8 @@ use sardonyx_tensor::DataType;
 /// A set of types: one bit per element type, for each of the ways to wrap it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeSet {
+    /// Whether every type is in it, whatever the rest says.
+    any: bool,
     tensor: u32,
     sparse: u32,
     sequence: u32,
@@ -28,6 +30,7 @@ const fn bits(elems: &[DataType]) -> u32 {
 
 impl TypeSet {
     const NONE: TypeSet = TypeSet {
+        any: false,
         tensor: 0,
         sparse: 0,
         sequence: 0,
@@ -35,6 +38,9 @@ impl TypeSet {
         optional_sequence: 0,
         other: &[],
     };
+
+    /// Every type there is.
+    pub const ANY: TypeSet = TypeSet { any: true, ..TypeSet::NONE };
 
     /// Dense tensors of these element types.
     pub const fn tensors(elems: &[DataType]) -> TypeSet {
@@ -49,6 +55,7 @@ impl TypeSet {
     /// Both sets together. At most one of them may have types that are spelled out.
     pub const fn and(self, more: TypeSet) -> TypeSet {
         TypeSet {
+            any: self.any || more.any,
             tensor: self.tensor | more.tensor,
             sparse: self.sparse | more.sparse,
             sequence: self.sequence | more.sequence,
@@ -84,6 +91,9 @@ impl TypeSet {
         let has = |bits: u32, elem: Option<DataType>| {
             elem.map_or(bits != 0, |elem| bits & (1 << elem.number()) != 0)
         };
+        if self.any {
+            return true;
+        }
         let fits = match ty {
             Type::Tensor(tensor) => has(self.tensor, tensor.elem),
             Type::SparseTensor(tensor) => has(self.sparse, tensor.elem),
@@ -111,6 +121,7 @@ impl TypeSet {
         const NAMED: usize = 8;
         let names = self.names();
         match names.len() {
+            _ if self.any => "any type".to_string(),
             0..=NAMED => names.join(", "),
             count => format!("{} and {} others", names[..NAMED].join(", "), count - NAMED),
         }

@@ -62,7 +62,7 @@ pub trait Rules {
 }
 
 /// What a program says of a node by its [`Rules`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleAnswer {
     /// Nothing: the standard's rule is applied.
     NoRule,
@@ -70,6 +70,8 @@ pub enum RuleAnswer {
     Said,
     /// Nothing, because its rule failed. The program knows of it, and no problem is listed.
     Failed,
+    /// Nothing, because the node is not what its operator takes, for this reason.
+    Misfit(String),
 }
 
 /// What is known beyond the model, and how to reason.

@@ -496,7 +496,9 @@ impl Calls {
         let key = (found.domain, found.op_type, opset);
         *self.known.entry(key).or_insert_with(|| {
             let name = model.display(found.op_type);
-            let op = registry.op_ref(&model.domain_of(node), &name, opset)?;
+            let domain = model.domain_of(node);
+            let registered = registry.registered(&domain, &name, opset);
+            let op = registered.or_else(|| registry.op_ref(&domain, &name, opset))?;
             self.ops.push(op);
             Some(OpId(self.ops.len() as u32 - 1))
         })

@@ -1,8 +1,9 @@
 //! From a model to an [executable](crate::executable): the order of everything that is decided on
 //! the way.
 
-use hashbrown::HashSet;
+use std::sync::Arc;
 
+use hashbrown::HashSet;
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::operators::{CONSTANT, SCAN};
@@ -59,14 +60,16 @@ fn front(
 ) -> Result<Front, CompileError> {
     dims::check(model, &options.dims)?;
     check_names(options)?;
-    let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
+    let rules = options.operators.rules();
+    let declared = InferOptions { symbols: &options.dims, rules, ..InferOptions::default() };
     // What is expanded as it does not reach the newest form; mostly nothing.
     let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
     let (mut resolved, at_file_versions) = loop {
-        let expanded = expand(model, declared, &not_upgraded).map_err(CompileError::Invalid)?;
+        let expanded = expand(model, declared, &options.operators, &not_upgraded);
+        let expanded = expanded.map_err(CompileError::Invalid)?;
         report.nodes = expanded.nodes;
         clock.lap(report, "resolve");
-        let missing = expanded.unsupported();
+        let missing = expanded.unsupported(&options.operators);
         if !missing.is_empty() {
             return Err(CompileError::Unsupported(missing));
         }
@@ -137,15 +140,13 @@ pub(crate) fn compile(
         precision: Precision::Exact,
         exact_up_to: 0,
         weights: &packer,
+        operators: &options.operators,
     };
     let folds = options.optimization > Optimization::Off;
     let remaining = constants.fold(&resolved, &first, &lowering, pool, folds)?;
     // What was computed may have decided shapes.
-    let mut inference = if constants.teach(&first) {
-        infer_with(&resolved, &constants, &options.dims)?
-    } else {
-        first
-    };
+    let mut inference =
+        if constants.teach(&first) { infer_with(&resolved, &constants, options)? } else { first };
     let folded: HashSet<NodeId> = {
         let remaining: HashSet<NodeId> = remaining.into_iter().collect();
         let graphs = resolved.graphs().iter();
@@ -161,7 +162,7 @@ pub(crate) fn compile(
         });
         if fusions.iter().any(|fusion| fusion.nodes > 0) {
             constants.read_initializers(&resolved, external)?;
-            inference = infer_with(&resolved, &constants, &options.dims)?;
+            inference = infer_with(&resolved, &constants, options)?;
         }
     }
     let nodes = resolved.order().iter().copied();
@@ -181,6 +182,7 @@ pub(crate) fn compile(
         precision: options.precision,
         exact_up_to: 0,
         weights: &packer,
+        operators: &options.operators,
     };
     report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
@@ -195,8 +197,8 @@ pub(crate) fn compile(
     let body = select(&lowering, &maker, constants, program, &mut report)?;
     report.made_bytes = account.taken();
     clock.lap(&mut report, "select");
-    let dims = options.dims.clone();
-    let executable = Executable { resolved, inference, body, isa, dims };
+    let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));
+    let executable = Executable { resolved, inference, body, isa, dims, operators };
     Ok(Compiled { executable, report, fusions, notes, printed })
 }
 
@@ -269,9 +271,14 @@ fn note_folded(
 fn infer_with(
     resolved: &Resolved,
     constants: &Constants,
-    dims: &[(String, i64)],
+    options: &Options,
 ) -> Result<Inference, CompileError> {
     let known = |value: ValueId| constants.known(value);
-    let options = InferOptions { symbols: dims, known: Some(&known), ..InferOptions::default() };
+    let options = InferOptions {
+        symbols: &options.dims,
+        known: Some(&known),
+        rules: options.operators.rules(),
+        ..InferOptions::default()
+    };
     infer(resolved, options).map_err(CompileError::Invalid)
 }

@@ -166,6 +166,8 @@ impl fmt::Display for KernelError {
     }
 }
 
+impl std::error::Error for KernelError {}
+
 impl From<Refused> for KernelError {
     fn from(refused: Refused) -> Self {
         KernelError(refused.to_string())

@@ -1,11 +1,14 @@
 //! What a run walks over, before memory is planned for particular dimensions.
 
+use std::sync::Arc;
+
 use sardonyx_kernels::Isa;
 use sardonyx_model::{GraphId, NodeId, ValueId};
 use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
+use crate::custom::CustomOperators;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
 use crate::program::{MoveKind, RegionKind, Slot};
@@ -19,6 +22,8 @@ pub(crate) struct Executable {
     pub(crate) isa: Isa,
     /// Sizes that are fixed for all runs.
     pub(crate) dims: Vec<(String, i64)>,
+    /// Operators that the program brings.
+    pub(crate) operators: Arc<CustomOperators>,
 }
 
 /// A program with kernels for its steps.

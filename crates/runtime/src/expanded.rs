@@ -3,12 +3,13 @@
 
 use hashbrown::HashSet;
 use sardonyx_model::{Model, NodeId};
-use sardonyx_ops::{OpRef, Registry};
+use sardonyx_ops::OpRef;
 use sardonyx_passes::{
     Expansions, Finding, InferOptions, Inference, Resolved, expand_calls, expand_operators, infer,
     resolve,
 };
 
+use crate::custom::CustomOperators;
 use crate::ops::binding_of;
 
 /// A model without calls of functions, at its own versions.
@@ -31,6 +32,7 @@ pub(crate) struct Expanded {
 pub(crate) fn expand(
     model: &Model,
     declared: InferOptions<'_>,
+    operators: &CustomOperators,
     not_upgraded: &[HashSet<NodeId>],
 ) -> Result<Expanded, Vec<Finding>> {
     let mut model = model.clone_to_run();
@@ -39,12 +41,12 @@ pub(crate) fn expand(
         // about overriding it.
         model.fix_default_inputs(main);
     }
-    let mut resolved = resolve(model, Registry::with_microsoft())?;
+    let mut resolved = resolve(model, operators.registry())?;
     let nodes = nodes_in(&resolved);
     let mut expansions = Expansions::default();
     expand_calls(&mut resolved, &mut expansions)?;
     // Kernels know the newest form of an operator, and older ones become that.
-    let has_no_kernel = |op: OpRef| !has_kernel(op);
+    let has_no_kernel = |op: OpRef| !has_kernel(op) && !operators.has(op.def.domain, op.def.name);
     let (none, mut not_upgraded) = (HashSet::new(), not_upgraded.iter());
     let mut also = &none;
     let inference = loop {

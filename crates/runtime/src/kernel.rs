@@ -21,8 +21,8 @@ use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::random::Draws;
 use crate::weights::{Packer, Weight};
 
-pub(crate) use target::Target;
-use target::{MemorySource, described, memory_of};
+use target::{MemorySource, memory_of};
+pub(crate) use target::{Target, described};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {

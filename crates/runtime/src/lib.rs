@@ -15,6 +15,7 @@ mod account;
 mod border;
 mod compile;
 mod constants;
+mod custom;
 mod details;
 mod dims;
 mod error;
@@ -47,6 +48,7 @@ mod turn_plan;
 mod unsupported;
 mod weights;
 
+pub use custom::{CustomKernel, CustomOperators, OperatorCall, OperatorError};
 pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use error::{CompileError, InputError, RunError, UnsupportedOperator};
 pub use expanded::has_kernel;

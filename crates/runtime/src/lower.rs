@@ -11,6 +11,7 @@ use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use smallvec::SmallVec;
 
 use crate::constants::{Constants, Look};
+use crate::custom::CustomOperators;
 use crate::error::BindError;
 use crate::error::CompileError;
 use crate::kernel::Selected;
@@ -30,6 +31,7 @@ pub(crate) struct Lowering<'a> {
     /// As [`Site::exact_up_to`].
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
+    pub(crate) operators: &'a CustomOperators,
 }
 
 /// What an operation reads, by position: slots with the values of the model that they are.
@@ -43,7 +45,12 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Op, BindError> {
-        self.with_site(node, read, constants, ops::lower)
+        self.with_site(node, read, constants, |schema, site| {
+            if self.operators.has(schema.domain, schema.name) {
+                return Ok(Op::opaque(site));
+            }
+            ops::lower(schema, site)
+        })
     }
 
     /// The kernel of an operation that was made from a node.
@@ -54,7 +61,12 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Selected, BindError> {
-        self.with_site(node, read, constants, |schema, site| ops::select(op, schema, site))
+        self.with_site(node, read, constants, |schema, site| {
+            match self.operators.kernel(self.resolved, self.inference, node, schema) {
+                Some(kernel) => Ok(kernel.into()),
+                None => ops::select(op, schema, site),
+            }
+        })
     }
 
     fn with_site<R>(

@@ -1,10 +1,12 @@
 //! How a model is compiled, and how it runs: what callers may choose.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use sardonyx_kernels::Isa;
 
+use crate::custom::CustomOperators;
 use crate::precision::Precision;
 use crate::run::StepEvent;
 use crate::stop::StopFlag;
@@ -40,6 +42,8 @@ pub struct Options {
     pub only_looks: bool,
     /// Where to find packed weights of other sessions of the model, and to leave them.
     pub weights: SharedWeights,
+    /// Operators that the program brings.
+    pub operators: Arc<CustomOperators>,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
     pub dims: Vec<(String, i64)>,
     /// Names of [rewrites](crate::rewrites) that are left out.
@@ -73,6 +77,7 @@ impl Default for Options {
             seed: None,
             only_looks: false,
             weights: SharedWeights::default(),
+            operators: Arc::default(),
             dims: Vec::new(),
             without: Vec::new(),
             print_after: None,

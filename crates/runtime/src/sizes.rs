@@ -112,6 +112,7 @@ fn inferred_over(
     let options = InferOptions {
         symbols: &executable.dims,
         known: Some(&constant),
+        rules: executable.operators.rules(),
         sizes,
         // What does not fit in a branch fails in its step, if the branch is taken at all.
         inner_may_contradict: true,

@@ -7,6 +7,7 @@ use sardonyx_model::{Model, NodeId, Symbol};
 use sardonyx_ops::{OpRef, Registry};
 use sardonyx_passes::{InferOptions, why_no_function};
 
+use crate::custom::CustomOperators;
 use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
 use crate::ops::binding_of;
@@ -29,8 +30,9 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
     if by_kind.is_empty() {
         return by_kind.into_sorted();
     }
-    match expand(model, InferOptions::default(), &[]) {
-        Ok(expanded) => expanded.unsupported(),
+    let none = CustomOperators::default();
+    match expand(model, InferOptions::default(), &none, &[]) {
+        Ok(expanded) => expanded.unsupported(&none),
         // What does not fit together has no types, on which functions of operators depend.
         Err(_) => by_kind.into_sorted(),
     }
@@ -61,11 +63,12 @@ fn by_kind(model: &Model) -> Unsupported<'_> {
 impl Expanded {
     /// The operators of the model that cannot run. Those of a function are told of with the node
     /// of the file that calls it.
-    pub(crate) fn unsupported(&self) -> Vec<UnsupportedOperator> {
+    pub(crate) fn unsupported(&self, operators: &CustomOperators) -> Vec<UnsupportedOperator> {
         let resolved = &self.resolved;
         let model = resolved.model();
         let mut list = Unsupported::new(model);
-        let runs = resolved.of_operators(runs);
+        let runs =
+            resolved.of_operators(|op| runs(op) || operators.has(op.def.domain, op.def.name));
         for node in resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)) {
             if resolved.op_id(*node).is_some_and(|op| runs[op.index()]) {
                 continue;

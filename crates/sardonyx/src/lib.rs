@@ -36,6 +36,7 @@ mod beneath;
 pub mod check;
 pub mod convert;
 pub mod cost;
+mod custom;
 mod difference;
 mod digest;
 mod edit;
@@ -67,6 +68,7 @@ pub mod text;
 mod values;
 mod whole;
 
+pub use custom::CustomOperator;
 pub use difference::Difference;
 pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
@@ -81,9 +83,9 @@ pub use open::{Access, io_reason};
 pub use outputs::Outputs;
 pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
 pub use sardonyx_runtime::{
-    CompileReport, NodeError, NodeInput, OperandDetails, Optimization, Port, Precision, RunDetails,
-    RunOptions, StepDetails, StepEvent, StepInfo, StopFlag, StopReason, Stopped,
-    UnsupportedOperator, rewrites,
+    CompileReport, NodeError, NodeInput, OperandDetails, OperatorCall, OperatorError, Optimization,
+    Port, Precision, RunDetails, RunOptions, StepDetails, StepEvent, StepInfo, StopFlag,
+    StopReason, Stopped, UnsupportedOperator, rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{
@@ -103,7 +105,7 @@ pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
 pub use sardonyx_passes::{NEWEST_IR_VERSION, StripOptions, StripReport};
 pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
-    Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,
-    Sparse, StringArray, Tensor, TensorError, TensorView, TensorViewMut, Tolerance, Value,
-    ValueType, bf16, cast, f16, npy,
+    Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Opaque,
+    OpaqueType, Sequence, Sparse, StringArray, Tensor, TensorError, TensorView, TensorViewMut,
+    Tolerance, Value, ValueType, bf16, cast, f16, npy,
 };

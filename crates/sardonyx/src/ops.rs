@@ -13,7 +13,7 @@
 //! definitions are written, and what inference and the engine ask them with, is not.
 
 pub use sardonyx_ops::{
-    Arity, AttrDefault, AttrType, Attribute, DOMAIN_VERSIONS, Determinism, Differentiability,
-    FunctionVersion, OpDef, Param, Registry, RegistryError, Schema, TypeSet, TypeVar, UnknownType,
-    Version, compare_domains, intern, read_type, spell,
+    Arity, AttrDefault, AttrType, AttrValue, Attribute, AttributeView, DOMAIN_VERSIONS,
+    Determinism, Differentiability, FunctionVersion, OpDef, Param, Registry, RegistryError, Schema,
+    TypeSet, TypeVar, UnknownType, Version, compare_domains, intern, read_type, spell,
 };

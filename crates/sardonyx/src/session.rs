@@ -1,16 +1,20 @@
 //! A model made ready to run.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
-use sardonyx_model::Type;
-use sardonyx_passes::Fusion;
+use sardonyx_model::{self as graph, Type};
+use sardonyx_passes::{FunctionId, Fusion};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, InputError, NodeError, Optimization, Port, Precision, RunDetails,
     RunError, RunOptions, StepInfo,
 };
-use sardonyx_tensor::{TensorView, TensorViewMut, Value};
+use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
+use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
+use crate::custom::{Adapter, CustomOperator, schema_of};
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::model::Model;
@@ -44,6 +48,10 @@ pub struct Session {
 pub struct SessionBuilder<'m> {
     model: &'m Model,
     options: runtime::Options,
+    /// In the notation.
+    functions: Vec<String>,
+    /// The first operator that was refused, and why.
+    refused: Option<String>,
 }
 
 impl SessionBuilder<'_> {
@@ -112,6 +120,64 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Gives the session the code of an operator, which the model uses under this domain and name.
+    /// It takes the place of a function of the model, and of an operator that ONNX Runtime adds to
+    /// the standard. Making the session fails if the standard has an operator of this name, or if
+    /// the [schema](CustomOperator::schema) contradicts itself.
+    ///
+    /// ```
+    /// use sardonyx::{Model, OperatorCall, Session, Tensor};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
+    ///      g (float[N] x) => (float s) { s = com.example.Total (x) }",
+    /// )?;
+    /// let total = |call: &mut OperatorCall<'_, '_>| {
+    ///     let sum = call.slice::<f32>(0)?.iter().sum();
+    ///     call.output_slice::<f32>(0, &[])?[0] = sum;
+    ///     Ok(())
+    /// };
+    /// let session = Session::builder(&model).operator("com.example", "Total", total).build()?;
+    /// let outputs = session.run([("x", Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?)])?;
+    /// assert_eq!(outputs.tensor("s")?.as_slice::<f32>()?, [7.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn operator(
+        mut self,
+        domain: &str,
+        name: &str,
+        operator: impl CustomOperator + 'static,
+    ) -> Self {
+        let schema = schema_of(domain, name, &operator);
+        let operators = Arc::make_mut(&mut self.options.operators);
+        let added = operators.add(schema, Arc::new(Adapter(operator)));
+        self.refused = self.refused.or(added.err().map(|error| error.to_string()));
+        self
+    }
+
+    /// Gives the session a function in the notation, which the model calls under its domain and
+    /// name. It takes the place of a function of the model. Making the session fails if the text is
+    /// not a function.
+    ///
+    /// ```
+    /// use sardonyx::{Model, Session, Tensor};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
+    ///      g (float[N] x) => (float[N] y) { y = com.example.Twice (x) }",
+    /// )?;
+    /// let twice = "<domain: \"com.example\", opset_import: [\"\": 21]>
+    ///              Twice (x) => (y) { y = Add (x, x) }";
+    /// let session = Session::builder(&model).function(twice).build()?;
+    /// let outputs = session.run([("x", Tensor::from_vec([2], vec![1f32, 2.0])?)])?;
+    /// assert_eq!(outputs.tensor("y")?.as_slice::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn function(mut self, text: impl Into<String>) -> Self {
+        self.functions.push(text.into());
+        self
+    }
+
     /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when
     /// the model is compiled, and a run with another size is refused. Making the session fails if
     /// no input has a size of that name.
@@ -131,8 +197,12 @@ impl SessionBuilder<'_> {
     /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
     /// the inputs do not have.
     pub fn build(self) -> Result<Session, Error> {
+        if let Some(refused) = self.refused {
+            return Err(Error::new(ErrorKind::Input, refused));
+        }
+        let graph = with_functions(&self.model.graph, self.functions)?;
         let external = Watched::new(&self.model.data);
-        let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
+        let session = runtime::Session::compile(&graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         Ok(Session { session })
     }
@@ -161,6 +231,8 @@ impl Session {
     pub fn builder(model: &Model) -> SessionBuilder<'_> {
         SessionBuilder {
             model,
+            functions: Vec::new(),
+            refused: None,
             options: {
                 let mut options = runtime::Options::default();
                 options.weights = model.weights.clone();
@@ -383,6 +455,33 @@ impl fmt::Debug for Session {
 
 /// How many findings an error message shows.
 const SHOWN_FINDINGS: usize = 8;
+
+/// The model with functions in the notation, in place of those that are called the same.
+fn with_functions(
+    model: &graph::Model,
+    texts: Vec<String>,
+) -> Result<Cow<'_, graph::Model>, Error> {
+    let mut model = Cow::Borrowed(model);
+    for text in texts {
+        let model = model.to_mut();
+        parse_function(model, Buffer::from_vec(text.into_bytes()), ParseOptions::default())
+            .map_err(not_a_function)?;
+        let same = |one: &graph::Function, other: &graph::Function| {
+            FunctionId::of(model, one) == FunctionId::of(model, other)
+        };
+        if let Some((added, others)) = model.functions.split_last()
+            && let Some(replaced) = others.iter().position(|other| same(other, added))
+        {
+            model.functions.remove(replaced);
+        }
+    }
+    Ok(model)
+}
+
+fn not_a_function(error: ParseError) -> Error {
+    let message = format!("the text is not a function: {error}");
+    Error::new(ErrorKind::Format, message).with_source(error)
+}
 
 fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
     match &error {

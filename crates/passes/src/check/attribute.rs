@@ -60,7 +60,8 @@ impl Checker<'_> {
         };
         let text = self.texts.text(name);
         // Operators that are not the standard's get attributes without a new version.
-        if text.starts_with(b"__") || self.options.registry.is_added(schema) {
+        let is_open = schema.any_attributes || self.options.registry.is_added(schema);
+        if is_open || text.starts_with(b"__") {
             return;
         }
         self.add_with(&codes::UNKNOWN_ATTRIBUTE, spot, |_| {

@@ -925,6 +925,7 @@ impl Rulebook<'_> {
         match (custom, callee.rule) {
             (Some(RuleAnswer::Said), _) => Ok((cx.finish(), Origin::Program)),
             (Some(RuleAnswer::Failed), _) => Err(Unsaid::Failed),
+            (Some(RuleAnswer::Misfit(fact)), _) => Err(Unsaid::Misfit(InferError(fact))),
             (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
                 let mut said = match weaken::hidden(callee.weaker, given) {
                     Some(types) => {

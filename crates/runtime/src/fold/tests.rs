@@ -7,6 +7,7 @@ use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
 
 use super::*;
+use crate::custom::CustomOperators;
 use crate::expanded::{Expanded, expand};
 use crate::weights::{Packer, SharedWeights};
 
@@ -15,7 +16,9 @@ use crate::weights::{Packer, SharedWeights};
 fn folded(text: &str) -> Vec<String> {
     let text = Buffer::from_vec(text.as_bytes().to_vec());
     let model = parse_model(text, ParseOptions::default()).expect("the text is a model").model;
-    let expanded = expand(&model, InferOptions::default(), &[]).expect("the model fits together");
+    let none = CustomOperators::default();
+    let expanded = expand(&model, InferOptions::default(), &none, &[]);
+    let expanded = expanded.expect("the model fits together");
     let Expanded { resolved, inference, .. } = expanded;
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let mut constants = Constants::read(&resolved, &NoExternalData, &account).expect("constants");
@@ -26,6 +29,7 @@ fn folded(text: &str) -> Vec<String> {
         precision: crate::Precision::Exact,
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
+        operators: &none,
     };
     let left =
         constants.fold(&resolved, &inference, &lowering, Pool::global(), true).expect("folds");

@@ -43,7 +43,7 @@ impl MemorySource<'_> {
 }
 
 /// A value as messages tell of it: a tensor with its dimensions.
-pub(super) fn described(value: &Value) -> String {
+pub(crate) fn described(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => format!("{}{:?}", tensor.data_type().name(), tensor.dims()),
         other => other.value_type().to_string(),

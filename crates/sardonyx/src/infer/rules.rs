@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sardonyx_model::{self as graph, Dim, NodeId, Type};
-use sardonyx_ops::{Infer, InferError, Inferred, Known, Registry, Schema};
+use sardonyx_ops::{AttributeView, Infer, InferError, Inferred, Known, Registry, Schema};
 use sardonyx_passes as passes;
 use sardonyx_tensor::Tensor;
 
@@ -58,7 +58,16 @@ impl fmt::Debug for NodeTypes<'_, '_> {
     }
 }
 
-impl NodeTypes<'_, '_> {
+impl<'a, 'i> NodeTypes<'a, 'i> {
+    pub(crate) fn new(
+        model: &'a graph::Model,
+        node: NodeId,
+        schema: &'a Schema,
+        known: &'a mut Infer<'i>,
+    ) -> NodeTypes<'a, 'i> {
+        NodeTypes { model, node, schema, known }
+    }
+
     /// The version of the operator that it calls.
     pub fn schema(&self) -> &Schema {
         self.schema
@@ -119,6 +128,12 @@ impl NodeTypes<'_, '_> {
             Known::Tensor(_) => None,
             Known::Ints { values, .. } => Some(values),
         }
+    }
+
+    /// The attributes that it has, and the defaults of its schema. In a function, what refers to an
+    /// attribute of that is what the caller gives.
+    pub fn attributes(&self) -> AttributeView<'_> {
+        self.known.attributes()
     }
 
     /// An attribute that it has, as an `AttributeProto`. In a function, what refers to an attribute
@@ -190,6 +205,6 @@ impl passes::Rules for OfProgram<'_> {
         schema: &Schema,
         known: &mut Infer<'_>,
     ) -> RuleAnswer {
-        self.0.infer(&mut NodeTypes { model, node, schema, known })
+        self.0.infer(&mut NodeTypes::new(model, node, schema, known))
     }
 }

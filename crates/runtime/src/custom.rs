@@ -1,0 +1,377 @@
+//! Operators that a program brings: what is known of them, and kernels that are its own code.
+//!
+//! They are found by domain and name, before functions of the model and before operators that ONNX
+//! Runtime adds to the standard. Those of the standard cannot be replaced: what a model means must
+//! not depend on the program that opens it.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use sardonyx_model::{AttrValue, Attributes, Model, NodeAttributes, NodeId, Shape, Type, ValueId};
+use sardonyx_ops::{AttributeView, Infer, Registry, RegistryError, Schema};
+use sardonyx_passes::{Inference, Resolved, RuleAnswer, Rules};
+use sardonyx_tensor::{DataType, Element, TensorView, TensorViewMut, Value};
+use smallvec::SmallVec;
+
+use crate::error::{KernelError, fail};
+use crate::kernel::{Call, Kernel, Target, described};
+
+/// Why an operator of a program fails: an error of any type, or a text.
+pub type OperatorError = Box<dyn Error + Send + Sync>;
+
+/// The code of an operator that a program brings.
+pub trait CustomKernel: Send + Sync {
+    /// Computes the outputs of one node. May be called by several threads at once.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot; the message of the run names the node.
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
+
+    /// Says the types of the outputs of a node.
+    fn infer(
+        &self,
+        model: &Model,
+        node: NodeId,
+        schema: &Schema,
+        known: &mut Infer<'_>,
+    ) -> RuleAnswer {
+        let _ = (model, node, schema, known);
+        RuleAnswer::NoRule
+    }
+}
+
+/// The operators that a program brings, by domain and name.
+#[derive(Clone, Default)]
+pub struct CustomOperators {
+    kernels: BTreeMap<(&'static str, &'static str), Arc<dyn CustomKernel>>,
+    /// All operators that models may use, if there are others than without a program.
+    registry: Option<Registry>,
+}
+
+impl CustomOperators {
+    /// Adds an operator with what it takes and makes, or replaces one that was added before.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the schema; an operator that the standard has.
+    pub fn add(
+        &mut self,
+        schema: Schema,
+        kernel: Arc<dyn CustomKernel>,
+    ) -> Result<(), RegistryError> {
+        let (domain, name) = (schema.domain, schema.name);
+        if let Some(standard) = Registry::standard().operator(domain, name) {
+            let since = standard.newest();
+            return Err(RegistryError::Duplicate { domain, name, since });
+        }
+        let mut registry = self.registry();
+        if registry.versions(domain).is_none() {
+            registry.set_versions(domain, 1, u32::MAX)?;
+        }
+        // Another version of it, or one of those that ONNX Runtime adds.
+        while let Some(since) = registry.schema(domain, name, u32::MAX).map(|found| found.since) {
+            registry.remove(domain, name, since)?;
+        }
+        registry.register(schema)?;
+        self.registry = Some(registry);
+        self.kernels.insert((domain, name), kernel);
+        Ok(())
+    }
+
+    /// What they say of the types of outputs, if there are any.
+    pub(crate) fn rules(&self) -> Option<&dyn Rules> {
+        (!self.kernels.is_empty()).then_some(self)
+    }
+
+    /// All operators that models may use: those of the standard, those that ONNX Runtime adds, and
+    /// these.
+    pub(crate) fn registry(&self) -> Registry {
+        self.registry.clone().unwrap_or_else(Registry::with_microsoft)
+    }
+
+    fn find(&self, domain: &str, name: &str) -> Option<&Arc<dyn CustomKernel>> {
+        let found = self.kernels.iter().find(|(known, _)| **known == (domain, name));
+        found.map(|(_, kernel)| kernel)
+    }
+
+    /// Whether an operator is one of these.
+    pub(crate) fn has(&self, domain: &str, name: &str) -> bool {
+        self.find(domain, name).is_some()
+    }
+
+    /// What runs for a node that follows a schema, if that is of one of these.
+    pub(crate) fn kernel(
+        &self,
+        resolved: &Resolved,
+        inference: &Inference,
+        node: NodeId,
+        schema: &'static Schema,
+    ) -> Option<Box<dyn Kernel>> {
+        let kernel = self.find(schema.domain, schema.name)?;
+        let model = resolved.model();
+        let ty = |value: &Option<ValueId>| inference.ty((*value)?).cloned();
+        let given = NodeAttributes::new(model, node);
+        let names = model.attributes(node).iter().map(|id| model.attribute(*id).name);
+        let values = names.filter_map(|name| {
+            let name = model.display(name);
+            let value = given.attribute(&name)?.into_owned();
+            Some((name.into_owned(), value))
+        });
+        Some(Box::new(CustomStep {
+            schema,
+            attributes: Owned(values.collect()),
+            outputs: model.outputs(node).iter().map(ty).collect(),
+            kernel: Arc::clone(kernel),
+        }))
+    }
+}
+
+impl fmt::Debug for CustomOperators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.kernels.keys()).finish()
+    }
+}
+
+impl Rules for CustomOperators {
+    fn infer(
+        &self,
+        model: &Model,
+        node: NodeId,
+        schema: &Schema,
+        known: &mut Infer<'_>,
+    ) -> RuleAnswer {
+        match self.find(schema.domain, schema.name) {
+            Some(kernel) => kernel.infer(model, node, schema, known),
+            None => RuleAnswer::NoRule,
+        }
+    }
+}
+
+/// Attributes of a node, with nothing borrowed from the model.
+struct Owned(Vec<(String, AttrValue<'static>)>);
+
+impl Attributes for Owned {
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    }
+}
+
+/// A node of an operator that a program brings.
+struct CustomStep {
+    schema: &'static Schema,
+    attributes: Owned,
+    /// The types of the outputs, as far as known.
+    outputs: Vec<Option<Type>>,
+    kernel: Arc<dyn CustomKernel>,
+}
+
+impl Kernel for CustomStep {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let given = SmallVec::from_elem(false, call.targets.len());
+        let mut call = OperatorCall { call, step: self, given };
+        self.kernel.run(&mut call).map_err(|error| KernelError(error.to_string()))?;
+        let OperatorCall { call, given, .. } = call;
+        for (index, target) in call.targets.iter().enumerate() {
+            match target {
+                Target::Absent => {}
+                // Planned memory holds what another step left there.
+                _ if !given[index] => fail!("its kernel did not write output {index}"),
+                Target::Owned(Some(value)) => self.check(index, value)?,
+                Target::Owned(None) | Target::Planned { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "of the program".to_string()
+    }
+}
+
+impl CustomStep {
+    /// Compares an output with what is known of it: the kernels that read it were chosen by that.
+    fn check(&self, index: usize, value: &Value) -> Result<(), KernelError> {
+        let Some(ty) = self.outputs.get(index).and_then(Option::as_ref) else {
+            return Ok(());
+        };
+        let fits = match (value, ty) {
+            (Value::Tensor(tensor), Type::Tensor(known)) => {
+                let of_shape = |shape: &Shape| {
+                    let dims = tensor.dims().iter().zip(shape.iter());
+                    let mut sizes = dims.map(|(size, dim)| (*size as i64, dim.known()));
+                    shape.len() == tensor.rank()
+                        && sizes.all(|(size, known)| known.is_none_or(|known| known == size))
+                };
+                known.elem.is_none_or(|elem| elem == tensor.data_type())
+                    && known.shape.as_ref().is_none_or(of_shape)
+            }
+            _ => ty.value_type().is_none_or(|known| known == value.value_type()),
+        };
+        if !fits {
+            fail!("output {index} is {}, but {ty} is declared", described(value));
+        }
+        Ok(())
+    }
+}
+
+/// One run of one node of an operator that a program brings: inputs, attributes, and where outputs
+/// go.
+pub struct OperatorCall<'c, 'a> {
+    call: &'c mut Call<'a>,
+    step: &'c CustomStep,
+    /// By output, whether it was written.
+    given: SmallVec<[bool; 4]>,
+}
+
+impl<'c, 'a> OperatorCall<'c, 'a> {
+    /// The operator in the version that the node follows.
+    pub fn schema(&self) -> &'static Schema {
+        self.step.schema
+    }
+
+    /// The attributes of the node, and the defaults of its schema.
+    pub fn attributes(&self) -> AttributeView<'c> {
+        AttributeView::new(self.step.schema, &self.step.attributes)
+    }
+
+    /// How many inputs the node has, those that are left out counted.
+    pub fn input_count(&self) -> usize {
+        self.call.input_count()
+    }
+
+    /// Whether an input is there.
+    pub fn has_input(&self, index: usize) -> bool {
+        self.call.has_input(index)
+    }
+
+    /// How many outputs the node has, those that are left out counted.
+    pub fn output_count(&self) -> usize {
+        self.call.targets.len()
+    }
+
+    /// Whether an output is read by anything. One that is not need not be written.
+    pub fn has_output(&self, index: usize) -> bool {
+        self.call.has_output(index)
+    }
+
+    /// A tensor input. Its elements lie densely, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// An input that is left out, or that is not a tensor.
+    pub fn tensor(&self, index: usize) -> Result<&TensorView<'a>, OperatorError> {
+        Ok(self.call.tensor(index)?)
+    }
+
+    /// The dimensions of a tensor input.
+    ///
+    /// # Errors
+    ///
+    /// As [`OperatorCall::tensor`].
+    pub fn dims(&self, index: usize) -> Result<&[usize], OperatorError> {
+        Ok(self.call.tensor(index)?.dims())
+    }
+
+    /// The elements of a tensor input, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// As [`OperatorCall::tensor`], and another element type.
+    pub fn slice<T: Element>(&self, index: usize) -> Result<&'a [T], OperatorError> {
+        Ok(self.call.slice(index)?)
+    }
+
+    /// An input that is not a dense tensor: a sequence, a map, an optional, or an opaque value.
+    ///
+    /// # Errors
+    ///
+    /// An input that is left out, or that is a tensor.
+    pub fn value(&self, index: usize) -> Result<&Value, OperatorError> {
+        match self.call.value(index) {
+            Some(value) => Ok(value),
+            None => {
+                let view = self.call.tensor(index)?;
+                let (elem, dims) = (view.data_type(), view.dims());
+                Err(format!("input {index} is a tensor, {elem}{dims:?}").into())
+            }
+        }
+    }
+
+    /// What an opaque input holds.
+    ///
+    /// # Errors
+    ///
+    /// An input that is left out, or that holds something else.
+    pub fn opaque<T: 'static>(&self, index: usize) -> Result<&T, OperatorError> {
+        let value = self.value(index)?;
+        let held = match value {
+            Value::Opaque(opaque) => opaque.get(),
+            _ => None,
+        };
+        held.ok_or_else(|| {
+            let wanted = std::any::type_name::<T>();
+            format!("input {index} is {}, which holds no {wanted}", value.value_type()).into()
+        })
+    }
+
+    /// Memory for a tensor output. Its content is not defined until it is written.
+    ///
+    /// # Errors
+    ///
+    /// Another type or shape than was inferred; memory that is refused; an output that nothing
+    /// reads.
+    pub fn output(
+        &mut self,
+        index: usize,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<TensorViewMut<'_>, OperatorError> {
+        self.note(index);
+        Ok(self.call.output(index, data_type, dims)?)
+    }
+
+    /// The elements of a tensor output, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// As [`OperatorCall::output`].
+    pub fn output_slice<T: Element>(
+        &mut self,
+        index: usize,
+        dims: &[usize],
+    ) -> Result<&mut [T], OperatorError> {
+        self.note(index);
+        Ok(self.call.output_slice(index, dims)?)
+    }
+
+    /// Gives an output as a value: a tensor of strings, a sequence, or whatever the program has
+    /// already. One that nothing reads is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Another type or shape than was inferred; memory beyond the limit.
+    pub fn set_output(
+        &mut self,
+        index: usize,
+        value: impl Into<Value>,
+    ) -> Result<(), OperatorError> {
+        self.note(index);
+        Ok(self.call.set_output(index, value.into())?)
+    }
+
+    fn note(&mut self, index: usize) {
+        if let Some(given) = self.given.get_mut(index) {
+            *given = true;
+        }
+    }
+}
+
+impl fmt::Debug for OperatorCall<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OperatorCall({} of {} inputs)", self.schema().name, self.input_count())
+    }
+}

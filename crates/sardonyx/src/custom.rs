@@ -1,0 +1,120 @@
+//! Operators that a program brings: [`SessionBuilder::operator`](crate::SessionBuilder::operator).
+
+use sardonyx_model as graph;
+use sardonyx_ops::{Determinism, Infer, Schema};
+use sardonyx_passes::RuleAnswer;
+use sardonyx_runtime::{CustomKernel, OperatorCall, OperatorError};
+
+use crate::infer::NodeTypes;
+
+/// An operator that a program brings: what it computes, and as much as is known of it. A closure
+/// that takes an [`OperatorCall`] is one, of which nothing else is known.
+///
+/// ```
+/// use sardonyx::infer::{NodeTypes, RuleAnswer};
+/// use sardonyx::{CustomOperator, Model, OperatorCall, OperatorError, Session, Tensor};
+///
+/// /// Each element times the attribute `by`.
+/// struct Scale;
+///
+/// impl CustomOperator for Scale {
+///     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
+///         let by = call.attributes().float("by").ok_or("the attribute 'by' is missing")?;
+///         let dims = call.dims(0)?.to_vec();
+///         let x = call.slice::<f32>(0)?;
+///         let y = call.output_slice::<f32>(0, &dims)?;
+///         y.iter_mut().zip(x).for_each(|(y, x)| *y = x * by);
+///         Ok(())
+///     }
+///
+///     /// The output is like the input: its memory is planned, and later nodes know its type.
+///     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
+///         let Some(x) = node.input(0).cloned() else { return RuleAnswer::NoRule };
+///         node.set_output(0, x);
+///         RuleAnswer::Said
+///     }
+/// }
+///
+/// let model = Model::from_text(
+///     "<ir_version: 10, opset_import: [\"\": 21, \"com.example\": 1]>
+///      g (float[N] x) => (float[N] y) {
+///          scaled = com.example.Scale <by = 3.0> (x)
+///          y = Relu (scaled)
+///      }",
+/// )?;
+/// let session = Session::builder(&model).operator("com.example", "Scale", Scale).build()?;
+/// let outputs = session.run([("x", Tensor::from_vec([2], vec![1.5f32, -1.0])?)])?;
+/// assert_eq!(outputs.tensor("y")?.as_slice::<f32>()?, [4.5, 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait CustomOperator: Send + Sync {
+    /// Computes the outputs of one node. May be called by several threads at once.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot. The run fails with [`ErrorKind::Run`](crate::ErrorKind::Run), this reason,
+    /// and the node.
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
+
+    /// Says the types of the outputs of a node; the shapes may be symbolic. Without it the types
+    /// are those that the model declares for the values, if it does. Other operators cannot read an
+    /// output of which nobody says the element type.
+    fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
+        let _ = node;
+        RuleAnswer::NoRule
+    }
+
+    /// What nodes may be given: inputs, outputs, attributes with their defaults, types. Domain and
+    /// name are those under which the operator is added. Without it everything is taken.
+    fn schema(&self) -> Option<Schema> {
+        None
+    }
+
+    /// Whether equal inputs give equal outputs. If so, nodes that depend on constants alone run
+    /// once, when the session is made, and equal nodes run once.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+}
+
+impl<F> CustomOperator for F
+where
+    F: Fn(&mut OperatorCall<'_, '_>) -> Result<(), OperatorError> + Send + Sync,
+{
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
+        self(call)
+    }
+}
+
+/// The schema of an operator under a name.
+pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
+    let open = Schema::open(domain, name);
+    let determinism = if operator.is_deterministic() {
+        Determinism::Deterministic
+    } else {
+        Determinism::NonDeterministic
+    };
+    match operator.schema() {
+        Some(said) => Schema { domain: open.domain, name: open.name, determinism, ..said },
+        None => Schema { determinism, ..open },
+    }
+}
+
+/// An operator as the engine asks it.
+pub(crate) struct Adapter<O>(pub(crate) O);
+
+impl<O: CustomOperator> CustomKernel for Adapter<O> {
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
+        self.0.run(call)
+    }
+
+    fn infer(
+        &self,
+        model: &graph::Model,
+        node: graph::NodeId,
+        schema: &Schema,
+        known: &mut Infer<'_>,
+    ) -> RuleAnswer {
+        self.0.infer(&mut NodeTypes::new(model, node, schema, known))
+    }
+}

@@ -1,0 +1,318 @@
+//! Operators that a program brings: code and functions, from one end to the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sardonyx::infer::{NodeTypes, RuleAnswer};
+use sardonyx::ops::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema};
+use sardonyx::{
+    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Outputs,
+    RunOptions, Session, SessionBuilder, Tensor, Type, Value,
+};
+
+fn model(text: &str) -> Model {
+    let head =
+        "<ir_version: 10, opset_import: [\"\": 21, \"com.example\": 3, \"com.microsoft\": 1]>";
+    Model::from_text(&format!("{head} {text}")).expect("the text is a model")
+}
+
+fn x() -> Tensor {
+    Tensor::from_vec([2], vec![1f32, -2.0]).expect("a vector")
+}
+
+fn run(session: &Session) -> Outputs {
+    session.run([("x", x())]).expect("the model runs")
+}
+
+fn numbers(outputs: &Outputs, name: &str) -> Vec<f32> {
+    outputs.tensor(name).expect("a tensor").to_vec::<f32>().expect("of float")
+}
+
+fn refused(builder: SessionBuilder<'_>) -> Error {
+    builder.build().expect_err("no session")
+}
+
+/// Each element plus the attribute `by`, which is 1 if it is left out. Counts its runs.
+struct Plus {
+    runs: Arc<AtomicUsize>,
+    is_deterministic: bool,
+}
+
+impl Plus {
+    fn new() -> Plus {
+        Plus { runs: Arc::default(), is_deterministic: true }
+    }
+}
+
+impl CustomOperator for Plus {
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let by = call.attributes().float("by").ok_or("no 'by'")?;
+        let dims = call.dims(0)?.to_vec();
+        let x = call.slice::<f32>(0)?;
+        let y = call.output_slice::<f32>(0, &dims)?;
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = x + by);
+        Ok(())
+    }
+
+    fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
+        match node.input(0) {
+            Some(Type::Tensor(x)) => {
+                let x = Type::Tensor(x.clone());
+                node.set_output(0, x);
+                RuleAnswer::Said
+            }
+            Some(other) => RuleAnswer::Misfit(format!("x is {other}, which has no elements")),
+            None => RuleAnswer::NoRule,
+        }
+    }
+
+    fn schema(&self) -> Option<Schema> {
+        let param = |name| Param {
+            name,
+            ty: "tensor(float)",
+            arity: Arity::Single,
+            differentiability: Differentiability::Unknown,
+        };
+        Some(Schema {
+            inputs: vec![param("x")],
+            outputs: vec![param("y")],
+            attributes: vec![Attribute {
+                name: "by",
+                ty: AttrType::Float,
+                required: false,
+                default: Some(AttrDefault::Float(1.0)),
+            }],
+            ..Schema::new("", "", 2)
+        })
+    }
+
+    fn is_deterministic(&self) -> bool {
+        self.is_deterministic
+    }
+}
+
+/// MODEL-19+: an operator set of the program's own is imported, and its operator runs, also in
+/// graphs of nodes and in functions.
+#[test]
+fn an_operator_of_the_program_runs_in_every_graph() {
+    let model = model(
+        "g (float[N] x) => (float[N] a, float[N] b, float[N] c) {
+            a = com.example.Plus (x)
+            yes = Constant <value = bool {1}> ()
+            n = Constant <value = int64 {3}> ()
+            b = Loop (n, yes, x) <
+              body = turn (int64 i, bool d, float[N] v) => (bool d, float[N] w) {
+                w = com.example.Plus <by = 10.0> (v)
+              }>
+            c = com.example.Both (x)
+         }
+         <domain: \"com.example\", opset_import: [\"\": 21, \"com.example\": 3]>
+         Both (x) => (y) { z = com.example.Plus <by = 0.5> (x) y = com.example.Plus (z) }",
+    );
+    let session = Session::builder(&model).operator("com.example", "Plus", Plus::new());
+    let outputs = run(&session.build().expect("a session"));
+    assert_eq!(numbers(&outputs, "a"), [2.0, -1.0]);
+    assert_eq!(numbers(&outputs, "b"), [31.0, 28.0]);
+    assert_eq!(numbers(&outputs, "c"), [2.5, -0.5]);
+}
+
+/// MODEL-19-, MODEL-04-
+#[test]
+fn without_the_operator_or_the_import_there_is_no_session() {
+    let text = "g (float[N] x) => (float[N] y) { y = com.example.Plus (x) }";
+    let known = model(text);
+    let error = refused(Session::builder(&known));
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.unsupported()[0].name, "Plus");
+    let stranger = Model::from_text(&format!("<ir_version: 10, opset_import: [\"\": 21]> {text}"));
+    let stranger = stranger.expect("the text is a model");
+    let error = refused(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("does not import"), "{error}");
+    // What is registered is of version 2.
+    let old =
+        Model::from_text(&format!("<ir_version: 10, opset_import: [\"com.example\": 1]> {text}"));
+    let old = old.expect("the text is a model");
+    let error = refused(Session::builder(&old).operator("com.example", "Plus", Plus::new()));
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn a_node_that_the_schema_or_the_rule_does_not_allow_is_refused() {
+    let cases = [
+        ("y = com.example.Plus (x, x)", "2"),
+        ("y = com.example.Plus <bye = 1.0> (x)", "did you mean 'by'?"),
+        ("y = com.example.Plus <by = 1> (x)", "'by' to be a float"),
+        ("s = SequenceConstruct (x) y = com.example.Plus (s)", "x is seq(float[N]), which"),
+    ];
+    for (nodes, wanted) in cases {
+        let model = model(&format!("g (float[N] x) => (y) {{ {nodes} }}"));
+        let error = refused(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{nodes}");
+        assert!(format!("{error}").contains(wanted), "{nodes}: {error}");
+    }
+    let relu = model("g (float[N] x) => (float[N] y) { y = Relu (x) }");
+    let error = refused(Session::builder(&relu).operator("", "Relu", Plus::new()));
+    assert!(error.to_string().contains("'Relu' of the domain 'ai.onnx'"), "{error}");
+}
+
+/// A deterministic operator of constants runs when the session is made, one that is not in each
+/// run.
+#[test]
+fn constants_are_computed_ahead_where_that_is_allowed() {
+    let model = model(
+        "g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> {
+            a = com.example.Plus (w)
+            b = com.example.Plus (w)
+            s = Add (a, b)
+            y = Add (x, s)
+         }",
+    );
+    for (is_deterministic, made, each) in [(true, 1, 0), (false, 0, 2)] {
+        let plus = Plus { is_deterministic, ..Plus::new() };
+        let runs = Arc::clone(&plus.runs);
+        let session = Session::builder(&model).operator("com.example", "Plus", plus);
+        let session = session.build().expect("a session");
+        assert_eq!(runs.swap(0, Ordering::Relaxed), made);
+        assert_eq!(numbers(&run(&session), "y"), [5.0, 4.0]);
+        run(&session);
+        assert_eq!(runs.load(Ordering::Relaxed), 2 * each);
+    }
+}
+
+/// A closure knows no types: those that the model declares count, and without any the operator
+/// after it has none.
+#[test]
+fn declared_types_serve_where_there_is_no_rule() {
+    let double = |call: &mut OperatorCall<'_, '_>| {
+        let x = call.slice::<f32>(0)?;
+        let y = call.output_slice::<f32>(0, &[x.len()])?;
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+        Ok(())
+    };
+    let text = |info| {
+        let graph = "{ d = com.example.Double <whatever = 3> (x) y = Relu (d) }";
+        format!("g (float[N] x) => (float[K] y) {info} {graph}")
+    };
+    let declared = model(&text("<float[K] d>"));
+    let session = Session::builder(&declared).operator("com.example", "Double", double);
+    assert_eq!(numbers(&run(&session.build().expect("a session")), "y"), [2.0, 0.0]);
+    let bare = model(&text(""));
+    let error = refused(Session::builder(&bare).operator("com.example", "Double", double));
+    assert_eq!(error.unsupported()[0].name, "Relu");
+}
+
+#[test]
+fn what_a_kernel_does_wrong_is_said_with_the_node() {
+    let model = model(
+        "g (float[N] x) => (float[N] y) { [bad] y = com.example.Bad <kind = \"K\"> (x) }"
+            .replace("K", "some")
+            .as_str(),
+    );
+    let bad = |how: fn(&mut OperatorCall<'_, '_>) -> Result<(), OperatorError>| {
+        let session = Session::builder(&model).operator("com.example", "Bad", how);
+        let session = session.build().expect("a session");
+        let error = session.run([("x", x())]).expect_err("the run fails");
+        assert_eq!(error.kind(), ErrorKind::Run);
+        error.to_string()
+    };
+    let error = bad(|_| Err("no luck".into()));
+    assert!(error.contains("no luck") && error.contains("bad"), "{error}");
+    let error = bad(|_| Ok(()));
+    assert!(error.contains("did not write output 0"), "{error}");
+    let error = bad(|call| call.slice::<i64>(0).map(|_| ()));
+    assert!(error.contains("int64") && error.contains("float"), "{error}");
+    let error = bad(|call| call.tensor(3).map(|_| ()));
+    assert!(error.contains("input 3 is left out"), "{error}");
+    let error = bad(|call| call.value(0).map(|_| ()));
+    assert!(error.contains("input 0 is a tensor, float[2]"), "{error}");
+    let error = bad(|call| call.set_output(0, Tensor::scalar(1i64)));
+    assert!(error.contains("output 0 is int64[], but float[N] is declared"), "{error}");
+    let error = bad(|call| call.set_output(0, Tensor::scalar(1f32)));
+    assert!(error.contains("output 0 is float[], but float[N] is declared"), "{error}");
+}
+
+/// The functions of the session come before those of the model, and operators of the program before
+/// both, and before those of ONNX Runtime.
+#[test]
+fn what_the_program_brings_comes_first() {
+    let text = "g (float[N] x) => (float[N] y) { y = com.example.F (x) }
+        <domain: \"com.example\", opset_import: [\"\": 21]> F (x) => (y) { y = Neg (x) }";
+    let of_model = model(text);
+    let function =
+        "<domain: \"com.example\", opset_import: [\"\": 21]> F (x) => (y) { y = Abs (x) }";
+    let built = |builder: SessionBuilder<'_>| numbers(&run(&builder.build().expect("built")), "y");
+    assert_eq!(built(Session::builder(&of_model)), [-1.0, 2.0]);
+    let with_function = Session::builder(&of_model).function(function);
+    assert_eq!(built(with_function.clone()), [1.0, 2.0]);
+    assert_eq!(built(with_function.operator("com.example", "F", Plus::new())), [2.0, -1.0]);
+    let error = refused(Session::builder(&of_model).function("F (x) => (y) {"));
+    assert_eq!(error.kind(), ErrorKind::Format);
+
+    let of_microsoft = model("g (float[N] x) => (float[N] y) { y = com.microsoft.QuickGelu (x) }");
+    let quick = Session::builder(&of_microsoft);
+    assert_ne!(built(quick.clone()), [1.0, -2.0]);
+    let same = |call: &mut OperatorCall<'_, '_>| {
+        let x = call.tensor(0)?.to_tensor()?;
+        call.set_output(0, x)
+    };
+    assert_eq!(built(quick.operator("com.microsoft", "QuickGelu", same)), [1.0, -2.0]);
+}
+
+/// Opaque values pass from one operator of the program to another, also through a loop, a sequence
+/// and the borders of the model.
+#[test]
+fn opaque_values_are_made_and_read_by_operators_of_the_program() {
+    let words = |call: &mut OperatorCall<'_, '_>| {
+        let words: Vec<String> = call.slice::<f32>(0)?.iter().map(f32::to_string).collect();
+        call.set_output(0, Opaque::new("com.example", "Words", 64, words))
+    };
+    let more = |call: &mut OperatorCall<'_, '_>| {
+        let mut words = call.opaque::<Vec<String>>(0)?.clone();
+        words.push("more".to_string());
+        call.set_output(0, Opaque::new("com.example", "Words", 64, words))
+    };
+    let count = |call: &mut OperatorCall<'_, '_>| {
+        let count = call.opaque::<Vec<String>>(0)?.len();
+        call.set_output(0, Tensor::scalar(count as i64))
+    };
+    let model = model(
+        "g (float[N] x, opaque(com.example, Words) given)
+            => (int64 n, opaque(com.example, Words) last, int64 m)
+         <opaque(com.example, Words) w, opaque(com.example, Words) e> {
+            w = com.example.Split (x)
+            turns = Constant <value = int64 {4}> ()
+            last = Loop (turns, , w) <
+              body = turn (int64 i, bool d, opaque(com.example, Words) v)
+                => (bool e, opaque(com.example, Words) u) {
+                e = Identity (d)
+                u = com.example.More (v)
+              }>
+            n = com.example.Count (last)
+            m = com.example.Count (given)
+         }",
+    );
+    let session = Session::builder(&model)
+        .operator("com.example", "Split", words)
+        .operator("com.example", "More", more)
+        .operator("com.example", "Count", count)
+        .build()
+        .expect("a session");
+    let given = Opaque::new("com.example", "Words", 0, vec!["one".to_string()]);
+    let run = |given: Opaque| {
+        let inputs = [("x", Value::from(x())), ("given", Value::from(given))];
+        session.run_with(inputs, RunOptions::new())
+    };
+    let outputs = run(given).expect("the model runs");
+    assert_eq!(outputs.tensor("n").unwrap().to_vec::<i64>().unwrap(), [6]);
+    assert_eq!(outputs.tensor("m").unwrap().to_vec::<i64>().unwrap(), [1]);
+    let Some(Value::Opaque(last)) = outputs.get("last") else { panic!("an opaque value") };
+    assert_eq!(last.get::<Vec<String>>().unwrap().join(" "), "1 -2 more more more more");
+    // Another type, another name.
+    let error = run(Opaque::new("com.example", "Words", 0, 1u8)).expect_err("no words");
+    assert!(error.to_string().contains("opaque(com.example, Words), which holds no"), "{error}");
+    let error = run(Opaque::new("com.example", "Letters", 0, 1u8)).expect_err("no words");
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(sardonyx::write_value(&Value::Opaque(last.clone()), "x").is_err());
+}
