@@ -9,6 +9,7 @@
 //!   to common dims.
 //! - [`range`]: no operand.
 //! - [`pointwise`]: several of the first two, one after the other, in one pass over memory.
+//! - [`ScalarElement`]: the cheap ones of single elements.
 
 mod binary;
 mod broadcast;
@@ -17,6 +18,7 @@ mod compare;
 pub(crate) mod operations;
 mod pointwise;
 mod range;
+mod scalar;
 mod unary;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
@@ -27,4 +29,5 @@ pub use compare::{
 };
 pub use pointwise::{Link, MAX_LINKS, pointwise, pointwise_in_place};
 pub use range::{Ranged, range};
+pub use scalar::{ScalarElement, ScalarFn, scalar_logic};
 pub use unary::{Unary, UnaryElement, clip, clip_in_place, unary, unary_in_place};

@@ -12,6 +12,7 @@ use crate::custom::CustomOperators;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
 use crate::program::{MoveKind, RegionKind, Slot};
+use crate::registers::{ScalarCode, ScalarTurns};
 
 /// A compiled model.
 pub(crate) struct Executable {
@@ -72,6 +73,8 @@ pub(crate) enum Work {
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
+    /// If its turns can keep what they carry in registers.
+    pub(crate) scalars: Option<Box<ScalarTurns>>,
 }
 
 /// One kernel or region with what it reads and writes. Models have many, so what few have is behind
@@ -102,6 +105,14 @@ impl Step {
         }
     }
 
+    /// Its instructions, if it is functions of scalars.
+    pub(crate) fn scalars(&self) -> Option<&ScalarCode> {
+        match &self.work {
+            Work::Kernel(kernel) => kernel.scalars(),
+            Work::Region(_) => None,
+        }
+    }
+
     /// The programs of inner graphs.
     pub(crate) fn bodies(&self) -> &[Body] {
         self.region().map_or(&[], |region| &region.bodies)
@@ -113,6 +124,9 @@ impl Step {
             Work::Kernel(kernel) => kernel.describe(),
             Work::Region(region) => match &region.kind {
                 RegionKind::If { .. } => "one of two".to_string(),
+                RegionKind::Loop { .. } if region.scalars.is_some() => {
+                    "turns in registers".to_string()
+                }
                 RegionKind::Loop { .. } | RegionKind::Scan { .. } => "turns of a graph".to_string(),
             },
         }

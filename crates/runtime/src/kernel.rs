@@ -19,6 +19,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::random::Draws;
+use crate::registers::ScalarCode;
 use crate::weights::{Packer, Weight};
 
 use target::{MemorySource, memory_of};
@@ -32,6 +33,11 @@ pub(crate) trait Kernel: Send + Sync {
     /// Where its operands may lie, and where its results.
     fn memory(&self) -> MemoryRules {
         MemoryRules::default()
+    }
+
+    /// The step as functions of scalars, if it is that.
+    fn scalars(&self) -> Option<&ScalarCode> {
+        None
     }
 
     /// Which loops will run, for profiles and `explain`.

@@ -11,20 +11,22 @@
 mod movement;
 mod print;
 mod region;
+mod scalars;
 mod verify;
 
 use std::sync::Arc;
 
-use sardonyx_kernels::elementwise::{Binary, Side, Unary};
+use sardonyx_kernels::elementwise::{Binary, Compare, Logic, Side, Unary};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_model::{GraphId, NodeId, Shape, Type, ValueId};
-use sardonyx_tensor::{DataType, Dims, Tensor};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 pub(crate) use movement::{
     Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose, Window,
 };
 pub(crate) use region::{Along, Region, RegionKind};
+pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars};
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
 #[derive(Debug, Default)]
@@ -93,6 +95,9 @@ pub(crate) enum Op {
     Conv(Box<Conv>),
     Attention(Box<Attention>),
     Pointwise(Box<Pointwise>),
+    Truth(Box<Truth>),
+    Cast(Box<Cast>),
+    Scalars(Box<Scalars>),
     Norm(Box<Norm>),
     BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
@@ -206,6 +211,41 @@ pub(crate) enum Link {
         /// The operand that is the other side.
         other: usize,
     },
+}
+
+/// A truth value for the elements at the same place of all operands, which broadcast.
+#[derive(Debug)]
+pub(crate) struct Truth {
+    pub(crate) test: Test,
+    pub(crate) operands: SmallVec<[Slot; 2]>,
+}
+
+/// What a [`Truth`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Test {
+    /// Two elements of a type.
+    Compare(Compare, DataType),
+    /// Two truth values, whose bytes may be any.
+    Logic(Logic),
+    /// Whether two truth values are equal.
+    Same,
+    /// Whether a truth value is false.
+    Not,
+}
+
+/// Elements converted to another type.
+#[derive(Debug)]
+pub(crate) struct Cast {
+    pub(crate) x: Slot,
+    pub(crate) conversion: Conversion,
+}
+
+/// From which type to which, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conversion {
+    pub(crate) from: DataType,
+    pub(crate) to: DataType,
+    pub(crate) options: CastOptions,
 }
 
 /// A normalization of rows that may add another tensor up first.
@@ -398,6 +438,11 @@ impl Op {
             }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
+            }
+            Op::Truth(truth) => return truth.operands.iter().for_each(|slot| see(Some(*slot))),
+            Op::Cast(cast) => return see(Some(cast.x)),
+            Op::Scalars(scalars) => {
+                return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Norm(norm) => {
                 see(Some(norm.x));

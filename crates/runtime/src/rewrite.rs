@@ -8,6 +8,7 @@ pub(crate) mod epilogue;
 pub(crate) mod pass_through;
 pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
+pub(crate) mod scalars;
 pub(crate) mod transposed_constant;
 
 use sardonyx_model::NodeId;
@@ -59,7 +60,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 6] = [
+pub(crate) const REWRITES: [Rewrite; 7] = [
     Rewrite {
         name: "pass-through",
         about: "Inner graphs give values themselves in place of copies of them.",
@@ -89,6 +90,12 @@ pub(crate) const REWRITES: [Rewrite; 6] = [
         about: "Functions of elements that follow each other pass over memory once.",
         from: Optimization::All,
         run: pointwise::run,
+    },
+    Rewrite {
+        name: "scalars",
+        about: "Functions of single elements become one step of instructions over registers.",
+        from: Optimization::All,
+        run: scalars::run,
     },
     Rewrite {
         name: "dead",

@@ -2,6 +2,7 @@
 
 mod batches;
 mod regions;
+mod scalar_turns;
 mod stack;
 mod turn_plans;
 mod turns;

@@ -17,6 +17,7 @@ use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Program, Slot, Value};
 use crate::report::CompileReport;
+use crate::scalar_turns::scalar_turns;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -194,10 +195,15 @@ impl Selecting<'_, '_> {
             // What is carried moves from turn to turn.
             let rules = MemoryRules { takes: Inputs::range(carried), ..MemoryRules::default() };
             let bodies = region.bodies.into_iter().map(|body| self.program(body));
-            let bodies = bodies.collect::<Result<_, _>>()?;
+            let bodies: Vec<Body> = bodies.collect::<Result<_, _>>()?;
+            let scalars = match &bodies[..] {
+                [body] => scalar_turns(&region.kind, body, self.lowering.inference),
+                _ => None,
+            };
+            let scalars = scalars.map(Box::new);
             return Ok(Some(Step {
                 number: 0,
-                work: Work::Region(Box::new(Region { kind: region.kind, bodies })),
+                work: Work::Region(Box::new(Region { kind: region.kind, bodies, scalars })),
                 rules,
                 movement: None,
                 inputs,

@@ -12,6 +12,7 @@ pub(crate) mod matmul;
 pub(crate) mod matmul_integer;
 pub(crate) mod pointwise;
 pub(crate) mod prelu;
+pub(crate) mod scalars;
 pub(crate) mod softmax;
 pub(crate) mod unary;
 pub(crate) mod variadic;

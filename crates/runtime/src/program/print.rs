@@ -19,8 +19,8 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, Constant, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm, Program,
-    RegionKind, Slot, Stage, Step,
+    Along, Constant, Instruction, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm,
+    Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Elements of constants that are shown.
@@ -160,6 +160,12 @@ impl Display for Printed<'_> {
                 }
                 Ok(())
             }
+            Op::Truth(truth) => {
+                let operands: Operands = truth.operands.iter().copied().map(Some).collect();
+                write!(f, "{} {}", truth.test, List(&operands))
+            }
+            Op::Cast(cast) => write!(f, "cast {} to {}", cast.x, cast.conversion.to),
+            Op::Scalars(scalars) => self::scalars(f, scalars),
             Op::Norm(norm) => {
                 let (name, axis) = match norm.kind {
                     NormKind::Layer { axis, .. } => ("layer", axis),
@@ -195,6 +201,43 @@ impl Display for Printed<'_> {
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
         }
     }
+}
+
+impl Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Test::Compare(op, _) => write!(f, "{op:?}"),
+            Test::Logic(op) => write!(f, "{op:?}"),
+            Test::Same => f.write_str("Equal"),
+            Test::Not => f.write_str("Not"),
+        }
+    }
+}
+
+/// Registers of operands have the names of these; those of results are numbered.
+fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
+    let register = |number: u32| match scalars.operands.get(number as usize) {
+        Some(slot) => slot.to_string(),
+        None => format!("r{}", number as usize - scalars.operands.len()),
+    };
+    f.write_str("scalars")?;
+    for (number, Instruction { function, a, b }) in scalars.instructions.iter().enumerate() {
+        let separator = if number > 0 { ";" } else { "" };
+        write!(f, "{separator} r{number} = ")?;
+        match function {
+            ScalarFunction::Unary(op, _) => write!(f, "{op:?}")?,
+            ScalarFunction::Binary(op, _) => write!(f, "{op:?}")?,
+            ScalarFunction::Test(test) => write!(f, "{test}")?,
+            ScalarFunction::Cast(conversion) => write!(f, "{}", conversion.to)?,
+        }
+        match function.arity() {
+            1 => write!(f, "({})", register(*a))?,
+            _ => write!(f, "({}, {})", register(*a), register(*b))?,
+        }
+    }
+    let outputs: Vec<String> =
+        scalars.outputs.iter().map(|output| register(output.register)).collect();
+    write!(f, " -> {}", outputs.join(", "))
 }
 
 fn region_kind(f: &mut fmt::Formatter<'_>, kind: &RegionKind) -> fmt::Result {

@@ -6,8 +6,8 @@ use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
 
 use super::{
-    Constant, Conv, Link, Numbers, Op, Parameters, Product, ProductForm, Program, Region,
-    RegionKind, Slot, Stage, same_shape,
+    Constant, Conv, Conversion, Link, Numbers, Op, Parameters, Product, ProductForm, Program,
+    Region, RegionKind, Slot, Stage, Test, same_shape,
 };
 
 /// Why a program is not one: a step, if it is about one, and what does not hold.
@@ -111,6 +111,32 @@ impl Program {
                 });
                 beyond.map(|other| format!("there is no operand {other}"))
             }
+            Op::Truth(truth) => {
+                let (count, wanted) = match truth.test {
+                    Test::Compare(_, elem) => (2, elem),
+                    Test::Logic(_) | Test::Same => (2, DataType::Bool),
+                    Test::Not => (1, DataType::Bool),
+                };
+                if truth.operands.len() != count {
+                    return Some(format!("it reads {} values, not {count}", truth.operands.len()));
+                }
+                let is_other = |slot: Slot, wanted| self.elem(slot).is_some_and(|e| e != wanted);
+                let other = truth.operands.iter().find(|slot| is_other(**slot, wanted));
+                let made = result.filter(|slot| is_other(*slot, DataType::Bool));
+                let other = other.map(|slot| (*slot, wanted));
+                other
+                    .or(made.map(|slot| (slot, DataType::Bool)))
+                    .map(|(slot, wanted)| format!("{slot} is not of type {wanted}"))
+            }
+            Op::Cast(cast) => {
+                let Conversion { from, to, .. } = cast.conversion;
+                let mut ends = [(Some(cast.x), from), (result, to)].into_iter();
+                ends.find_map(|(slot, wanted)| {
+                    let slot = slot.filter(|slot| self.elem(*slot).is_some_and(|e| e != wanted))?;
+                    Some(format!("{slot} is not of type {wanted}"))
+                })
+            }
+            Op::Scalars(scalars) => self.contradiction_in_scalars(scalars, outputs),
             Op::Norm(norm) => {
                 if self.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
                     return Some(format!("{} is not of type {}", norm.x, norm.elem));

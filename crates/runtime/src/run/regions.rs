@@ -32,6 +32,11 @@ impl Run<'_> {
                 return self.batches((step, region), planned, inner, call, watch);
             }
             RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
+                if let Some(turns) = &region.scalars
+                    && self.scalar_turns((step, region), turns, call, watch)?
+                {
+                    return Ok(());
+                }
                 let slices = Slices::of(&region.kind, call)?;
                 return self.turns((step, region), planned, inner, call, slices, watch);
             }

@@ -535,7 +535,7 @@ fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Fai
 }
 
 /// How many turns there are at most, and whether there is a first one.
-fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
+pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
     let RegionKind::Loop { .. } = kind else {
         return Ok((u64::MAX, true));
     };

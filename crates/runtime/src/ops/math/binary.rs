@@ -8,42 +8,43 @@ use sardonyx_kernels::elementwise::{
     binary_in_place, bitwise, logic, not,
 };
 use sardonyx_tensor::shape::NdLoop;
-use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slices};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast, cast_slices};
+use smallvec::smallvec;
 
 use super::pointwise::{self, NUMERIC};
 use super::{Pair, dims_in_place, for_element, steps};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
-use crate::program::Op;
+use crate::program::{self, Op, Test};
 
-/// A binding per row: `bind_and: logical, Logic::And;` becomes
+/// A function per row: `lower_and: logical, Logic::And;` becomes
 ///
 /// ```text
-/// pub(crate) fn bind_and(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+/// pub(crate) fn lower_and(site: &Site<'_>) -> Result<Op, BindError> {
 ///     logical(site, Logic::And)
 /// }
 /// ```
 ///
 /// The list of bindings holds plain functions, and these differ by a value only.
 macro_rules! rows {
-    ($($name:ident: $bind:ident, $op:expr;)*) => { $(
-        pub(crate) fn $name(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    ($($name:ident: $result:ty, $bind:ident, $op:expr;)*) => { $(
+        pub(crate) fn $name(site: &Site<'_>) -> Result<$result, BindError> {
             $bind(site, $op)
         }
     )* };
 }
 
 rows! {
-    bind_greater: ordered, Compare::Greater;
-    bind_greater_or_equal: ordered, Compare::GreaterOrEqual;
-    bind_less: ordered, Compare::Less;
-    bind_less_or_equal: ordered, Compare::LessOrEqual;
-    bind_and: logical, Logic::And;
-    bind_or: logical, Logic::Or;
-    bind_xor: logical, Logic::Xor;
-    bind_bitwise_and: bits, Bitwise::And;
-    bind_bitwise_or: bits, Bitwise::Or;
-    bind_bitwise_xor: bits, Bitwise::Xor;
+    lower_greater: Op, ordered, Compare::Greater;
+    lower_greater_or_equal: Op, ordered, Compare::GreaterOrEqual;
+    lower_less: Op, ordered, Compare::Less;
+    lower_less_or_equal: Op, ordered, Compare::LessOrEqual;
+    lower_and: Op, logical, Logic::And;
+    lower_or: Op, logical, Logic::Or;
+    lower_xor: Op, logical, Logic::Xor;
+    bind_bitwise_and: Box<dyn Kernel>, bits, Bitwise::And;
+    bind_bitwise_or: Box<dyn Kernel>, bits, Bitwise::Or;
+    bind_bitwise_xor: Box<dyn Kernel>, bits, Bitwise::Xor;
 }
 
 /// `Add`
@@ -66,14 +67,47 @@ pub(crate) fn lower_div(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Div)
 }
 
-fn ordered(site: &Site<'_>, op: Compare) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, numeric, T => Comparison::<T> { op, elements: PhantomData })
+fn ordered(site: &Site<'_>, op: Compare) -> Result<Op, BindError> {
+    let elem = site.elem(0)?;
+    if !NUMERIC.contains(&elem) {
+        return site.unsupported_type(elem);
+    }
+    truth(site, Test::Compare(op, elem))
 }
 
-fn logical(site: &Site<'_>, op: Logic) -> Result<Box<dyn Kernel>, BindError> {
+fn logical(site: &Site<'_>, op: Logic) -> Result<Op, BindError> {
     match site.elem(0)? {
-        DataType::Bool => Ok(Box::new(Truth { op, negated: false })),
+        DataType::Bool => truth(site, Test::Logic(op)),
         other => site.unsupported_type(other),
+    }
+}
+
+/// `Not`
+pub(crate) fn lower_not(site: &Site<'_>) -> Result<Op, BindError> {
+    match site.elem(0)? {
+        DataType::Bool => {
+            let operands = smallvec![site.slot(0)?];
+            Ok(Op::Truth(Box::new(program::Truth { test: Test::Not, operands })))
+        }
+        other => site.unsupported_type(other),
+    }
+}
+
+fn truth(site: &Site<'_>, test: Test) -> Result<Op, BindError> {
+    let operands = smallvec![site.slot(0)?, site.slot(1)?];
+    Ok(Op::Truth(Box::new(program::Truth { test, operands })))
+}
+
+/// The kernel of a test.
+pub(crate) fn select_truth(site: &Site<'_>, test: Test) -> Result<Box<dyn Kernel>, BindError> {
+    match test {
+        Test::Compare(op, elem) => {
+            for_element!(site, elem, numeric, T => Comparison::<T> { op, elements: PhantomData })
+        }
+        Test::Logic(op) => Ok(Box::new(Truth { op, negated: false })),
+        // They are equal if not exactly one of them is true, whatever their bytes.
+        Test::Same => Ok(Box::new(Truth { op: Logic::Xor, negated: true })),
+        Test::Not => Ok(Box::new(Not)),
     }
 }
 
@@ -134,14 +168,18 @@ pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     }
 }
 
-/// `Equal`
-pub(crate) fn bind_equal(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+/// `Equal` of anything but strings.
+pub(crate) fn lower_equal(site: &Site<'_>) -> Result<Op, BindError> {
     match site.elem(0)? {
-        // Truth values are equal if not exactly one of them is true, whatever their bytes.
-        DataType::Bool => Ok(Box::new(Truth { op: Logic::Xor, negated: true })),
-        DataType::String => Ok(Box::new(EqualStrings)),
+        DataType::Bool => truth(site, Test::Same),
+        DataType::String => Ok(Op::opaque(site)),
         _ => ordered(site, Compare::Equal),
     }
+}
+
+/// `Equal` of strings.
+pub(crate) fn bind_equal(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(EqualStrings))
 }
 
 /// Both operands and the result have one type.
@@ -327,6 +365,21 @@ impl Kernel for Truth {
 
     fn describe(&self) -> String {
         format!("{}{:?} of {}", if self.negated { "negated " } else { "" }, self.op, DataType::Bool)
+    }
+}
+
+/// Logical NOT of each element.
+struct Not;
+
+impl Kernel for Not {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, x, dims) = (call.exec.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
+        not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut());
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("not of {}", DataType::Bool)
     }
 }
 

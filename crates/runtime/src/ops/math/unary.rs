@@ -4,12 +4,11 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::elementwise::{
-    Bitwise, Integer, Strided, Unary, UnaryElement, bitwise, not, unary, unary_in_place,
+    Bitwise, Integer, Strided, Unary, UnaryElement, bitwise, unary, unary_in_place,
 };
 use sardonyx_kernels::number::Arith;
-use sardonyx_tensor::{DataType, Dims, Element};
+use sardonyx_tensor::{Dims, Element};
 
-use super::binary::bytes;
 use super::pointwise::{self, FLOATS, NUMERIC, SIGNED};
 use super::{for_element, steps};
 use crate::error::{BindError, KernelError};
@@ -119,14 +118,6 @@ pub(crate) fn lower_thresholded_relu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })
 }
 
-/// `Not`
-pub(crate) fn bind_not(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    match site.elem(0)? {
-        DataType::Bool => Ok(Box::new(Not)),
-        other => site.unsupported_type(other),
-    }
-}
-
 /// `BitwiseNot`
 pub(crate) fn bind_bitwise_not(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, integers, T => BitwiseNot::<T> { elements: PhantomData })
@@ -162,21 +153,6 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
 
     fn describe(&self) -> String {
         format!("{:?} of {}", self.op, T::DATA_TYPE)
-    }
-}
-
-/// Logical NOT of each element.
-struct Not;
-
-impl Kernel for Not {
-    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x, dims) = (call.exec.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
-        not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut());
-        Ok(())
-    }
-
-    fn describe(&self) -> String {
-        format!("not of {}", DataType::Bool)
     }
 }
 

@@ -3,41 +3,43 @@
 use std::sync::{Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
-use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast, cast_slices};
+use sardonyx_tensor::{
+    CastOptions, DataType, RoundMode, TensorError, TensorView, Value, cast, cast_slices,
+};
 
 use super::moves::dense;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::program::{MoveKind, Op};
-
-struct Cast {
-    from: DataType,
-    to: DataType,
-    options: CastOptions,
-}
+use crate::program::{self, Conversion, MoveKind, Op};
 
 /// `Cast`: to the same type nothing happens.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
-    let from = site.elem(0)?;
-    let is_same = site.int("to") == Some(i64::from(from.number()));
-    Ok(if is_same && !from.is_complex() {
-        Op::moves(MoveKind::SAME, site)
-    } else {
-        Op::opaque(site)
-    })
+    let conversion = conversion(site)?;
+    let Conversion { from, to, .. } = conversion;
+    // The standard leaves complex numbers out.
+    if let Some(complex) = [from, to].into_iter().find(|elem| elem.is_complex()) {
+        return site.unsupported_type(complex);
+    }
+    if from == to {
+        return Ok(Op::moves(MoveKind::SAME, site));
+    }
+    if [from, to].contains(&DataType::String) {
+        return Ok(Op::opaque(site));
+    }
+    Ok(Op::Cast(Box::new(program::Cast { x: site.slot(0)?, conversion })))
 }
 
-/// `Cast` to another type.
+/// `Cast` from or to strings.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(CastStrings(conversion(site)?)))
+}
+
+fn conversion(site: &Site<'_>) -> Result<Conversion, BindError> {
     let from = site.elem(0)?;
     let number = site.need_int("to")?;
     let Some(to) = i32::try_from(number).ok().and_then(DataType::from_number) else {
         return Err(BindError::Invalid(format!("to = {number} is no element type")));
     };
-    // The standard leaves complex numbers out.
-    if let Some(complex) = [from, to].into_iter().find(|elem| elem.is_complex()) {
-        return site.unsupported_type(complex);
-    }
     let word = site.string("round_mode").unwrap_or_default();
     let round_mode = match RoundMode::from_name(&word) {
         Some(mode) => mode,
@@ -48,38 +50,57 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         }
     };
     let saturate = site.int("saturate") != Some(0);
-    Ok(Box::new(Cast { from, to, options: CastOptions { saturate, round_mode } }))
+    Ok(Conversion { from, to, options: CastOptions { saturate, round_mode } })
 }
+
+/// Elements converted to another type, where neither is strings.
+pub(crate) struct Cast(pub(crate) Conversion);
+
+/// Elements converted from or to strings.
+struct CastStrings(Conversion);
 
 impl Kernel for Cast {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let input = call.tensor(0)?.clone();
-        if input.data_type() != self.from {
-            fail!(
-                "the input is {}, but {} was inferred",
-                input.data_type().name(),
-                self.from.name()
-            );
-        }
-        if [self.from, self.to].contains(&DataType::String) {
-            let converted = cast(&input.to_tensor()?, self.to, self.options)?;
-            return call.set_output(0, Value::Tensor(converted));
-        }
+        let input = self.0.input(call)?;
         let pool = call.exec.pool;
         let source = dense(&input)?;
-        let mut output = call.output(0, self.to, input.dims())?;
-        Ok(self.convert(pool, &source, output.bytes_mut(), input.len())?)
+        let mut output = call.output(0, self.0.to, input.dims())?;
+        Ok(self.0.convert(pool, &source, output.bytes_mut(), input.len())?)
     }
 
     fn describe(&self) -> String {
-        format!("{} to {}", self.from.name(), self.to.name())
+        self.0.describe()
+    }
+}
+
+impl Kernel for CastStrings {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let Conversion { to, options, .. } = self.0;
+        let converted = cast(&self.0.input(call)?.to_tensor()?, to, options)?;
+        call.set_output(0, Value::Tensor(converted))
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
     }
 }
 
 /// Fewer elements are not worth waking a thread for.
 const MIN_CHUNK: usize = 16 * 1024;
 
-impl Cast {
+impl Conversion {
+    fn input<'a>(&self, call: &Call<'a>) -> Result<TensorView<'a>, KernelError> {
+        let input = call.tensor(0)?.clone();
+        if input.data_type() != self.from {
+            fail!("the input is {}, but {} was inferred", input.data_type(), self.from);
+        }
+        Ok(input)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} to {}", self.from.name(), self.to.name())
+    }
+
     fn convert(
         &self,
         pool: &Pool,

@@ -1,0 +1,121 @@
+//! Functions of single elements, one after the other, in one step.
+//!
+//! Loops count, compare and index: many small steps, each of which takes longer to begin than to
+//! compute. As one step they are a list of instructions over registers. Registers are numbered:
+//! first those of the operands, in order, then one for the result of each instruction.
+
+use sardonyx_kernels::elementwise::{Binary, Unary};
+use sardonyx_model::Dim;
+use sardonyx_tensor::DataType;
+use smallvec::SmallVec;
+
+use super::{Conversion, Program, Slot, Test};
+
+/// Instructions over single elements.
+#[derive(Debug)]
+pub(crate) struct Scalars {
+    /// Each is a tensor of one element.
+    pub(crate) operands: SmallVec<[Slot; 4]>,
+    pub(crate) instructions: Vec<Instruction>,
+    /// By output of the step.
+    pub(crate) outputs: SmallVec<[ScalarOutput; 2]>,
+}
+
+/// A register as a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScalarOutput {
+    pub(crate) register: u32,
+    /// How many axes it has, of one element each.
+    pub(crate) rank: usize,
+}
+
+/// A function, and the registers that it reads. The second means nothing for a function of one
+/// element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Instruction {
+    pub(crate) function: ScalarFunction,
+    pub(crate) a: u32,
+    pub(crate) b: u32,
+}
+
+/// A function of one or two elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ScalarFunction {
+    Unary(Unary, DataType),
+    Binary(Binary, DataType),
+    Test(Test),
+    Cast(Conversion),
+}
+
+impl ScalarFunction {
+    /// How many elements it reads.
+    pub(crate) fn arity(self) -> usize {
+        match self {
+            ScalarFunction::Unary(..) | ScalarFunction::Cast(_) => 1,
+            ScalarFunction::Test(Test::Not) => 1,
+            ScalarFunction::Binary(..) | ScalarFunction::Test(_) => 2,
+        }
+    }
+
+    /// The type of the elements that it reads, and that of its result.
+    pub(crate) fn types(self) -> (DataType, DataType) {
+        match self {
+            ScalarFunction::Unary(_, elem) | ScalarFunction::Binary(_, elem) => (elem, elem),
+            ScalarFunction::Test(Test::Compare(_, elem)) => (elem, DataType::Bool),
+            ScalarFunction::Test(_) => (DataType::Bool, DataType::Bool),
+            ScalarFunction::Cast(conversion) => (conversion.from, conversion.to),
+        }
+    }
+}
+
+impl Program {
+    /// The element type of a value that is a tensor of one element, whatever the inputs are.
+    pub(crate) fn single(&self, slot: Slot) -> Option<DataType> {
+        let is_one = |dim: &Dim| dim.known() == Some(1);
+        self.shape(slot)?.iter().all(is_one).then(|| self.elem(slot))?
+    }
+
+    /// What contradicts itself in instructions.
+    pub(super) fn contradiction_in_scalars(
+        &self,
+        scalars: &Scalars,
+        outputs: &[Option<Slot>],
+    ) -> Option<String> {
+        let mut types = Vec::new();
+        for slot in &scalars.operands {
+            let Some(elem) = self.single(*slot) else {
+                return Some(format!("{slot} is not known to be one element"));
+            };
+            types.push(elem);
+        }
+        for (number, Instruction { function, a, b }) in scalars.instructions.iter().enumerate() {
+            let (wanted, made) = function.types();
+            for register in [a, b].into_iter().take(function.arity()) {
+                match types.get(*register as usize) {
+                    None => {
+                        return Some(format!(
+                            "instruction {number} reads register {register} too early"
+                        ));
+                    }
+                    Some(found) if *found != wanted => {
+                        return Some(format!(
+                            "instruction {number} reads register {register}, a {found}, as {wanted}"
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+            types.push(made);
+        }
+        if scalars.outputs.len() != outputs.len() {
+            let (has, wanted) = (scalars.outputs.len(), outputs.len());
+            return Some(format!("it makes {has} values, and {wanted} are read"));
+        }
+        scalars.outputs.iter().zip(outputs).find_map(|(output, slot)| {
+            let (slot, made) = ((*slot)?, types.get(output.register as usize).copied());
+            let has_rank = self.shape(slot).is_some_and(|shape| shape.len() == output.rank);
+            let fits = made.is_some() && self.single(slot) == made && has_rank;
+            (!fits).then(|| format!("{slot} is not what is in register {}", output.register))
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! The turns of a loop whose graph is one step of functions of scalars: what it carries stays in
+//! registers.
+
+use sardonyx_tensor::{Buffer, Dims, Tensor, TensorView, Value};
+
+use super::turns::limits;
+use super::{Failed, Run, Watch};
+use crate::account::Account;
+use crate::error::KernelError;
+use crate::executable::{Region, Step};
+use crate::kernel::{Call, Operand};
+use crate::registers::{Made, Registers, ScalarCode, ScalarTurns, bytes_of, word_of};
+
+/// What turns have stacked of a register.
+struct Stacking<'s> {
+    made: &'s Made,
+    bytes: Vec<u8>,
+}
+
+impl Stacking<'_> {
+    /// Adds the element of a turn. Memory is counted before it is taken.
+    #[inline]
+    fn push(&mut self, registers: &[u64], account: &Account) -> Result<(), KernelError> {
+        let word = registers[self.made.register as usize].to_le_bytes();
+        let width = bytes_of(self.made.elem);
+        if self.bytes.capacity() - self.bytes.len() < width {
+            self.grow(account)?;
+        }
+        self.bytes.extend_from_slice(&word[..width]);
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self, account: &Account) -> Result<(), KernelError> {
+        let more = self.bytes.capacity().max(256);
+        account.charge(more)?;
+        if self.bytes.try_reserve_exact(more).is_err() {
+            return Err(KernelError(format!("no memory for {more} bytes of stacked scalars")));
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// Takes all turns of a loop. Says `false`, having done nothing, if what it is given is not
+    /// what was inferred.
+    pub(super) fn scalar_turns(
+        &self,
+        (step, region): (&Step, &Region),
+        turns: &ScalarTurns,
+        call: &mut Call<'_>,
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<bool, Failed> {
+        let inside = region.bodies.first().and_then(|body| body.steps.first());
+        let Some((inside, code)) = inside.and_then(|inside| Some((inside, inside.scalars()?)))
+        else {
+            return Ok(false);
+        };
+        let Some(mut registers) = given(turns, code, call) else {
+            return Ok(false);
+        };
+        let (most, goes_on) = limits(&region.kind, call)?;
+        let mut stacks: Vec<Stacking<'_>> =
+            turns.stacked.iter().map(|made| Stacking { made, bytes: Vec::new() }).collect();
+        Watch::step(watch, inside.number, |_| {
+            self.take_scalar_turns(
+                step,
+                (turns, code),
+                &mut registers,
+                &mut stacks,
+                (most, goes_on),
+            )
+        })?;
+        let mut targets = call.targets.iter_mut();
+        for (carried, target) in turns.carried.iter().zip(&mut targets) {
+            let word = registers[carried.read as usize].to_le_bytes();
+            let bytes = &word[..bytes_of(carried.elem)];
+            let view = TensorView::over(carried.elem, &carried.dims, bytes)?;
+            self.deliver(target, Operand::Tensor(view))?;
+        }
+        for (Stacking { made, bytes }, target) in stacks.into_iter().zip(targets) {
+            let count = bytes.len() / bytes_of(made.elem);
+            let dims: Dims = std::iter::once(count).chain(made.dims.iter().copied()).collect();
+            let stacked = Tensor::from_buffer(made.elem, &dims, Buffer::from_vec(bytes))?;
+            self.deliver(target, Operand::Taken(Value::Tensor(stacked.aligned()?)))?;
+        }
+        Ok(true)
+    }
+
+    fn take_scalar_turns(
+        &self,
+        step: &Step,
+        (turns, code): (&ScalarTurns, &ScalarCode),
+        registers: &mut Registers,
+        stacks: &mut [Stacking<'_>],
+        (most, mut goes_on): (u64, bool),
+    ) -> Result<(), Failed> {
+        let mut next = Registers::from_elem(0, turns.carried.len());
+        let mut turn = 0;
+        while goes_on && turn < most {
+            if let Some(reason) = self.limits.take_turn() {
+                return Err(Failed::Inside(self.stopped(reason, step, Some(turn as usize))));
+            }
+            if let Some(number) = turns.number {
+                registers[number as usize] = turn;
+            }
+            if let Some(is_on) = turns.is_on {
+                registers[is_on as usize] = 1;
+            }
+            let in_turn = |error: KernelError| format!("in turn {turn}: {error}");
+            code.run(registers).map_err(in_turn)?;
+            goes_on = registers[turns.goes_on as usize] != 0;
+            for stack in &mut *stacks {
+                stack.push(registers, self.account).map_err(in_turn)?;
+            }
+            // All at once, as values may change places.
+            for (next, carried) in next.iter_mut().zip(&turns.carried) {
+                *next = registers[carried.made as usize];
+            }
+            for (next, carried) in next.iter().zip(&turns.carried) {
+                registers[carried.read as usize] = *next;
+            }
+            turn += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The registers of the first turn, if what is given is what was inferred.
+fn given(turns: &ScalarTurns, code: &ScalarCode, call: &Call<'_>) -> Option<Registers> {
+    let mut registers = code.registers(turns.more);
+    for (register, word) in &turns.constants {
+        registers[*register as usize] = *word;
+    }
+    let word = |operand: usize, elem, dims: Option<&Dims>| {
+        let view = match call.operands.get(operand)? {
+            Operand::Tensor(view) => view.clone(),
+            Operand::Taken(Value::Tensor(tensor)) => tensor.view(),
+            _ => return None,
+        };
+        let fits = dims.is_none_or(|dims| view.dims() == &dims[..]);
+        fits.then(|| word_of(&view, elem).ok())?
+    };
+    for (index, carried) in turns.carried.iter().enumerate() {
+        registers[carried.read as usize] = word(2 + index, carried.elem, Some(&carried.dims))?;
+    }
+    for (operand, register, elem) in &turns.captured {
+        registers[*register as usize] = word(*operand, *elem, None)?;
+    }
+    Some(registers)
+}
