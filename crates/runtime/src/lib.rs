@@ -39,6 +39,7 @@ mod rewrite;
 mod right;
 mod run;
 mod schedule;
+mod scratch;
 mod select;
 mod session;
 mod sizes;

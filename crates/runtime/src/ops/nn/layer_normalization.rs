@@ -1,6 +1,5 @@
 //! Normalizations that look at one example only.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use sardonyx_kernels::elementwise::{
@@ -20,6 +19,7 @@ use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
 use crate::program::{self, NormKind, Op};
+use crate::scratch::Contents;
 
 /// `LayerNormalization`
 pub(crate) fn lower_layer(site: &Site<'_>) -> Result<Op, BindError> {
@@ -239,7 +239,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         reduced[axis..].fill(1);
         for (index, statistic) in [(1, means), (2, inverses)] {
             if let Some(statistic) = statistic {
-                narrow(call, index, self.stash, &reduced, statistic)?;
+                narrow(call, index, self.stash, &reduced, &statistic)?;
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ impl Kernel for NarrowMeanVariance {
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
         self.0.normalize(call.exec, call.account, &dims, &x, &mut y)?;
-        narrow(call, 0, elem, &dims, y)
+        narrow(call, 0, elem, &dims, &y)
     }
 }
 
@@ -495,7 +495,7 @@ fn over_rows<'a, T: Element + Number>(
     index: usize,
     dims: &[usize],
     axis: usize,
-) -> Result<Cow<'a, [T]>, KernelError> {
+) -> Result<Contents<'a, T>, KernelError> {
     let (values, own) = (call.slice::<T>(index)?, call.tensor(index)?.dims());
     broadcast(call, index, values, own, dims, axis)
 }
@@ -507,7 +507,7 @@ fn broadcast<'a, T: Element + Number>(
     own: &[usize],
     dims: &[usize],
     axis: usize,
-) -> Result<Cow<'a, [T]>, KernelError> {
+) -> Result<Contents<'a, T>, KernelError> {
     let fits = own.len() <= dims.len() && {
         let pairs = own.iter().rev().zip(dims.iter().rev());
         pairs.into_iter().all(|(own, size)| own == size || *own == 1)
@@ -523,11 +523,11 @@ fn broadcast<'a, T: Element + Number>(
     let (skipped, own) = (dims.len() - (own.len() - first), &own[first..]);
     let target = if skipped < axis { dims } else { &dims[axis..] };
     if values.len() == product(target) {
-        return Ok(Cow::Borrowed(values));
+        return Ok(Contents::Borrowed(values));
     }
     let mut all = call.scratch::<T>(product(target))?;
     copy::expand(call.exec.pool, own, target, values, &mut all);
-    Ok(Cow::Owned(all))
+    Ok(Contents::Made(all))
 }
 
 #[cfg(test)]

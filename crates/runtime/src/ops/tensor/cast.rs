@@ -66,7 +66,7 @@ impl Kernel for Cast {
             return call.set_output(0, Value::Tensor(converted));
         }
         let pool = call.exec.pool;
-        let source = dense(&input)?;
+        let source = dense(call, &input)?;
         let mut output = call.output(0, self.to, input.dims())?;
         Ok(self.convert(pool, &source, output.bytes_mut(), input.len())?)
     }
