@@ -22,8 +22,8 @@ use crate::random::Draws;
 use crate::scratch::Scratch;
 use crate::weights::{Packer, Weight};
 
-pub(crate) use target::Target;
-use target::{MemorySource, described, memory_of};
+pub(crate) use target::{MemorySource, Target};
+use target::{described, memory_of};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
