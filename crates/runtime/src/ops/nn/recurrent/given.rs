@@ -4,6 +4,7 @@ use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
 use sardonyx_kernels::recurrent::{Candidate, Cell, Layer, RecurrentElement, Sequences, States};
 use sardonyx_kernels::{Exec, RecurrentLoops};
 use sardonyx_tensor::{DataType, Element};
+use smallvec::SmallVec;
 
 use super::settings::Kind;
 use super::sizes::{Sizes, elements, lengths};
@@ -91,7 +92,7 @@ pub(super) struct Given<'k, 'a, T: Wide> {
     peepholes: Option<Contents<'a, T>>,
     lengths: Option<Scratch<usize>>,
     /// The weights of states that are not constant, packed for the time of the call.
-    packed: Vec<Option<PackedB>>,
+    packed: SmallVec<[Option<PackedB>; 2]>,
 }
 
 /// The memory of a call, taken before the first product.
@@ -123,10 +124,10 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             b: maybe(B, true)?,
             peepholes: maybe(PEEPHOLES, true)?,
             lengths: lengths(call, &sizes)?,
-            packed: Vec::new(),
+            packed: SmallVec::new(),
         };
         // A single product packs what it wants to by itself.
-        if sizes.steps > 1 {
+        if sizes.steps > 1 && of.state_weights.is_none() {
             for direction in 0..sizes.directions {
                 for product in 0..of.settings.kind.products().len() {
                     let plain = given.plain_state(direction, product);
