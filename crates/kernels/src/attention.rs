@@ -11,7 +11,7 @@
 //! share keys are the rows of one product.
 
 use crate::elementwise::chunks::Shared;
-use crate::gemm::buffer::with_scratch;
+use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use crate::number::Math;
 use crate::reduce::{Maximum, Sum, run};
@@ -388,6 +388,17 @@ pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],
     y_strides: [usize; 4],
+    scores: Option<(Stage, &mut [T], usize)>,
+) {
+    with_scratch_of(job.sizes.keys, |row| plain_in(row, job, y, y_strides, scores));
+}
+
+/// `row` has room for the scores of a query.
+fn plain_in<T: Math>(
+    row: &mut [f64],
+    job: &Attention<'_, T>,
+    y: &mut [T],
+    y_strides: [usize; 4],
     mut scores: Option<(Stage, &mut [T], usize)>,
 ) {
     job.check(y.len(), y_strides);
@@ -395,7 +406,6 @@ pub fn attention_plain<T: Math>(
     let at = |heads: [usize; 4], batch: usize, head: usize, row: usize, i: usize| {
         batch * heads[0] + head * heads[1] + row * heads[2] + i * heads[3]
     };
-    let mut row = vec![0.0f64; s.keys];
     for index in 0..s.batch * s.heads * s.queries {
         let (query, rest) = (index % s.queries, index / s.queries);
         let (head, batch) = (rest % s.heads, rest / s.heads);
@@ -420,12 +430,12 @@ pub fn attention_plain<T: Math>(
             }
             *score *= job.scale;
         }
-        keep(Stage::Products, &row);
+        keep(Stage::Products, row);
         if job.softcap != 0.0 {
             let cap = job.softcap;
             row.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
         }
-        keep(Stage::Capped, &row);
+        keep(Stage::Capped, row);
         let seen = job.seen(query);
         for (key, score) in row.iter_mut().enumerate() {
             match job.mask {
@@ -443,7 +453,7 @@ pub fn attention_plain<T: Math>(
                 *score = f64::NEG_INFINITY;
             }
         }
-        keep(Stage::Masked, &row);
+        keep(Stage::Masked, row);
         let greatest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         row.iter_mut().for_each(|score| *score = (*score - greatest).exp());
         let sum: f64 = row.iter().sum();
@@ -451,7 +461,7 @@ pub fn attention_plain<T: Math>(
         if job.blind_is_zero && greatest == f64::NEG_INFINITY {
             row.fill(0.0);
         }
-        keep(Stage::Weights, &row);
+        keep(Stage::Weights, row);
         for i in 0..s.value_features {
             let value = |key: usize| job.v.data[at(job.v.strides, batch, shared, key, i)].to_f64();
             let sum: f64 = row.iter().enumerate().map(|(key, weight)| weight * value(key)).sum();

@@ -9,6 +9,7 @@ use half::{bf16, f16};
 
 use crate::Pool;
 use crate::elementwise::chunks::{Shared, ranges};
+use crate::gemm::buffer::with_scratch_of;
 use crate::number::Number;
 
 /// An element type of [`top_k`].
@@ -175,8 +176,21 @@ pub fn positions_where<T: Copy>(
         assert!(positions.is_empty(), "nothing can pass");
         return;
     };
-    let count = positions.len() / dims.len();
-    let mut place = vec![0; outer.len()];
+    with_scratch_of(outer.len(), |place: &mut [i64]| {
+        place.fill(0);
+        walk_where((width, outer), x, passes, place, positions);
+    });
+}
+
+/// As [`positions_where`], over rows of `width` elements; `place` has the coordinates of a row.
+fn walk_where<T: Copy>(
+    (width, outer): (usize, &[usize]),
+    x: &[T],
+    passes: impl Fn(T) -> bool,
+    place: &mut [i64],
+    positions: &mut [i64],
+) {
+    let count = positions.len() / (outer.len() + 1);
     let mut found = 0;
     for row in x.chunks_exact(width) {
         for (column, _) in row.iter().enumerate().filter(|(_, x)| passes(**x)) {

@@ -18,6 +18,7 @@ use std::f64::consts::TAU;
 
 use crate::Exec;
 use crate::elementwise::chunks::Shared;
+use crate::gemm::buffer::with_scratch_of;
 use crate::number::{Arith, Number};
 use crate::simd::Level;
 
@@ -171,17 +172,18 @@ pub fn multinomial<T: Number, I: Number>(
         return Err(row);
     }
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
-        let mut sums = Vec::new();
-        let mut summed = usize::MAX;
-        for (place, (number, y)) in (first..).zip(numbers.iter().zip(y)) {
-            if place / samples != summed {
-                summed = place / samples;
-                sum_up(row(summed), &mut sums);
+        with_scratch_of(classes, |sums: &mut [f64]| {
+            let mut summed = usize::MAX;
+            for (place, (number, y)) in (first..).zip(numbers.iter().zip(y)) {
+                if place / samples != summed {
+                    summed = place / samples;
+                    sum_up(row(summed), sums);
+                }
+                let total = sums.last().copied().unwrap_or(0.0);
+                let class = sums.partition_point(|sum| *sum <= number * total);
+                *y = I::from_f64(class.min(classes - 1) as f64);
             }
-            let total = sums.last().copied().unwrap_or(0.0);
-            let class = sums.partition_point(|sum| *sum <= number * total);
-            *y = I::from_f64(class.min(classes - 1) as f64);
-        }
+        });
     });
     Ok(())
 }
@@ -191,14 +193,13 @@ fn greatest<T: Number>(logits: &[T]) -> f64 {
 }
 
 /// The weights up to each class, relative to the greatest one.
-fn sum_up<T: Number>(logits: &[T], sums: &mut Vec<f64>) {
+fn sum_up<T: Number>(logits: &[T], sums: &mut [f64]) {
     let greatest = greatest(logits);
     let mut sum = 0.0;
-    sums.clear();
-    sums.extend(logits.iter().map(|x| {
+    for (x, to) in logits.iter().zip(sums) {
         sum += (x.to_f64() - greatest).exp();
-        sum
-    }));
+        *to = sum;
+    }
 }
 
 fn affine<T: Number>(
@@ -231,31 +232,33 @@ fn in_pieces<T: Send>(
     let len = y.len();
     let shared = Shared::new(y);
     match generator {
-        Generator::Mt19937(mut generator) => {
-            let mut block = vec![0.0; BLOCK.min(len.next_multiple_of(2))];
-            for start in (0..len).step_by(BLOCK) {
-                let wanted = BLOCK.min(len - start);
-                // Normal numbers are made in pairs; of an odd count the last one is dropped.
-                let block = &mut block[..wanted.next_multiple_of(2)];
-                match distribution {
-                    Distribution::Uniform { .. } => generator.uniform(&mut block[..wanted]),
-                    Distribution::Normal => generator.points(block),
-                }
-                let block = Shared::new(block);
-                pool.run(wanted.div_ceil(PIECE), |piece| {
-                    let first = piece * PIECE;
-                    let len = PIECE.min(wanted - first);
-                    // SAFETY: pieces are disjoint, and begin at even places.
-                    let (numbers, y) = unsafe {
-                        let numbers = block.part(first, len.next_multiple_of(2));
-                        (numbers, shared.part(start + first, len))
-                    };
-                    if let Distribution::Normal = distribution {
-                        numbers.chunks_exact_mut(2).for_each(polar);
+        Generator::Mt19937(generator) => {
+            with_scratch_of(BLOCK.min(len.next_multiple_of(2)), |block| {
+                let mut generator = generator.state();
+                for start in (0..len).step_by(BLOCK) {
+                    let wanted = BLOCK.min(len - start);
+                    // Normal numbers are made in pairs; of an odd count the last one is dropped.
+                    let block = &mut block[..wanted.next_multiple_of(2)];
+                    match distribution {
+                        Distribution::Uniform { .. } => generator.uniform(&mut block[..wanted]),
+                        Distribution::Normal => generator.points(block),
                     }
-                    body(start + first, &numbers[..len], y);
-                });
-            }
+                    let block = Shared::new(block);
+                    pool.run(wanted.div_ceil(PIECE), |piece| {
+                        let first = piece * PIECE;
+                        let len = PIECE.min(wanted - first);
+                        // SAFETY: pieces are disjoint, and begin at even places.
+                        let (numbers, y) = unsafe {
+                            let numbers = block.part(first, len.next_multiple_of(2));
+                            (numbers, shared.part(start + first, len))
+                        };
+                        if let Distribution::Normal = distribution {
+                            numbers.chunks_exact_mut(2).for_each(polar);
+                        }
+                        body(start + first, &numbers[..len], y);
+                    });
+                }
+            })
         }
         Generator::Philox(philox) => {
             let level = Level::new(isa);

@@ -5,7 +5,7 @@ mod target;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytemuck::Zeroable;
+use bytemuck::Pod;
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
@@ -20,10 +20,11 @@ use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::random::Draws;
 use crate::registers::ScalarCode;
+use crate::scratch::Scratch;
 use crate::weights::{Packer, Weight};
 
-use target::{MemorySource, memory_of};
-pub(crate) use target::{Target, described};
+use target::memory_of;
+pub(crate) use target::{MemorySource, Target, described};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -474,9 +475,9 @@ impl<'a> Call<'a> {
     }
 
     /// Elements for the time of the call, all zero.
-    pub(crate) fn scratch<T: Zeroable + Clone>(&self, len: usize) -> Result<Vec<T>, KernelError> {
+    pub(crate) fn scratch<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
         self.reserve(len.saturating_mul(size_of::<T>()))?;
-        zeros(len)
+        Ok(Scratch::zeros(len)?)
     }
 
     /// The elements of the first output and, if it is wanted, of the one at `index`, which have the
@@ -559,17 +560,6 @@ impl<'a> Call<'a> {
             Some(Target::Absent) | None => Ok(()),
         }
     }
-}
-
-/// Zeros, unless memory is refused.
-fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>, KernelError> {
-    // Asked first, because taking zeros at once, which costs least, ends the process where there
-    // are none.
-    let is_large = len.saturating_mul(size_of::<T>()) >= 1 << 20;
-    if is_large && Vec::<T>::new().try_reserve_exact(len).is_err() {
-        fail!("no memory for {len} elements of {} bytes", size_of::<T>());
-    }
-    Ok(vec![T::zeroed(); len])
 }
 
 fn into_slice<'a, T: Element>(view: TensorViewMut<'a>) -> Result<&'a mut [T], KernelError> {

@@ -42,6 +42,7 @@ mod right;
 mod run;
 mod scalar_turns;
 mod schedule;
+mod scratch;
 mod select;
 mod session;
 mod sizes;

@@ -219,7 +219,7 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         let Room { arena, inner, held } = room;
         let account = self.account;
-        let mut given: Vec<Value> = Vec::new();
+        let mut given: SmallVec<[Value; 1]> = SmallVec::new();
         if scheduled.takes {
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
         }
@@ -291,7 +291,7 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
-        let mut made: SmallVec<[(u32, Value); 1]> = SmallVec::new();
+        let mut made: SmallVec<[(u32, Value); 2]> = SmallVec::new();
         if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
             for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
                 if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
@@ -315,7 +315,12 @@ impl Run<'_> {
 
     /// Takes what a step may have out of what the run holds, in order. What the run does not own
     /// stays.
-    fn take_sources(&self, sources: &[Source], held: &mut [Held<'_>], given: &mut Vec<Value>) {
+    fn take_sources(
+        &self,
+        sources: &[Source],
+        held: &mut [Held<'_>],
+        given: &mut SmallVec<[Value; 1]>,
+    ) {
         for source in sources {
             if let Source::Taken { place, .. } = source
                 && let place = &mut held[*place as usize]

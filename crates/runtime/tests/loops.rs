@@ -146,3 +146,198 @@ fn a_loop_allocates_nothing_after_its_third_turn() {
     let (few, many) = (allocations(3), allocations(1000));
     assert!(many <= few + 30, "{few} in 3 turns, {many} in 1000");
 }
+
+/// A beam search as an exporter writes it: each turn looks up the last tokens, computes a state and
+/// logits, bans the end for the first `least` turns, keeps the best of all continuations, picks the
+/// rows of the beams that they continue, and writes the new tokens into a buffer of fixed length.
+const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
+    beam_search (int64 most, int64 least, int64[B, L] tokens, float[B] scores, float[B, 16] state)
+      => (int64[B, L] found, float[B] last_scores, float[B, 16] last_state, float[L] trace, int64[B] lengths)
+    <int64 zero = {0}, int64 one = {1}, int64 vocabulary = {32}, int64 end = {2}, bool go = {1},
+     int64[1] first = {0}, int64[1] second = {1}, int64[2] flat_shape = {1, -1},
+     int64[1] rank = {2}, int64[1] width = {4}, float never = {-1e9}, float allowed = {0}, float bonus = {3}>
+    {
+      numbers_end = Constant <value_int = 512> ()
+      numbers = Range (zero, numbers_end, one)
+      factor = Constant <value_int = 7919> ()
+      scaled = Mul (numbers, factor)
+      prime = Constant <value_int = 1009> ()
+      hashed = Mod (scaled, prime)
+      hash = Cast <to = 1> (hashed)
+      scale = Constant <value_float = 1009.0> ()
+      unit = Div (hash, scale)
+      half = Constant <value_float = 0.5> ()
+      weights = Sub (unit, half)
+      embedding_shape = Constant <value_ints = [32, 16]> ()
+      embedding = Reshape (weights, embedding_shape)
+      cell = Mul (embedding, half)
+      head = Transpose <perm = [1, 0]> (embedding)
+      bias = Gather <axis = 0> (embedding, one)
+      vocabulary_numbers = Range (zero, vocabulary, one)
+      is_end_token = Equal (vocabulary_numbers, end)
+      only_end = Where (is_end_token, allowed, never)
+      no_end = Where (is_end_token, never, allowed)
+      favoured = Where (is_end_token, bonus, allowed)
+      shape = Shape (tokens)
+      length = Gather <axis = 0> (shape, one)
+      columns = Range (zero, length, one)
+      beams = Slice (shape, first, second)
+      false_value = Constant <value = bool[1] {0}> ()
+      nothing_finished = Expand (false_value, beams)
+      no_length = Constant <value = int64[1] {0}> ()
+      no_lengths = Expand (no_length, beams)
+      trace_shape = Slice (shape, second, rank)
+      no_trace_value = Constant <value = float[1] {0}> ()
+      no_trace = Expand (no_trace_value, trace_shape)
+      found, last_scores, last_state, trace, finished, lengths = Loop (most, go, tokens, scores, state, no_trace, nothing_finished, no_lengths) <
+        body = turn (int64 i, bool c, int64[B, L] old_tokens, float[B] old_scores, float[B, 16] old_state,
+                     float[L] old_trace, bool[B] old_finished, int64[B] old_lengths)
+          => (bool goes_on, int64[B, L] new_tokens, float[B] new_scores, float[B, 16] new_state,
+              float[L] new_trace, bool[B] new_finished, int64[B] new_lengths)
+        {
+          last = Gather <axis = 1> (old_tokens, i)
+          embedded = Gather <axis = 0> (embedding, last)
+          both = Concat <axis = 1> (embedded, old_state)
+          product = MatMul (both, cell)
+          sum = Add (product, bias)
+          next_state = Tanh (sum)
+          raw = MatMul (next_state, head)
+          is_short = Less (i, least)
+          ban = Where (is_short, no_end, favoured)
+          logits = Add (raw, ban)
+          likely = LogSoftmax <axis = -1> (logits)
+          finished_column = Unsqueeze (old_finished, second)
+          choices = Where (finished_column, only_end, likely)
+          score_column = Unsqueeze (old_scores, second)
+          totals = Add (choices, score_column)
+          flat = Reshape (totals, flat_shape)
+          best, index = TopK <axis = -1> (flat, width)
+          new_scores = Squeeze (best, first)
+          which = Squeeze (index, first)
+          beam = Div (which, vocabulary)
+          token = Mod (which, vocabulary)
+          kept_tokens = Gather <axis = 0> (old_tokens, beam)
+          new_state = Gather <axis = 0> (next_state, beam)
+          kept_finished = Gather <axis = 0> (old_finished, beam)
+          kept_lengths = Gather <axis = 0> (old_lengths, beam)
+          next = Add (i, one)
+          next_row = Unsqueeze (next, first)
+          body_shape = Shape (kept_tokens)
+          body_beams = Slice (body_shape, first, second)
+          column_shape = Concat <axis = 0> (body_beams, second)
+          positions = Expand (next_row, column_shape)
+          token_column = Unsqueeze (token, second)
+          new_tokens = ScatterElements <axis = 1> (kept_tokens, positions, token_column)
+          top = Slice (new_scores, first, second)
+          place = Unsqueeze (next_row, first)
+          scattered = ScatterND (old_trace, place, top)
+          is_here = Equal (columns, i)
+          average = ReduceMean <keepdims = 0> (new_scores)
+          new_trace = Where (is_here, average, scattered)
+          is_end = Equal (token, end)
+          new_finished = Or (kept_finished, is_end)
+          counts = Not (kept_finished)
+          counted = Cast <to = 7> (counts)
+          new_lengths = Add (kept_lengths, counted)
+          finished_number = Cast <to = 6> (new_finished)
+          all_finished = ReduceMin <keepdims = 0> (finished_number)
+          is_over = Cast <to = 9> (all_finished)
+          is_open = Not (is_over)
+          goes_on = And (c, is_open)
+        }>
+    }";
+
+/// The results of a beam search of at most `most` turns, of which the first `least` do not end it,
+/// and how often it allocated.
+fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
+    let far = -1e9;
+    let mut given = inputs(&[
+        ("most", Tensor::scalar(most)),
+        ("least", Tensor::scalar(least)),
+        ("tokens", Tensor::zeros(DataType::Int64, [4, 1024]).unwrap()),
+        ("scores", Tensor::from_slice([4], &[0f32, far, far, far]).unwrap()),
+        ("state", Tensor::zeros(DataType::Float, [4, 16]).unwrap()),
+        ("width", Tensor::from_slice([1], &[4i64]).unwrap()),
+    ]);
+    // The last one may be a constant.
+    given.truncate(session.inputs().len());
+    let mut outputs = Vec::new();
+    let count = measure(|| {
+        let found = session.run(given).unwrap();
+        outputs = found.into_iter().map(|(_, value)| value).collect();
+    });
+    (outputs, count.count_total)
+}
+
+#[test]
+fn a_beam_search_allocates_nothing_after_its_third_turn() {
+    let session = session(BEAM_SEARCH, &Options::with_threads(1));
+    // The first run makes plans.
+    searched(&session, 3, 2000);
+    let (_, few) = searched(&session, 3, 2000);
+    let (found, many) = searched(&session, 1000, 2000);
+    assert_eq!(few, many, "in 3 turns and in 1000");
+    let numbers = |value: &Value| match value {
+        Value::Tensor(tensor) => tensor.to_vec::<i64>().unwrap(),
+        other => panic!("{}", other.value_type()),
+    };
+    assert_eq!(numbers(&found[4]), [1000; 4]);
+    let tokens = numbers(&found[0]);
+    let beams: Vec<&[i64]> = tokens.chunks(1024).map(|beam| &beam[1..=1000]).collect();
+    assert!(beams.iter().all(|beam| !beam.contains(&2)), "the end was banned");
+    assert!((1..4).all(|beam| beams[beam] != beams[0]), "all beams are the same");
+}
+
+#[test]
+fn values_whose_sizes_only_data_tells_find_their_memory_again() {
+    // How many beams are kept is not known before the search runs, nor is the size of anything that
+    // follows from it.
+    let text = BEAM_SEARCH.replace(" int64[1] width = {4},", "").replacen(
+        ", float[B, 16] state)",
+        ", float[B, 16] state, int64[1] width)",
+        1,
+    );
+    let (open, known) =
+        [text.as_str(), BEAM_SEARCH].map(|text| session(text, &Options::with_threads(1))).into();
+    // Until memory of all sizes is there.
+    (0..3).for_each(|_| drop(searched(&open, 3, 2000)));
+    let (_, few) = searched(&open, 3, 2000);
+    let (found, many) = searched(&open, 1000, 2000);
+    assert_eq!(few, many, "in 3 turns and in 1000");
+    assert_eq!(found, searched(&known, 1000, 2000).0);
+}
+
+#[test]
+fn values_that_change_places_find_their_memory_again() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (int64 n, float[N, 3] x, float[N, 3] y) => (float[N, 3] p, float[N, 3] q)
+        {
+          p, q = Loop (n, , x, y) <
+            body = turn (int64 i, bool c, float[N, 3] a, float[N, 3] b)
+              => (bool d, float[N, 3] b2, float[N, 3] a2) {
+              d = Identity (c)
+              b2 = Identity (b)
+              a2 = Neg (a)
+            }>
+        }";
+    let session = session(text, &Options::with_threads(1));
+    let allocations = |turns: i64| {
+        let x = Tensor::zeros(DataType::Float, [2, 3]).unwrap();
+        let given = inputs(&[("n", Tensor::scalar(turns)), ("x", x.clone()), ("y", x)]);
+        measure(|| {
+            session.run(given).unwrap();
+        })
+        .count_total
+    };
+    allocations(3);
+    assert_eq!(allocations(3), allocations(1000));
+}
+
+#[test]
+fn a_beam_search_ends_when_all_beams_have() {
+    let session = session(BEAM_SEARCH, &Options::with_threads(1));
+    let (found, _) = searched(&session, 1000, 5);
+    let Value::Tensor(lengths) = &found[4] else { panic!("no lengths") };
+    let lengths = lengths.to_vec::<i64>().unwrap();
+    assert!(lengths.iter().all(|length| (6..500).contains(length)), "{lengths:?}");
+}

@@ -35,7 +35,8 @@ pub trait Pages: AsRef<[u8]> + Send + Sync {
 /// A reference-counted range of bytes. Cloning and slicing copy no bytes.
 #[derive(Clone)]
 pub struct Buffer {
-    owner: Arc<dyn Owner>,
+    /// `None` only while dropping.
+    owner: Option<Arc<dyn Owner>>,
     offset: usize,
     len: usize,
 }
@@ -55,13 +56,13 @@ impl Buffer {
     /// Takes over a vector of numbers as its bytes in host order; no copy, and aligned for `T`.
     pub fn from_elements<T: Pod + Send + Sync>(elements: Vec<T>) -> Buffer {
         let len = size_of_val(elements.as_slice());
-        Buffer { owner: Arc::new(elements), offset: 0, len }
+        Buffer { owner: Some(Arc::new(elements)), offset: 0, len }
     }
 
     /// Takes over an aligned allocation; no copy.
     pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
         let len = bytes.len();
-        Buffer { owner: Arc::new(bytes), offset: 0, len }
+        Buffer { owner: Some(Arc::new(bytes)), offset: 0, len }
     }
 
     /// Copies into an aligned allocation.
@@ -83,7 +84,7 @@ impl Buffer {
     /// Refers to all bytes of somebody else; no copy.
     pub fn from_shared(owner: SharedBytes) -> Buffer {
         let len = (*owner).as_ref().len();
-        Buffer { owner: Arc::new(Foreign(owner)), offset: 0, len }
+        Buffer { owner: Some(Arc::new(Foreign(owner))), offset: 0, len }
     }
 
     /// Refers to all bytes of a mapping; no copy.
@@ -93,27 +94,28 @@ impl Buffer {
 
     /// Says that the bytes will be read soon; see [`Pages`].
     pub fn fetch_pages(&self) {
-        if let Some(pages) = self.owner.pages() {
+        if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
             pages.fetch(self.offset..self.offset + self.len);
         }
     }
 
     /// Says that the bytes will not be read for long; see [`Pages`].
     pub fn give_back_pages(&self) {
-        if let Some(pages) = self.owner.pages() {
+        if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
             pages.give_back(self.offset..self.offset + self.len);
         }
     }
 
     /// A name for these bytes.
     pub fn name(&self) -> BufferName {
-        BufferName { owner: Arc::downgrade(&self.owner), offset: self.offset, len: self.len }
+        let owner = self.owner.as_ref().map(Arc::downgrade);
+        BufferName { owner, offset: self.offset, len: self.len }
     }
 
     /// Refers to all bytes of an owner.
     pub(crate) fn from_owner(owner: Arc<dyn Owner>) -> Buffer {
         let len = owner.bytes().len();
-        Buffer { owner, offset: 0, len }
+        Buffer { owner: Some(owner), offset: 0, len }
     }
 
     /// Number of bytes.
@@ -130,7 +132,13 @@ impl Buffer {
     pub fn as_slice(&self) -> &[u8] {
         // The end was checked when the buffer was made; `get` is for foreign owners that break
         // their promise.
-        self.owner.bytes().get(self.offset..self.offset + self.len).unwrap_or(&[])
+        let bytes = self.owner.as_ref().map_or(&[][..], |owner| owner.bytes());
+        bytes.get(self.offset..self.offset + self.len).unwrap_or(&[])
+    }
+
+    /// Leaves out what comes after the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 
     /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
@@ -142,7 +150,7 @@ impl Buffer {
             return err!(Range, "bytes {range:?} of a buffer of {} bytes", self.len);
         }
         Ok(Buffer {
-            owner: Arc::clone(&self.owner),
+            owner: self.owner.clone(),
             offset: self.offset + range.start,
             len: range.end - range.start,
         })
@@ -158,7 +166,8 @@ impl Buffer {
             *self = Buffer::copy_of(self.as_slice())?;
         }
         let range = self.offset..self.offset + self.len;
-        match Arc::get_mut(&mut self.owner).and_then(|owner| owner.bytes_mut()) {
+        let owner = self.owner.as_mut().and_then(Arc::get_mut);
+        match owner.and_then(|owner| owner.bytes_mut()) {
             Some(bytes) => Ok(bytes.get_mut(range).unwrap_or(&mut [])),
             None => err!(Unsupported, "the buffer is shared"),
         }
@@ -166,7 +175,8 @@ impl Buffer {
 
     /// Whether [`Buffer::make_mut`] would edit in place.
     pub fn is_unique(&mut self) -> bool {
-        Arc::get_mut(&mut self.owner).is_some_and(|owner| owner.bytes_mut().is_some())
+        let owner = self.owner.as_mut().and_then(Arc::get_mut);
+        owner.is_some_and(|owner| owner.bytes_mut().is_some())
     }
 
     /// Whether the first byte lies on a multiple of `align` bytes. Empty buffers count as aligned.
@@ -179,7 +189,7 @@ impl Buffer {
 /// their bytes: while a name exists, no other bytes get an equal one, even if its own are gone.
 #[derive(Clone)]
 pub struct BufferName {
-    owner: Weak<dyn Owner>,
+    owner: Option<Weak<dyn Owner>>,
     offset: usize,
     len: usize,
 }
@@ -187,7 +197,8 @@ pub struct BufferName {
 impl BufferName {
     /// Weak references keep the place of an owner from being used again.
     fn parts(&self) -> (*const (), usize, usize) {
-        (self.owner.as_ptr().cast(), self.offset, self.len)
+        let owner = self.owner.as_ref().map_or(std::ptr::null(), |owner| owner.as_ptr().cast());
+        (owner, self.offset, self.len)
     }
 }
 
@@ -224,6 +235,14 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.let_go();
+        }
+    }
+}
+
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} bytes)", self.len)
@@ -239,6 +258,8 @@ pub(crate) trait Owner: Send + Sync {
     fn pages(&self) -> Option<&dyn Pages> {
         None
     }
+    /// What a buffer does with its reference when it goes.
+    fn let_go(self: Arc<Self>) {}
 }
 
 struct Mapped(Arc<dyn Pages>);

@@ -102,7 +102,21 @@ pub fn cast_slices(
     if from.is_complex() {
         return complex_to_complex(from, source, to, target);
     }
-    let mut lanes = Lanes::new();
+    if elems <= FEW {
+        in_lanes(&mut Memory::<FEW>::new().lanes(), (from, source), (to, target), elems, options)
+    } else {
+        in_lanes(&mut Memory::<CHUNK>::new().lanes(), (from, source), (to, target), elems, options)
+    }
+}
+
+/// As [`cast_slices`], chunk by chunk.
+fn in_lanes(
+    lanes: &mut Lanes<'_>,
+    (from, source): (DataType, &[u8]),
+    (to, target): (DataType, &mut [u8]),
+    elems: usize,
+    options: CastOptions,
+) -> Result<(), TensorError> {
     let (mut done, mut source, mut target) = (0, source, target);
     while done < elems {
         let count = (elems - done).min(CHUNK);
@@ -121,6 +135,9 @@ pub fn cast_slices(
 /// Elements per step; a multiple of 8, so that packed chunks start on bytes, and small enough for
 /// the first-level cache.
 const CHUNK: usize = 512;
+/// Up to this number of elements have less memory: to clear that of a whole chunk takes longer than
+/// to convert them. A multiple of 8 as well.
+const FEW: usize = 16;
 
 /// The type in which a chunk travels.
 #[derive(Clone, Copy)]
@@ -132,29 +149,54 @@ enum Lane {
     U64,
 }
 
-struct Lanes {
-    f32: [f32; CHUNK],
-    f64: [f64; CHUNK],
-    i32: [i32; CHUNK],
-    i64: [i64; CHUNK],
-    u64: [u64; CHUNK],
-    codes: [u8; CHUNK],
-    half: [u16; CHUNK],
+/// The memory of lanes for `N` elements.
+struct Memory<const N: usize> {
+    f32: [f32; N],
+    f64: [f64; N],
+    i32: [i32; N],
+    i64: [i64; N],
+    u64: [u64; N],
+    codes: [u8; N],
+    half: [u16; N],
 }
 
-impl Lanes {
-    fn new() -> Lanes {
-        Lanes {
-            f32: [0.0; CHUNK],
-            f64: [0.0; CHUNK],
-            i32: [0; CHUNK],
-            i64: [0; CHUNK],
-            u64: [0; CHUNK],
-            codes: [0; CHUNK],
-            half: [0; CHUNK],
+impl<const N: usize> Memory<N> {
+    fn new() -> Memory<N> {
+        Memory {
+            f32: [0.0; N],
+            f64: [0.0; N],
+            i32: [0; N],
+            i64: [0; N],
+            u64: [0; N],
+            codes: [0; N],
+            half: [0; N],
         }
     }
 
+    fn lanes(&mut self) -> Lanes<'_> {
+        Lanes {
+            f32: &mut self.f32,
+            f64: &mut self.f64,
+            i32: &mut self.i32,
+            i64: &mut self.i64,
+            u64: &mut self.u64,
+            codes: &mut self.codes,
+            half: &mut self.half,
+        }
+    }
+}
+
+struct Lanes<'m> {
+    f32: &'m mut [f32],
+    f64: &'m mut [f64],
+    i32: &'m mut [i32],
+    i64: &'m mut [i64],
+    u64: &'m mut [u64],
+    codes: &'m mut [u8],
+    half: &'m mut [u16],
+}
+
+impl Lanes<'_> {
     /// Reads `count` elements into the narrowest lane that holds them exactly.
     fn load(&mut self, from: DataType, source: &[u8], count: usize) -> Result<Lane, TensorError> {
         macro_rules! numbers {
@@ -443,7 +485,8 @@ fn parse_strings(
     target: &mut [u8],
     options: CastOptions,
 ) -> Result<(), TensorError> {
-    let mut lanes = Lanes::new();
+    let mut memory = Memory::<CHUNK>::new();
+    let mut lanes = memory.lanes();
     let mut target = target;
     let mut start = 0;
     while start < strings.len() {

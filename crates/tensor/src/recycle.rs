@@ -3,9 +3,11 @@
 //!
 //! Fresh memory costs more than most things that are done with it: the system has to find and clear
 //! its pages. Whoever makes tensors of the same sizes again and again takes their bytes from a
-//! [`Recycler`].
+//! [`Recycler`]. Bytes come back together with the count of their references, so that to take them
+//! again asks the system for nothing at all.
 
 use std::fmt;
+use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::buffer::{AlignedBytes, Buffer, Owner};
@@ -19,26 +21,30 @@ pub struct Recycler {
 
 #[derive(Default)]
 struct Stock {
-    free: Vec<Block>,
+    /// Nobody else has a reference to these.
+    free: Vec<Arc<Lent>>,
     free_bytes: usize,
     /// Bytes of buffers that exist, and the most that ever did: no more than that is kept.
     lent: usize,
     most_lent: usize,
 }
 
-/// Memory that can be lent.
-struct Block {
-    bytes: AlignedBytes,
+/// Memory that is lent or can be.
+struct Lent {
+    /// `None` only while dropping.
+    bytes: Option<AlignedBytes>,
     /// Whether it took the place of one that was too small.
     has_grown: bool,
+    /// Where it comes back to; nowhere while it is there.
+    home: Weak<Recycler>,
 }
 
 /// How many free blocks are kept.
 const MOST_FREE: usize = 256;
 
-impl Block {
+impl Lent {
     fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
 }
 
@@ -49,7 +55,7 @@ impl Stock {
     }
 
     /// Takes out a free block.
-    fn remove(&mut self, index: usize) -> Block {
+    fn remove(&mut self, index: usize) -> Arc<Lent> {
         let block = self.free.swap_remove(index);
         self.free_bytes -= block.len();
         block
@@ -75,7 +81,7 @@ impl Recycler {
         let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
             // Not much more than is wanted, so that a small buffer does not hold a large block.
-            let fits = |block: &Block| (len..=len + len / 2 + 64).contains(&block.len());
+            let fits = |block: &Lent| (len..=len + len / 2 + 64).contains(&block.len());
             let best = (0..stock.free.len())
                 .filter(|index| fits(&stock.free[*index]))
                 .min_by_key(|index| stock.free[*index].len());
@@ -86,13 +92,13 @@ impl Recycler {
                     (Some(block), None)
                 }
                 None => {
-                    let near = |block: &Block| (len - len / 4..len).contains(&block.len());
+                    let near = |block: &Arc<Lent>| (len - len / 4..len).contains(&block.len());
                     let outgrown = stock.free.iter().position(near);
                     (None, outgrown.map(|index| stock.remove(index)))
                 }
             }
         };
-        let block = match found {
+        let mut lent = match found {
             Some(block) => block,
             // Room to grow by a little: a sequence that gets longer with every call finds its
             // memory again. What has outgrown its memory will do so again, so it gets more room
@@ -107,14 +113,19 @@ impl Recycler {
                 // The old block goes first: the two need never exist together.
                 drop(outgrown);
                 let len = len.saturating_add(room).next_multiple_of(64);
-                let block = Block { bytes: AlignedBytes::zeroed_on_huge_pages(len)?, has_grown };
+                let bytes = Some(AlignedBytes::zeroed_on_huge_pages(len)?);
+                let block = Arc::new(Lent { bytes, has_grown, home: Weak::new() });
                 let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
                 stock.lend(len);
                 block
             }
         };
-        let lent = Lent { block: Some(block), home: Arc::downgrade(self) };
-        Buffer::from_owner(Arc::new(lent)).slice(0..len)
+        if let Some(lent) = Arc::get_mut(&mut lent) {
+            lent.home = Arc::downgrade(self);
+        }
+        let mut buffer = Buffer::from_owner(lent);
+        buffer.truncate(len);
+        Ok(buffer)
     }
 
     /// Frees memory that nobody has on loan until no more than `bytes` of it are kept.
@@ -123,7 +134,7 @@ impl Recycler {
         stock.keep_at_most(bytes);
     }
 
-    fn give_back(&self, block: Block) {
+    fn give_back(&self, block: Arc<Lent>) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
         // A list of a hundred thousand tensors comes back at once: to look through it would cost
@@ -145,27 +156,30 @@ impl fmt::Debug for Recycler {
     }
 }
 
-/// Bytes on loan.
-struct Lent {
-    /// `None` only while dropping.
-    block: Option<Block>,
-    home: Weak<Recycler>,
-}
-
 impl Owner for Lent {
     fn bytes(&self) -> &[u8] {
-        self.block.as_ref().map_or(&[], |block| &block.bytes)
+        self.bytes.as_deref().unwrap_or_default()
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.block.as_mut().map(|block| &mut *block.bytes)
+        self.bytes.as_deref_mut()
+    }
+
+    fn let_go(mut self: Arc<Self>) {
+        let Some(lent) = Arc::get_mut(&mut self) else { return };
+        if let Some(home) = take(&mut lent.home).upgrade() {
+            home.give_back(self);
+        }
     }
 }
 
 impl Drop for Lent {
+    /// Where the last two references went at the same time, or a name is left, the bytes come back
+    /// alone.
     fn drop(&mut self) {
-        if let (Some(block), Some(home)) = (self.block.take(), self.home.upgrade()) {
-            home.give_back(block);
+        if let (Some(home), Some(bytes)) = (self.home.upgrade(), self.bytes.take()) {
+            let has_grown = self.has_grown;
+            home.give_back(Arc::new(Lent { bytes: Some(bytes), has_grown, home: Weak::new() }));
         }
     }
 }
@@ -198,6 +212,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_not_given_twice() {
+        let recycler = Arc::new(Recycler::default());
+        let first = recycler.take(1000).unwrap();
+        let (name, start) = (first.name(), first.as_slice().as_ptr());
+        drop(first);
+        // The bytes come back all the same.
+        let other = recycler.take(1000).unwrap();
+        assert_eq!(other.as_slice().as_ptr(), start);
+        assert_ne!(other.name(), name);
+    }
+
+    #[test]
     fn what_grows_finds_its_memory_again() {
         let recycler = Arc::new(Recycler::default());
         let mut sizes = Vec::new();
@@ -220,7 +246,7 @@ mod tests {
         drop(many);
         let stock = recycler.stock.lock().unwrap();
         assert_eq!((stock.free.len(), stock.lent), (MOST_FREE, 0));
-        assert_eq!(stock.free_bytes, stock.free.iter().map(Block::len).sum::<usize>());
+        assert_eq!(stock.free_bytes, stock.free.iter().map(|block| block.len()).sum::<usize>());
     }
 
     #[test]

@@ -42,9 +42,9 @@ pub fn conv_naive<T: Number>(
     // For each output position and tap, the offset into a plane, or None in padding: the same for
     // all channels.
     let mut tap_offsets = vec![None; taps];
-    let mut position = vec![0; rank];
+    let (mut position, mut tap) = (vec![0; rank], vec![0; rank]);
     for at in 0..out_plane {
-        let mut tap = vec![0; rank];
+        tap.fill(0);
         for slot in &mut tap_offsets {
             *slot = (0..rank).try_fold(0, |offset, i| {
                 (position[i] * params.strides[i] + tap[i] * params.dilations[i])

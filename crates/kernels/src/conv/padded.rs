@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::Geometry;
 use crate::gemm::PackSource;
-use crate::gemm::buffer::with_scratch;
+use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::pack::{SendPtr, panel_width};
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
@@ -124,20 +124,24 @@ pub(super) fn with_padded<R>(
         pool.run(chunks, |chunk| {
             crate::split_even(lines, chunks, chunk).for_each(copy_rows);
         });
-        let mut offsets = Vec::with_capacity(channels * g.taps());
-        for channel in 0..channels {
-            for kd in 0..g.kernel[0] {
-                for kh in 0..g.kernel[1] {
-                    for kw in 0..g.kernel[2] {
-                        let (d, h, w) =
-                            (kd * g.dilations[0], kh * g.dilations[1], kw * g.dilations[2]);
-                        let phase = channel * plane_len + w % phases * phase_len;
-                        offsets.push(phase + (d * rows + h) * row_len + w / phases);
+        with_scratch_of(channels * g.taps(), |offsets| {
+            let mut places = offsets.iter_mut();
+            for channel in 0..channels {
+                for kd in 0..g.kernel[0] {
+                    for kh in 0..g.kernel[1] {
+                        for kw in 0..g.kernel[2] {
+                            let (d, h, w) =
+                                (kd * g.dilations[0], kh * g.dilations[1], kw * g.dilations[2]);
+                            let phase = channel * plane_len + w % phases * phase_len;
+                            if let Some(place) = places.next() {
+                                *place = phase + (d * rows + h) * row_len + w / phases;
+                            }
+                        }
                     }
                 }
             }
-        }
-        f(&PaddedPatches { copy, offsets: &offsets, strides: g.strides, rows, row_len, out_dims })
+            f(&PaddedPatches { copy, offsets, strides: g.strides, rows, row_len, out_dims })
+        })
     })
 }
 

@@ -116,6 +116,43 @@ thread_local! {
     static FREE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A type of which any bytes are a value.
+///
+/// # Safety
+///
+/// That must be so, and its alignment must divide that of a cache line.
+pub unsafe trait AnyBits: Copy {}
+
+macro_rules! any_bits {
+    ($($t:ty)*) => {$(
+        // SAFETY: a primitive number.
+        unsafe impl AnyBits for $t {}
+    )*};
+}
+
+any_bits!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
+
+// SAFETY: an array has nothing between its elements.
+unsafe impl<T: AnyBits, const N: usize> AnyBits for [T; N] {}
+
+/// As [`with_scratch`], with elements of any type of numbers.
+pub(crate) fn with_scratch_of<T: AnyBits, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+    let floats = len.checked_mul(size_of::<T>()).expect("they fit into memory").div_ceil(4);
+    with_scratch(floats, |floats| {
+        // SAFETY: buffers begin at cache lines, an empty one at an aligned address of no memory,
+        // and this one has room for `len` elements, of which any bytes are values.
+        let elements = unsafe {
+            let start = if floats.is_empty() {
+                NonNull::dangling().as_ptr()
+            } else {
+                floats.as_mut_ptr().cast::<T>()
+            };
+            std::slice::from_raw_parts_mut(start, if floats.is_empty() { 0 } else { len })
+        };
+        f(elements)
+    })
+}
+
 /// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user
 /// left.
 ///

@@ -3,13 +3,14 @@
 //! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set.
 //! Integers wrap.
 
+use super::buffer::{AnyBits, with_scratch_of};
 use super::matrix::{MatRef, strided_len};
 use crate::pool::split_even;
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Exec, Isa};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
-pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+pub trait Number: AnyBits + Send + Sync + PartialEq + std::fmt::Debug + 'static {
     const ZERO: Self;
     const ONE: Self;
     fn plus(self, other: Self) -> Self;
@@ -115,18 +116,21 @@ pub fn gemm_generic<T: Number>(
     pool.run(by_rows * by_cols, |part| {
         let rows = split_even(m.div_ceil(ROWS), by_rows, part / by_cols);
         let cols = split_even(tiles, by_cols, part % by_cols);
-        let body = Rectangle {
-            alpha,
-            a,
-            b,
-            addend,
-            rows: rows.start * ROWS..m.min(rows.end * ROWS),
-            cols: cols.start * COLS..n.min(cols.end * COLS),
-            c: out.get(),
-            ldc,
-        };
-        // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
-        unsafe { dispatch(isa, body) }
+        with_scratch_of(STEPS.min(k).max(1) * cols.len(), |pack_b| {
+            let body = Rectangle {
+                alpha,
+                a,
+                b,
+                addend,
+                rows: rows.start * ROWS..m.min(rows.end * ROWS),
+                cols: cols.start * COLS..n.min(cols.end * COLS),
+                pack_b,
+                c: out.get(),
+                ldc,
+            };
+            // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
+            unsafe { dispatch(isa, body) }
+        });
     });
 }
 
@@ -151,6 +155,8 @@ struct Rectangle<'a, T> {
     addend: Option<(T, MatRef<'a, T>)>,
     rows: std::ops::Range<usize>,
     cols: std::ops::Range<usize>,
+    /// Room for `STEPS` rows of each tile's columns, or for all if there are fewer.
+    pack_b: &'a mut [[T; COLS]],
     c: *mut T,
     ldc: usize,
 }
@@ -162,15 +168,14 @@ impl<T: Number> Body for Rectangle<'_, T> {
     unsafe fn run<S: Simd>(self) {
         let fused = S::ISA != Isa::Portable;
         let (a, b) = (self.a, self.b);
-        let width = self.cols.len().next_multiple_of(COLS);
-        let mut pack_b = vec![[T::ZERO; COLS]; STEPS * width / COLS];
+        let (pack_b, steps) = (self.pack_b, STEPS.min(a.cols()).max(1));
         let mut pack_a = [[T::ZERO; ROWS]; STEPS];
         let mut k0 = 0;
         loop {
             let k1 = a.cols().min(k0 + STEPS);
             for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
                 let n = COLS.min(self.cols.end - col);
-                for (p, step) in pack_b[i * STEPS..][..k1 - k0].iter_mut().enumerate() {
+                for (p, step) in pack_b[i * steps..][..k1 - k0].iter_mut().enumerate() {
                     *step =
                         std::array::from_fn(
                             |j| {
@@ -204,7 +209,7 @@ impl<T: Number> Body for Rectangle<'_, T> {
                             }
                         }
                     }
-                    for (x, y) in pack_a[..k1 - k0].iter().zip(&pack_b[i * STEPS..]) {
+                    for (x, y) in pack_a[..k1 - k0].iter().zip(&pack_b[i * steps..]) {
                         for (line, &x) in acc.iter_mut().zip(x) {
                             for (sum, &y) in line.iter_mut().zip(y) {
                                 *sum = x.multiply_add(y, *sum, fused);

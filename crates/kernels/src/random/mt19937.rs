@@ -6,26 +6,38 @@ const N: usize = 624;
 /// How far apart two words are that are mixed.
 const M: usize = 397;
 
-/// MT19937 with the numbers of numpy's `RandomState`.
-#[derive(Debug, Clone)]
+/// MT19937 with the numbers of numpy's `RandomState`, before the first of them.
+#[derive(Debug, Clone, Copy)]
 pub struct Mt19937 {
-    state: Box<[u32; N]>,
+    seed: u32,
+}
+
+/// What the numbers that are still to come depend on.
+pub(super) struct State {
+    state: [u32; N],
     /// The next word of the state to be handed out.
     next: usize,
 }
 
 impl Mt19937 {
-    /// As `RandomState(seed)` begins: by `init_genrand` of the authors' code of 2002.
+    /// As `RandomState(seed)` begins.
     pub fn new(seed: u32) -> Mt19937 {
-        let mut state = Box::new([0; N]);
-        let mut word = seed;
+        Mt19937 { seed }
+    }
+
+    /// By `init_genrand` of the authors' code of 2002.
+    pub(super) fn state(self) -> State {
+        let mut state = [0; N];
+        let mut word = self.seed;
         for (index, place) in (1u32..).zip(state.iter_mut()) {
             *place = word;
             word = 1_812_433_253u32.wrapping_mul(word ^ word >> 30).wrapping_add(index);
         }
-        Mt19937 { state, next: N }
+        State { state, next: N }
     }
+}
 
+impl State {
     /// Fills with numbers from 0 up to, but without 1, of 53 bits each.
     pub(super) fn uniform(&mut self, numbers: &mut [f64]) {
         numbers.fill_with(|| self.number());
@@ -71,7 +83,7 @@ impl Mt19937 {
 
     /// The next state.
     fn turn(&mut self) {
-        let state = &mut *self.state;
+        let state = &mut self.state;
         let mixed = |upper: u32, lower: u32, far: u32| {
             let word = upper & 0x8000_0000 | lower & 0x7fff_ffff;
             far ^ word >> 1 ^ (word & 1).wrapping_neg() & 0x9908_b0df

@@ -19,14 +19,14 @@ pub(crate) enum Target<'a> {
 
 /// Where memory for outputs comes from that have no place in the plan.
 #[derive(Clone, Copy)]
-pub(super) struct MemorySource<'a> {
-    pub(super) recycler: Option<&'a Arc<Recycler>>,
-    pub(super) account: &'a Account,
+pub(crate) struct MemorySource<'a> {
+    pub(crate) recycler: Option<&'a Arc<Recycler>>,
+    pub(crate) account: &'a Account,
 }
 
 impl MemorySource<'_> {
     /// Memory of its own for a tensor, counted.
-    pub(super) fn tensor(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
+    pub(crate) fn tensor(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
         let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
         // Before it is taken, so that a size that only the data tells is refused at once.
         self.account.charge(bytes.unwrap_or(0))?;

@@ -7,28 +7,15 @@ use sardonyx_kernels::quantized::Codes;
 use sardonyx_tensor::{DataType, TensorView};
 
 use crate::error::{KernelError, fail};
+use crate::kernel::Call;
+use crate::scratch::Contents;
 
-/// The numbers of a tensor of floats as `f32`, which may have to be kept for that.
-enum Numbers<'a> {
-    Given(&'a [f32]),
-    Made(Vec<f32>),
-}
-
-impl Numbers<'_> {
-    fn as_slice(&self) -> &[f32] {
-        match self {
-            Numbers::Given(numbers) => numbers,
-            Numbers::Made(numbers) => numbers,
-        }
-    }
-}
-
-/// The numbers of an input of floats.
-fn numbers<'a>(call: &crate::kernel::Call<'a>, index: usize) -> Result<Numbers<'a>, KernelError> {
+/// The numbers of an input of floats as `f32`.
+fn numbers<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f32>, KernelError> {
     let view = call.tensor(index)?;
     Ok(match view.data_type() {
-        DataType::Float => Numbers::Given(call.slice(index)?),
-        _ => Numbers::Made(super::narrow::widen(call, view)?),
+        DataType::Float => Contents::Borrowed(call.slice(index)?),
+        _ => Contents::Made(super::narrow::widen(call, view)?),
     })
 }
 

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
+use allocation_counter::measure;
 use sardonyx_kernels::{Exec, Isa, Pool};
 use sardonyx_model::Type;
 use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
-use sardonyx_tensor::{Element, Tensor, Value};
+use sardonyx_tensor::{DataType, Dims, Element, Tensor, Value};
 
 use super::{lower, select};
 use crate::SharedWeights;
 use crate::account::Account;
 use crate::error::BindError;
-use crate::kernel::{Call, Operand, Site, SiteInput, Target};
+use crate::kernel::{Call, Kernel, Operand, Site, SiteInput, Target};
 use crate::program::Slot;
 use crate::weights::{Elements, Packer, Weight};
 
@@ -78,26 +79,77 @@ pub(crate) fn run_with_constants(
         BindError::Unsupported(why) | BindError::Invalid(why) => why,
     })?;
     let operands = slots.iter().enumerate().map(|(position, slot)| {
-        match slot.and_then(|slot| inputs[slot.index()]) {
-            Some(tensor) if !selected.packed.contains(&position) => Operand::Tensor(tensor.view()),
-            _ => Operand::Absent,
-        }
+        slot.and_then(|slot| inputs[slot.index()]).filter(|_| !selected.packed.contains(&position))
     });
-    let mut call = Call {
-        operands: operands.collect(),
-        targets: (0..outputs).map(|_| Target::Owned(None)).collect(),
-        over: None,
-        exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
-        random: crate::random::Draws::default(),
-        memory: None,
-        account: &account,
-    };
-    selected.kernel.run(&mut call).map_err(|error| error.to_string())?;
-    let outputs = call.targets.into_iter().map(|target| match target {
+    let operands: Vec<Option<&Tensor>> = operands.collect();
+    let (exec, kernel) = (Exec { pool: Pool::global(), isa: Isa::detect() }, selected.kernel);
+    let targets = (0..outputs).map(|_| Target::Owned(None));
+    let mut first = call(&operands, targets, &exec, &account);
+    kernel.run(&mut first).map_err(|error| error.to_string())?;
+    let outputs = first.targets.into_iter().map(|target| match target {
         Target::Owned(Some(Value::Tensor(tensor))) => Ok(tensor),
         _ => Err("an output is missing".to_string()),
     });
-    outputs.collect()
+    let outputs = outputs.collect::<Result<Vec<Tensor>, String>>()?;
+    if outputs.iter().all(|output| output.data_type() != DataType::String) {
+        check_planned((op, &*kernel), &operands, &outputs, &exec);
+    }
+    Ok(outputs)
+}
+
+/// Runs a kernel into memory that is planned for its outputs, as in the turns of a loop: it gives
+/// the same as before, and from the second time on it allocates nothing.
+fn check_planned(
+    (op, kernel): (&str, &dyn Kernel),
+    operands: &[Option<&Tensor>],
+    outputs: &[Tensor],
+    exec: &Exec<'_>,
+) {
+    let account = Account::new(None, 0);
+    let dims: Vec<Dims> = outputs.iter().map(|output| output.dims().into()).collect();
+    let zeros = outputs.iter().map(|output| Tensor::zeros(output.data_type(), output.dims()));
+    let mut memory: Vec<Tensor> = zeros.map(|zeros| zeros.expect("a little memory")).collect();
+    // Weights of states that are not constant are packed in each call.
+    let packs = ["GRU", "LSTM", "RNN"].contains(&op);
+    for round in 0..2 {
+        let targets = memory.iter_mut().zip(&dims).map(|(tensor, dims)| Target::Planned {
+            data_type: tensor.data_type(),
+            dims,
+            bytes: tensor.bytes_mut().expect("its own bytes"),
+        });
+        let mut call = call(operands, targets, exec, &account);
+        let mut result = Ok(());
+        let count = measure(|| result = kernel.run(&mut call)).count_total;
+        result.unwrap_or_else(|error| panic!("{op} into planned memory: {}", error.0));
+        assert!(count == 0 || round == 0 || packs, "{op} allocates {count} times");
+    }
+    for (found, expected) in memory.iter().zip(outputs) {
+        assert!(
+            found.bit_eq(expected),
+            "{op} gives {found:?} into planned memory, not {expected:?}"
+        );
+    }
+}
+
+fn call<'a>(
+    operands: &[Option<&'a Tensor>],
+    targets: impl Iterator<Item = Target<'a>>,
+    exec: &'a Exec<'a>,
+    account: &'a Account,
+) -> Call<'a> {
+    let operands = operands.iter().map(|operand| match operand {
+        Some(tensor) => Operand::Tensor(tensor.view()),
+        None => Operand::Absent,
+    });
+    Call {
+        operands: operands.collect(),
+        targets: targets.collect(),
+        over: None,
+        exec,
+        random: crate::random::Draws::default(),
+        memory: None,
+        account,
+    }
 }
 
 /// A tensor written down as dimensions and elements.

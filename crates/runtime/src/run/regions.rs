@@ -2,14 +2,14 @@
 
 use std::mem::take;
 
-use sardonyx_tensor::{Bool8, TensorViewMut, Value};
+use sardonyx_tensor::{Bool8, DataType, TensorViewMut, Value};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
 use super::{Failed, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Region, Step};
-use crate::kernel::{Call, Operand, Target};
+use crate::kernel::{Call, MemorySource, Operand, Target};
 use crate::memory::{Held, Memory, Planned, emptied};
 use crate::plan::Plan;
 use crate::program::{RegionKind, Slot};
@@ -141,9 +141,13 @@ impl Run<'_> {
         match operand {
             Operand::Taken(value) => Ok(value),
             Operand::Tensor(view) => {
-                let bytes = view.data_type().storage_bytes(view.len());
-                self.account.charge(bytes.unwrap_or(0)).map_err(KernelError::from)?;
-                Ok(Value::Tensor(view.to_tensor()?))
+                if view.data_type() == DataType::String {
+                    return Ok(Value::Tensor(view.to_tensor()?));
+                }
+                let memory = MemorySource { recycler: Some(self.recycler), account: self.account };
+                let mut copy = memory.tensor(view.data_type(), view.dims())?;
+                view.copy_to(copy.bytes_mut()?)?;
+                Ok(Value::Tensor(copy))
             }
             Operand::Value(value) => {
                 self.account.charge(value.bytes()).map_err(KernelError::from)?;

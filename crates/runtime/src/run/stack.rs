@@ -7,7 +7,7 @@ use sardonyx_model::Type;
 use sardonyx_tensor::shape::{elems, normalize_axis, strides};
 use sardonyx_tensor::{
     Buffer, DataType, Dims, Recycler, StringArray, Tensor, TensorView, TensorViewMut, Value,
-    ViewData,
+    ViewData, packed,
 };
 
 use crate::account::Account;
@@ -256,7 +256,10 @@ impl Grown {
             }
             Some(bits) if bits % 8 != 0 => {
                 self.charge(view.len(), account)?;
-                self.codes.extend(view.to_tensor()?.to_codes()?);
+                match view.contiguous_bytes() {
+                    Some(bytes) => self.codes.extend(packed::iter(bytes, bits, view.len())),
+                    None => self.codes.extend(view.to_tensor()?.to_codes()?),
+                }
                 Ok(())
             }
             Some(_) => {

@@ -8,13 +8,14 @@ use sardonyx_kernels::elementwise::{
     binary_in_place, bitwise, logic, not,
 };
 use sardonyx_tensor::shape::NdLoop;
-use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast, cast_slices};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast_slices};
 use smallvec::smallvec;
 
 use super::pointwise::{self, NUMERIC};
 use super::{Pair, dims_in_place, for_element, steps};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
+use crate::ops::tensor::moves::dense;
 use crate::program::{self, Op, Test};
 
 /// A function per row: `lower_and: logical, Logic::And;` becomes
@@ -251,34 +252,37 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, op) = (call.exec, Binary::Pow);
         let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
-        let exponent = call.tensor(1)?.to_tensor()?;
-        let options = CastOptions::default();
-        let same = cast(&exponent, T::DATA_TYPE, options)?;
-        if cast(&same, exponent.data_type(), options)?.bit_eq(&exponent) {
-            let exponent = same.as_slice::<T>()?;
+        let (options, given) = (CastOptions::default(), call.tensor(1)?.clone());
+        let (from, len, exponent) = (given.data_type(), given.len(), dense(call, &given)?);
+        let mut same = call.scratch::<T>(len)?;
+        cast_slices(from, &exponent, T::DATA_TYPE, as_bytes(&mut same), len, options)?;
+        let mut back = call.scratch::<u8>(exponent.len())?;
+        cast_slices(T::DATA_TYPE, as_bytes(&mut same), from, &mut back, len, options)?;
+        if back[..] == exponent[..] {
             let out = call.output_slice::<T>(0, &pair.dims)?;
             binary(
                 exec,
                 op,
                 &pair.dims,
                 Strided::new(base, &pair.a),
-                Strided::new(exponent, &pair.b),
+                Strided::new(&same, &pair.b),
                 out,
             );
             return Ok(());
         }
-        let wide = call.tensor(0)?.len().saturating_add(exponent.len());
-        call.reserve(wide.saturating_mul(size_of::<f64>()))?;
-        let base = cast(&call.tensor(0)?.to_tensor()?, DataType::Double, options)?;
-        let exponent = cast(&exponent, DataType::Double, options)?;
+        let mut a = call.scratch::<f64>(base.len())?;
+        for (wide, base) in a.iter_mut().zip(base) {
+            *wide = base.to_f64();
+        }
+        let mut b = call.scratch::<f64>(len)?;
+        cast_slices(from, &exponent, DataType::Double, as_bytes(&mut b), len, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
-        let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
         binary(
             exec,
             op,
             &pair.dims,
-            Strided::new(a, &pair.a),
-            Strided::new(b, &pair.b),
+            Strided::new(&a, &pair.a),
+            Strided::new(&b, &pair.b),
             &mut power,
         );
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
@@ -296,6 +300,10 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
     fn describe(&self) -> String {
         format!("{:?} of {} with exponents of another type", Binary::Pow, T::DATA_TYPE)
     }
+}
+
+fn as_bytes<T: Element>(elements: &mut [T]) -> &mut [u8] {
+    bytemuck::cast_slice_mut(elements)
 }
 
 /// Two elements of one type give a truth value.

@@ -179,7 +179,7 @@ impl Gemm {
         let dims: Dims = Dims::from_slice(&[a.rows, cols]);
         let mut y = call.scratch::<f32>(a.rows * cols)?;
         let c = if self.has_c {
-            Some((widen(call, call.tensor(2)?)?, call.tensor(2)?.dims().to_vec()))
+            Some((widen(call, call.tensor(2)?)?, Dims::from(call.tensor(2)?.dims())))
         } else {
             None
         };
@@ -194,7 +194,7 @@ impl Gemm {
         let left = Lhs::Plain(a.of(&left));
         call.reserve(gemm_scratch(call.exec, &left, &right))?;
         gemm(call.exec, left, right, &mut y, cols, &epilogue);
-        narrow(call, 0, self.types.result, &dims, y)
+        narrow(call, 0, self.types.result, &dims, &y)
     }
 }
 

@@ -325,7 +325,7 @@ impl Kernel for MatMul {
                     BatchOut { data: &mut y, ldc: shapes.cols, stride: size },
                     &epilogue,
                 );
-                narrow(call, 0, self.types.result, &shapes.output, y)
+                narrow(call, 0, self.types.result, &shapes.output, &y)
             }
             other => fail!("type not implemented: {}", other.name()),
         }

@@ -90,8 +90,8 @@ impl Kernel for GatherBlockQuantized {
             Some(view) => {
                 let codes = codes(view, self.bits)?;
                 // Bytes that hold several begin anew with each row of blocks.
-                let row = if is_bytes { blocks.max(1) } else { scales.as_slice().len().max(1) };
-                let rows = scales.as_slice().len() / row;
+                let row = if is_bytes { blocks.max(1) } else { scales.len().max(1) };
+                let rows = scales.len() / row;
                 let bytes = rows * (row * codes.bits).div_ceil(8);
                 if codes.bytes.len() != bytes {
                     fail!("zero points have {} bytes, not {bytes}", codes.bytes.len());
@@ -104,7 +104,7 @@ impl Kernel for GatherBlockQuantized {
             taken,
             cut: cut_at,
             block: self.block,
-            scales: scales.as_slice(),
+            scales: &scales,
             zeros,
         };
         let places = call.ints(INDICES)?;
@@ -113,6 +113,6 @@ impl Kernel for GatherBlockQuantized {
             dims[..axis].iter().chain(indices).chain(&dims[axis + 1..]).copied().collect();
         let mut y = call.scratch::<f32>(output.iter().product())?;
         slices.gather(call.exec, &places, &mut y);
-        narrow(call, 0, self.elem, &output, y)
+        narrow(call, 0, self.elem, &output, &y)
     }
 }

@@ -5,7 +5,7 @@ use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Rhs, gemm, gemm_scratc
 use sardonyx_kernels::quantized::{Columns, Zeros};
 use sardonyx_tensor::{DataType, Dims, TensorView};
 
-use super::{Numbers, codes, numbers};
+use super::{codes, numbers};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::narrow;
@@ -104,22 +104,21 @@ impl MatMulNBits {
             );
         }
         let scales = numbers(call, SCALES)?;
-        if scales.as_slice().len() != cols * blocks {
-            fail!("{} scales for {} blocks", scales.as_slice().len(), cols * blocks);
+        if scales.len() != cols * blocks {
+            fail!("{} scales for {} blocks", scales.len(), cols * blocks);
         }
         let given = call.maybe_tensor(ZEROS)?;
         let made = match given.map(TensorView::data_type) {
             None | Some(DataType::Uint8) => None,
             Some(_) => Some(numbers(call, ZEROS)?),
         };
-        let zeros = self.zeros(given, made.as_ref().map(Numbers::as_slice))?;
+        let zeros = self.zeros(given, made.as_deref())?;
         let bias = call.maybe_tensor(BIAS)?.map(|_| numbers(call, BIAS)).transpose()?;
-        let bias = bias.as_ref().map(Numbers::as_slice);
+        let bias = bias.as_deref();
         if let Some(bias) = bias.filter(|bias| bias.len() != cols) {
             fail!("the bias has {} elements, not {cols}", bias.len());
         }
-        let columns =
-            Columns { codes: b, depth, block: self.block, scales: scales.as_slice(), zeros };
+        let columns = Columns { codes: b, depth, block: self.block, scales: &scales, zeros };
         let step = (MOST_FLOATS / depth).clamp(1, cols);
         let mut some = call.scratch::<f32>(step * depth)?;
         let a = Lhs::Plain(MatRef::row_major(a, rows, depth));
@@ -159,8 +158,8 @@ impl Kernel for MatMulNBits {
         let a = numbers(call, A)?;
         let mut y = call.scratch::<f32>(rows * self.cols)?;
         if rows > 0 {
-            self.product(call, a.as_slice(), rows, &mut y)?;
+            self.product(call, &a, rows, &mut y)?;
         }
-        narrow(call, 0, self.elem, &dims, y)
+        narrow(call, 0, self.elem, &dims, &y)
     }
 }

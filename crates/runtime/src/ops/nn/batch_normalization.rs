@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::norm::fold_batch_norm;
 use sardonyx_kernels::number::{Math, Number};
@@ -14,6 +15,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::math::for_element;
 use crate::program::{BatchNorm, Op, Parameters};
+use crate::scratch::Scratch;
 
 /// `BatchNormalization`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
@@ -35,8 +37,14 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
 /// Factor and summand per channel, if all parameters are constants that are there.
 fn constants(site: &Site<'_>, epsilon: f64) -> Result<Option<Folded<f64>>, BindError> {
     let constants: Option<Vec<Vec<f64>>> =
-        (1..5).map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok())).collect();
-    Ok(constants.map(|constants| fold(&constants, epsilon)).transpose()?)
+        (1..5).map(|index| site.constant(index).and_then(|c| widened(&c.view()).ok())).collect();
+    let Some(constants) = constants else {
+        return Ok(None);
+    };
+    let (mut scale, mut shift) = (vec![0.0; constants[0].len()], vec![0.0; constants[0].len()]);
+    let parameters = std::array::from_fn(|index| &constants[index][..]);
+    fold(parameters, epsilon, &mut scale, &mut shift)?;
+    Ok(Some((scale, shift)))
 }
 
 /// The kernel of a normalization of channels.
@@ -69,49 +77,65 @@ struct BatchNormalization<T: Number> {
 
 type Folded<R> = (Vec<R>, Vec<R>);
 
-/// The elements of a parameter in double precision.
-pub(super) fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
-    let Some(bytes) = view.contiguous_bytes() else {
-        fail!("a parameter is not dense");
-    };
-    let mut wide = vec![0f64; view.len()];
-    let target = bytemuck::cast_slice_mut(&mut wide);
-    let options = CastOptions::default();
-    cast_slices(view.data_type(), bytes, DataType::Double, target, view.len(), options)?;
+/// The elements of an input in double precision, for the time of the call.
+pub(super) fn wide(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
+    let view = call.tensor(index)?;
+    let mut wide = call.scratch::<f64>(view.len())?;
+    widen_into(view, &mut wide)?;
     Ok(wide)
 }
 
-fn fold<R: Math>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<R>, KernelError> {
-    let [gamma, beta, mean, variance] = parameters else {
-        fail!("four parameters are needed");
-    };
-    let channels = gamma.len();
-    if [beta, mean, variance].iter().any(|parameter| parameter.len() != channels) {
-        let lengths: Vec<usize> = parameters.iter().map(Vec::len).collect();
-        fail!("the parameters have {lengths:?} elements, but must have one per channel");
-    }
-    let mut scale = vec![R::ZERO; channels];
-    let mut shift = scale.clone();
-    fold_batch_norm(gamma, beta, mean, variance, epsilon, &mut scale, &mut shift);
-    Ok((scale, shift))
+/// The elements of a constant in double precision.
+fn widened(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
+    let mut wide = vec![0f64; view.len()];
+    widen_into(view, &mut wide)?;
+    Ok(wide)
 }
 
-impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
+fn widen_into(view: &TensorView<'_>, wide: &mut [f64]) -> Result<(), KernelError> {
+    let Some(bytes) = view.contiguous_bytes() else {
+        fail!("a parameter is not dense");
+    };
+    let (target, options) = (bytemuck::cast_slice_mut(wide), CastOptions::default());
+    Ok(cast_slices(view.data_type(), bytes, DataType::Double, target, view.len(), options)?)
+}
+
+/// Factor and summand per channel.
+fn fold<R: Math>(
+    parameters: [&[f64]; 4],
+    epsilon: f64,
+    scale: &mut [R],
+    shift: &mut [R],
+) -> Result<(), KernelError> {
+    let lengths = parameters.map(<[f64]>::len);
+    if lengths != [scale.len(); 4] {
+        fail!("the parameters have {lengths:?} elements, but must have one per channel");
+    }
+    let [gamma, beta, mean, variance] = parameters;
+    fold_batch_norm(gamma, beta, mean, variance, epsilon, scale, shift);
+    Ok(())
+}
+
+impl<T: Element + FloatLoops> Kernel for BatchNormalization<T>
+where
+    T::Real: Pod,
+{
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         // A vector is a batch of one channel.
         let channels = dims.get(1).copied().unwrap_or(1);
         let inner = dims.iter().skip(2).product();
-        let given;
+        let mut given;
         let (scale, shift) = match &self.folded {
-            Some(folded) => folded,
+            Some((scale, shift)) => (&scale[..], &shift[..]),
             None => {
-                // Four parameters in double precision, and the two that they become.
-                call.reserve(channels.saturating_mul(6 * size_of::<f64>()))?;
-                let parameters: Vec<Vec<f64>> =
-                    (1..5).map(|index| wide(call.tensor(index)?)).collect::<Result<_, _>>()?;
-                given = fold(&parameters, self.epsilon)?;
-                &given
+                let [gamma, beta, mean, variance] = [1, 2, 3, 4].map(|index| wide(call, index));
+                let (gamma, beta, mean, variance) = (gamma?, beta?, mean?, variance?);
+                let count = gamma.len();
+                given = (call.scratch::<T::Real>(count)?, call.scratch::<T::Real>(count)?);
+                let (scale, shift) = (&mut given.0[..], &mut given.1[..]);
+                fold([&gamma, &beta, &mean, &variance], self.epsilon, scale, shift)?;
+                (&*scale, &*shift)
             }
         };
         if scale.len() != channels {

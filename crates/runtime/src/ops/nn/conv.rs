@@ -348,7 +348,7 @@ impl Conv {
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
         conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
             .map_err(|e| KernelError(e.to_string()))?;
-        narrow(call, 0, self.elem, dims, y)
+        narrow(call, 0, self.elem, dims, &y)
     }
 }
 

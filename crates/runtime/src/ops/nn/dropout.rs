@@ -14,6 +14,7 @@ use crate::ops::math::for_element;
 use crate::ops::narrow::{narrow, widen};
 use crate::ops::random::{described, int_seed};
 use crate::program::{Dropout, MoveKind, Op};
+use crate::scratch::Scratch;
 
 /// `Dropout`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
@@ -159,7 +160,7 @@ impl Kernel for TrainingNarrow {
         let mut y = call.scratch::<f32>(x.len())?;
         let mut mask = mask_for(call, x.len())?;
         random::dropout(exec, generator, ratio, scale, &x, &mut y, mask.as_deref_mut());
-        narrow(call, 0, input.data_type(), &dims, y)?;
+        narrow(call, 0, input.data_type(), &dims, &y)?;
         write_mask(call, &dims, mask)
     }
 
@@ -169,11 +170,15 @@ impl Kernel for TrainingNarrow {
 }
 
 /// Room for a mask, if it is wanted.
-fn mask_for(call: &Call<'_>, len: usize) -> Result<Option<Vec<u8>>, KernelError> {
+fn mask_for(call: &Call<'_>, len: usize) -> Result<Option<Scratch<u8>>, KernelError> {
     call.has_output(1).then(|| call.scratch(len)).transpose()
 }
 
-fn write_mask(call: &mut Call<'_>, dims: &Dims, mask: Option<Vec<u8>>) -> Result<(), KernelError> {
+fn write_mask(
+    call: &mut Call<'_>,
+    dims: &Dims,
+    mask: Option<Scratch<u8>>,
+) -> Result<(), KernelError> {
     if let Some(mask) = mask {
         call.output(1, DataType::Bool, dims)?.bytes_mut().copy_from_slice(&mask);
     }

@@ -2,13 +2,16 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
+use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{Dims, Element};
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
+use crate::scratch::Scratch;
 
 /// `InstanceNormalization`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -21,21 +24,37 @@ struct InstanceNormalization<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
+/// A parameter of each channel, in the type in which elements are computed.
+pub(super) fn per_channel<T: Element + Number>(
+    call: &Call<'_>,
+    index: usize,
+    channels: usize,
+) -> Result<Scratch<T::Real>, KernelError>
+where
+    T::Real: Pod,
+{
+    let values = call.slice::<T>(index)?;
+    if values.len() != channels {
+        fail!("input {index} has {} elements for {channels} channels", values.len());
+    }
+    let mut reals = call.scratch::<T::Real>(channels)?;
+    for (real, value) in reals.iter_mut().zip(values) {
+        *real = value.to_real();
+    }
+    Ok(reals)
+}
+
+impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T>
+where
+    T::Real: Pod,
+{
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [_, channels, spatial @ ..] = &dims[..] else {
             fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
-        let real = |index: usize| -> Result<Vec<T::Real>, KernelError> {
-            let values: Vec<T::Real> =
-                call.slice::<T>(index)?.iter().map(|value| value.to_real()).collect();
-            if values.len() != *channels {
-                fail!("input {index} has {} elements for {channels} channels", values.len());
-            }
-            Ok(values)
-        };
-        let (scale, shift) = (real(1)?, real(2)?);
+        let (scale, shift) =
+            (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner: usize = spatial.iter().product();
         let y = call.output_slice::<T>(0, &dims)?;

@@ -1,8 +1,8 @@
 //! Normalizations that look at one example only.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use sardonyx_kernels::elementwise::{
     Binary, BinaryElement, MAX_RANK, Side, Strided, binary, binary_in_place,
 };
@@ -13,13 +13,14 @@ use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
-use crate::account::Account;
+use super::instance_normalization::per_channel;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
 use crate::program::{self, NormKind, Op};
+use crate::scratch::Contents;
 
 /// `LayerNormalization`
 pub(crate) fn lower_layer(site: &Site<'_>) -> Result<Op, BindError> {
@@ -239,7 +240,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         reduced[axis..].fill(1);
         for (index, statistic) in [(1, means), (2, inverses)] {
             if let Some(statistic) = statistic {
-                narrow(call, index, self.stash, &reduced, statistic)?;
+                narrow(call, index, self.stash, &reduced, &statistic)?;
             }
         }
         Ok(())
@@ -297,9 +298,7 @@ impl Kernel for MixedRootMeanSquare {
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let exec = call.exec;
-        let (x, scale) = (call.tensor(0)?, call.tensor(1)?);
-        call.reserve(x.len().saturating_add(scale.len()).saturating_mul(size_of::<f64>()))?;
-        let (x, scale) = (wide(x)?, wide(scale)?);
+        let (x, scale) = (wide(call, 0)?, wide(call, 1)?);
         let scale = broadcast(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
@@ -331,7 +330,10 @@ struct GroupNormalization<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
+impl<T: Element + FloatLoops> Kernel for GroupNormalization<T>
+where
+    T::Real: Pod,
+{
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [_, channels, spatial @ ..] = &dims[..] else {
@@ -340,14 +342,8 @@ impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
         if channels % self.groups != 0 {
             fail!("{channels} channels do not split into {} groups", self.groups);
         }
-        let real = |index: usize| -> Result<Vec<T::Real>, KernelError> {
-            let values = call.slice::<T>(index)?;
-            if values.len() != *channels {
-                fail!("input {index} has {} elements for {channels} channels", values.len());
-            }
-            Ok(values.iter().map(|value| value.to_real()).collect())
-        };
-        let (scale, shift) = (real(1)?, real(2)?);
+        let (scale, shift) =
+            (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner = product(spatial);
         let y = call.output_slice::<T>(0, &dims)?;
@@ -400,15 +396,16 @@ struct MeanVariance {
     axes: Vec<i64>,
 }
 
+/// The axes that statistics are taken over.
+struct Reduced {
+    /// By axis; longer than there are axes.
+    marked: [bool; MAX_RANK],
+    /// Dimensions of the statistics.
+    dims: Dims,
+}
+
 impl MeanVariance {
-    fn normalize<T: Element + Loops + BinaryElement>(
-        &self,
-        exec: &Exec<'_>,
-        account: &Account,
-        dims: &[usize],
-        x: &[T],
-        y: &mut [T],
-    ) -> Result<(), KernelError> {
+    fn reduced(&self, dims: &[usize]) -> Result<Reduced, KernelError> {
         let mut marked = [false; MAX_RANK];
         for axis in &self.axes {
             let axis = normalize_axis(*axis, dims.len())?;
@@ -417,41 +414,43 @@ impl MeanVariance {
                 None => fail!("axis {axis} is beyond rank {MAX_RANK}, the largest implemented"),
             }
         }
+        let sizes = dims.iter().zip(&marked);
+        let dims = sizes.map(|(size, marked)| if *marked { 1 } else { *size }).collect();
+        Ok(Reduced { marked, dims })
+    }
+}
+
+impl Reduced {
+    /// `statistic` has room for one number per element of the statistics.
+    fn normalize<T: Element + Loops + BinaryElement>(
+        &self,
+        exec: &Exec<'_>,
+        dims: &[usize],
+        x: &[T],
+        statistic: &mut [T],
+        y: &mut [T],
+    ) -> Result<(), KernelError> {
         if y.is_empty() {
             return Ok(());
         }
-        let reduced: Dims = dims
-            .iter()
-            .zip(&marked)
-            .map(|(size, marked)| if *marked { 1 } else { *size })
-            .collect();
-        let (own, repeated) = (steps(dims, dims)?, steps(&reduced, dims)?);
-        let marked = &marked[..dims.len()];
-        account.charge(product(&reduced).saturating_mul(size_of::<T>()))?;
-        let mut statistic = vec![T::ZERO; product(&reduced)];
-        T::reduce(exec, Reduce::Mean, dims, marked, x, &mut statistic);
+        let (own, repeated) = (steps(dims, dims)?, steps(&self.dims, dims)?);
+        let marked = &self.marked[..dims.len()];
+        T::reduce(exec, Reduce::Mean, dims, marked, x, statistic);
         binary(
             exec,
             Binary::Sub,
             dims,
             Strided::new(x, &own),
-            Strided::new(&statistic, &repeated),
+            Strided::new(statistic, &repeated),
             y,
         );
         // Around the mean, not the difference of two large sums.
-        T::reduce(exec, Reduce::SumSquare, dims, marked, y, &mut statistic);
+        T::reduce(exec, Reduce::SumSquare, dims, marked, y, statistic);
         let count = (y.len() / statistic.len()) as f64;
-        for value in &mut statistic {
+        for value in statistic.iter_mut() {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
         }
-        binary_in_place(
-            exec,
-            Binary::Div,
-            Side::Left,
-            dims,
-            y,
-            Strided::new(&statistic, &repeated),
-        );
+        binary_in_place(exec, Binary::Div, Side::Left, dims, y, Strided::new(statistic, &repeated));
         Ok(())
     }
 }
@@ -465,9 +464,10 @@ impl<T: Element + Loops + BinaryElement> Kernel for WideMeanVariance<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
-        let account = call.account;
+        let reduced = self.of.reduced(&dims)?;
+        let mut statistic = call.scratch::<T>(product(&reduced.dims))?;
         let y = call.output_slice::<T>(0, &dims)?;
-        self.of.normalize(exec, account, &dims, x, y)
+        reduced.normalize(exec, &dims, x, &mut statistic, y)
     }
 }
 
@@ -479,8 +479,10 @@ impl Kernel for NarrowMeanVariance {
         let (elem, dims) = (call.tensor(0)?.data_type(), Dims::from(call.tensor(0)?.dims()));
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
-        self.0.normalize(call.exec, call.account, &dims, &x, &mut y)?;
-        narrow(call, 0, elem, &dims, y)
+        let reduced = self.0.reduced(&dims)?;
+        let mut statistic = call.scratch::<f32>(product(&reduced.dims))?;
+        reduced.normalize(call.exec, &dims, &x, &mut statistic, &mut y)?;
+        narrow(call, 0, elem, &dims, &y)
     }
 }
 
@@ -495,7 +497,7 @@ fn over_rows<'a, T: Element + Number>(
     index: usize,
     dims: &[usize],
     axis: usize,
-) -> Result<Cow<'a, [T]>, KernelError> {
+) -> Result<Contents<'a, T>, KernelError> {
     let (values, own) = (call.slice::<T>(index)?, call.tensor(index)?.dims());
     broadcast(call, index, values, own, dims, axis)
 }
@@ -507,7 +509,7 @@ fn broadcast<'a, T: Element + Number>(
     own: &[usize],
     dims: &[usize],
     axis: usize,
-) -> Result<Cow<'a, [T]>, KernelError> {
+) -> Result<Contents<'a, T>, KernelError> {
     let fits = own.len() <= dims.len() && {
         let pairs = own.iter().rev().zip(dims.iter().rev());
         pairs.into_iter().all(|(own, size)| own == size || *own == 1)
@@ -523,11 +525,11 @@ fn broadcast<'a, T: Element + Number>(
     let (skipped, own) = (dims.len() - (own.len() - first), &own[first..]);
     let target = if skipped < axis { dims } else { &dims[axis..] };
     if values.len() == product(target) {
-        return Ok(Cow::Borrowed(values));
+        return Ok(Contents::Borrowed(values));
     }
     let mut all = call.scratch::<T>(product(target))?;
     copy::expand(call.exec.pool, own, target, values, &mut all);
-    Ok(Cow::Owned(all))
+    Ok(Contents::Made(all))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl Recurrent {
         } else {
             let mut y = call.scratch::<T>(sizes::elements(&dims))?;
             given.run(&mut work, Some(&mut y))?;
-            T::write(call, 0, self.elem, &dims, y)?;
+            T::write(call, 0, self.elem, &dims, &y)?;
         }
         let Work { h, c, .. } = work;
         for (index, states) in [(1, h), (2, c)] {
@@ -137,7 +137,7 @@ impl Recurrent {
                 for (ours, theirs) in sizes.states() {
                     ordered[theirs].copy_from_slice(&states[ours]);
                 }
-                T::write(call, index, self.elem, &sizes.state_dims(), ordered)?;
+                T::write(call, index, self.elem, &sizes.state_dims(), &ordered)?;
             }
         }
         Ok(())

@@ -9,8 +9,8 @@ use crate::program::{Padding, Window};
 /// Windows over an input of known size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Placed {
-    pub(crate) pads_begin: Vec<usize>,
-    pub(crate) pads_end: Vec<usize>,
+    pub(crate) pads_begin: Dims,
+    pub(crate) pads_end: Dims,
     /// Windows per spatial axis.
     pub(crate) counts: Dims,
 }
@@ -94,7 +94,7 @@ impl Window {
             );
         }
         let mut placed =
-            Placed { pads_begin: Vec::new(), pads_end: Vec::new(), counts: Dims::new() };
+            Placed { pads_begin: Dims::new(), pads_end: Dims::new(), counts: Dims::new() };
         for (axis, size) in spatial.iter().enumerate() {
             let (stride, reach) =
                 (self.strides[axis], (self.kernel[axis] - 1) * self.dilations[axis] + 1);

@@ -63,7 +63,7 @@ impl Kernel for Cast {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input = self.0.input(call)?;
         let pool = call.exec.pool;
-        let source = dense(&input)?;
+        let source = dense(call, &input)?;
         let mut output = call.output(0, self.0.to, input.dims())?;
         Ok(self.0.convert(pool, &source, output.bytes_mut(), input.len())?)
     }

@@ -13,6 +13,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::element_type;
 use crate::ops::math::for_element;
+use crate::scratch::Scratch;
 
 /// `EyeLike`
 pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -151,20 +152,20 @@ impl Kernel for OneHot {
 }
 
 /// The numbers of an input, of any type, as integers; fractions are cut off.
-fn integers(call: &Call<'_>, index: usize) -> Result<Vec<i64>, KernelError> {
+fn integers(call: &Call<'_>, index: usize) -> Result<Scratch<i64>, KernelError> {
     let view = call.tensor(index)?;
     let mut wide = call.scratch::<i64>(view.len())?;
     let target = bytemuck::cast_slice_mut(&mut wide);
     let options = CastOptions::default();
     let (from, len) = (view.data_type(), view.len());
-    cast_slices(from, &dense(view)?, DataType::Int64, target, len, options)?;
+    cast_slices(from, &dense(call, view)?, DataType::Int64, target, len, options)?;
     Ok(wide)
 }
 
 struct Hot {
     /// Indices in front of the new axis, its depth, and indices after it.
     sizes: [usize; 3],
-    indices: Vec<i64>,
+    indices: Scratch<i64>,
 }
 
 impl Movement for Hot {

@@ -4,17 +4,19 @@
 //! lie. Elements below one byte are unpacked to codes, moved, and packed again. Strings stay where
 //! they are: their numbers are moved.
 
-use std::borrow::Cow;
-
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, StringArray, Tensor, TensorView, Value, ViewData, packed, shape};
+use smallvec::SmallVec;
 
 use crate::error::{KernelError, fail};
 use crate::kernel::Call;
+use crate::scratch::{Contents, Scratch};
 
 /// Dimensions that the loops take at most.
 pub(super) const MAX_RANK: usize = 32;
+/// Sources up to this number are listed without asking for memory.
+const MANY: usize = 8;
 
 /// What an operator does with elements.
 pub(super) trait Movement {
@@ -141,8 +143,10 @@ where
     [u8; WIDTH]: Plain,
 {
     let pool = call.exec.pool;
-    let bytes = sources.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
-    let slices: Vec<&[[u8; WIDTH]]> = bytes.iter().map(|bytes| bytes.as_chunks().0).collect();
+    let bytes: SmallVec<[Contents<'_, u8>; MANY]> =
+        sources.iter().map(|view| dense(call, view)).collect::<Result<_, _>>()?;
+    let slices: SmallVec<[&[[u8; WIDTH]]; MANY]> =
+        bytes.iter().map(|bytes| bytes.as_chunks().0).collect();
     let mut output = call.output(index, sources[0].data_type(), dims)?;
     let out = output.bytes_mut().as_chunks_mut().0;
     if out.is_empty() {
@@ -162,13 +166,15 @@ fn codes(
     bits: usize,
 ) -> Result<(), KernelError> {
     let pool = call.exec.pool;
-    let unpacked = |view: &TensorView<'_>| -> Result<Vec<u8>, KernelError> {
+    let unpacked = |view: &TensorView<'_>| -> Result<Scratch<u8>, KernelError> {
         let mut codes = call.scratch::<u8>(view.len())?;
-        packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
+        packed::unpack_to_u8(&dense(call, view)?, bits, &mut codes)?;
         Ok(codes)
     };
-    let codes = sources.iter().map(unpacked).collect::<Result<Vec<_>, _>>()?;
-    let slices: Vec<&[[u8; 1]]> = codes.iter().map(|codes| codes.as_chunks().0).collect();
+    let codes: SmallVec<[Scratch<u8>; MANY]> =
+        sources.iter().map(unpacked).collect::<Result<_, _>>()?;
+    let slices: SmallVec<[&[[u8; 1]]; MANY]> =
+        codes.iter().map(|codes| codes.as_chunks().0).collect();
     let mut out = call.scratch::<u8>(shape::elems(dims)?)?;
     let mut output = call.output(index, data_type, dims)?;
     if out.is_empty() {
@@ -207,14 +213,19 @@ fn strings(
 
 /// The bytes of the elements in row-major order. Inputs of a node always lie so; nothing is copied
 /// then.
-pub(super) fn dense<'a>(view: &TensorView<'a>) -> Result<Cow<'a, [u8]>, KernelError> {
+pub(in crate::ops) fn dense<'a>(
+    call: &Call<'_>,
+    view: &TensorView<'a>,
+) -> Result<Contents<'a, u8>, KernelError> {
     if let Some(bytes) = view.contiguous_bytes() {
-        return Ok(Cow::Borrowed(bytes));
+        return Ok(Contents::Borrowed(bytes));
     }
-    if let ViewData::Strings(_) = view.data() {
+    let Some(len) = view.data_type().storage_bytes(view.len()) else {
         fail!("strings have no bytes to move");
-    }
-    Ok(Cow::Owned(view.to_tensor()?.bytes().to_vec()))
+    };
+    let mut bytes = call.scratch::<u8>(len)?;
+    view.copy_to(&mut bytes)?;
+    Ok(Contents::Made(bytes))
 }
 
 #[cfg(test)]

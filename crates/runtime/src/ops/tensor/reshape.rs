@@ -122,9 +122,9 @@ impl Reshape {
 }
 
 /// Axes as indices, none of them twice.
-pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
+pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelError> {
     shape::demand_rank(axes.len().max(rank))?;
-    let mut list = Vec::with_capacity(axes.len());
+    let mut list = Dims::with_capacity(axes.len());
     for axis in axes {
         let axis = normalize_axis(*axis, rank)?;
         if list.contains(&axis) {

@@ -208,10 +208,10 @@ fn over<const WIDTH: usize>(
 where
     [u8; WIDTH]: Plain,
 {
+    let updates = dense(call, updates)?;
     let Some(Target::Planned { bytes, .. }) = call.targets.first_mut() else {
         fail!("an output in place has no memory");
     };
-    let updates = dense(updates)?;
     let (updates, y) = (updates.as_chunks::<WIDTH>().0, bytes.as_chunks_mut::<WIDTH>().0);
     places.scatter(|_, update| update, updates, y)
 }

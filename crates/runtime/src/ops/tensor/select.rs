@@ -36,7 +36,7 @@ struct NonZeroBytes<const WIDTH: usize>;
 
 impl<const WIDTH: usize> Kernel for NonZeroBytes<WIDTH> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let bytes = dense(call.tensor(0)?)?;
+        let bytes = dense(call, call.tensor(0)?)?;
         non_zero(call, bytes.as_chunks::<WIDTH>().0, |x| x != [0; WIDTH])
     }
 }

@@ -1,5 +1,7 @@
 //! Shape: the dimensions of a tensor, or some of them, as a vector.
 
+use smallvec::SmallVec;
+
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
@@ -23,7 +25,7 @@ impl Kernel for Shape {
         };
         let start = bound(self.start);
         let end = bound(self.end.unwrap_or(rank)).max(start);
-        let sizes: Vec<i64> = dims[start..end].iter().map(|size| *size as i64).collect();
+        let sizes: SmallVec<[i64; 8]> = dims[start..end].iter().map(|size| *size as i64).collect();
         call.output_slice(0, &[sizes.len()])?.copy_from_slice(&sizes);
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! Where: elements of one tensor or of another, as a condition says.
 
-use std::borrow::Cow;
-
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::Plain;
 use sardonyx_kernels::elementwise::{Strided, broadcast_strides, select};
@@ -11,6 +9,7 @@ use smallvec::smallvec;
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::scratch::Contents;
 
 struct Where;
 
@@ -35,7 +34,7 @@ impl Kernel for Where {
             }
         };
         let choice = Choice {
-            condition: dense(&condition)?,
+            condition: dense(call, &condition)?,
             strides: [strides(condition.dims())?, strides(x.dims())?, strides(y.dims())?],
             dims: dims.clone(),
         };
@@ -48,7 +47,7 @@ impl Kernel for Where {
 }
 
 struct Choice<'a> {
-    condition: Cow<'a, [u8]>,
+    condition: Contents<'a, u8>,
     /// Of the condition and of both tensors.
     strides: [Dims; 3],
     dims: Dims,

@@ -4,22 +4,23 @@
 //! Heads are told apart by strides, so nothing moves before the kernel runs, and where only a
 //! change of axes follows, it writes its output in that order.
 
-use std::borrow::Cow;
-
+use bytemuck::Pod;
 use sardonyx_kernels::Exec;
 use sardonyx_kernels::attention::{
     Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
 };
 use sardonyx_kernels::number::Math;
 use sardonyx_passes::BLIND_IS_NAN;
-use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices, shape};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::Layout;
 use crate::ops::narrow::widen;
+use crate::ops::tensor::moves;
 use crate::program::{self, Op};
+use crate::scratch::{Contents, Scratch};
 
 const MASK: usize = 3;
 const PAST_KEY: usize = 4;
@@ -139,12 +140,12 @@ impl Form {
 }
 
 /// Elements with their form.
-struct Part<'a, T: Clone> {
-    data: Cow<'a, [T]>,
+struct Part<'a, T> {
+    data: Contents<'a, T>,
     form: Form,
 }
 
-impl<T: Clone> Part<'_, T> {
+impl<T: Pod> Part<'_, T> {
     fn heads(&self) -> Heads<'_, T> {
         Heads { data: &self.data, strides: self.form.strides }
     }
@@ -156,19 +157,19 @@ trait Operands: Element + Math {
     fn load<'a>(
         call: &Call<'_>,
         view: &TensorView<'a>,
-    ) -> Result<(Cow<'a, [Self]>, bool), KernelError>;
+    ) -> Result<(Contents<'a, Self>, bool), KernelError>;
 }
 
 impl Operands for f32 {
     fn load<'a>(
         call: &Call<'_>,
         view: &TensorView<'a>,
-    ) -> Result<(Cow<'a, [f32]>, bool), KernelError> {
+    ) -> Result<(Contents<'a, f32>, bool), KernelError> {
         if view.data_type() == DataType::Float {
             let data = view.data_slice::<f32>()?;
-            return Ok((Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()), true));
+            return Ok((Contents::Borrowed(data.get(view.offset()..).unwrap_or_default()), true));
         }
-        Ok((Cow::Owned(widen(call, view)?), false))
+        Ok((Contents::Made(widen(call, view)?), false))
     }
 }
 
@@ -176,9 +177,9 @@ impl Operands for f64 {
     fn load<'a>(
         _: &Call<'_>,
         view: &TensorView<'a>,
-    ) -> Result<(Cow<'a, [f64]>, bool), KernelError> {
+    ) -> Result<(Contents<'a, f64>, bool), KernelError> {
         let data = view.data_slice::<f64>()?;
-        Ok((Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()), true))
+        Ok((Contents::Borrowed(data.get(view.offset()..).unwrap_or_default()), true))
     }
 }
 
@@ -224,11 +225,11 @@ fn joined<T: Operands>(
             }
         }
     }
-    Ok(Part { data: Cow::Owned(data), form })
+    Ok(Part { data: Contents::Made(data), form })
 }
 
 /// A mask by batch, head, query and key.
-enum Hidden<'a, T: Clone> {
+enum Hidden<'a, T> {
     Add(Part<'a, T>),
     Keep(Part<'a, u8>),
 }
@@ -258,7 +259,8 @@ impl Attention {
         let mask = mask::<T>(call, sizes)?;
         for (index, part) in [(PRESENT_KEY, &k), (PRESENT_VALUE, &v)] {
             if call.has_output(index) {
-                give(call, index, self.elem, &part.form.dims, dense(part))?;
+                let elements = dense(call, part)?;
+                give(call, index, self.elem, &part.form.dims, &elements)?;
             }
         }
         let job = Job {
@@ -278,12 +280,10 @@ impl Attention {
         let jobs = self.of_lengths(call, job)?;
         let (dims, strides) = self.output(sizes, call.tensor(0)?.rank());
         let exec = call.exec;
-        let mut scores = Vec::new();
         let row = sizes.heads * sizes.queries * sizes.keys;
-        if call.has_output(SCORES) {
-            scores = call.scratch::<T>(sizes.batch.saturating_mul(row))?;
-        }
         let has_scores = call.has_output(SCORES);
+        let batch = if has_scores { sizes.batch } else { 0 };
+        let mut scores = call.scratch::<T>(batch.saturating_mul(row))?;
         let mut fill = |y: &mut [T]| {
             for (index, job) in jobs.iter().enumerate() {
                 let y = y.get_mut(index * strides[0]..).unwrap_or_default();
@@ -301,11 +301,11 @@ impl Attention {
         } else {
             let mut y = call.scratch::<T>(dims.iter().product())?;
             fill(&mut y);
-            give(call, 0, self.elem, &dims, y)?;
+            give(call, 0, self.elem, &dims, &y)?;
         }
         if has_scores {
             let dims = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
-            give(call, SCORES, self.elem, &dims, scores)?;
+            give(call, SCORES, self.elem, &dims, &scores)?;
         }
         Ok(())
     }
@@ -411,62 +411,47 @@ fn mask<'a, T: Operands>(
         Ok(Form { dims: all, strides })
     };
     let dims = view.dims();
-    let columns = dims.last().copied().unwrap_or(1);
+    let (columns, rows) =
+        dims.split_last().map_or((1, 1), |(columns, outer)| (*columns, outer.iter().product()));
     let is_short = !dims.is_empty() && columns < sizes.keys;
-    // A mask of another type or of fewer columns is copied, converted and lengthened.
-    let rows = view.len() / columns.max(1);
-    let copied = |element: usize| {
-        let elements = view.len().saturating_mul(2);
-        let elements = if is_short {
-            elements.saturating_add(rows.saturating_mul(sizes.keys))
-        } else {
-            elements
-        };
-        call.reserve(elements.saturating_mul(element))
-    };
+    let lines = [rows, columns];
     if view.data_type() == DataType::Bool {
-        if is_short || !view.is_contiguous() {
-            copied(1)?;
-        }
-        let bytes = match view.contiguous_bytes() {
-            Some(bytes) => Cow::Borrowed(bytes),
-            None => Cow::Owned(view.to_tensor()?.bytes().to_vec()),
-        };
+        let bytes = moves::dense(call, view)?;
         let (dims, data) = if is_short {
-            (widened(dims, sizes.keys), Cow::Owned(lengthened(&bytes, columns, sizes.keys, 0)))
+            let long = lengthened(call, &bytes, lines, sizes.keys, 0)?;
+            (widened(dims, sizes.keys), Contents::Made(long))
         } else {
             (dims.into(), bytes)
         };
         let form = broadcast(&dims, &shape::strides(&dims))?;
         return Ok(Some(Hidden::Keep(Part { data, form })));
     }
-    if is_short || view.data_type() != T::DATA_TYPE || !view.is_contiguous() {
-        copied(size_of::<T>())?;
-    }
-    let dense;
-    let view = if view.data_type() == T::DATA_TYPE {
-        view
-    } else {
-        dense = cast(&view.to_tensor()?, T::DATA_TYPE, CastOptions::default())?;
-        &dense.view()
-    };
-    let (data, form) = if is_short
-        || view.data_type() != call.tensor(MASK)?.data_type()
-        || !view.is_contiguous()
-    {
-        let data: Vec<T> = view.to_tensor()?.to_vec()?;
-        let minus_inf = T::from_f64(f64::NEG_INFINITY);
-        if is_short {
-            let dims = widened(dims, sizes.keys);
-            let form = broadcast(&dims, &shape::strides(&dims))?;
-            (Cow::Owned(lengthened(&data, columns, sizes.keys, minus_inf)), form)
-        } else {
-            (Cow::Owned(data), broadcast(dims, &shape::strides(dims))?)
+    // A mask of another type or of fewer columns is copied, converted and lengthened.
+    let bytes = moves::dense(call, view)?;
+    let data = if view.data_type() == T::DATA_TYPE {
+        match bytes {
+            Contents::Borrowed(_) => Contents::Borrowed(call.slice::<T>(MASK)?),
+            Contents::Made(bytes) => {
+                let mut copy = call.scratch::<T>(view.len())?;
+                bytemuck::cast_slice_mut::<T, u8>(&mut copy).copy_from_slice(&bytes);
+                Contents::Made(copy)
+            }
         }
     } else {
-        let (data, _) = T::load(call, call.tensor(MASK)?)?;
-        (data, broadcast(dims, &call.tensor(MASK)?.strides())?)
+        let mut converted = call.scratch::<T>(view.len())?;
+        let to = bytemuck::cast_slice_mut(&mut converted);
+        let options = CastOptions::default();
+        cast_slices(view.data_type(), &bytes, T::DATA_TYPE, to, view.len(), options)?;
+        Contents::Made(converted)
     };
+    let (dims, data) = if is_short {
+        let minus_inf = T::from_f64(f64::NEG_INFINITY);
+        let long = lengthened(call, &data, lines, sizes.keys, minus_inf)?;
+        (widened(dims, sizes.keys), Contents::Made(long))
+    } else {
+        (dims.into(), data)
+    };
+    let form = broadcast(&dims, &shape::strides(&dims))?;
     Ok(Some(Hidden::Add(Part { data, form })))
 }
 
@@ -478,26 +463,35 @@ fn widened(dims: &[usize], keys: usize) -> Dims {
     widened
 }
 
-/// Rows of `columns` elements made `keys` long.
-fn lengthened<T: Copy>(data: &[T], columns: usize, keys: usize, with: T) -> Vec<T> {
-    let mut long = Vec::new();
-    for row in data.chunks(columns.max(1)) {
-        long.extend_from_slice(row);
-        long.extend(std::iter::repeat_n(with, keys - columns));
+/// Rows of elements made `keys` long, which is more than 0.
+fn lengthened<T: Pod>(
+    call: &Call<'_>,
+    data: &[T],
+    [rows, columns]: [usize; 2],
+    keys: usize,
+    with: T,
+) -> Result<Scratch<T>, KernelError> {
+    let mut long = call.scratch::<T>(rows.saturating_mul(keys))?;
+    for (index, long) in long.chunks_exact_mut(keys).enumerate() {
+        let (given, rest) = long.split_at_mut(columns);
+        given.copy_from_slice(&data[index * columns..][..columns]);
+        rest.fill(with);
     }
-    long
+    Ok(long)
 }
 
 /// All elements in order.
-fn dense<T: Operands>(part: &Part<'_, T>) -> Vec<T> {
+fn dense<T: Operands>(call: &Call<'_>, part: &Part<'_, T>) -> Result<Scratch<T>, KernelError> {
     let ([b, h, rows, f], strides) = (part.form.dims, part.form.strides);
-    let mut elements = Vec::with_capacity(b * h * rows * f);
-    for index in 0..b * h * rows {
+    let mut elements = call.scratch::<T>(b * h * rows * f)?;
+    for (index, to) in elements.chunks_mut(f.max(1)).enumerate() {
         let (row, head, batch) = (index % rows, index / rows % h, index / rows / h);
         let start = batch * strides[0] + head * strides[1] + row * strides[2];
-        elements.extend((0..f).map(|i| part.data[start + i * strides[3]]));
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = part.data[start + i * strides[3]];
+        }
     }
-    elements
+    Ok(elements)
 }
 
 /// Gives an output that was computed in another place.
@@ -506,16 +500,12 @@ fn give<T: Operands>(
     index: usize,
     elem: DataType,
     dims: &[usize],
-    elements: Vec<T>,
+    elements: &[T],
 ) -> Result<(), KernelError> {
     let mut output = call.output(index, elem, dims)?;
-    if elem == T::DATA_TYPE {
-        output.copy_from(&TensorView::from_slice(dims, &elements)?)?
-    } else {
-        let tensor = Tensor::from_vec(dims, elements)?;
-        output.copy_from(&cast(&tensor, elem, CastOptions::default())?.view())?;
-    }
-    Ok(())
+    let (from, len) = (bytemuck::cast_slice(elements), elements.len());
+    let to = output.bytes_mut();
+    Ok(cast_slices(T::DATA_TYPE, from, elem, to, len, CastOptions::default())?)
 }
 
 impl Kernel for Attention {

@@ -1,11 +1,10 @@
 //! A call of a recurrent layer: what it is given, and the memory that it works in.
 
-use std::borrow::Cow;
-
 use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
 use sardonyx_kernels::recurrent::{Candidate, Cell, Layer, RecurrentElement, Sequences, States};
 use sardonyx_kernels::{Exec, RecurrentLoops};
 use sardonyx_tensor::{DataType, Element};
+use smallvec::SmallVec;
 
 use super::settings::Kind;
 use super::sizes::{Sizes, elements, lengths};
@@ -13,11 +12,12 @@ use super::{B, INITIAL_C, INITIAL_H, PEEPHOLES, R, Recurrent, W, X};
 use crate::error::{KernelError, fail};
 use crate::kernel::Call;
 use crate::ops::narrow::{narrow, widen};
+use crate::scratch::{Contents, Scratch};
 
 /// A type that layers are computed in.
 pub(super) trait Wide: Element + RecurrentLoops {
     /// An input's elements.
-    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [Self]>, KernelError>;
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, Self>, KernelError>;
 
     /// Gives an output.
     fn write(
@@ -25,7 +25,7 @@ pub(super) trait Wide: Element + RecurrentLoops {
         index: usize,
         elem: DataType,
         dims: &[usize],
-        elements: Vec<Self>,
+        elements: &[Self],
     ) -> Result<(), KernelError>;
 
     /// A matrix that several products read, packed for the time of the call.
@@ -33,11 +33,11 @@ pub(super) trait Wide: Element + RecurrentLoops {
 }
 
 impl Wide for f32 {
-    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [f32]>, KernelError> {
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f32>, KernelError> {
         let view = call.tensor(index)?;
         match view.data_type() {
-            DataType::Float => Ok(Cow::Borrowed(call.slice(index)?)),
-            _ => Ok(Cow::Owned(widen(call, view)?)),
+            DataType::Float => Ok(Contents::Borrowed(call.slice(index)?)),
+            _ => Ok(Contents::Made(widen(call, view)?)),
         }
     }
 
@@ -46,7 +46,7 @@ impl Wide for f32 {
         index: usize,
         elem: DataType,
         dims: &[usize],
-        elements: Vec<f32>,
+        elements: &[f32],
     ) -> Result<(), KernelError> {
         narrow(call, index, elem, dims, elements)
     }
@@ -59,8 +59,8 @@ impl Wide for f32 {
 }
 
 impl Wide for f64 {
-    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Cow<'a, [f64]>, KernelError> {
-        Ok(Cow::Borrowed(call.slice(index)?))
+    fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f64>, KernelError> {
+        Ok(Contents::Borrowed(call.slice(index)?))
     }
 
     fn write(
@@ -68,9 +68,9 @@ impl Wide for f64 {
         index: usize,
         _: DataType,
         dims: &[usize],
-        elements: Vec<f64>,
+        elements: &[f64],
     ) -> Result<(), KernelError> {
-        call.output_slice::<f64>(index, dims)?.copy_from_slice(&elements);
+        call.output_slice::<f64>(index, dims)?.copy_from_slice(elements);
         Ok(())
     }
 
@@ -84,28 +84,28 @@ pub(super) struct Given<'k, 'a, T: Wide> {
     of: &'k Recurrent,
     exec: &'a Exec<'a>,
     pub(super) sizes: Sizes,
-    x: Cow<'a, [T]>,
+    x: Contents<'a, T>,
     /// Where they are not packed.
-    w: Option<Cow<'a, [T]>>,
-    r: Option<Cow<'a, [T]>>,
-    b: Option<Cow<'a, [T]>>,
-    peepholes: Option<Cow<'a, [T]>>,
-    lengths: Option<Vec<usize>>,
+    w: Option<Contents<'a, T>>,
+    r: Option<Contents<'a, T>>,
+    b: Option<Contents<'a, T>>,
+    peepholes: Option<Contents<'a, T>>,
+    lengths: Option<Scratch<usize>>,
     /// The weights of states that are not constant, packed for the time of the call.
-    packed: Vec<Option<PackedB>>,
+    packed: SmallVec<[Option<PackedB>; 2]>,
 }
 
 /// The memory of a call, taken before the first product.
 pub(super) struct Work<T> {
     /// By direction, then by sequence.
-    pub(super) h: Vec<T>,
+    pub(super) h: Scratch<T>,
     /// Empty if the layer has none.
-    pub(super) c: Vec<T>,
+    pub(super) c: Scratch<T>,
     /// What is added to the product of the input.
-    bias: Vec<T>,
+    bias: Scratch<T>,
     /// The product of the input with the weights of a direction.
-    product: Vec<T>,
-    scratch: Vec<T>,
+    product: Scratch<T>,
+    scratch: Scratch<T>,
 }
 
 impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
@@ -124,10 +124,10 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             b: maybe(B, true)?,
             peepholes: maybe(PEEPHOLES, true)?,
             lengths: lengths(call, &sizes)?,
-            packed: Vec::new(),
+            packed: SmallVec::new(),
         };
         // A single product packs what it wants to by itself.
-        if sizes.steps > 1 {
+        if sizes.steps > 1 && of.state_weights.is_none() {
             for direction in 0..sizes.directions {
                 for product in 0..of.settings.kind.products().len() {
                     let plain = given.plain_state(direction, product);
@@ -280,7 +280,7 @@ impl<T: Wide> Work<T> {
         let Sizes { gates, steps, batch, hidden, .. } = given.sizes;
         let is_lstm = matches!(given.of.settings.kind, Kind::Lstm { .. });
         let h = initial(call, INITIAL_H, given.sizes)?;
-        let c = if is_lstm { initial(call, INITIAL_C, given.sizes)? } else { Vec::new() };
+        let c = if is_lstm { initial(call, INITIAL_C, given.sizes)? } else { call.scratch(0)? };
         let bias = call.scratch(gates * hidden)?;
         let product = call.scratch(elements(&[steps, batch, gates, hidden]))?;
         // All directions take the same.
@@ -314,7 +314,11 @@ fn packed<T: RecurrentElement>(matrix: &PackedB) -> Result<T::Right<'_>, KernelE
 }
 
 /// The states that an input gives, by direction and then by sequence; zeros without.
-fn initial<T: Wide>(call: &Call<'_>, index: usize, sizes: Sizes) -> Result<Vec<T>, KernelError> {
+fn initial<T: Wide>(
+    call: &Call<'_>,
+    index: usize,
+    sizes: Sizes,
+) -> Result<Scratch<T>, KernelError> {
     let mut states = call.scratch::<T>(elements(&sizes.state_dims()))?;
     if call.has_input(index) {
         let given = T::read(call, index)?;

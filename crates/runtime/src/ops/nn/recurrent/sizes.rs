@@ -9,6 +9,7 @@ use super::settings::Settings;
 use super::{B, INITIAL_C, INITIAL_H, LENGTHS, NAMES, PEEPHOLES, R, Recurrent, W, Weights, X};
 use crate::error::{KernelError, fail};
 use crate::kernel::Call;
+use crate::scratch::Scratch;
 
 /// What a call works on.
 #[derive(Clone, Copy)]
@@ -145,7 +146,10 @@ fn demand(index: usize, dims: &[usize], expected: &[usize]) -> Result<(), Kernel
 }
 
 /// How many steps each sequence has, if that is given.
-pub(super) fn lengths(call: &Call<'_>, sizes: &Sizes) -> Result<Option<Vec<usize>>, KernelError> {
+pub(super) fn lengths(
+    call: &Call<'_>,
+    sizes: &Sizes,
+) -> Result<Option<Scratch<usize>>, KernelError> {
     if !call.has_input(LENGTHS) {
         return Ok(None);
     }
