@@ -58,7 +58,7 @@ pub(crate) struct ScalarCode {
     instructions: Vec<Code>,
     /// Registers that have the same elements in every run.
     constants: Vec<(u32, u64)>,
-    /// By register: those of operands, then those of results.
+    /// By register: those of operands, of constants, of results.
     types: Vec<DataType>,
     outputs: Vec<Made>,
 }
@@ -88,18 +88,19 @@ enum Run {
 pub(crate) type Registers = SmallVec<[u64; 24]>;
 
 impl ScalarCode {
-    /// The code of some instructions whose operands have some types and, where they are constant,
-    /// elements.
+    /// The code of some instructions whose operands have some types.
     ///
     /// # Errors
     ///
     /// A function that cannot be an instruction.
-    pub(crate) fn new(
-        scalars: &Scalars,
-        operands: &[DataType],
-        constants: Vec<(u32, u64)>,
-    ) -> Result<ScalarCode, BindError> {
-        let mut types = operands.to_vec();
+    pub(crate) fn new(scalars: &Scalars, operands: Vec<DataType>) -> Result<ScalarCode, BindError> {
+        let mut types = operands;
+        let mut constants = Vec::with_capacity(scalars.constants.len());
+        for constant in &scalars.constants {
+            let elem = constant.data_type();
+            constants.push((types.len() as u32, word_of(&constant.view(), elem)?));
+            types.push(elem);
+        }
         let mut instructions = Vec::with_capacity(scalars.instructions.len());
         for instruction in &scalars.instructions {
             let Some(run) = code_of(instruction.function) else {

@@ -214,11 +214,15 @@ impl Display for Test {
     }
 }
 
-/// Registers of operands have the names of these; those of results are numbered.
+/// Registers of operands have the names of these, and constants are told; results are numbered.
 fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
-    let register = |number: u32| match scalars.operands.get(number as usize) {
-        Some(slot) => slot.to_string(),
-        None => format!("r{}", number as usize - scalars.operands.len()),
+    let (operands, constants) = (&scalars.operands, &scalars.constants);
+    let register = |number: u32| match (number as usize).checked_sub(operands.len()) {
+        None => operands[number as usize].to_string(),
+        Some(number) => match constants.get(number) {
+            Some(constant) => Few(constant).to_string(),
+            None => format!("r{}", number - constants.len()),
+        },
     };
     f.write_str("scalars")?;
     for (number, Instruction { function, a, b }) in scalars.instructions.iter().enumerate() {

@@ -2,11 +2,12 @@
 //!
 //! Loops count, compare and index: many small steps, each of which takes longer to begin than to
 //! compute. As one step they are a list of instructions over registers. Registers are numbered:
-//! first those of the operands, in order, then one for the result of each instruction.
+//! first those of the operands, in order, then those of constants, then one for the result of each
+//! instruction.
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_model::Dim;
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
 use super::{Conversion, Program, Slot, Test};
@@ -16,6 +17,8 @@ use super::{Conversion, Program, Slot, Test};
 pub(crate) struct Scalars {
     /// Each is a tensor of one element.
     pub(crate) operands: SmallVec<[Slot; 4]>,
+    /// Tensors of one element.
+    pub(crate) constants: Vec<Tensor>,
     pub(crate) instructions: Vec<Instruction>,
     /// By output of the step.
     pub(crate) outputs: SmallVec<[ScalarOutput; 2]>,
@@ -88,6 +91,10 @@ impl Program {
             };
             types.push(elem);
         }
+        if scalars.constants.iter().any(|constant| constant.len() != 1) {
+            return Some("a constant is not one element".to_string());
+        }
+        types.extend(scalars.constants.iter().map(Tensor::data_type));
         for (number, Instruction { function, a, b }) in scalars.instructions.iter().enumerate() {
             let (wanted, made) = function.types();
             for register in [a, b].into_iter().take(function.arity()) {

@@ -10,11 +10,13 @@
 
 use hashbrown::HashMap;
 use sardonyx_kernels::elementwise::Side;
+use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{
-    Instruction, Link, MoveKind, Op, Program, ScalarFunction, ScalarOutput, Scalars, Slot, Step,
+    Constant, Instruction, Link, MoveKind, Op, Program, ScalarFunction, ScalarOutput, Scalars,
+    Slot, Step, Value,
 };
 use crate::registers::{has_registers, is_instruction};
 
@@ -28,41 +30,84 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let readers = Readers::new(program);
     let mut steps = taken_apart(program);
     for members in groups {
-        let taken: Vec<Step> = members.iter().filter_map(|at| steps[*at].take()).collect();
-        let fused = fused(program, &readers, &members, taken, &mut notes);
-        steps[members[0]] = fused;
+        let kept = kept_moves(&steps, &readers, &members);
+        let joined: Vec<usize> = members.iter().copied().filter(|at| !kept.contains(at)).collect();
+        let is_whole = program.graph.is_some() && joined.len() == steps.len();
+        if joined.len() < 2 && !is_whole {
+            continue;
+        }
+        let Some(fused) = fused(program, &readers, &steps, (&members, &kept)) else {
+            continue;
+        };
+        if let Some(first) = &steps[joined[0]] {
+            let others = joined[1..].iter().filter_map(|at| steps[*at].as_ref());
+            notes.extend(others.map(|step| Note::joined(first, step)));
+        }
+        joined.iter().for_each(|at| steps[*at] = None);
+        steps[joined[0]] = Some(fused);
     }
     put_together(program, steps);
     notes
 }
 
-/// The positions of the steps that become one, for each group, in order.
+/// The positions of the steps of each group, in order. The first one computes.
 fn groups(program: &Program) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    // By slot: the first position at which a group can stand that reads it.
+    // By slot: the first position at which another group can stand that reads it, and the group
+    // that makes it.
     let mut ready = vec![0; program.values.len()];
+    let mut home: Vec<Option<usize>> = vec![None; program.values.len()];
     for (at, step) in program.steps.iter().enumerate() {
-        let mut ready_after = at + 1;
+        let (mut ready_after, mut member_of) = (at + 1, None);
         if is_scalar(program, step) {
-            let read = step.op.operands().into_iter().flatten();
-            let earliest = read.map(|slot| ready[slot.index()]).max().unwrap_or(0);
-            let index = groups.partition_point(|group| group[0] < earliest);
+            let is_move = matches!(step.op, Op::Move(_));
+            let read: SmallVec<[Slot; 4]> = step.op.operands().into_iter().flatten().collect();
+            let last = read.iter().filter_map(|slot| home[slot.index()]).max();
+            let is_there = |slot: &Slot, group: usize| {
+                home[slot.index()] == Some(group) || ready[slot.index()] <= groups[group][0]
+            };
+            let same = last.filter(|group| read.iter().all(|slot| is_there(slot, *group)));
+            let earliest = read.iter().map(|slot| ready[slot.index()]).max().unwrap_or(0);
+            let index = same.unwrap_or_else(|| groups.partition_point(|group| group[0] < earliest));
             // A move alone is free already.
-            if index == groups.len() && !matches!(step.op, Op::Move(_)) {
+            if index == groups.len() && !is_move {
                 groups.push(Vec::new());
             }
             if let Some(group) = groups.get_mut(index) {
                 group.push(at);
-                ready_after = group[0];
+                member_of = Some(index);
+                // A move that others read stays where it is.
+                ready_after = if is_move { at + 1 } else { group[0] };
             }
         }
         for slot in step.outputs.iter().flatten() {
             ready[slot.index()] = ready_after;
+            home[slot.index()] = member_of;
         }
     }
-    let count = program.steps.len();
-    groups.retain(|group| group.len() > 1 || program.graph.is_some() && group.len() == count);
     groups
+}
+
+/// The members of a group that give another shape to an element for others than its members. They
+/// stay, as views.
+fn kept_moves(steps: &[Option<Step>], readers: &Readers, members: &[usize]) -> Vec<usize> {
+    let mut kept: Vec<usize> = Vec::new();
+    for at in members.iter().rev() {
+        if let Some(Step { op: Op::Move(_), outputs, .. }) = &steps[*at]
+            && outputs.iter().flatten().any(|slot| is_read_outside(readers, *slot, members, &kept))
+        {
+            kept.push(*at);
+        }
+    }
+    kept
+}
+
+/// Whether a value is read by others than the members of a group that become one step.
+fn is_read_outside(readers: &Readers, slot: Slot, members: &[usize], kept: &[usize]) -> bool {
+    readers.of(slot).iter().any(|reader| {
+        let reader = *reader as usize;
+        members.binary_search(&reader).is_err() || kept.contains(&reader)
+    })
 }
 
 /// Whether a step is made of instructions, or gives another shape to a single element.
@@ -102,20 +147,28 @@ fn is_scalar(program: &Program, step: &Step) -> bool {
 }
 
 /// What a group becomes, while it grows.
-#[derive(Default)]
-struct Building {
+struct Building<'p> {
+    values: &'p [Value],
     operands: SmallVec<[Slot; 4]>,
-    /// Results count from `RESULT`, as it is not known yet how many operands there are.
+    /// Constants and results have numbers from `CONSTANT` and `RESULT` on, as it is not known yet
+    /// how many there are.
+    constants: Vec<Tensor>,
     instructions: Vec<Instruction>,
     registers: HashMap<Slot, u32>,
 }
 
+/// The number of the first constant.
+const CONSTANT: u32 = 1 << 30;
 /// The number of the first result.
 const RESULT: u32 = 1 << 31;
 
-impl Building {
+impl Building<'_> {
     fn register(&mut self, slot: Slot) -> u32 {
         *self.registers.entry(slot).or_insert_with(|| {
+            if let Some(Constant::Small(constant)) = &self.values[slot.index()].constant {
+                self.constants.push((**constant).clone());
+                return CONSTANT + self.constants.len() as u32 - 1;
+            }
             self.operands.push(slot);
             self.operands.len() as u32 - 1
         })
@@ -164,42 +217,49 @@ impl Building {
     }
 }
 
-/// The step that does what some steps at some positions did.
+/// The step that does what the members of a group did, but for the moves that are kept.
 fn fused(
     program: &Program,
     readers: &Readers,
-    members: &[usize],
-    steps: Vec<Step>,
-    notes: &mut Vec<Note>,
+    steps: &[Option<Step>],
+    (members, kept): (&[usize], &[usize]),
 ) -> Option<Step> {
-    let mut building = Building::default();
+    let mut building = Building {
+        values: &program.values,
+        operands: SmallVec::new(),
+        constants: Vec::new(),
+        instructions: Vec::new(),
+        registers: HashMap::new(),
+    };
     let (mut outputs, mut made) = (SmallVec::new(), SmallVec::<[(u32, usize); 2]>::new());
     let mut origins = SmallVec::new();
-    let mut all = steps.into_iter();
-    let first = all.next()?;
-    for step in std::iter::once(&first).chain(all.as_slice()) {
+    for at in members {
+        let step = steps[*at].as_ref()?;
         let register = building.step(&step.op)?;
         let slot = step.outputs.first().copied().flatten()?;
         building.registers.insert(slot, register);
-        let is_inside = |reader: &u32| members.binary_search(&(*reader as usize)).is_ok();
-        if !readers.of(slot).iter().all(is_inside) {
+        if kept.contains(at) {
+            continue;
+        }
+        if is_read_outside(readers, slot, members, kept) {
             outputs.push(Some(slot));
             made.push((register, program.shape(slot)?.len()));
         }
         origins.extend(step.origins.iter().copied());
     }
-    notes.extend(all.as_slice().iter().map(|step| Note::joined(&first, step)));
-    let Building { operands, mut instructions, .. } = building;
-    let count = operands.len() as u32;
-    let settled = |register: u32| match register.checked_sub(RESULT) {
-        Some(result) => count + result,
-        None => register,
+    let Building { operands, constants, mut instructions, .. } = building;
+    let first_constant = operands.len() as u32;
+    let first_result = first_constant + constants.len() as u32;
+    let settled = |register: u32| {
+        let constant = register.checked_sub(CONSTANT).map(|constant| first_constant + constant);
+        let result = register.checked_sub(RESULT).map(|result| first_result + result);
+        result.or(constant).unwrap_or(register)
     };
     for instruction in &mut instructions {
         (instruction.a, instruction.b) = (settled(instruction.a), settled(instruction.b));
     }
     let made = made.into_iter();
     let made = made.map(|(register, rank)| ScalarOutput { register: settled(register), rank });
-    let scalars = Scalars { operands, instructions, outputs: made.collect() };
+    let scalars = Scalars { operands, constants, instructions, outputs: made.collect() };
     Some(Step { op: Op::Scalars(Box::new(scalars)), outputs, origins })
 }

@@ -1,26 +1,15 @@
 //! Functions of single elements, one after the other, as one step.
 
-use smallvec::SmallVec;
-
 use crate::error::{BindError, KernelError};
-use crate::kernel::{Call, Kernel, Selected, Site};
+use crate::kernel::{Call, Kernel, Site};
 use crate::program::Scalars;
 use crate::registers::{ScalarCode, bytes_of, word_of};
 
-/// The kernel. Operands that are constant are in its code.
-pub(crate) fn select(site: &Site<'_>, scalars: &Scalars) -> Result<Selected, BindError> {
-    let (mut types, mut constants) = (Vec::new(), Vec::new());
-    let mut packed: SmallVec<[usize; 4]> = SmallVec::new();
-    for position in 0..scalars.operands.len() {
-        let elem = site.elem(position)?;
-        types.push(elem);
-        if let Some(tensor) = site.constant(position) {
-            constants.push((position as u32, word_of(&tensor.view(), elem)?));
-            packed.push(position);
-        }
-    }
-    let code = ScalarCode::new(scalars, &types, constants)?;
-    Ok(Selected::new(ScalarStep { code }).packing(packed))
+/// The kernel.
+pub(crate) fn select(site: &Site<'_>, scalars: &Scalars) -> Result<Box<dyn Kernel>, BindError> {
+    let types = (0..scalars.operands.len()).map(|position| site.elem(position));
+    let code = ScalarCode::new(scalars, types.collect::<Result<_, _>>()?)?;
+    Ok(Box::new(ScalarStep { code }))
 }
 
 /// A step of functions of scalars.
@@ -32,9 +21,7 @@ impl Kernel for ScalarStep {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let mut registers = self.code.registers(0);
         for position in 0..call.input_count() {
-            if let Some(view) = call.maybe_tensor(position)? {
-                registers[position] = word_of(view, self.code.types()[position])?;
-            }
+            registers[position] = word_of(call.tensor(position)?, self.code.types()[position])?;
         }
         self.code.run(&mut registers)?;
         for (index, made) in self.code.outputs().iter().enumerate() {
