@@ -25,6 +25,7 @@ mod programs;
 mod proto_read;
 mod proto_roundtrip;
 mod safetensors;
+mod session;
 mod text_format;
 mod texts;
 mod value_files;
@@ -73,6 +74,7 @@ pub const PROPERTIES: &[Property] = &[
     property("notation_roundtrip", notation_roundtrip::check).share(4),
     property("text_format", text_format::check).text().selector(1).share(2),
     property("programs", programs::check).share(4),
+    property("session", session::check).share(4),
 ];
 
 const fn property(name: &'static str, check: fn(&[u8])) -> Property {

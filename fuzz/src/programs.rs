@@ -24,8 +24,7 @@ pub(crate) fn check(input: &[u8]) {
 
 /// The same; whether the model ran to its end.
 fn runs(input: &[u8]) -> bool {
-    let text = text(input);
-    let model = Model::from_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let (text, model) = (text(input), model(input));
     let run = |optimization| -> Result<Outputs, Error> {
         let session = Session::builder(&model)
             .threads(1)
@@ -50,6 +49,12 @@ fn runs(input: &[u8]) -> bool {
             false
         }
     }
+}
+
+/// The model of some choices.
+pub(crate) fn model(input: &[u8]) -> Model {
+    let text = text(input);
+    Model::from_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// Equal, or numbers that are not numbers.

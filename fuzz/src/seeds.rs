@@ -54,6 +54,13 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             [models(), vec![everything]].concat()
         }
         "programs" => programs(),
+        "session" => {
+            let mut seeds = [models(), notation_models()?].concat();
+            for (name, choices) in programs() {
+                seeds.push((name, crate::programs::model(&choices[..120]).to_bytes()));
+            }
+            seeds
+        }
         "text_format" => [both_forms()?, text_format()].concat(),
         _ => Vec::new(),
     })

@@ -1,0 +1,102 @@
+//! Property: a model is made ready to run and run, or it is said why not, within limits of memory,
+//! time and turns, whatever the bytes are. It gives the same twice.
+//!
+//! Inputs are made for it: small tensors of the declared types, with sizes of their own where the
+//! model leaves them open.
+
+use std::time::{Duration, Instant};
+
+use sardonyx::{
+    Dim, ErrorKind, Map, Model, Opaque, Outputs, RunOptions, Sequence, Session, Tensor, TensorType,
+    Type, Value, ValueType,
+};
+
+const MEMORY: usize = 16 << 20;
+/// Elements of an input.
+const ELEMENTS: usize = 1 << 12;
+/// Turns of all loops of a run.
+const TURNS: u64 = 200;
+/// After this a run ends before its next step.
+const DEADLINE: Duration = Duration::from_millis(300);
+/// No single step of a model that fits the memory takes longer, also without optimisation.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Runs the bytes as a model.
+pub(crate) fn check(input: &[u8]) {
+    let Ok(model) = Model::from_bytes(input.to_vec()) else {
+        return;
+    };
+    let began = Instant::now();
+    let session = match Session::builder(&model).threads(1).memory_limit(MEMORY).seed(1).build() {
+        Ok(session) => session,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let again = Session::builder(&model).threads(1).memory_limit(MEMORY).seed(1).build();
+    let again = again.expect("what was compiled once compiles again");
+    if let (Some(a), Some(b)) = (run(&session), run(&again)) {
+        for ((name, a), (_, b)) in a.iter().zip(b.iter()) {
+            assert_eq!(format!("{a:?}"), format!("{b:?}"), "'{name}'");
+        }
+    }
+    assert!(began.elapsed() < LONGEST, "it took {:?}", began.elapsed());
+}
+
+/// The outputs of a run, if it came to its end.
+fn run(session: &Session) -> Option<Outputs> {
+    let mut inputs = Vec::new();
+    for port in session.inputs().iter().filter(|port| port.is_required()) {
+        inputs.push((port.name().to_string(), value_of(port.ty()?)?));
+    }
+    let options = RunOptions::new().turn_limit(TURNS).deadline(Instant::now() + DEADLINE);
+    match session.run_with(inputs, options) {
+        Ok(outputs) => Some(outputs),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            // What is made here fits what is declared.
+            assert!(!matches!(error.kind(), ErrorKind::Output), "{error}");
+            None
+        }
+    }
+}
+
+/// A small value of a type.
+fn value_of(ty: &Type) -> Option<Value> {
+    Some(match ty {
+        Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor_of(tensor)?.into(),
+        Type::Sequence(inner) => {
+            let item = value_of(inner)?;
+            let mut items = Sequence::new(item.value_type());
+            items.push(item.clone()).ok()?;
+            items.push(item).ok()?;
+            items.into()
+        }
+        Type::Map(key, inner) => Map::new(*key, value_of(inner)?.value_type()).ok()?.into(),
+        Type::Optional(inner) => Value::some(value_of(inner)?),
+        Type::Opaque { domain, name } => Opaque::new(domain, name, 0, ()).into(),
+    })
+    .filter(|value: &Value| !matches!(value.value_type(), ValueType::Sparse(_)))
+}
+
+fn tensor_of(tensor: &TensorType) -> Option<Tensor> {
+    let open = |index: usize, dim: &Dim| dim.size().unwrap_or(1 + index % 3);
+    let shape = tensor.shape.iter().flat_map(|shape| shape.iter().enumerate());
+    let dims: Vec<usize> = shape.map(|(index, dim)| open(index, dim)).collect();
+    let elems = dims.iter().try_fold(1usize, |elems, dim| elems.checked_mul(*dim))?;
+    let elem = tensor.elem?;
+    if elems > ELEMENTS {
+        return None;
+    }
+    let mut made = Tensor::zeros(elem, &dims).ok()?;
+    // Small numbers of any type, among them 0 and 1; strings stay empty.
+    if elem.bits().is_some_and(|bits| bits % 8 == 0) {
+        let width = elem.bits()? / 8;
+        let bytes = made.bytes_mut().ok()?;
+        for (index, element) in bytes.chunks_mut(width).enumerate() {
+            element[0] = if elem.name() == "bool" { index as u8 % 2 } else { index as u8 % 5 };
+        }
+    }
+    Some(made)
+}
