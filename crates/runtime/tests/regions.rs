@@ -100,6 +100,8 @@ fn a_captured_constant_is_packed_once() {
     options.weights = weights.clone();
     let session = session(&text, &options);
     assert_eq!(weights.in_use(), 1, "three products read the same panels");
+    let report = session.report();
+    assert_eq!((report.packed, report.packed_bytes), (1, size * size * 4));
     let x = Tensor::from_slice([1, size], &vec![1f32; size]).unwrap();
     let run = |c| numbers(&session.run(given(&x, &[("c", c)])).unwrap()[0].1).1;
     let negated: Vec<f32> = run(false).iter().map(|number| -number).collect();
