@@ -6,6 +6,7 @@ The level is ORT_ENABLE_EXTENDED: what comes after that is made for the layout o
 if nothing of what ONNX Runtime adds is in the result.
 """
 
+import pathlib
 import sys
 
 import onnx
@@ -17,6 +18,10 @@ def main(model, out):
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = out
+    # Apart, because a message of more than 2 GB cannot be written.
+    external = "session.optimized_model_external_initializers_"
+    options.add_session_config_entry(external + "file_name", pathlib.Path(out).stem + ".data")
+    options.add_session_config_entry(external + "min_size_in_bytes", "1024")
     ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     nodes = onnx.load(out, load_external_data=False).graph.node
     added = sorted({node.op_type for node in nodes if node.domain == "com.microsoft"})

@@ -6,6 +6,9 @@
 //! is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
 //! `optimized` real models as it saves them, with these operators in them.
 //!
+//! `whisper` are models as exporters write them today, from an environment with these exporters; it
+//! is made when one of these models is asked for.
+//!
 //! With `--shapes`: do all values in them have the shapes that we infer?
 
 use crate::bench::{Case as ZooCase, zoo_cases};
@@ -18,8 +21,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Agree {
-    /// What to check: light, light/vgg19, resnet50, magika, microsoft, ...; everything if nothing
-    /// is named.
+    /// What to check: light, light/vgg19, resnet50, magika, microsoft, whisper, ...; everything if
+    /// nothing is named.
     names: Vec<String>,
     /// Keep models, inputs and outputs in target/agree also where they agree.
     #[arg(long)]
@@ -51,9 +54,14 @@ const MODELS: &[&str] = &[
     "optimized/gpt2.prefill",
     "optimized/gpt2.decode",
     "optimized/mobilenet_v3.b1",
+    "optimized/qwen2_0_5b.decode",
     "optimized/resnet50.b1",
     "optimized/vit_b_16.b1",
     "silero-vad",
+    "whisper/decoder",
+    "whisper/merged",
+    "whisper/dynamo",
+    "whisper/loop",
 ];
 
 pub(crate) fn run(task: &Agree) -> Result {
@@ -142,7 +150,11 @@ struct Sides {
 
 impl Sides {
     fn script(&self, path: &str) -> Command {
-        let mut command = Command::new(&self.python);
+        Sides::script_of(&self.python, path)
+    }
+
+    fn script_of(python: &Path, path: &str) -> Command {
+        let mut command = Command::new(python);
         command.current_dir(root()).arg(root().join(path));
         command
     }
@@ -158,6 +170,8 @@ struct Case {
     expected: PathBuf,
     /// Names of classes, where the model says which class is the best.
     labels: Option<PathBuf>,
+    /// A model that is a part of this one and has all of its weights. Ours packs no more for both.
+    part: Option<PathBuf>,
     /// Where the input comes from, if that is worth telling.
     source: String,
 }
@@ -171,6 +185,7 @@ fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
     eprintln!("Preparing {model}");
     match model.split_once('/') {
         Some(("light", name)) => light(sides, name, directory),
+        Some(("whisper", name)) => whisper(name, directory),
         Some((_, name)) => optimized(sides, name, directory),
         None if model == "magika" => magika(sides, directory),
         None if model == "silero-vad" => silero(sides, directory),
@@ -209,6 +224,7 @@ fn light(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
         inputs: words.lines().map(str::to_string).collect(),
         expected: directory.join("expected.npz"),
         labels: None,
+        part: None,
         source: String::new(),
     }]))
 }
@@ -240,6 +256,7 @@ fn optimized(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
         inputs: plain.inputs.clone(),
         expected: plain.expected.clone(),
         labels: None,
+        part: None,
         source: added.trim().to_string(),
     };
     Ok(Made::Cases(vec![Case { name: name.to_string(), ..plain }, optimized]))
@@ -267,6 +284,7 @@ fn zoo_case(sides: &Sides, name: &str, case: &str, directory: &Path) -> Result<O
         inputs,
         expected,
         labels: None,
+        part: None,
         source: String::new(),
     }))
 }
@@ -334,6 +352,17 @@ fn silero(sides: &Sides, directory: &Path) -> Result<Made> {
     Ok(Made::Cases(cases_of(&shell::output(&mut command)?, "silero", &model, None)?))
 }
 
+/// A small model of speech, exported as `name` says.
+fn whisper(name: &str, directory: &Path) -> Result<Made> {
+    let exporters = python::environment(
+        &artifacts("agree/exporters"),
+        &root().join("tests/agree/exporters.txt"),
+    )?;
+    let mut command = Sides::script_of(&exporters, "tests/agree/whisper.py");
+    let lines = shell::output(command.arg(name).arg(directory))?;
+    Ok(Made::Cases(cases_of(&lines, "", directory, None)?))
+}
+
 /// The cases that a script prints, a line of JSON each.
 fn cases_of(lines: &str, of: &str, model: &Path, labels: Option<&PathBuf>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
@@ -341,11 +370,12 @@ fn cases_of(lines: &str, of: &str, model: &Path, labels: Option<&PathBuf>) -> Re
         let case: Value = serde_json::from_str(line)?;
         let text = |key: &str| case[key].as_str().unwrap_or_default().to_string();
         cases.push(Case {
-            name: format!("{of} {}", text("name")),
-            model: model.to_path_buf(),
+            name: format!("{of} {}", text("name")).trim_start().to_string(),
+            model: case["model"].as_str().map_or_else(|| model.to_path_buf(), PathBuf::from),
             inputs: texts(&case["inputs"]),
             expected: text("expected").into(),
             labels: labels.cloned(),
+            part: case["alone"].as_str().map(PathBuf::from),
             source: match texts(&case["files"]).as_slice() {
                 [] => String::new(),
                 [file] => shown(Path::new(file)),
@@ -368,6 +398,8 @@ struct Verdict {
     worst: f64,
     /// The best class of each row by ONNX Runtime.
     labels: Vec<String>,
+    /// What else is worth telling.
+    note: String,
     problems: Vec<String>,
 }
 
@@ -390,12 +422,31 @@ fn judge(sides: &Sides, case: &Case) -> Result<Verdict> {
     let mut compare = sides.script("tests/agree/compare.py");
     compare.arg(&case.expected).arg(&ours).args(&case.labels);
     let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
+    let mut problems = texts(&answer["problems"]);
+    let mut note = case.source.clone();
+    if let Some(part) = &case.part {
+        let (whole, part) = (packed_bytes(sides, &case.model)?, packed_bytes(sides, part)?);
+        note = format!("packs {whole} bytes, the decoder alone {part}");
+        if part == 0 || whole > part + part / 100 {
+            problems.push("weights of both branches are not packed once".into());
+        }
+    }
     Ok(Verdict {
+        note,
         outputs: answer["outputs"].as_u64().unwrap_or_default(),
         worst: answer["worst"].as_f64().unwrap_or(f64::NAN),
         labels: texts(&answer["labels"]),
-        problems: texts(&answer["problems"]),
+        problems,
     })
+}
+
+/// Bytes of the constants that kernels pack.
+fn packed_bytes(sides: &Sides, model: &Path) -> Result<u64> {
+    let mut command = Command::new(&sides.ours);
+    let said = shell::output(command.args(["explain", "--json", "--quiet"]).arg(model))?;
+    let said: Value = serde_json::from_str(&said)?;
+    let bytes = said["packed"]["bytes"].as_u64();
+    Ok(bytes.ok_or("explain does not say what is packed")?)
 }
 
 impl Verdict {
@@ -405,8 +456,8 @@ impl Verdict {
         if let [label] = self.labels.as_slice() {
             line += &format!("  {label:16}");
         }
-        if !case.source.is_empty() {
-            line += &format!("  {}", case.source);
+        if !self.note.is_empty() {
+            line += &format!("  {}", self.note);
         }
         println!("{line}");
         for problem in &self.problems {
@@ -421,7 +472,8 @@ mod tests {
 
     #[test]
     fn a_group_stands_for_its_models() {
-        for (name, count) in [("light", 9), ("light/vgg19", 1), ("resnet50", 1), ("optimized", 6)] {
+        let groups = [("light", 9), ("optimized", 7), ("whisper", 4)];
+        for (name, count) in [("light/vgg19", 1), ("resnet50", 1)].into_iter().chain(groups) {
             let chosen = chosen(&[name.to_string()]).expect("known");
             assert_eq!(chosen.len(), count, "{name}");
         }

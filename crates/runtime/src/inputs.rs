@@ -18,6 +18,8 @@ use crate::memory::{Given, Held};
 pub struct Port {
     name: String,
     ty: Option<Type>,
+    /// The branch that reads it, if nothing else does.
+    only_in: Option<Branch>,
     required: bool,
     doc: String,
 }
@@ -25,7 +27,12 @@ pub struct Port {
 impl Port {
     /// An input or output.
     pub fn new(name: String, ty: Option<Type>, required: bool) -> Port {
-        Port { name, ty, required, doc: String::new() }
+        Port { name, ty, only_in: None, required, doc: String::new() }
+    }
+
+    /// The same for an input that only a branch reads, if one does.
+    pub(crate) fn read_in(self, only_in: Option<Branch>) -> Port {
+        Port { only_in, ..self }
     }
 
     /// The same with its documentation.
@@ -63,6 +70,45 @@ impl fmt::Display for Port {
             Some(ty) => write!(f, "{}: {ty}", self.name),
             None => write!(f, "{}: unknown type", self.name),
         }
+    }
+}
+
+/// A branch of an `If` in the main graph, which may be the only one to read an input.
+///
+/// Sizes of one name are one size, and a run that is given others is refused. But exporters make
+/// one model of two by putting them into the branches of an `If`, and callers give the inputs of
+/// the branch that is not taken any size, mostly 0. So what only one branch reads is held to the
+/// sizes of other inputs as the branch is taken. What is known of sizes still holds: where they
+/// differ, nothing has both, or the branch that does fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Branch {
+    /// Number of the step.
+    pub(crate) step: usize,
+    /// Which of its graphs.
+    pub(crate) index: usize,
+}
+
+/// A branch that does not fit what a run is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closed<'p> {
+    pub(crate) branch: Branch,
+    /// A name of sizes, and two inputs with what it is for each.
+    pub(crate) name: &'p str,
+    pub(crate) sizes: [(&'p Port, usize); 2],
+}
+
+/// Each branch once; most runs have none.
+pub(crate) type AllClosed<'p> = SmallVec<[Closed<'p>; 1]>;
+
+impl Closed<'_> {
+    /// Why the branch cannot be taken.
+    pub(crate) fn reason(&self) -> String {
+        let Closed { name, sizes: [(one, before), (other, size)], .. } = self;
+        let (one, other) = (one.name(), other.name());
+        format!(
+            "the branch does not fit the inputs: {name} is {before} for the input '{one}' and \
+             {size} for '{other}'"
+        )
     }
 }
 
@@ -106,13 +152,13 @@ pub(crate) struct Door<'p> {
 }
 
 impl<'p> Door<'p> {
-    /// Brings inputs into the order of the model and checks them against what it declares. A value
-    /// for an input of optional type may be given without the optional around it; where none is
-    /// given, the optional is empty.
+    /// Brings inputs into the order of the model and checks them against what it declares; also
+    /// says which branches do not fit them. A value for an input of optional type may be given
+    /// without the optional around it; where none is given, the optional is empty.
     pub(crate) fn sort<'a, N: AsRef<str>>(
         self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
-    ) -> Result<Given<'a>, InputError> {
+    ) -> Result<(Given<'a>, AllClosed<'p>), InputError> {
         let mut given: Given<'a> = self.ports.iter().map(|_| Held::Nothing).collect();
         for (turn, (name, value)) in inputs.enumerate() {
             let name = name.as_ref();
@@ -122,7 +168,7 @@ impl<'p> Door<'p> {
             }
             given[index] = value;
         }
-        let mut sizes = Sizes::new();
+        let mut sizes = Sizes::default();
         for (port, value) in self.ports.iter().zip(&mut given) {
             let Some(ty) = port.ty() else { continue };
             if matches!(value, Held::Nothing) {
@@ -143,7 +189,7 @@ impl<'p> Door<'p> {
                 *value = absent(port.ty());
             }
         }
-        Ok(given)
+        Ok((given, sizes.closed))
     }
 
     /// Refuses a run without inputs that it needs, all of which the message names.
@@ -208,8 +254,51 @@ fn wrap(value: &mut Held<'_>) {
     }
 }
 
-/// Sizes that inputs have agreed on: a name, the size, and the input that had it first.
-type Sizes<'p> = SmallVec<[(&'p str, usize, &'p str); 8]>;
+/// Sizes that inputs have.
+#[derive(Default)]
+struct Sizes<'p> {
+    /// A name, the size, and the input that had it first.
+    known: SmallVec<[(&'p str, usize, &'p Port); 12]>,
+    /// Branches that do not fit them.
+    closed: AllClosed<'p>,
+}
+
+impl<'p> Sizes<'p> {
+    /// Notes a size.
+    ///
+    /// # Errors
+    ///
+    /// Another input has another size of this name, and some graph may see both.
+    fn note(
+        &mut self,
+        name: &'p str,
+        size: usize,
+        port: &'p Port,
+    ) -> Result<(), (usize, &'p Port)> {
+        let mut is_known = false;
+        for (_, before, by) in self.known.iter().filter(|(known, ..)| *known == name) {
+            if *before == size {
+                is_known |= by.only_in == port.only_in;
+                continue;
+            }
+            let branch = match (by.only_in, port.only_in) {
+                (one, other) if one == other => return Err((*before, by)),
+                (Some(branch), None) | (None, Some(branch)) => branch,
+                // One run takes one of them.
+                (Some(one), Some(other)) if one.step == other.step => continue,
+                _ => return Err((*before, by)),
+            };
+            if !self.closed.iter().any(|closed| closed.branch == branch) {
+                let sizes = [(*by, *before), (port, size)];
+                self.closed.push(Closed { branch, name, sizes });
+            }
+        }
+        if !is_known {
+            self.known.push((name, size, port));
+        }
+        Ok(())
+    }
+}
 
 /// What contradicts a declared type.
 struct Misfit {
@@ -268,13 +357,13 @@ fn value_fits<'p>(
         }
         (Value::Sequence(sequence), Type::Sequence(inner)) => {
             for (index, item) in sequence.items().iter().enumerate() {
-                let fits = value_fits(item, inner, port, &mut Sizes::new());
+                let fits = value_fits(item, inner, port, &mut Sizes::default());
                 fits.map_err(|misfit| misfit.of_part(format_args!("item {index}")))?;
             }
         }
         (Value::Map(map), Type::Map(key, inner)) if map.key_type() == *key => {
             for (index, (_, value)) in map.entries().iter().enumerate() {
-                let fits = value_fits(value, inner, port, &mut Sizes::new());
+                let fits = value_fits(value, inner, port, &mut Sizes::default());
                 fits.map_err(|misfit| misfit.of_part(format_args!("the value of entry {index}")))?;
             }
         }
@@ -349,16 +438,13 @@ fn dims_fit<'p>(
         let Some(name) = wanted.as_symbol() else {
             continue;
         };
-        match sizes.iter().find(|(known, ..)| *known == name) {
-            None => sizes.push((name, *size, port.name())),
-            Some((_, before, by)) if before != size => {
-                return Err(format!(
-                    "has the shape {dims:?}, so {name} would be {size}, but {name} is {before} \
-                     for the input '{by}'"
-                ));
-            }
-            Some(_) => {}
-        }
+        sizes.note(name, *size, port).map_err(|(before, by)| {
+            let by = by.name();
+            format!(
+                "has the shape {dims:?}, so {name} would be {size}, but {name} is {before} for the \
+                 input '{by}'"
+            )
+        })?;
     }
     Ok(())
 }
@@ -379,7 +465,8 @@ mod tests {
         inputs: &[(&str, Value)],
     ) -> Result<Given<'a>, String> {
         let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
-        Door { ports, fixed }.sort(inputs).map_err(|error| error.to_string())
+        let sorted = Door { ports, fixed }.sort(inputs);
+        sorted.map(|(given, _)| given).map_err(|error| error.to_string())
     }
 
     #[test]

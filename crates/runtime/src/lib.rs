@@ -13,6 +13,7 @@
 
 mod account;
 mod border;
+mod branch_inputs;
 mod compile;
 mod constants;
 mod custom;

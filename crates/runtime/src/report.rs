@@ -27,7 +27,8 @@ pub struct CompileReport {
     pub folded_bytes: usize,
     /// Nodes that went because nothing reads what they make.
     pub dead: usize,
-    /// Constants that kernels have packed, mostly weights: once for each kernel.
+    /// Constants that kernels have packed, mostly weights. One that several kernels read, in graphs
+    /// of nodes too, counts once: they share what was packed.
     pub packed: usize,
     /// Bytes of these before they were packed.
     pub packed_bytes: usize,

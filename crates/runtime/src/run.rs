@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
 use crate::executable::{Body, Executable, Step, Work};
+use crate::inputs::Closed;
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
@@ -55,6 +56,8 @@ pub(crate) struct Run<'r> {
     pub(crate) limits: Limits,
     /// By number of a step: what its turns have planned in all runs.
     pub(crate) turn_plans: &'r [TurnPlans],
+    /// Branches that do not fit what is given.
+    pub(crate) closed: &'r [Closed<'r>],
 }
 
 /// Who is told of steps that have run.

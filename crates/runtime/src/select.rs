@@ -4,7 +4,7 @@
 //! end. Constants that the file does not store are computed one after the other when a kernel packs
 //! them, and dropped as soon as nothing else wants them.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use sardonyx_model::{Id, ValueId};
 use smallvec::SmallVec;
@@ -58,7 +58,7 @@ pub(crate) fn select(
         constants: &mut constants,
         readers,
         unsupported: Unsupported::new(model),
-        packed: (0, 0),
+        packed: HashMap::new(),
         kept: HashSet::new(),
         used: HashSet::new(),
     };
@@ -67,7 +67,7 @@ pub(crate) fn select(
     if !unsupported.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
     }
-    (report.packed, report.packed_bytes) = packed;
+    (report.packed, report.packed_bytes) = (packed.len(), packed.values().sum());
     let bytes = kept.iter().map(|value| constants.bytes_of(*value));
     (report.kept, report.kept_bytes) = (kept.len(), bytes.sum());
     constants.settle(account, |value| used.contains(&value));
@@ -98,8 +98,8 @@ struct Selecting<'a, 'm> {
     /// By value of the model.
     readers: Vec<u32>,
     unsupported: Unsupported<'m>,
-    /// How many constants kernels have packed, and their bytes.
-    packed: (usize, usize),
+    /// The bytes of constants that kernels have packed. Those of one form share it.
+    packed: HashMap<ValueId, usize>,
     /// Constants that kernels read as they are.
     kept: HashSet<ValueId>,
     /// Those of them that steps read that are left in the end.
@@ -232,8 +232,7 @@ impl Selecting<'_, '_> {
             }
             *input = None;
             packed_slots.push((index, slot));
-            self.packed.0 += 1;
-            self.packed.1 += self.constants.bytes_of(value);
+            self.packed.entry(value).or_insert_with(|| self.constants.bytes_of(value));
             // The packed form is all that is needed; the original may go as soon as nothing else
             // wants it.
             let left = &mut self.readers[value.index()];

@@ -11,6 +11,7 @@ use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
 use crate::border::as_run;
+use crate::branch_inputs::only_readers;
 use crate::compile::{Compiled, compile};
 use crate::dims;
 use crate::error::{CompileError, InputError};
@@ -124,12 +125,13 @@ impl Session {
             .inputs
             .iter()
             .zip(&defaults)
-            .map(|(info, default)| {
+            .zip(only_readers(&executable))
+            .map(|((info, default), only_in)| {
                 let ty = info.ty.as_ref().and_then(|ty| model.type_of(ty));
                 let ty = ty.map(|ty| dims::fix(ty, &executable.dims));
                 let is_optional = matches!(ty, Some(Type::Optional(_)));
                 let is_required = default.is_none() && !is_optional;
-                Port::new(model.display(info.name).into_owned(), ty, is_required)
+                Port::new(model.display(info.name).into_owned(), ty, is_required).read_in(only_in)
             })
             .collect();
         let mut outputs: Vec<Port> = graph

@@ -323,7 +323,7 @@ fn fills_of_one_node_are_packed_once_and_others_read_them_in_full() {
         z = Sub (t, w)
     }";
     let session = session(graph, None);
-    assert_eq!(session.report().packed, 2);
+    assert_eq!(session.report().packed, 1);
     let one = 4 * 300 * 300;
     // Packed once, with panels filled up, and in full for the subtraction, whose result is computed
     // ahead of time.

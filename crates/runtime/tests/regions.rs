@@ -3,7 +3,7 @@
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, RunError, RunOptions, Session, SharedWeights, StepEvent};
-use sardonyx_tensor::{Bool8, Buffer, Tensor, TensorView, TensorViewMut, Value};
+use sardonyx_tensor::{Bool8, Buffer, DataType, Tensor, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
 fn model(text: &str) -> Model {
@@ -100,6 +100,8 @@ fn a_captured_constant_is_packed_once() {
     options.weights = weights.clone();
     let session = session(&text, &options);
     assert_eq!(weights.in_use(), 1, "three products read the same panels");
+    let report = session.report();
+    assert_eq!((report.packed, report.packed_bytes), (1, size * size * 4));
     let x = Tensor::from_slice([1, size], &vec![1f32; size]).unwrap();
     let run = |c| numbers(&session.run(given(&x, &[("c", c)])).unwrap()[0].1).1;
     let negated: Vec<f32> = run(false).iter().map(|number| -number).collect();
@@ -222,4 +224,64 @@ fn memory_of_inner_graphs_counts() {
         Err(RunError::Node(error)) => assert!(error.what.contains("memory"), "{error}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Inputs that only one branch reads are held to the sizes of others as that branch is taken.
+#[test]
+fn sizes_of_inputs_of_other_branches_need_not_agree() {
+    let text = |ty: &str, no: &str| {
+        format!(
+            "<ir_version: 10, opset_import: [\"\": 21]>
+            g (bool c, float[N] m, float[N] x, float[{ty}] y, float[B, N] z) => (float[K] a)
+            {{
+              a = If (c) <
+                then_branch = yes () => (float[N] t) {{
+                  axis = Constant <value_ints = [0]> ()
+                  p = ReduceSum <keepdims = 0> (z, axis)
+                  q = Add (x, p)
+                  t = Add (q, m)
+                }},
+                else_branch = no () => (float[M] e) {{ {no} }}>
+            }}"
+        )
+    };
+    let zeros = |dims: &[usize]| Tensor::zeros(DataType::Float, dims).unwrap();
+    let given = |c: bool, [m, x, y]: [usize; 3], z: [usize; 2]| {
+        let tensors =
+            [("m", zeros(&[m])), ("x", zeros(&[x])), ("y", zeros(&[y])), ("z", zeros(&z))];
+        let named = tensors.map(|(name, tensor)| (name.to_string(), Value::from(tensor)));
+        let condition = ("c".to_string(), Value::from(truth(c)));
+        std::iter::once(condition).chain(named).collect::<Vec<_>>()
+    };
+    let run = |session: &Session, c, sizes, z| {
+        let outputs = session.run(given(c, sizes, z)).map_err(|error| error.to_string());
+        outputs.map(|outputs| numbers(&outputs[0].1).0)
+    };
+    // Two branches, and `m` in one of them or in both.
+    for (no, is_in_both) in [("e = Neg (y)", false), ("e = Add (y, m)", true)] {
+        let m = |x, y| if is_in_both { y } else { x };
+        let session = session(&text("N", no), &Options::with_threads(1));
+        for _ in 0..2 {
+            assert_eq!(run(&session, true, [3, 3, 3], [2, 3]).unwrap(), [3]);
+            assert_eq!(run(&session, true, [3, 3, 0], [2, 3]).unwrap(), [3]);
+            assert_eq!(run(&session, false, [m(0, 5), 0, 5], [2, 0]).unwrap(), [5]);
+            assert_eq!(run(&session, false, [m(2, 5), 2, 5], [0, 2]).unwrap(), [5]);
+        }
+        // All that one branch reads must agree, taken or not.
+        let error = run(&session, false, [m(3, 5), 3, 5], [2, 4]).unwrap_err();
+        assert!(error.contains("so N would be 4, but N is 3 for the input"), "{error}");
+    }
+    // `m` is for both branches, so what each of them reads must agree with it as it is taken.
+    let both = session(&text("N", "e = Add (y, m)"), &Options::with_threads(1));
+    let expected = "the branch does not fit the inputs: N is 5 for the input 'm' and 3 for 'x'";
+    let error = run(&both, true, [5, 3, 5], [2, 3]).unwrap_err();
+    assert!(error.contains(expected), "{error}");
+    // Even where the operator would do with it.
+    let error = run(&both, false, [5, 5, 1], [2, 5]).unwrap_err();
+    assert!(error.contains("N is 5 for the input 'm' and 1 for 'y'"), "{error}");
+    // A size that is fixed is that of all inputs.
+    let mut fixed = Options::with_threads(1);
+    fixed.dims = vec![("N".to_string(), 3)];
+    let fixed = session(&text("N", "e = Neg (y)"), &fixed);
+    assert!(run(&fixed, true, [3, 3, 0], [2, 3]).is_err());
 }

@@ -9,6 +9,7 @@ use super::stack::Slices;
 use super::{Failed, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Region, Step};
+use crate::inputs::Branch;
 use crate::kernel::{Call, MemorySource, Operand, Target};
 use crate::memory::{Held, Memory, Planned, emptied};
 use crate::plan::Plan;
@@ -41,6 +42,10 @@ impl Run<'_> {
                 return self.turns((step, region), planned, inner, call, slices, watch);
             }
         };
+        let branch = Branch { step: step.number, index: chosen };
+        if let Some(closed) = self.closed.iter().find(|closed| closed.branch == branch) {
+            return Err(closed.reason().into());
+        }
         let (Some(body), Some(planned)) = (region.bodies.get(chosen), planned.get(chosen)) else {
             return Err(format!("there is no graph {chosen}").into());
         };

@@ -16,7 +16,7 @@ use super::Session;
 use crate::account::Account;
 use crate::border::{admit, is_aligned, released};
 use crate::error::{InputError, RunError};
-use crate::inputs::{Port, find};
+use crate::inputs::{AllClosed, Closed, Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Given, Held, Memory, Planned, emptied, key_of};
 use crate::options::RunOptions;
@@ -50,12 +50,12 @@ impl Session {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
         let account = Account::new(self.memory_limit, self.report.made_bytes);
-        let given = self.sort_inputs(inputs, &account)?;
+        let (given, closed) = self.sort_inputs(inputs, &account)?;
         self.with_memory(|memory| {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             let body = &self.executable.body;
-            let run = self.started(&account, &options);
+            let run = self.started(&account, &options, &closed);
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
@@ -96,14 +96,14 @@ impl Session {
         let inputs = inputs.iter();
         let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         let account = Account::new(self.memory_limit, self.report.made_bytes);
-        let given: Given<'v> = self.sort_inputs(given, &account)?;
+        let (given, closed): (Given<'v>, _) = self.sort_inputs(given, &account)?;
         let mut wanted = self.sort_outputs(outputs)?;
         self.with_memory(|memory| {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
-            let run = self.started(&account, &options);
+            let run = self.started(&account, &options, &closed);
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
@@ -124,7 +124,12 @@ impl Session {
     }
 
     /// A run that counts in an account.
-    fn started<'r>(&'r self, account: &'r Account, options: &RunOptions<'_>) -> Run<'r> {
+    fn started<'r>(
+        &'r self,
+        account: &'r Account,
+        options: &RunOptions<'_>,
+        closed: &'r [Closed<'r>],
+    ) -> Run<'r> {
         Run {
             executable: &self.executable,
             exec: Exec { pool: self.pool.get(), isa: self.executable.isa },
@@ -133,6 +138,7 @@ impl Session {
             account,
             limits: Limits::new(options.stop.clone(), options.deadline, options.turn_limit),
             turn_plans: &self.turn_plans,
+            closed,
         }
     }
 
@@ -148,18 +154,18 @@ impl Session {
 
     /// The inputs in the order of the model, checked against what it declares and placed where
     /// kernels can read them.
-    fn sort_inputs<'a, N: AsRef<str>>(
-        &self,
+    fn sort_inputs<'a, 's, N: AsRef<str>>(
+        &'s self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
         account: &Account,
-    ) -> Result<Given<'a>, RunError> {
-        let mut given = self.door().sort(inputs)?;
+    ) -> Result<(Given<'a>, AllClosed<'s>), RunError> {
+        let (mut given, closed) = self.door().sort(inputs)?;
         for (port, value) in self.inputs().iter().zip(&mut given) {
             admit(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
             })?;
         }
-        Ok(given)
+        Ok((given, closed))
     }
 
     /// The memory for outputs in the order of the model.
