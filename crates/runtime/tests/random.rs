@@ -206,3 +206,17 @@ fn seeds_that_numpy_refuses_are_refused() {
         assert!(refused.contains("attribute 'seed' is"), "{refused}");
     }
 }
+
+/// MODEL-16-: the seed of a session is nothing to models that draw no numbers.
+#[test]
+fn seeds_change_nothing_where_nothing_is_drawn() {
+    let graph = "g () => (float[3] y) <float[3] w = {1, -2, 0.5}> { a = Softmax (w) y = Tanh (a) }";
+    let run = |seed| {
+        let outputs = compile(graph, &options(1, seed)).unwrap().run(Vec::new()).unwrap();
+        outputs[0].1.clone().into_tensor().unwrap()
+    };
+    let first = run(Some(1));
+    for seed in [Some(2), None] {
+        assert!(run(seed).bit_eq(&first));
+    }
+}

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use sardonyx_model::{Model, NoExternalData};
-use sardonyx_runtime::{Options, RunError, RunOptions, Session, SharedWeights, StepEvent};
+use sardonyx_runtime::{
+    CompileError, Options, RunError, RunOptions, Session, SharedWeights, StepEvent,
+};
 use sardonyx_tensor::{Bool8, Buffer, DataType, Tensor, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
@@ -284,4 +286,50 @@ fn sizes_of_inputs_of_other_branches_need_not_agree() {
     fixed.dims = vec![("N".to_string(), 3)];
     let fixed = session(&text("N", "e = Neg (y)"), &fixed);
     assert!(run(&fixed, true, [3, 3, 0], [2, 3]).is_err());
+}
+
+/// GRAPH-21-, GRAPH-22-, GRAPH-31-, GRAPH-39-: bodies are given values by position, and what is
+/// inside stays there.
+#[test]
+fn graphs_that_do_not_fit_their_node_are_refused() {
+    let cases = [
+        // A constant has the only place in which the loop passes its value in.
+        "<ir_version: 3, opset_import: [\"\": 8]>
+         g (int64 n, bool c, float[2] x) => (float[2] y) {
+           y = Loop <body = step (int64 i, bool go, float[2] a) => (bool go, float[2] b)
+             <float[2] a = {1, 2}> { b = Neg (a) }> (n, c, x)
+         }",
+        // A constant stands before what is passed in.
+        "<ir_version: 3, opset_import: [\"\": 8]>
+         g (int64 n, bool c, float[2] x) => (float[2] y) {
+           y = Loop <body = step (int64 i, bool go, float[2] w, float[2] a) => (bool go, float[2] b)
+             <float[2] w = {1, 2}> { b = Add (a, w) }> (n, c, x)
+         }",
+        // What is made in a branch is read outside of it.
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g (bool c, float[N] x) => (float[N] y) {
+           r = If (c) <then_branch = yes () => (t) { hidden = Neg (x) t = Abs (hidden) },
+                       else_branch = no () => (e) { e = Identity (x) }>
+           y = Add (r, hidden)
+         }",
+        // A branch is given nothing.
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g (bool c, float[N] x) => (float[N] y) {
+           y = If (c) <then_branch = yes (a) => (t) { t = Neg (a) },
+                       else_branch = no () => (e) { e = Abs (x) }>
+         }",
+        // A loop of one value gives its body three.
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g (int64 n, float[N] x) => (float[N] y) {
+           y = Loop (n, , x) <body = step (int64 i, float[N] a) => (bool go, float[N] b) {
+             go = Constant <value = bool {1}> () b = Neg (a) }>
+         }",
+    ];
+    for text in cases {
+        let options = Options::with_threads(1);
+        match Session::compile(&model(text), &NoExternalData, &options) {
+            Err(CompileError::Invalid(findings)) => assert!(!findings.is_empty()),
+            other => panic!("{other:?}\n{text}"),
+        }
+    }
 }

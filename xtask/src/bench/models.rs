@@ -31,8 +31,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Models {
-    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes, or
-    /// gpt2.growing for inputs of new sizes; all if none is named.
+    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes, loops
+    /// for models of one loop, or gpt2.growing for inputs of new sizes; all if none is named.
     names: Vec<String>,
     /// Numbers of threads to measure with.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -145,7 +145,7 @@ fn zoo(task: &Models) -> Result<PathBuf> {
 /// The cases that were asked for, their models made or filled with weights.
 fn chosen(task: &Models) -> Result<Vec<Case>> {
     let zoo = zoo(task)?;
-    let mut cases = Case::small_nodes(&task.names)?;
+    let mut cases = Case::made(&task.names)?;
     let is_other =
         |name: &&String| *name != growing::NAME && !cases.iter().any(|case| case.is(name));
     let others: Vec<String> = task.names.iter().filter(is_other).cloned().collect();

@@ -1,7 +1,7 @@
 //! Nodes with inner graphs become [regions](crate::program::Region).
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, ValueId};
+use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, ValueId, ValueInfo};
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
 use sardonyx_ops::{AttrValue, AttributeView, Attributes};
 use sardonyx_tensor::Bool8;
@@ -84,14 +84,8 @@ impl Making<'_> {
     ) -> Result<Scope, CompileError> {
         let model = self.lowering.resolved.model();
         let inputs = &model.graph(graph).inputs;
-        let (has, wanted) = (inputs.len(), kind.input_count());
-        if has < wanted {
-            return Err(malformed(
-                model,
-                node,
-                format!("its graph has {has} inputs, but is given {wanted}"),
-            ));
-        }
+        let wanted = kind.input_count();
+        check_inputs(model, graph, wanted).map_err(|fact| malformed(model, node, fact))?;
         let mut body = Scope::new(&mut self.scopes);
         let inputs = inputs.iter().take(wanted).map(|info| {
             let value = info.value.filter(|value| self.is_read[value.index()])?;
@@ -195,4 +189,26 @@ impl Making<'_> {
 fn gives_as_many(model: &Model, graph: GraphId, node: NodeId) -> bool {
     let outputs = &model.graph(graph).outputs;
     outputs.len() == model.outputs(node).len() && outputs.iter().all(|info| info.value.is_some())
+}
+
+/// Compares the inputs of a graph with what its node gives it: they are matched by position. Only
+/// before version 4 of the format is there more, which are constants.
+fn check_inputs(model: &Model, graph: GraphId, given: usize) -> Result<(), String> {
+    let graph = model.graph(graph);
+    let is_constant = |info: &ValueInfo| {
+        let mut initializers = graph.initializers.iter();
+        info.value.is_some() && initializers.any(|initializer| initializer.value == info.value)
+    };
+    let inputs = &graph.inputs;
+    let own = inputs.iter().skip(given).filter(|info| is_constant(info)).count();
+    let (has, others) = (inputs.len(), inputs.len() - own);
+    if others != given {
+        return Err(format!("its graph has {others} inputs, but is given {given}"));
+    }
+    match inputs.iter().take(given).position(is_constant) {
+        Some(index) => {
+            Err(format!("input {index} of {has} of its graph is a constant, but is given a value"))
+        }
+        None => Ok(()),
+    }
 }

@@ -16,8 +16,26 @@ pub(crate) struct Case {
     pub(crate) case: PathBuf,
 }
 
-/// Cases of many small nodes, fewest first, and how many these are.
-const SMALL_NODES: [(&str, u32); 2] = [("nodes.25k", 25_000), ("nodes.100k", 100_000)];
+/// A case whose model is made here.
+struct Made {
+    name: &'static str,
+    /// In `tests/perf`, with its first argument.
+    script: &'static str,
+    argument: &'static str,
+}
+
+/// Cases whose models are made here; those of many small nodes fewest first.
+const MADE: [Made; 6] = [
+    Made { name: "nodes.25k", script: SMALL_NODES, argument: "25000" },
+    Made { name: "nodes.100k", script: SMALL_NODES, argument: "100000" },
+    Made { name: "loops.scalar", script: LOOPS, argument: "scalar" },
+    Made { name: "loops.sequence", script: LOOPS, argument: "sequence" },
+    Made { name: "loops.long_sequence", script: LOOPS, argument: "long_sequence" },
+    Made { name: "loops.layer", script: LOOPS, argument: "layer" },
+];
+
+const SMALL_NODES: &str = "small_nodes.py";
+const LOOPS: &str = "loops.py";
 
 impl Case {
     pub(super) fn digits() -> Case {
@@ -28,22 +46,21 @@ impl Case {
         }
     }
 
-    /// Cases of many small nodes, made here, that the names ask for.
-    pub(super) fn small_nodes(names: &[String]) -> Result<Vec<Case>> {
-        let made = SMALL_NODES.iter();
+    /// Cases whose models are made here that the names ask for.
+    pub(super) fn made(names: &[String]) -> Result<Vec<Case>> {
         let wanted = |case: &str| names.is_empty() || names.iter().any(|name| is(case, name));
-        let made = made.filter(|(name, _)| wanted(name));
-        made.map(|(name, count)| {
+        let made = MADE.iter().filter(|made| wanted(made.name));
+        made.map(|Made { name, script, argument }| {
             let directory = artifacts("bench/models");
             let case = Case {
                 name: name.to_string(),
                 model: directory.join(format!("{name}.onnx")),
                 case: directory.join(format!("{name}.case")),
             };
-            let script = root().join("tests/perf/small_nodes.py");
+            let script = root().join("tests/perf").join(script);
             if !is_newer(&case.model, &[&script]) {
                 let mut make = Command::new(python_with_onnx()?);
-                make.arg(&script).arg(count.to_string());
+                make.arg(&script).arg(argument);
                 shell::run(make.args([&case.model, &case.case]))?;
             }
             Ok(case)
@@ -58,8 +75,8 @@ impl Case {
 
     /// How many nodes a case of small nodes has.
     pub(super) fn node_count(name: &str) -> Option<u32> {
-        let mut made = SMALL_NODES.iter();
-        made.find_map(|(made, count)| (*made == name).then_some(*count))
+        let mut nodes = MADE.iter().filter(|made| made.script == SMALL_NODES);
+        nodes.find(|made| made.name == name)?.argument.parse().ok()
     }
 
     /// The inputs as `NAME=FILE` words, which both sides understand.
@@ -75,7 +92,7 @@ impl Case {
     /// What the model gives in double precision, computed once; `None` if that says nothing about
     /// it.
     pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
-        if Case::node_count(&self.name).is_some() {
+        if MADE.iter().any(|made| made.name == self.name) {
             return Ok(None);
         }
         let outputs = artifacts("bench/float64").join(format!("{}.npz", self.name));

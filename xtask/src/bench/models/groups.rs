@@ -14,13 +14,21 @@ pub(super) enum Group {
     Convolutions,
     /// Many nodes that do next to nothing.
     SmallNodes,
+    /// Loops whose turns do next to nothing.
+    Loops,
     /// Recurrent and quantised networks, pipelines, trees.
     Others,
 }
 
 impl Group {
-    const ALL: [Group; 5] =
-        [Group::Prefill, Group::Decode, Group::Convolutions, Group::SmallNodes, Group::Others];
+    const ALL: [Group; 6] = [
+        Group::Prefill,
+        Group::Decode,
+        Group::Convolutions,
+        Group::SmallNodes,
+        Group::Loops,
+        Group::Others,
+    ];
 
     fn of(case: &str) -> Group {
         match model_of(case) {
@@ -29,6 +37,7 @@ impl Group {
             "bert_base" | "vit_b_16" => Group::Prefill,
             "convnext_tiny" | "mobilenet_v3" | "resnet50" | "yolov8n_like" => Group::Convolutions,
             "nodes" => Group::SmallNodes,
+            "loops" => Group::Loops,
             _ => Group::Others,
         }
     }
@@ -39,6 +48,7 @@ impl Group {
             Group::Decode => "transformers, decoding",
             Group::Convolutions => "convolution networks",
             Group::SmallNodes => "many small nodes",
+            Group::Loops => "loops",
             Group::Others => "others",
         }
     }
@@ -48,7 +58,7 @@ impl Group {
         match self {
             Group::Prefill => Some(1.0),
             Group::Decode => Some(0.95),
-            Group::Convolutions | Group::SmallNodes | Group::Others => None,
+            Group::Convolutions | Group::SmallNodes | Group::Loops | Group::Others => None,
         }
     }
 }
@@ -64,6 +74,9 @@ fn memory_bar(must_hold: MustHold) -> f64 {
     const MIB: f64 = 1024.0 * 1024.0;
     (1.25 * must_hold.packed + 1.1 * must_hold.live + 30e6) / MIB
 }
+
+/// The smallest speed of turns that add one number.
+const SCALAR_TURN_BAR: f64 = 10.0;
 
 /// The most nanoseconds that a node of those that do next to nothing may take.
 const NODE_BAR: f64 = 200.0;
@@ -138,6 +151,9 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
         if speed < CELL_BAR {
             missed.push(format!("{name}: {speed:.3} times as fast, the bar is {CELL_BAR}"));
         }
+        if row.case == "loops.scalar" && speed < SCALAR_TURN_BAR {
+            missed.push(format!("{name}: {speed:.1} times as fast, the bar is {SCALAR_TURN_BAR}"));
+        }
         let session = measured.session_ratio();
         if session > SESSION_BAR {
             missed.push(format!(
@@ -201,6 +217,7 @@ mod tests {
             ("resnet50.b1", Group::Convolutions),
             ("resnet50_qdq.b1", Group::Others),
             ("nodes.25k", Group::SmallNodes),
+            ("loops.scalar", Group::Loops),
             ("lstm.b1", Group::Others),
         ] {
             assert_eq!(Group::of(case), group, "{case}");
