@@ -315,6 +315,7 @@ impl Copying {
         for (old, new) in nodes.iter().zip(&copies) {
             self.copied.push(Copied { node: *new, of: *old });
             let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(*old).collect();
+            inputs.iter().flatten().for_each(|value| self.keep_undefined(model, *value, to));
             let mut copies: SmallVec<[Option<ValueId>; 6]> =
                 inputs.iter().map(|value| self.value((*value)?)).collect();
             // Those that the call leaves out end the list.
@@ -326,6 +327,15 @@ impl Copying {
             self.attributes(model, *old, *new);
         }
         copies
+    }
+
+    /// Lets a value that nothing in the function defines stay undefined: the graph around the call
+    /// may have one of its name.
+    fn keep_undefined(&mut self, model: &mut Model, value: ValueId, graph: GraphId) {
+        let is_undefined = model.values[value].producer == Producer::Nothing;
+        if is_undefined && self.of == Author::Body && !self.values.contains_key(&value) {
+            self.define(model, value, graph, Producer::Nothing);
+        }
     }
 
     /// A value that a copy reads: those that are not copied are the same for all.
