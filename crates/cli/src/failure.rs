@@ -6,7 +6,10 @@ use std::io;
 use sardonyx::npz::NpzError;
 use sardonyx::safetensors::SafetensorsError;
 use sardonyx::text::{ParseError, Position, Severity};
-use sardonyx::{ErrorKind, NodeError, Part, TensorError, Type, UnsupportedOperator};
+use sardonyx::{
+    ErrorKind, NodeError, NodePath, Part, StopReason, Stopped, TensorError, Type,
+    UnsupportedOperator,
+};
 use serde_json::{Value, json};
 
 /// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has
@@ -19,6 +22,8 @@ pub(crate) struct Failure {
     details: Vec<Detail>,
     /// The node that failed while the model ran.
     node: Option<Box<NodeError>>,
+    /// What ended the run early.
+    stopped: Option<Box<Stopped>>,
     help: Option<Box<str>>,
     /// What is wrong with a text, each with its line; comes before the rest.
     diagnostics: Option<Box<str>>,
@@ -187,6 +192,7 @@ impl Failure {
             "message": self.message,
             "place": self.place,
             "node": self.node.as_deref().map(node_json),
+            "stopped": self.stopped.as_deref().map(stopped_json),
             "help": self.help,
             "details": self.details.iter().map(Detail::json).collect::<Vec<_>>(),
         })
@@ -261,9 +267,9 @@ pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     }
 }
 
-/// The node that failed: itself and the nodes around it, and what it was given.
-fn node_json(error: &NodeError) -> Value {
-    let path = error.path.0.iter().map(|node| {
+/// A node and those around it, the innermost first.
+fn path_json(path: &NodePath) -> Value {
+    let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
             Some(Part::Graph(name)) => (Some("graph"), Some(name)),
             Some(Part::Turn { graph, .. }) => (Some("graph"), Some(graph)),
@@ -285,12 +291,32 @@ fn node_json(error: &NodeError) -> Value {
             "turn": turn,
         })
     });
+    path.collect()
+}
+
+/// What ended a run, and the node that would have been next.
+fn stopped_json(stopped: &Stopped) -> Value {
+    let (reason, limit) = match stopped.reason {
+        StopReason::Deadline => ("deadline", None),
+        StopReason::Turns(limit) => ("turns", Some(limit)),
+        _ => ("flag", None),
+    };
+    json!({
+        "reason": reason,
+        "limit": limit,
+        "next": path_json(&stopped.next),
+        "turn": stopped.next_turn,
+    })
+}
+
+/// The node that failed: itself and the nodes around it, and what it was given.
+fn node_json(error: &NodeError) -> Value {
     let inputs = error.inputs.iter().map(|input| {
         let input = input.as_ref()?;
         Some(json!({"name": input.name, "type": input.ty.as_ref().map(Type::to_string)}))
     });
     json!({
-        "path": path.collect::<Vec<_>>(),
+        "path": path_json(&error.path),
         "with": error.with,
         "inputs": inputs.collect::<Vec<_>>(),
         "constant": error.is_constant,
@@ -326,6 +352,7 @@ impl From<sardonyx::Error> for Failure {
             place: error.place().map(str::to_string),
             details: operators.map(Detail::Operator).collect(),
             node: error.node().cloned().map(Box::new),
+            stopped: error.stopped().cloned().map(Box::new),
             help: error.help().map(Box::from),
             ..Failure::new(error.message())
         }

@@ -92,9 +92,9 @@ impl CustomOperators {
         self.registry.clone().unwrap_or_else(Registry::with_microsoft)
     }
 
-    fn find(&self, domain: &str, name: &str) -> Option<&Arc<dyn CustomKernel>> {
-        let found = self.kernels.iter().find(|(known, _)| **known == (domain, name));
-        found.map(|(_, kernel)| kernel)
+    fn find<'k>(&'k self, domain: &'k str, name: &'k str) -> Option<&'k Arc<dyn CustomKernel>> {
+        let kernels: &BTreeMap<(&str, &str), Arc<dyn CustomKernel>> = &self.kernels;
+        kernels.get(&(domain, name))
     }
 
     /// Whether an operator is one of these.

@@ -1,7 +1,7 @@
 //! The error of the public API: what kind of thing went wrong, one message, where, and what to do
 //! about it.
 
-use sardonyx_runtime::{NodeError, UnsupportedOperator};
+use sardonyx_runtime::{NodeError, Stopped, UnsupportedOperator};
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -129,6 +129,11 @@ impl Error {
     /// The node that failed while a model ran or its constants were computed, with the nodes around
     /// it and what it was given, if that is what went wrong.
     pub fn node(&self) -> Option<&NodeError> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
+    /// Why a run ended early and what would have been next, if that is what went wrong.
+    pub fn stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
