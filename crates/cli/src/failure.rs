@@ -20,15 +20,22 @@ pub(crate) struct Failure {
     message: String,
     place: Option<String>,
     details: Vec<Detail>,
-    /// The node that failed while the model ran.
-    node: Option<Box<NodeError>>,
-    /// What ended the run early.
-    stopped: Option<Box<Stopped>>,
+    /// What ended a run.
+    end: Option<Box<End>>,
     help: Option<Box<str>>,
     /// What is wrong with a text, each with its line; comes before the rest.
     diagnostics: Option<Box<str>>,
     /// The reader of stdout has gone: nothing to say, and nothing wrong.
     pub(crate) broken_pipe: bool,
+}
+
+/// What ended a run before it gave its outputs.
+#[derive(Debug)]
+enum End {
+    /// A node that failed.
+    Node(NodeError),
+    /// It was to end early.
+    Stopped(Stopped),
 }
 
 /// What kind of failure it is, for programs.
@@ -139,6 +146,14 @@ impl Failure {
         self
     }
 
+    /// The node that failed while the model ran.
+    fn node(&self) -> Option<&NodeError> {
+        match self.end.as_deref() {
+            Some(End::Node(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// What went wrong, without place and advice.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -191,8 +206,11 @@ impl Failure {
             "code": self.code_name(),
             "message": self.message,
             "place": self.place,
-            "node": self.node.as_deref().map(node_json),
-            "stopped": self.stopped.as_deref().map(stopped_json),
+            "node": self.node().map(node_json),
+            "stopped": match self.end.as_deref() {
+                Some(End::Stopped(stopped)) => Some(stopped_json(stopped)),
+                _ => None,
+            },
             "help": self.help,
             "details": self.details.iter().map(Detail::json).collect::<Vec<_>>(),
         })
@@ -211,7 +229,7 @@ impl Failure {
         if let Some(place) = place {
             text += &format!("  {} {}\n", paint("in"), first_lines(place));
         }
-        let given = self.node.as_deref().map(NodeError::given).filter(|given| !given.is_empty());
+        let given = self.node().map(NodeError::given).filter(|given| !given.is_empty());
         if let Some(given) = given {
             text += &format!("  {} {}\n", paint("inputs:"), first_lines(&given));
         }
@@ -347,12 +365,13 @@ impl From<sardonyx::Error> for Failure {
             return syntax(found, error.place().unwrap_or("standard input"));
         }
         let operators = error.unsupported().iter().cloned();
+        let node = error.node().cloned().map(End::Node);
+        let end = node.or_else(|| error.stopped().cloned().map(End::Stopped));
         Failure {
             code: error.kind().into(),
             place: error.place().map(str::to_string),
             details: operators.map(Detail::Operator).collect(),
-            node: error.node().cloned().map(Box::new),
-            stopped: error.stopped().cloned().map(Box::new),
+            end: end.map(Box::new),
             help: error.help().map(Box::from),
             ..Failure::new(error.message())
         }

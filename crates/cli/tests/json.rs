@@ -33,7 +33,7 @@ fn failure(answer: &Answer, what: &str) -> Value {
     assert_eq!(answer.code, Some(2), "{what}");
     let error = value["error"].clone();
     let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
-    let expected = ["code", "message", "place", "node", "help", "details"];
+    let expected = ["code", "message", "place", "node", "stopped", "help", "details"];
     assert_eq!(keys, expected, "{what}");
     assert!(!error["message"].as_str().unwrap().is_empty(), "{what}");
     assert!(answer.stderr.contains("error"), "{what}: {}", answer.stderr);
