@@ -25,12 +25,11 @@ struct Made {
 }
 
 /// Cases whose models are made here; those of many small nodes fewest first.
-const MADE: [Made; 6] = [
+const MADE: [Made; 5] = [
     Made { name: "nodes.25k", script: SMALL_NODES, argument: "25000" },
     Made { name: "nodes.100k", script: SMALL_NODES, argument: "100000" },
     Made { name: "loops.scalar", script: LOOPS, argument: "scalar" },
     Made { name: "loops.sequence", script: LOOPS, argument: "sequence" },
-    Made { name: "loops.long_sequence", script: LOOPS, argument: "long_sequence" },
     Made { name: "loops.layer", script: LOOPS, argument: "layer" },
 ];
 
