@@ -18,7 +18,7 @@ use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
 use crate::expanded::{Expanded, expand, nodes_in};
-use crate::lower::Lowering;
+use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::options::{Optimization, Options};
 use crate::precision::{Precision, small_matrices};
@@ -186,6 +186,7 @@ pub(crate) fn compile(
     };
     report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
+    check_types(&program, &resolved)?;
     let exact_up_to = small_matrices(program.constant_matrices());
     let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "lower");
@@ -200,6 +201,20 @@ pub(crate) fn compile(
     let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));
     let executable = Executable { resolved, inference, body, isa, dims, operators };
     Ok(Compiled { executable, report, fusions, notes, printed })
+}
+
+/// Refuses a model whose values do not have the types that its nodes demand: inference lets pass
+/// what contradicts itself where it does not matter for sizes.
+fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileError> {
+    let Err(broken) = program.verify() else {
+        return Ok(());
+    };
+    let what = format!("what it reads and makes does not fit together: {}", broken.what);
+    let step = broken.step.and_then(|step| program.steps.get(step));
+    Err(match step {
+        Some(step) => malformed(resolved.model(), step.origins[0], what),
+        None => CompileError::Option(broken.to_string()),
+    })
 }
 
 /// Applies the rewrites that options ask for. Says what they did, and what the program is after the
