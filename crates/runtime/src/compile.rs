@@ -22,7 +22,7 @@ use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::options::{Optimization, Options};
 use crate::precision::{Precision, small_matrices};
-use crate::program::Program;
+use crate::program::{Broken, Program};
 use crate::report::{Clock, CompileReport};
 use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
 use crate::select::select;
@@ -206,15 +206,12 @@ pub(crate) fn compile(
 /// Refuses a model whose values do not have the types that its nodes demand: inference lets pass
 /// what contradicts itself where it does not matter for sizes.
 fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileError> {
-    let Err(broken) = program.verify() else {
+    // What is about no step would be a mistake of lowering, which tests find after each rewrite.
+    let Err(Broken { step: Some(step), what }) = program.verify() else {
         return Ok(());
     };
-    let what = format!("what it reads and makes does not fit together: {}", broken.what);
-    let step = broken.step.and_then(|step| program.steps.get(step));
-    Err(match step {
-        Some(step) => malformed(resolved.model(), step.origins[0], what),
-        None => CompileError::Option(broken.to_string()),
-    })
+    let what = format!("what it reads and makes does not fit together: {what}");
+    Err(malformed(resolved.model(), program.steps[step].origins[0], what))
 }
 
 /// Applies the rewrites that options ask for. Says what they did, and what the program is after the

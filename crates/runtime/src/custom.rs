@@ -21,26 +21,14 @@ use crate::kernel::{Call, Kernel, Target, described};
 /// Why an operator of a program fails: an error of any type, or a text.
 pub type OperatorError = Box<dyn Error + Send + Sync>;
 
-/// The code of an operator that a program brings.
-pub trait CustomKernel: Send + Sync {
+/// The code of an operator that a program brings. Its rule says the types of outputs.
+pub trait CustomKernel: Rules + Send + Sync {
     /// Computes the outputs of one node. May be called by several threads at once.
     ///
     /// # Errors
     ///
     /// Why it cannot; the message of the run names the node.
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
-
-    /// Says the types of the outputs of a node.
-    fn infer(
-        &self,
-        model: &Model,
-        node: NodeId,
-        schema: &Schema,
-        known: &mut Infer<'_>,
-    ) -> RuleAnswer {
-        let _ = (model, node, schema, known);
-        RuleAnswer::NoRule
-    }
 }
 
 /// The operators that a program brings, by domain and name.

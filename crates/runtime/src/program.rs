@@ -26,7 +26,8 @@ pub(crate) use movement::{
     Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose, Window,
 };
 pub(crate) use region::{Along, Region, RegionKind};
-pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars};
+pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars, single};
+pub(crate) use verify::Broken;
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
 #[derive(Debug, Default)]

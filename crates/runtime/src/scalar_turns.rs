@@ -1,11 +1,10 @@
 //! Loops whose graph is one step of functions of scalars: which register is what.
 
-use sardonyx_model::{Dim, Type};
 use sardonyx_passes::Inference;
 use sardonyx_tensor::{DataType, Dims};
 
 use crate::executable::{Body, SlotInfo, Step};
-use crate::program::{RegionKind, Slot};
+use crate::program::{RegionKind, Slot, single};
 use crate::registers::{CarriedScalar, Made, ScalarCode, ScalarTurns, has_registers, word_of};
 
 /// The registers of a loop, if its graph is one step of functions of scalars and everything
@@ -95,13 +94,8 @@ impl Finding<'_> {
 
     /// Type and dimensions of a slot of one element.
     fn single(&self, slot: Slot) -> Option<(DataType, Dims)> {
-        let Type::Tensor(tensor) = self.inference.ty(self.slot(slot).value)? else {
-            return None;
-        };
-        let (elem, shape) = (tensor.elem?, tensor.shape.as_ref()?);
-        let is_one = |dim: &Dim| dim.known() == Some(1);
-        let is_single = has_registers(elem) && shape.iter().all(is_one);
-        is_single.then(|| (elem, Dims::from_elem(1, shape.len())))
+        let (elem, rank) = single(self.inference.ty(self.slot(slot).value)?)?;
+        has_registers(elem).then(|| (elem, Dims::from_elem(1, rank)))
     }
 
     fn slot(&self, slot: Slot) -> &SlotInfo {

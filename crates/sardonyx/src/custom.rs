@@ -2,7 +2,7 @@
 
 use sardonyx_model as graph;
 use sardonyx_ops::{Determinism, Infer, Schema};
-use sardonyx_passes::RuleAnswer;
+use sardonyx_passes::{RuleAnswer, Rules};
 use sardonyx_runtime::{CustomKernel, OperatorCall, OperatorError};
 
 use crate::infer::NodeTypes;
@@ -107,7 +107,9 @@ impl<O: CustomOperator> CustomKernel for Adapter<O> {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
         self.0.run(call)
     }
+}
 
+impl<O: CustomOperator> Rules for Adapter<O> {
     fn infer(
         &self,
         model: &graph::Model,

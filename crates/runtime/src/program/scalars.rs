@@ -6,7 +6,7 @@
 //! instruction.
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
-use sardonyx_model::Dim;
+use sardonyx_model::Type;
 use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
@@ -71,11 +71,18 @@ impl ScalarFunction {
     }
 }
 
+/// Element type and rank of a type of tensors of one element, whatever the inputs are.
+pub(crate) fn single(ty: &Type) -> Option<(DataType, usize)> {
+    let Type::Tensor(tensor) = ty else { return None };
+    let shape = tensor.shape.as_ref()?;
+    let is_single = shape.iter().all(|dim| dim.known() == Some(1));
+    is_single.then_some((tensor.elem?, shape.len()))
+}
+
 impl Program {
     /// The element type of a value that is a tensor of one element, whatever the inputs are.
     pub(crate) fn single(&self, slot: Slot) -> Option<DataType> {
-        let is_one = |dim: &Dim| dim.known() == Some(1);
-        self.shape(slot)?.iter().all(is_one).then(|| self.elem(slot))?
+        single(self.value(slot).ty.as_ref()?).map(|(elem, _)| elem)
     }
 
     /// What contradicts itself in instructions.

@@ -1,45 +1,21 @@
 //! The turns of a loop whose graph is one step of functions of scalars: what it carries stays in
 //! registers.
 
-use sardonyx_tensor::{Buffer, Dims, Tensor, TensorView, Value};
+use sardonyx_model::Type;
+use sardonyx_tensor::{Dims, TensorView, Value};
+use smallvec::SmallVec;
 
+use super::stack::Stack;
 use super::turns::limits;
 use super::{Failed, Run, Watch};
-use crate::account::Account;
 use crate::error::KernelError;
 use crate::executable::{Region, Step};
 use crate::kernel::{Call, Operand};
+use crate::program::Along;
 use crate::registers::{Made, Registers, ScalarCode, ScalarTurns, bytes_of, word_of};
 
-/// What turns have stacked of a register.
-struct Stacking<'s> {
-    made: &'s Made,
-    bytes: Vec<u8>,
-}
-
-impl Stacking<'_> {
-    /// Adds the element of a turn. Memory is counted before it is taken.
-    #[inline]
-    fn push(&mut self, registers: &[u64], account: &Account) -> Result<(), KernelError> {
-        let word = registers[self.made.register as usize].to_le_bytes();
-        let width = bytes_of(self.made.elem);
-        if self.bytes.capacity() - self.bytes.len() < width {
-            self.grow(account)?;
-        }
-        self.bytes.extend_from_slice(&word[..width]);
-        Ok(())
-    }
-
-    #[cold]
-    fn grow(&mut self, account: &Account) -> Result<(), KernelError> {
-        let more = self.bytes.capacity().max(256);
-        account.charge(more)?;
-        if self.bytes.try_reserve_exact(more).is_err() {
-            return Err(KernelError(format!("no memory for {more} bytes of stacked scalars")));
-        }
-        Ok(())
-    }
-}
+/// What turns stack, and the register that each is in.
+type Stacks<'t, 'o> = SmallVec<[(Stack<'t, 'o>, &'t Made); 2]>;
 
 impl Run<'_> {
     /// Takes all turns of a loop. Says `false`, having done nothing, if what it is given is not
@@ -60,41 +36,37 @@ impl Run<'_> {
             return Ok(false);
         };
         let (most, goes_on) = limits(&region.kind, call)?;
-        let mut stacks: Vec<Stacking<'_>> =
-            turns.stacked.iter().map(|made| Stacking { made, bytes: Vec::new() }).collect();
-        Watch::step(watch, inside.number, |_| {
-            self.take_scalar_turns(
-                step,
-                (turns, code),
-                &mut registers,
-                &mut stacks,
-                (most, goes_on),
-            )
+        let Some((finals, stacked)) = call.targets.split_at_mut_checked(turns.carried.len()) else {
+            return Ok(false);
+        };
+        let stacks = stacked.iter_mut().map(|target| Stack::new(target, Along::FIRST));
+        let mut stacks: Stacks<'_, '_> = stacks.zip(&turns.stacked).collect();
+        let turn = Watch::step(watch, inside.number, |_| {
+            let limits = (most, goes_on);
+            self.take_scalar_turns(step, (turns, code), &mut registers, &mut stacks, limits)
         })?;
-        let mut targets = call.targets.iter_mut();
-        for (carried, target) in turns.carried.iter().zip(&mut targets) {
+        for (carried, target) in turns.carried.iter().zip(finals) {
             let word = registers[carried.read as usize].to_le_bytes();
             let bytes = &word[..bytes_of(carried.elem)];
             let view = TensorView::over(carried.elem, &carried.dims, bytes)?;
             self.deliver(target, Operand::Tensor(view))?;
         }
-        for (Stacking { made, bytes }, target) in stacks.into_iter().zip(targets) {
-            let count = bytes.len() / bytes_of(made.elem);
-            let dims: Dims = std::iter::once(count).chain(made.dims.iter().copied()).collect();
-            let stacked = Tensor::from_buffer(made.elem, &dims, Buffer::from_vec(bytes))?;
-            self.deliver(target, Operand::Taken(Value::Tensor(stacked.aligned()?)))?;
+        for (stack, made) in stacks {
+            let slice = Type::tensor(made.elem, made.dims.iter().copied());
+            self.finish(stack, Some(&slice), turn)?;
         }
         Ok(true)
     }
 
+    /// Takes turns until there are no more; gives how many there were.
     fn take_scalar_turns(
         &self,
         step: &Step,
         (turns, code): (&ScalarTurns, &ScalarCode),
         registers: &mut Registers,
-        stacks: &mut [Stacking<'_>],
+        stacks: &mut Stacks<'_, '_>,
         (most, mut goes_on): (u64, bool),
-    ) -> Result<(), Failed> {
+    ) -> Result<usize, Failed> {
         let mut next = Registers::from_elem(0, turns.carried.len());
         let mut turn = 0;
         while goes_on && turn < most {
@@ -110,8 +82,10 @@ impl Run<'_> {
             let in_turn = |error: KernelError| format!("in turn {turn}: {error}");
             code.run(registers).map_err(in_turn)?;
             goes_on = registers[turns.goes_on as usize] != 0;
-            for stack in &mut *stacks {
-                stack.push(registers, self.account).map_err(in_turn)?;
+            for (stack, made) in &mut *stacks {
+                let word = registers[made.register as usize].to_le_bytes();
+                let view = TensorView::over(made.elem, &made.dims, &word[..bytes_of(made.elem)])?;
+                stack.push(&view, self.recycler, self.account).map_err(in_turn)?;
             }
             // All at once, as values may change places.
             for (next, carried) in next.iter_mut().zip(&turns.carried) {
@@ -122,7 +96,7 @@ impl Run<'_> {
             }
             turn += 1;
         }
-        Ok(())
+        Ok(turn as usize)
     }
 }
 

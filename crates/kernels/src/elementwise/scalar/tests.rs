@@ -1,22 +1,9 @@
 //! Each function against the loop over slices of the same name.
 
 use super::*;
+use crate::elementwise::binary::tests::ALL as ALL_BINARY;
 use crate::elementwise::{BinaryElement, Strided, UnaryElement, binary, compare, logic, unary};
 use crate::{Exec, Isa, Pool};
-
-const BINARY: [Binary; 11] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Max,
-    Binary::Min,
-    Binary::Pow,
-    Binary::Mod,
-    Binary::Fmod,
-    Binary::PRelu,
-    Binary::SquaredDifference,
-];
 
 const UNARY: [Unary; 12] = [
     Unary::Abs,
@@ -61,7 +48,7 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
             for b in values {
                 let (one, other) = (Strided::flat(std::slice::from_ref(a)), [*b]);
                 let words = (a.to_word(), b.to_word());
-                for op in BINARY {
+                for op in ALL_BINARY {
                     let Some(function) = T::scalar_binary(op) else { continue };
                     let mut out = [T::ZERO];
                     binary(&exec, op, &[1], one, Strided::flat(&other), &mut out);
