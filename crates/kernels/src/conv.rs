@@ -1,37 +1,91 @@
-//! Convolution forward, for inputs in `[N, C, spatial...]` layout.
+//! Convolution forward, for images whose channels come last or first.
 //!
-//! A convolution is a matrix product: weights (output channels x patch) times patches (patch x
-//! output positions). The strategies differ in where the patches come from:
+//! Everything runs along channels: vectors are some output channels of a pixel.
 //!
-//! | convolution | patches |
+//! | convolution | loops |
 //! | --- | --- |
-//! | 1x1, stride 1, no padding | the input itself |
-//! | depthwise (one input channel per group) | none: a direct kernel along rows |
-//! | few channels, or stride over 2 | gathered while packing from a padded copy |
-//! | everything else | gathered while packing, a panel at a time (*virtual im2col*) |
+//! | depthwise, one output channel for each input channel | [`depthwise`] |
+//! | everything else | [`direct`] |
 //!
-//! Weights are packed once, in a form that depends on neither the batch nor the spatial size.
-//! [`conv_naive`] is the plain loop for any number type and any rank, and the oracle of the tests.
+//! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
+//! input in rows becomes pixels while the rows of a block are copied; an output in rows is written
+//! from blocks of pixels. [`conv_naive`] is the plain loop for any number type and any rank, and
+//! the oracle of the tests.
 
 mod depthwise;
+mod direct;
 mod naive;
-mod padded;
-mod patches;
-mod scaled;
+mod packing;
+#[macro_use]
+mod tile;
 
 use std::fmt;
 
-use crate::gemm::pack::{Packed, SendPtr};
-use crate::gemm::{
-    ApplyFunction, Bias, Epilogue, MatRef, Operand, OperandKind, PanelForm, Product, Sizes,
-    Storage, TileEpilogue,
-};
-use crate::simd::dispatch;
+use crate::gemm::buffer::AlignedBuf;
+use crate::gemm::{Activation, SendPtr, TileEpilogue};
 use crate::{Isa, Pool};
-use depthwise::Plane;
+use depthwise::Depthwise;
+use direct::Direct;
 pub use naive::conv_naive;
-use patches::Patches;
-use scaled::Scaled;
+pub use packing::WeightSource;
+
+/// How the elements of an input or output lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// `[images, channels, spatial...]`, as the standard has it.
+    Rows,
+    /// `[images, spatial..., pitch]`: the channels of a pixel are adjacent, pixels `pitch` apart.
+    /// What is between the last channel and the next pixel is neither read nor written.
+    ChannelsLast { pitch: usize },
+}
+
+impl Order {
+    /// How many elements so many images take, up to the last channel of the last pixel.
+    fn len(self, images: usize, channels: usize, plane: usize) -> Option<usize> {
+        let pixels = images.checked_mul(plane)?;
+        if pixels == 0 || channels == 0 {
+            return Some(0);
+        }
+        match self {
+            Order::Rows => pixels.checked_mul(channels),
+            Order::ChannelsLast { pitch } => (pixels - 1).checked_mul(pitch)?.checked_add(channels),
+        }
+    }
+}
+
+/// The distance of pixels of a value of its own with this many channels: whole lines of a cache,
+/// of which neighbouring pixels do not fall into the same few sets.
+pub fn pitch_of(channels: usize) -> usize {
+    let pitch = channels.next_multiple_of(16);
+    if pitch.is_multiple_of(256) { pitch + 16 } else { pitch }
+}
+
+/// Elements, and how they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered<'a> {
+    pub data: &'a [f32],
+    pub order: Order,
+}
+
+/// The same, to be written.
+#[derive(Debug)]
+pub struct OrderedMut<'a> {
+    pub data: &'a mut [f32],
+    pub order: Order,
+}
+
+/// What is done to the result of a convolution before it is written:
+/// `activation(sum + bias + residual) * factor`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConvEpilogue<'a> {
+    /// One for each output channel.
+    pub bias: Option<&'a [f32]>,
+    /// Of the shape of the output, and in rows where the output is.
+    pub residual: Option<Ordered<'a>>,
+    pub activation: Activation,
+    /// As the residual.
+    pub factor: Option<Ordered<'a>>,
+}
 
 /// What a convolution is, apart from the size of its input. All lists have one entry per spatial
 /// dimension.
@@ -102,9 +156,9 @@ impl ConvParams {
         (self.in_channels / self.groups).checked_mul(self.out_channels)?.checked_mul(taps)
     }
 
-    /// Whether each group has one input channel, and there are several.
+    /// Whether each of several groups has one input channel and one output channel.
     fn is_depthwise(&self) -> bool {
-        self.in_channels == self.groups && self.groups > 1
+        self.in_channels == self.groups && self.out_channels == self.groups && self.groups > 1
     }
 
     /// The spatial size of the output for an input of spatial size `spatial`.
@@ -159,6 +213,8 @@ pub enum ConvError {
     TooLarge,
     /// A buffer has the wrong length.
     Length { what: &'static str, want: usize, got: usize },
+    /// A part of the epilogue lies in another order than the output.
+    Order { what: &'static str },
 }
 
 impl fmt::Display for ConvError {
@@ -180,21 +236,14 @@ impl fmt::Display for ConvError {
             ConvError::Length { what, want, got } => {
                 write!(f, "{what} has {got} elements where there must be {want}")
             }
+            ConvError::Order { what } => {
+                write!(f, "{what} lies in another order than the output")
+            }
         }
     }
 }
 
 impl std::error::Error for ConvError {}
-
-/// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
-#[derive(Clone, Copy, Debug)]
-pub enum WeightSource<'a> {
-    Floats(&'a [f32]),
-    /// Little-endian, at any alignment.
-    LeBytes(&'a [u8]),
-    /// One weight throughout.
-    Fill(f32),
-}
 
 /// A convolution with its weights packed, ready for inputs of any batch and spatial size.
 #[derive(Debug)]
@@ -202,126 +251,11 @@ pub struct PackedConv {
     params: ConvParams,
     geometry: Geometry,
     isa: Isa,
-    weights: Weights,
-}
-
-#[derive(Debug)]
-enum Weights {
-    /// One left operand per group.
-    Panels(Vec<Packed>),
-    /// `[out_channels, taps]`.
-    Depthwise(Vec<f32>),
+    /// As [`packing`] says.
+    weights: AlignedBuf,
 }
 
 impl PackedConv {
-    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`.
-    ///
-    /// # Errors
-    ///
-    /// As [`PackedConv::scaled`].
-    ///
-    /// # Panics
-    ///
-    /// As [`PackedConv::scaled`].
-    pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
-        PackedConv::scaled(isa, params, WeightSource::Floats(weights), None)
-    }
-
-    /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
-    /// precision, rounded once.
-    ///
-    /// # Errors
-    ///
-    /// If the parameters do not fit each other, there are more than three spatial dimensions (use
-    /// [`conv_naive`]), or `weights` or `scale` has the wrong length.
-    ///
-    /// # Panics
-    ///
-    /// If this machine does not have `isa`.
-    pub fn scaled(
-        isa: Isa,
-        params: ConvParams,
-        weights: WeightSource<'_>,
-        scale: Option<&[f64]>,
-    ) -> Result<PackedConv, ConvError> {
-        params.check()?;
-        let len = params.weights_len().ok_or(ConvError::TooLarge)?;
-        if let Some(scale) = scale {
-            check_len("scale", params.out_channels, scale.len())?;
-        }
-        let swapped: Vec<f32>;
-        let (start, step) = match &weights {
-            WeightSource::Floats(floats) => {
-                check_len("weights", len, floats.len())?;
-                (floats.as_ptr(), 1)
-            }
-            WeightSource::LeBytes(bytes) if cfg!(target_endian = "big") => {
-                let floats =
-                    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-                swapped = floats.collect();
-                check_len("weights", len, swapped.len())?;
-                (swapped.as_ptr(), 1)
-            }
-            WeightSource::LeBytes(bytes) => {
-                check_len("weights", len, bytes.len() / 4)?;
-                (bytes.as_ptr().cast(), 1)
-            }
-            WeightSource::Fill(weight) => (&raw const *weight, 0),
-        };
-        // SAFETY: `len` floats are there; of a fill only the one is read, with a distance of 0.
-        unsafe { PackedConv::from_raw(isa, params, (start, step), scale) }
-    }
-
-    /// Packs weights that begin at a place and lie some floats apart.
-    ///
-    /// # Safety
-    ///
-    /// The parameters have been checked, and all weights that they imply must be readable there, at
-    /// any alignment.
-    unsafe fn from_raw(
-        isa: Isa,
-        params: ConvParams,
-        (weights, step): (*const f32, usize),
-        scale: Option<&[f64]>,
-    ) -> Result<PackedConv, ConvError> {
-        crate::simd::check_isa(isa);
-        let geometry = Geometry::new(&params)?;
-        let len = params.weights_len().ok_or(ConvError::TooLarge)?;
-        let group_in = params.in_channels / params.groups;
-        let group_out = params.out_channels / params.groups;
-        let packed = if params.is_depthwise() {
-            // SAFETY: `len` floats are readable.
-            let weight = |i: usize| unsafe { weights.add(i * step).read_unaligned() };
-            let mut plain: Vec<f32> = (0..len).map(weight).collect();
-            if let Some(scale) = scale {
-                for (taps, by) in plain.chunks_exact_mut(geometry.taps()).zip(scale) {
-                    taps.iter_mut().for_each(|weight| *weight = scaled::product(*weight, *by));
-                }
-            }
-            Weights::Depthwise(plain)
-        } else {
-            let depth = group_in * geometry.taps();
-            let panels = (0..params.groups).map(|g| {
-                // SAFETY: group `g` has `group_out` rows of `depth` floats inside `len`; packing
-                // reads unaligned.
-                let matrix = unsafe {
-                    let start = weights.add(g * group_out * depth * step);
-                    MatRef::from_raw(start, group_out, depth, depth * step, step)
-                };
-                let matrix = matrix.transposed();
-                match scale {
-                    None => Packed::new(isa, &matrix),
-                    Some(scale) => {
-                        let by = &scale[g * group_out..][..group_out];
-                        Packed::new(isa, &Scaled { matrix: &matrix, by })
-                    }
-                }
-            });
-            Weights::Panels(panels.collect())
-        };
-        Ok(PackedConv { params, geometry, isa, weights: packed })
-    }
-
     pub fn params(&self) -> &ConvParams {
         &self.params
     }
@@ -332,36 +266,16 @@ impl PackedConv {
 
     /// Memory held by the packed weights.
     pub fn bytes(&self) -> usize {
-        let floats = match &self.weights {
-            Weights::Panels(groups) => groups.iter().map(|p| p.data.len()).sum(),
-            Weights::Depthwise(weights) => weights.len(),
-        };
-        floats * size_of::<f32>()
+        self.weights.len() * size_of::<f32>()
     }
 
-    /// Memory that the packed weights of such a convolution take.
-    ///
-    /// # Errors
-    ///
-    /// If the parameters do not fit each other, or the size overflows.
-    pub fn bytes_of(isa: Isa, params: &ConvParams) -> Result<usize, ConvError> {
-        params.check()?;
-        let geometry = Geometry::new(params)?;
-        let floats = if params.is_depthwise() {
-            params.weights_len()
-        } else {
-            let depth = params.in_channels / params.groups * geometry.taps();
-            let group_out = params.out_channels / params.groups;
-            Packed::words(isa, Storage::F32, depth, group_out)
-                .and_then(|floats| floats.checked_mul(params.groups))
-        };
-        let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));
-        bytes.ok_or(ConvError::TooLarge)
+    /// Steps of the sum of an output.
+    fn depth(&self) -> usize {
+        self.params.in_channels / self.params.groups * self.geometry.taps()
     }
 
-    /// The most bytes of scratch memory that [`PackedConv::run`] takes: patches that are packed
-    /// before a product, and padded copies of the input. Each thread takes a few hundred KB more,
-    /// whatever the sizes.
+    /// The most bytes of scratch memory that [`PackedConv::run`] takes on all threads, but for a
+    /// few KB.
     ///
     /// # Errors
     ///
@@ -369,41 +283,20 @@ impl PackedConv {
     pub fn scratch(
         &self,
         pool: &Pool,
-        batch: usize,
+        images: usize,
         spatial: &[usize],
+        orders: [Order; 2],
     ) -> Result<usize, ConvError> {
-        let (p, geometry) = (&self.params, &self.geometry);
-        let out_dims = p.output_dims(spatial)?;
-        let out_plane = product(&out_dims).ok_or(ConvError::TooLarge)?;
-        let products = batch.saturating_mul(p.groups);
-        if p.is_depthwise() || products == 0 || out_plane == 0 {
+        let sizes = ImageSizes::new(&self.params, images, spatial)?;
+        if sizes.is_empty(&self.params) {
             return Ok(0);
         }
-        let group_in = p.in_channels / p.groups;
-        let pointwise = geometry.is_pointwise();
-        let sizes = Sizes {
-            isa: self.isa,
-            m: p.out_channels / p.groups,
-            n: out_plane,
-            k: group_in * geometry.taps(),
-            a: OperandKind::Panels,
-            b: if pointwise { OperandKind::Matrix(true) } else { OperandKind::Source },
-            may_turn: true,
-        };
-        let (in_dims, out_dims) = (three_dims(spatial), three_dims(&out_dims));
-        let copy = if pointwise || !padded::suits(geometry, in_dims, out_dims, group_in) {
-            0
-        } else {
-            padded::copy_len(geometry, out_dims, group_in)
-        };
-        let macs = sizes.m.saturating_mul(sizes.n).saturating_mul(sizes.k);
-        let together =
-            if runs_whole(pool, products, macs) { products.min(pool.threads()) } else { 1 };
-        let floats = sizes.scratch_floats(pool).saturating_add(copy);
-        Ok(floats.saturating_mul(together).saturating_mul(size_of::<f32>()))
+        let null = || SendPtr(std::ptr::null_mut());
+        let job = self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN);
+        Ok(job.scratch(pool))
     }
 
-    /// Which strategy runs, for profiles.
+    /// Which loops run, for profiles.
     ///
     /// # Errors
     ///
@@ -413,14 +306,11 @@ impl PackedConv {
         Ok(match Geometry::new(params)? {
             _ if params.is_depthwise() => "depthwise",
             geometry if geometry.is_pointwise() => "pointwise",
-            _ => "im2col",
+            _ => "direct",
         })
     }
 
-    /// Convolves `batch` images of spatial size `spatial`: `input` is
-    /// `[batch, in_channels, spatial...]`, `output` `[batch, out_channels, output_dims...]`. For
-    /// the epilogue the output of an image is a matrix of `out_channels` rows; residual and factor
-    /// have the shape of all of the output.
+    /// Convolves `images` images of spatial size `spatial`.
     ///
     /// # Errors
     ///
@@ -428,213 +318,182 @@ impl PackedConv {
     pub fn run(
         &self,
         pool: &Pool,
-        batch: usize,
+        images: usize,
         spatial: &[usize],
-        input: &[f32],
-        output: &mut [f32],
-        epilogue: &Epilogue<'_>,
+        input: Ordered<'_>,
+        output: OrderedMut<'_>,
+        epilogue: &ConvEpilogue<'_>,
     ) -> Result<(), ConvError> {
         let p = &self.params;
-        let out_dims = p.output_dims(spatial)?;
-        let in_plane = product(spatial).ok_or(ConvError::TooLarge)?;
-        let out_plane = product(&out_dims).ok_or(ConvError::TooLarge)?;
-        let tensor = |channels: usize, plane: usize| {
-            batch
-                .checked_mul(channels)
-                .and_then(|n| n.checked_mul(plane))
-                .ok_or(ConvError::TooLarge)
-        };
-        let out_len = tensor(p.out_channels, out_plane)?;
-        check_len("input", tensor(p.in_channels, in_plane)?, input.len())?;
-        check_len("output", out_len, output.len())?;
-        check_epilogue(epilogue, [p.out_channels, out_plane], out_len)?;
-        if out_len == 0 {
+        let sizes = ImageSizes::new(p, images, spatial)?;
+        let too_large = ConvError::TooLarge;
+        let len =
+            |order: Order| order.len(images, p.out_channels, sizes.out_plane).ok_or(too_large);
+        let in_len = input.order.len(images, p.in_channels, sizes.in_plane).ok_or(too_large)?;
+        check_len("input", in_len, input.data.len())?;
+        check_len("output", len(output.order)?, output.data.len())?;
+        for (what, part) in [("residual", epilogue.residual), ("factor", epilogue.factor)] {
+            let Some(part) = part else { continue };
+            if (part.order == Order::Rows) != (output.order == Order::Rows) {
+                return Err(ConvError::Order { what });
+            }
+            check_len(what, len(part.order)?, part.data.len())?;
+        }
+        if let Some(bias) = epilogue.bias
+            && bias.len() != p.out_channels
+        {
+            return Err(ConvError::Length { what: "bias", want: p.out_channels, got: bias.len() });
+        }
+        if sizes.is_empty(p) {
             return Ok(());
         }
-        let job = Job {
-            conv: self,
-            batch,
-            in_dims: three_dims(spatial),
-            out_dims: three_dims(&out_dims),
-            in_plane,
-            out_plane,
-            input,
-            output: SendPtr(output.as_mut_ptr()),
-            epilogue: epilogue.raw(),
-        };
-        match &self.weights {
-            Weights::Panels(groups) => job.run_products(pool, groups),
-            Weights::Depthwise(weights) => job.run_depthwise(pool, weights),
-        }
+        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
+        let raw = epilogue.raw(output.order, sizes.out_plane);
+        self.job(&sizes, data, [input.order, output.order], raw).run(pool);
         Ok(())
     }
-}
 
-/// All parts fit outputs of these rows and columns, of which all images together have `len`
-/// elements.
-fn check_epilogue(
-    epilogue: &Epilogue<'_>,
-    [rows, cols]: [usize; 2],
-    len: usize,
-) -> Result<(), ConvError> {
-    match epilogue.bias {
-        Some(Bias::Row(bias)) => check_len("bias", rows, bias.len())?,
-        Some(Bias::Col(bias)) => check_len("bias", cols, bias.len())?,
-        None => {}
+    fn job(
+        &self,
+        sizes: &ImageSizes,
+        [input, output]: [SendPtr; 2],
+        [in_order, out_order]: [Order; 2],
+        epilogue: TileEpilogue,
+    ) -> Job<'_> {
+        let p = &self.params;
+        let input =
+            Side { data: input, order: in_order, channels: p.in_channels, plane: sizes.in_plane };
+        let output = Side {
+            data: output,
+            order: out_order,
+            channels: p.out_channels,
+            plane: sizes.out_plane,
+        };
+        let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
+        if p.is_depthwise() {
+            return Job::Depthwise(Depthwise {
+                isa: self.isa,
+                geometry: &self.geometry,
+                channels: p.out_channels,
+                weights: &self.weights,
+                images,
+                in_dims,
+                out_dims,
+                input,
+                output,
+                epilogue,
+            });
+        }
+        let direct = Direct { conv: self, images, in_dims, out_dims, input, output, epilogue };
+        Job::Direct(direct.flattened())
     }
-    if let Some((_, addend)) = epilogue.addend {
-        check_len("each column of the addend", rows, addend.rows())?;
-        check_len("each row of the addend", cols, addend.cols())?;
-    }
-    if let Some(residual) = epilogue.residual {
-        check_len("residual", len, residual.len())?;
-    }
-    if let Some(factor) = epilogue.factor {
-        check_len("factor", len, factor.len())?;
-    }
-    Ok(())
-}
-
-fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
-    if want == got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
-}
-
-/// Products of fewer multiply-adds than this are shared out whole when there are several.
-const WHOLE_PRODUCT_MACS: usize = 4 << 20;
-
-/// A function is applied to planes with this many outputs, or more, at a time: they are in a cache
-/// then, and the loop is worth its beginning and end.
-const FUNCTION_OUTPUTS: usize = 1024;
-
-/// Whether products are shared out whole, each on one thread.
-fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
-    count >= 2 * pool.threads() && macs < WHOLE_PRODUCT_MACS
 }
 
 /// One call of [`PackedConv::run`], sizes checked.
-struct Job<'a> {
-    conv: &'a PackedConv,
-    batch: usize,
+enum Job<'a> {
+    Direct(Direct<'a>),
+    Depthwise(Depthwise<'a>),
+}
+
+impl Job<'_> {
+    fn run(&self, pool: &Pool) {
+        match self {
+            Job::Direct(direct) => direct.run(pool),
+            Job::Depthwise(depthwise) => depthwise.run(pool),
+        }
+    }
+
+    fn scratch(&self, pool: &Pool) -> usize {
+        match self {
+            Job::Direct(direct) => direct.scratch(pool),
+            Job::Depthwise(depthwise) => depthwise.scratch(pool),
+        }
+    }
+}
+
+/// The sizes of an input and its output.
+struct ImageSizes {
+    images: usize,
     in_dims: [usize; 3],
     out_dims: [usize; 3],
     in_plane: usize,
     out_plane: usize,
-    input: &'a [f32],
-    output: SendPtr,
-    epilogue: TileEpilogue,
 }
 
-impl Job<'_> {
-    /// The part of an epilogue for the outputs of an image from a channel on.
-    fn part_of(&self, epilogue: &TileEpilogue, image: usize, channel: usize) -> TileEpilogue {
-        let images = image * self.conv.params.out_channels * self.out_plane;
-        epilogue.at(channel, 0, self.out_plane).after(images)
+impl ImageSizes {
+    fn new(params: &ConvParams, images: usize, spatial: &[usize]) -> Result<Self, ConvError> {
+        let out_dims = params.output_dims(spatial)?;
+        let plane = |dims: &[usize]| product(dims).ok_or(ConvError::TooLarge);
+        Ok(ImageSizes {
+            images,
+            in_dims: three_dims(spatial),
+            out_dims: three_dims(&out_dims),
+            in_plane: plane(spatial)?,
+            out_plane: plane(&out_dims)?,
+        })
     }
 
-    /// One product per image and group.
-    fn run_products(&self, pool: &Pool, groups: &[Packed]) {
-        let p = &self.conv.params;
-        let (group_in, group_out) = (p.in_channels / p.groups, p.out_channels / p.groups);
-        let depth = group_in * self.conv.geometry.taps();
-        let one = |index: usize| {
-            let (image, group) = (index / p.groups, index % p.groups);
-            let input = &self.input[(image * p.in_channels + group * group_in) * self.in_plane..]
-                [..group_in * self.in_plane];
-            let out = (image * p.out_channels + group * group_out) * self.out_plane;
-            let epilogue = self.part_of(&self.epilogue, image, group * group_out);
-            let run = |b: Operand<'_>| {
-                let product = Product {
-                    isa: self.conv.isa,
-                    m: group_out,
-                    n: self.out_plane,
-                    k: depth,
-                    a: Operand::Panels(groups[group].view()),
-                    b,
-                    c: SendPtr(self.output.get().wrapping_add(out)),
-                    ldc: self.out_plane,
-                    epilogue,
-                    form: PanelForm::FLOATS,
-                };
-                // SAFETY: sizes were checked; images and groups have outputs of their own; the
-                // weights were packed for an instruction set that this machine has.
-                unsafe { product.run(pool) };
-            };
-            let geometry = &self.conv.geometry;
-            if geometry.is_pointwise() {
-                run(Operand::Matrix(&MatRef::row_major(input, depth, self.out_plane)));
-            } else if padded::suits(geometry, self.in_dims, self.out_dims, group_in) {
-                let (dims, out_dims) = (self.in_dims, self.out_dims);
-                padded::with_padded(pool, geometry, dims, out_dims, group_in, input, |patches| {
-                    run(Operand::Source(patches));
-                });
-            } else {
-                run(Operand::Source(&Patches {
-                    geometry,
-                    in_dims: self.in_dims,
-                    out_dims: self.out_dims,
-                    in_plane: self.in_plane,
-                    out_plane: self.out_plane,
-                    input,
-                    depth,
-                }));
-            }
+    /// Whether there is nothing to compute.
+    fn is_empty(&self, params: &ConvParams) -> bool {
+        self.images == 0 || self.out_plane == 0 || params.out_channels == 0
+    }
+}
+
+/// An input or output as the loops see it.
+#[derive(Clone, Copy)]
+struct Side {
+    data: SendPtr,
+    order: Order,
+    channels: usize,
+    /// Pixels of an image.
+    plane: usize,
+}
+
+impl Side {
+    /// The first channel of a pixel.
+    #[inline(always)]
+    fn pixel(&self, image: usize, pixel: usize) -> *mut f32 {
+        let at = match self.order {
+            Order::Rows => image * self.channels * self.plane + pixel,
+            Order::ChannelsLast { pitch } => (image * self.plane + pixel) * pitch,
         };
-        let count = self.batch * p.groups;
-        let macs = group_out.saturating_mul(self.out_plane).saturating_mul(depth);
-        if runs_whole(pool, count, macs) {
-            pool.run(count, one);
-        } else {
-            (0..count).for_each(one);
+        self.data.get().wrapping_add(at)
+    }
+}
+
+impl ConvEpilogue<'_> {
+    /// The same with sizes checked and forgotten. Rows of the output are its pixels, or its planes
+    /// of `plane` pixels.
+    fn raw(&self, order: Order, plane: usize) -> TileEpilogue {
+        let null = std::ptr::null();
+        let bias = self.bias.map_or(null, <[f32]>::as_ptr);
+        let (row_bias, col_bias) = match order {
+            Order::Rows => (bias, null),
+            Order::ChannelsLast { .. } => (null, bias),
+        };
+        let step = |part: Option<Ordered<'_>>| match part {
+            None => (null, 0),
+            Some(Ordered { data, order: Order::Rows }) => (data.as_ptr(), plane),
+            Some(Ordered { data, order: Order::ChannelsLast { pitch } }) => (data.as_ptr(), pitch),
+        };
+        let ((residual, residual_rs), (factor, factor_rs)) =
+            (step(self.residual), step(self.factor));
+        TileEpilogue {
+            row_bias,
+            col_bias,
+            residual,
+            residual_rs,
+            activation: self.activation,
+            factor,
+            factor_rs,
+            ..TileEpilogue::PLAIN
         }
     }
+}
 
-    /// One plane per image and output channel.
-    fn run_depthwise(&self, pool: &Pool, weights: &[f32]) {
-        let p = &self.conv.params;
-        let taps = self.conv.geometry.taps();
-        let per_group = p.out_channels / p.groups;
-        let planes = self.batch * p.out_channels;
-        // A region is worth its price from some ten thousand multiply-adds on.
-        let work = planes.saturating_mul(self.out_plane).saturating_mul(taps);
-        let chunks = if work < 20_000 { 1 } else { planes.min(pool.threads() * 8) };
-        let before = self.epilogue.before_function();
-        let has_function = self.epilogue.activation.is_function();
-        pool.run(chunks, |chunk| {
-            let indices = crate::split_even(planes, chunks, chunk);
-            // The first plane to which a function has not been applied.
-            let mut first = indices.start;
-            for index in indices.clone() {
-                let (image, channel) = (index / p.out_channels, index % p.out_channels);
-                let source = image * p.in_channels + channel / per_group;
-                let out = index * self.out_plane;
-                let plane = Plane {
-                    geometry: &self.conv.geometry,
-                    in_dims: self.in_dims,
-                    out_dims: self.out_dims,
-                    input: &self.input[source * self.in_plane..][..self.in_plane],
-                    weights: &weights[channel * taps..][..taps],
-                    output: self.output.get().wrapping_add(out),
-                    epilogue: self.part_of(&before, image, channel),
-                };
-                // SAFETY: sizes were checked; every plane has its own output.
-                unsafe { plane.run(self.conv.isa) };
-                let (start, end) = (first * self.out_plane, (index + 1) * self.out_plane);
-                let is_enough = end - start >= FUNCTION_OUTPUTS || index + 1 == indices.end;
-                if has_function && is_enough {
-                    let body = ApplyFunction {
-                        epilogue: self.epilogue.after(start),
-                        out: self.output.get().wrapping_add(start),
-                        rows: 1,
-                        cols: end - start,
-                        ldc: end - start,
-                    };
-                    // SAFETY: the machine has the instruction set; the planes have been written.
-                    unsafe { dispatch(self.conv.isa, body) };
-                    first = index + 1;
-                }
-            }
-        });
-    }
+/// At least as long: what follows the last channel of the last pixel belongs to nobody here.
+fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
+    if want <= got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
 }
 
 /// The parameters in three spatial dimensions; missing ones come first and have size 1.

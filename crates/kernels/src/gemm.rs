@@ -47,16 +47,17 @@ pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 
-pub(crate) use blocked::{Operand, Product};
-pub(crate) use epilogue::{ApplyFunction, TileEpilogue};
+pub(crate) use blocked::{FinishTransposed, Operand, Product};
+pub(crate) use epilogue::TileEpilogue;
 pub(crate) use form::PanelForm;
+pub(crate) use pack::SendPtr;
 pub(crate) use sizes::{OperandKind, Sizes};
+pub(crate) use tile::{TileEnd, finish};
 
 use crate::Exec;
 use crate::simd::check_isa;
 use gemv::Gemv;
 use matrix::strided_len;
-use pack::SendPtr;
 
 /// The left operand of a product.
 #[derive(Clone, Copy)]
@@ -222,7 +223,7 @@ pub fn gemm(
                 b: Operand::Panels(b.panels.view_of_pairs()),
                 c,
                 ldc,
-                epilogue: epilogue.raw(),
+                epilogue: epilogue.raw(ldc),
                 form: PanelForm::Pairs(b.storage(), k),
             };
             // SAFETY: as below; operands only round where the machine multiplies pairs.
@@ -247,7 +248,7 @@ pub fn gemm(
         b,
         c,
         ldc,
-        epilogue: epilogue.raw(),
+        epilogue: epilogue.raw(ldc),
         form: PanelForm::Right(match &b_given {
             Rhs::Packed(b) => b.storage(),
             Rhs::Plain(_) | Rhs::Virtual(_) => Storage::F32,

@@ -63,6 +63,15 @@ impl Isa {
         }
     }
 
+    /// Floats in a vector.
+    pub(crate) const fn lanes(self) -> usize {
+        match self {
+            Isa::Avx512 => 16,
+            Isa::Avx2 => 8,
+            Isa::Portable => 4,
+        }
+    }
+
     /// Whether this machine can run `self`.
     pub fn is_available(self) -> bool {
         self <= machine_best()

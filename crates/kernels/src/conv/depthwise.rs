@@ -1,203 +1,576 @@
-//! Depthwise convolution: one input plane, one output plane, one small kernel. Vectors run along
-//! the output row; the same columns of several rows are computed together, so that their sums do
-//! not wait for each other and share each weight.
+//! Depthwise convolution with channels last: vectors run along channels, and a tile is a few
+//! columns of one or two output rows. Each input vector is loaded once for each kernel row that it
+//! meets and multiplied with the weights of all taps under which it lies.
 
-use super::Geometry;
-use super::patches::inside;
-use crate::Isa;
-use crate::gemm::TileEpilogue;
-use crate::simd::{Body, Simd, dispatch};
+use std::ops::Range;
 
-/// Output rows computed together.
-const ROWS: usize = 4;
+use super::direct::CopyPixels;
+use super::{Geometry, Order, Side};
+use crate::gemm::buffer::{AlignedBuf, with_scratch};
+use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish};
+use crate::simd::{Simd, dispatch};
+use crate::{Isa, Pool};
 
-/// Taps along the width for which the lanes inside the input are kept.
-const TAPS: usize = 16;
+/// Multiply-adds from which a parallel region is worth its price.
+const PARALLEL_MACS: usize = 20_000;
+/// Units of work per thread.
+const UNITS_PER_THREAD: usize = 8;
+/// Vectors of channels that are computed for all rows of a unit before the next ones: their inputs
+/// stay in the first-level cache from one row to the next.
+const VECTORS: usize = 8;
 
-/// One plane's work.
-pub(super) struct Plane<'a> {
+/// What is read in place of padding.
+#[repr(align(64))]
+struct Zeros([f32; 16]);
+static ZEROS: Zeros = Zeros([0.0; 16]);
+
+/// One depthwise convolution, sizes checked.
+#[derive(Clone, Copy)]
+pub(super) struct Depthwise<'a> {
+    pub(super) isa: Isa,
     pub(super) geometry: &'a Geometry,
+    pub(super) channels: usize,
+    /// A row of whole vectors of channels for each tap.
+    pub(super) weights: &'a AlignedBuf,
+    pub(super) images: usize,
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
-    /// One plane of `in_dims`.
-    pub(super) input: &'a [f32],
-    /// One weight per tap.
-    pub(super) weights: &'a [f32],
-    /// One plane of `out_dims`.
-    pub(super) output: *mut f32,
-    /// Without a function.
+    pub(super) input: Side,
+    /// Written by this call alone.
+    pub(super) output: Side,
+    /// Of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
 }
 
-impl Plane<'_> {
-    /// # Safety
-    ///
-    /// The machine must have `isa`; the slices and the output must have the sizes that the
-    /// dimensions say.
-    pub(super) unsafe fn run(self, isa: Isa) {
-        // SAFETY: the caller's promise.
-        unsafe { dispatch(isa, self) }
+/// The distance of pixels.
+fn pitch(side: &Side) -> usize {
+    match side.order {
+        Order::ChannelsLast { pitch } => pitch,
+        Order::Rows => side.channels,
     }
 }
 
-impl Body for Plane<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.geometry.strides[2] {
-                1 => self.rows_by_stride::<S, 1>(),
-                2 => self.rows_by_stride::<S, 2>(),
-                _ => self.rows_by_stride::<S, 0>(),
-            }
-        }
+impl Depthwise<'_> {
+    /// Bytes of scratch memory of all threads: of planes that are not computed where they lie.
+    pub(super) fn scratch(&self, pool: &Pool) -> usize {
+        let floats: usize = self.copies().iter().sum();
+        let (units, _) = self.units(pool);
+        floats.saturating_mul(pool.threads().min(units)).saturating_mul(size_of::<f32>())
     }
-}
 
-/// Some columns of some rows of the output.
-struct Block {
-    /// The first row, along depth and height.
-    depth: usize,
-    row: usize,
-    /// At most [`ROWS`].
-    rows: usize,
-    /// The first column.
-    col: usize,
-    /// At most the lanes of a vector.
-    cols: usize,
-}
+    fn vectors(&self) -> usize {
+        self.channels.div_ceil(self.isa.lanes())
+    }
 
-impl Plane<'_> {
-    /// `STRIDE`: that of the width, or 0 if it is known only at run time.
-    ///
-    /// # Safety
-    ///
-    /// As [`Plane::run`].
-    #[inline(always)]
-    unsafe fn rows_by_stride<S: Simd, const STRIDE: usize>(&self) {
+    /// How many parts vectors of channels are computed in.
+    fn groups(&self) -> usize {
+        self.vectors().div_ceil(VECTORS)
+    }
+
+    /// Floats of a unit's copy of an input and an output that are in rows.
+    fn copies(&self) -> [usize; 2] {
+        let width = self.vectors().div_ceil(self.groups().max(1)) * self.isa.lanes();
+        [self.input, self.output].map(|side| match side.order {
+            Order::Rows => side.plane.next_multiple_of(16).saturating_mul(width),
+            Order::ChannelsLast { .. } => 0,
+        })
+    }
+
+    /// Units of work, and in how many parts each has the rows of a plane. Planes that are copied
+    /// are not cut.
+    fn units(&self, pool: &Pool) -> (usize, usize) {
         let [out_d, out_h, out_w] = self.out_dims;
-        for depth in 0..out_d {
-            for row in (0..out_h).step_by(ROWS) {
-                let rows = ROWS.min(out_h - row);
-                let rows_inside = rows == ROWS && self.is_inside(1, row, rows);
-                for col in (0..out_w).step_by(S::LANES) {
-                    let cols = S::LANES.min(out_w - col);
-                    let cols_inside = cols == S::LANES && self.is_inside(2, col, cols);
-                    let block = Block { depth, row, rows, col, cols };
-                    // SAFETY: the caller's promise; what is inside has been found.
-                    unsafe {
-                        match (rows_inside, cols_inside, STRIDE, rows) {
-                            (true, true, 1, _) => {
-                                self.block::<S, ROWS, STRIDE, true, true>(&block);
-                            }
-                            (true, _, 1 | 2, _) => {
-                                self.block::<S, ROWS, STRIDE, true, false>(&block);
-                            }
-                            (_, _, _, 1) => self.block::<S, 1, STRIDE, false, false>(&block),
-                            _ => self.block::<S, ROWS, STRIDE, false, false>(&block),
-                        }
-                    }
+        let planes = self.images * out_d * self.groups();
+        if self.copies() != [0; 2] {
+            return (self.images * self.groups(), 1);
+        }
+        let macs = (planes * out_h * out_w).saturating_mul(self.geometry.taps());
+        let macs = macs.saturating_mul(VECTORS * self.isa.lanes());
+        let wanted = if macs < PARALLEL_MACS { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        let parts = wanted.div_ceil(planes.max(1)).min(out_h.div_ceil(2)).max(1);
+        (planes * parts, parts)
+    }
+
+    pub(super) fn run(&self, pool: &Pool) {
+        let [out_d, out_h, _] = self.out_dims;
+        let (units, row_parts) = self.units(pool);
+        let groups = self.groups();
+        let vectors = |group: usize| crate::split_even(self.vectors(), groups, group);
+        if self.copies() != [0; 2] {
+            return pool.run(units, |unit| self.planes(unit / groups, vectors(unit % groups)));
+        }
+        pool.run(units, |unit| {
+            let (group, rest) = (unit % groups, unit / groups);
+            let (row_part, plane) = (rest % row_parts, rest / row_parts);
+            // Pairs of rows stay together.
+            let pairs = crate::split_even(out_h.div_ceil(2), row_parts, row_part);
+            let rows = pairs.start * 2..out_h.min(pairs.end * 2);
+            self.unit(plane / out_d, plane % out_d, rows, vectors(group));
+        });
+    }
+
+    /// Some vectors of channels of an image of which the input or the output is in rows.
+    fn planes(&self, image: usize, vectors: Range<usize>) {
+        let lanes = self.isa.lanes();
+        let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
+        let width = vectors.len() * lanes;
+        let [in_floats, out_floats] = self.copies();
+        let order = Order::ChannelsLast { pitch: width };
+        with_scratch(in_floats, |input| {
+            with_scratch(out_floats, |output| {
+                // Copies hold these channels of this image: the whole begins before them.
+                let before = channels.start as isize;
+                let whole = |copy: &mut [f32], plane: usize| {
+                    let skipped = before + (image * plane * width) as isize;
+                    SendPtr(copy.as_mut_ptr().wrapping_offset(-skipped))
+                };
+                let mut job = Depthwise { ..*self };
+                if self.input.order == Order::Rows {
+                    let to = &mut input[..self.input.plane * width];
+                    let body = CopyPixels {
+                        input: &self.input,
+                        image,
+                        pixel: 0,
+                        channels: channels.clone(),
+                        to,
+                        step: width,
+                    };
+                    // SAFETY: the channels are inside the input, and the machine has `isa`.
+                    unsafe { dispatch(self.isa, body) };
+                    job.input = Side { data: whole(input, self.input.plane), order, ..self.input };
                 }
+                if self.output.order == Order::Rows {
+                    job.output =
+                        Side { data: whole(output, self.output.plane), order, ..self.output };
+                    job.epilogue = TileEpilogue::PLAIN;
+                }
+                for depth in 0..self.out_dims[0] {
+                    job.unit(image, depth, 0..self.out_dims[1], vectors.clone());
+                }
+                if self.output.order == Order::Rows {
+                    self.write_planes(image, channels, output, width);
+                }
+            });
+        });
+    }
+
+    /// Writes outputs that lie by pixels into their planes.
+    fn write_planes(&self, image: usize, channels: Range<usize>, from: &[f32], width: usize) {
+        let plane = self.output.plane;
+        let first = image * self.channels;
+        let body = FinishTransposed {
+            src: from.as_ptr(),
+            ld: width,
+            out: self.output.data.get().wrapping_add((first + channels.start) * plane),
+            ldc: plane,
+            rows: channels.len(),
+            cols: plane,
+            epilogue: self.epilogue.at(channels.start, 0).after(first * plane),
+        };
+        // SAFETY: the copy holds whole vectors of pixels and channels; this unit owns the planes.
+        unsafe { dispatch(self.isa, body) };
+    }
+
+    /// Some vectors of channels of some rows of an output plane.
+    fn unit(&self, image: usize, depth: usize, rows: Range<usize>, vectors: Range<usize>) {
+        let g = self.geometry;
+        let lanes = self.isa.lanes();
+        let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
+        let shape = Shape::of(self.isa, g, self.out_dims[2]);
+        let mut row = rows.start;
+        while row < rows.end {
+            let count = shape.rows.min(rows.end - row);
+            let shape = if count == shape.rows { shape } else { Shape { rows: 1, ..shape } };
+            let count = shape.rows;
+            for col in (0..self.out_dims[2]).step_by(shape.cols) {
+                let cols = shape.cols.min(self.out_dims[2] - col);
+                self.tile(shape, [image, depth, row, col], cols, channels.clone());
             }
+            row += count;
         }
     }
 
-    /// Whether all taps of the output coordinates `at..at + len` along dimension `i` are inside the
-    /// input.
-    #[inline(always)]
-    fn is_inside(&self, i: usize, at: usize, len: usize) -> bool {
+    fn tile(&self, shape: Shape, at: [usize; 4], cols: usize, channels: Range<usize>) {
         let g = self.geometry;
-        let first = (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let reach = (g.kernel[i] - 1) * g.dilations[i] + (len - 1) * g.strides[i];
-        first >= 0 && first + (reach as isize) < self.in_dims[i] as isize
+        let [image, depth, row, col] = at;
+        let [in_d, in_h, in_w] = self.in_dims;
+        let [_, out_h, out_w] = self.out_dims;
+        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
+        let (d0, h0, w0) = (first(0, depth), first(1, row), first(2, col));
+        let low = (-w0).max(0);
+        let high = in_w as isize - w0;
+        let needed = g.extent(2, shape.cols) as isize;
+        let lanes = self.isa.lanes();
+        let whole = channels.len() / lanes * lanes;
+        let is_inside = low == 0
+            && high >= needed
+            && cols == shape.cols
+            && d0 >= 0
+            && d0 + (((g.kernel[0] - 1) * g.dilations[0]) as isize) < in_d as isize
+            && h0 >= 0
+            && h0 + g.extent(1, shape.rows) as isize <= in_h as isize;
+        let pixel = (depth * out_h + row) * out_w + col;
+        let (in_pitch, out_pitch) = (pitch(&self.input), pitch(&self.output));
+        let image_pixels = self.out_dims.iter().product::<usize>();
+        let tile = |channels: Range<usize>, is_fast: bool| {
+            let c = channels.start;
+            let end = self.epilogue.at(image * image_pixels + pixel, c);
+            let tile = Tile {
+                geometry: g,
+                in_dims: self.in_dims,
+                origin: [d0, h0, w0],
+                low,
+                high,
+                x: self.input.pixel(image, 0).wrapping_add(c).cast_const(),
+                in_pitch,
+                weights: self.weights[c..].as_ptr(),
+                weights_step: self.channels.next_multiple_of(lanes),
+                channels: channels.len(),
+                cols,
+                y: self.output.pixel(image, pixel).wrapping_add(c),
+                out_pitch,
+                out_line: out_w * out_pitch,
+                epilogue: end,
+            };
+            // SAFETY: taps outside the input read zeros; what the fast form reads is inside, and
+            // whole vectors of channels; this unit owns the outputs.
+            unsafe { shape.function(self.isa, is_fast)(&tile) };
+        };
+        if whole > 0 {
+            tile(channels.start..channels.start + whole, is_inside);
+        }
+        if whole < channels.len() {
+            tile(channels.start + whole..channels.end, false);
+        }
+    }
+}
+
+/// The size of tiles, and for which kernels.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    rows: usize,
+    cols: usize,
+    /// The width of the kernel and its stride, if there is a loop for them.
+    width: Option<(usize, usize)>,
+}
+
+impl Shape {
+    fn of(isa: Isa, g: &Geometry, out_w: usize) -> Shape {
+        let is_small = matches!(g.kernel[2], 3 | 5 | 7) && g.strides[2] <= 2 && g.dilations[2] == 1;
+        let width = is_small.then_some((g.kernel[2], g.strides[2]));
+        let has_pairs = width == Some((3, 1))
+            && g.kernel == [1, 3, 3]
+            && g.strides == [1; 3]
+            && g.dilations == [1; 3]
+            && isa == Isa::Avx512;
+        // Whichever leaves fewer columns over.
+        let left = |cols: usize| out_w.div_ceil(cols) * cols - out_w;
+        let cols = if left(7) < left(8) { 7 } else { 8 };
+        Shape { rows: if has_pairs { 2 } else { 1 }, cols, width }
     }
 
-    /// Computes `block`, whose rows are at most `R`.
-    ///
-    /// # Safety
-    ///
-    /// As [`Plane::run`]; if `ROWS_INSIDE`, the block has `R` rows and their taps are inside the
-    /// input along the height; if `COLS_INSIDE`, a vector of columns, `STRIDE` 1 and the same along
-    /// the width.
+    fn function(self, isa: Isa, is_fast: bool) -> TileFn {
+        let table = by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES);
+        let kind = match (self.rows, self.width) {
+            (2, _) => 0,
+            (_, Some((3, 1))) => 1,
+            (_, Some((3, _))) => 2,
+            (_, Some((5, 1))) => 3,
+            (_, Some((5, _))) => 4,
+            (_, Some((7, 1))) => 5,
+            (_, Some((7, _))) => 6,
+            _ => 7,
+        };
+        table[kind][self.cols - 7][usize::from(is_fast)]
+    }
+}
+
+/// One tile's work.
+struct Tile<'a> {
+    geometry: &'a Geometry,
+    in_dims: [usize; 3],
+    /// Where the window of the first output begins; negative in padding.
+    origin: [isize; 3],
+    /// The columns from there on that are inside the input.
+    low: isize,
+    high: isize,
+    /// The first pixel of the image.
+    x: *const f32,
+    in_pitch: usize,
+    weights: *const f32,
+    /// From the weights of one tap to those of the next.
+    weights_step: usize,
+    /// Whole vectors, or fewer channels than one has.
+    channels: usize,
+    /// Columns to write.
+    cols: usize,
+    y: *mut f32,
+    out_pitch: usize,
+    out_line: usize,
+    epilogue: TileEpilogue,
+}
+
+type TileFn = unsafe fn(&Tile<'_>);
+/// By kind of kernel, by columns - 7, and whether all inputs are inside and channels fill vectors.
+type TileTable = [[[TileFn; 2]; 2]; 8];
+
+impl Tile<'_> {
+    /// The first pixel of a row of the input from the origin on, and the distance of pixels:
+    /// zeros outside.
     #[inline(always)]
-    unsafe fn block<
-        S: Simd,
-        const R: usize,
-        const STRIDE: usize,
-        const ROWS_INSIDE: bool,
-        const COLS_INSIDE: bool,
-    >(
-        &self,
-        block: &Block,
-    ) {
-        let g = self.geometry;
-        let [in_d, in_h, in_w] = self.in_dims.map(|size| size as isize);
-        let [kernel_d, kernel_h, kernel_w] = g.kernel;
-        let [dilation_d, dilation_h, dilation_w] = g.dilations.map(|by| by as isize);
-        let stride = if STRIDE == 0 { g.strides[2] } else { STRIDE };
-        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let (d0, h0, w0) = (first(0, block.depth), first(1, block.row), first(2, block.col));
-        // SAFETY: taps outside the input along depth are left out; along height and width the
-        // caller promises that they are inside, or their lanes are not read. Weights have one value
-        // per tap and outputs one per row and column.
-        unsafe {
-            let mut sums = [S::splat(0.0); R];
-            for from in (0..kernel_w).step_by(TAPS) {
-                let taps = TAPS.min(kernel_w - from);
-                let mut inside_width = [u32::MAX; TAPS];
-                if !COLS_INSIDE {
-                    for (i, lanes) in inside_width[..taps].iter_mut().enumerate() {
-                        let at = w0 + (from + i) as isize * dilation_w;
-                        let (lo, hi) = inside(at, stride as isize, block.cols as isize, in_w);
-                        let bits = |n: isize| (1u32 << n) - 1;
-                        *lanes = if lo < hi { bits(hi) & !bits(lo) } else { 0 };
-                    }
+    fn row(&self, kd: usize, i: usize) -> (*const f32, usize) {
+        let [in_d, in_h, in_w] = self.in_dims;
+        let d = self.origin[0] + (kd * self.geometry.dilations[0]) as isize;
+        let h = self.origin[1] + i as isize;
+        if d < 0 || d >= in_d as isize || h < 0 || h >= in_h as isize {
+            return (ZEROS.0.as_ptr(), 0);
+        }
+        let pixel = (d * in_h as isize + h) * in_w as isize + self.origin[2];
+        (self.x.wrapping_offset(pixel * self.in_pitch as isize), self.in_pitch)
+    }
+}
+
+/// The input vector at column `j` of a row.
+///
+/// # Safety
+///
+/// As [`Simd`]; what is inside is readable.
+#[inline(always)]
+unsafe fn input<S: Simd, const FAST: bool>(
+    t: &Tile<'_>,
+    (row, step): (*const f32, usize),
+    j: usize,
+    c: usize,
+    mask: S::M,
+) -> S::V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if FAST {
+            return S::load(row.add(j * step + c));
+        }
+        let is_inside = j as isize >= t.low && (j as isize) < t.high && step > 0;
+        let p = if is_inside { row.wrapping_add(j * step + c) } else { ZEROS.0.as_ptr() };
+        S::load_m(p, mask)
+    }
+}
+
+/// Writes a row of a tile.
+///
+/// # Safety
+///
+/// As [`Simd`]; the outputs are writable.
+#[inline(always)]
+unsafe fn write<S: Simd, const Q: usize, const FAST: bool>(
+    t: &Tile<'_>,
+    r: usize,
+    c: usize,
+    n: usize,
+    sums: [[S::V; 1]; Q],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let out = t.y.add(r * t.out_line + c);
+        let pixels = r * (t.out_line / t.out_pitch);
+        let epilogue = t.epilogue.at(pixels, c);
+        let end = TileEnd { c: out, ldc: t.out_pitch, n, epilogue: &epilogue };
+        if FAST || t.cols == Q {
+            return finish::<S, Q, 1>(&end, sums);
+        }
+        for (q, sum) in sums.iter().enumerate() {
+            if q < t.cols {
+                let epilogue = epilogue.at(q, 0);
+                let end = TileEnd { c: out.add(q * t.out_pitch), epilogue: &epilogue, ..end };
+                finish::<S, 1, 1>(&end, [*sum]);
+            }
+        }
+    }
+}
+
+/// Two output rows of a kernel of 3 x 3 with stride 1.
+///
+/// # Safety
+///
+/// As [`Simd`] and [`Tile`] say.
+#[inline(always)]
+unsafe fn pair<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let rows: [(*const f32, usize); 4] = std::array::from_fn(|i| t.row(0, i));
+        let mut c = 0;
+        while c < t.channels {
+            let n = S::LANES.min(t.channels - c);
+            let mask = S::first(n);
+            let mut w = [[S::splat(0.0); 3]; 3];
+            for (kh, row) in w.iter_mut().enumerate() {
+                for (kw, w) in row.iter_mut().enumerate() {
+                    *w = S::load(t.weights.add((kh * 3 + kw) * t.weights_step + c));
                 }
-                for kd in 0..kernel_d {
-                    let d = d0 + kd as isize * dilation_d;
-                    if d < 0 || d >= in_d {
-                        continue;
-                    }
-                    for kh in 0..kernel_h {
-                        let h = h0 + kh as isize * dilation_h;
-                        let inside_height: [u32; R] = std::array::from_fn(|r| {
-                            let h = h + (r * g.strides[1]) as isize;
-                            if r < block.rows && h >= 0 && h < in_h { u32::MAX } else { 0 }
-                        });
-                        if !ROWS_INSIDE && inside_height == [0; R] {
+            }
+            let mut sums = [[[S::splat(0.0); 1]; Q]; 2];
+            for (i, row) in rows.iter().enumerate() {
+                for j in 0..Q + 2 {
+                    let x = input::<S, FAST>(t, *row, j, c, mask);
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        if i < r || i - r > 2 {
                             continue;
                         }
-                        let at = (d * in_h + h) * in_w + w0 + from as isize * dilation_w;
-                        let line = self.input.as_ptr().wrapping_offset(at);
-                        let weights =
-                            self.weights.as_ptr().add((kd * kernel_h + kh) * kernel_w + from);
-                        for (kw, &lanes) in inside_width[..taps].iter().enumerate() {
-                            let weight = S::splat(*weights.add(kw));
-                            let tap = line.wrapping_offset(kw as isize * dilation_w);
-                            for (r, sum) in sums.iter_mut().enumerate() {
-                                let x = tap.wrapping_add(r * g.strides[1] * self.in_dims[2]);
-                                let x = if COLS_INSIDE && ROWS_INSIDE {
-                                    S::load(x)
-                                } else {
-                                    let rows =
-                                        if ROWS_INSIDE { u32::MAX } else { inside_height[r] };
-                                    let lanes = lanes & rows;
-                                    S::select(S::splat(0.0), lanes, x, stride)
-                                };
-                                *sum = S::fma(weight, x, *sum);
+                        for (q, sum) in sums.iter_mut().enumerate() {
+                            if j >= q && j - q <= 2 {
+                                sum[0] = S::fma(w[i - r][j - q], x, sum[0]);
                             }
                         }
                     }
                 }
             }
-            let [_, out_h, out_w] = self.out_dims;
-            for (r, &sum) in sums.iter().enumerate().take(block.rows) {
-                let at = (block.depth * out_h + block.row + r) * out_w + block.col;
-                let sum = self.epilogue.finish_linear::<S>(sum, at, block.cols);
-                S::store_m(self.output.add(at), S::first(block.cols), sum);
-            }
+            let [first, second] = sums;
+            write::<S, Q, FAST>(t, 0, c, n, first);
+            write::<S, Q, FAST>(t, 1, c, n, second);
+            c += S::LANES;
         }
     }
+}
+
+/// One output row of a kernel that is `KW` wide, with stride `SW` along the width.
+///
+/// # Safety
+///
+/// As [`Simd`] and [`Tile`] say.
+#[inline(always)]
+unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, const FAST: bool>(
+    t: &Tile<'_>,
+) {
+    let g = t.geometry;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut c = 0;
+        while c < t.channels {
+            let n = S::LANES.min(t.channels - c);
+            let mask = S::first(n);
+            let mut sums = [[S::splat(0.0); 1]; Q];
+            let mut weights = t.weights.add(c);
+            for kd in 0..g.kernel[0] {
+                for kh in 0..g.kernel[1] {
+                    let row = t.row(kd, kh * g.dilations[1]);
+                    let mut w = [S::splat(0.0); KW];
+                    for (kw, w) in w.iter_mut().enumerate() {
+                        *w = S::load(weights.add(kw * t.weights_step));
+                    }
+                    weights = weights.wrapping_add(KW * t.weights_step);
+                    for j in 0..(Q - 1) * SW + KW {
+                        let x = input::<S, FAST>(t, row, j, c, mask);
+                        for (q, sum) in sums.iter_mut().enumerate() {
+                            if j >= q * SW && j - q * SW < KW {
+                                sum[0] = S::fma(w[j - q * SW], x, sum[0]);
+                            }
+                        }
+                    }
+                }
+            }
+            write::<S, Q, FAST>(t, 0, c, n, sums);
+            c += S::LANES;
+        }
+    }
+}
+
+/// One output row of any kernel.
+///
+/// # Safety
+///
+/// As [`Simd`] and [`Tile`] say.
+#[inline(always)]
+unsafe fn general<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+    let g = t.geometry;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut c = 0;
+        while c < t.channels {
+            let n = S::LANES.min(t.channels - c);
+            let mask = S::first(n);
+            let mut sums = [[S::splat(0.0); 1]; Q];
+            let mut weights = t.weights.add(c);
+            for kd in 0..g.kernel[0] {
+                for kh in 0..g.kernel[1] {
+                    let row = t.row(kd, kh * g.dilations[1]);
+                    for kw in 0..g.kernel[2] {
+                        let w = S::load(weights);
+                        weights = weights.wrapping_add(t.weights_step);
+                        for (q, sum) in sums.iter_mut().enumerate() {
+                            let j = q * g.strides[2] + kw * g.dilations[2];
+                            let x = input::<S, FAST>(t, row, j, c, mask);
+                            sum[0] = S::fma(w, x, sum[0]);
+                        }
+                    }
+                }
+            }
+            write::<S, Q, FAST>(t, 0, c, n, sums);
+            c += S::LANES;
+        }
+    }
+}
+
+/// Defines the tile functions of one instruction set.
+macro_rules! depthwise_tiles {
+    ($simd:ty, $set:ident) => {
+        use super::{Tile, TileTable, general, pair, single};
+        enable!(
+            $set,
+            unsafe fn of_pair<const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+                // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                unsafe { pair::<$simd, Q, FAST>(t) }
+            }
+        );
+        enable!(
+            $set,
+            unsafe fn of_single<
+                const Q: usize,
+                const KW: usize,
+                const SW: usize,
+                const FAST: bool,
+            >(
+                t: &Tile<'_>,
+            ) {
+                // SAFETY: as above.
+                unsafe { single::<$simd, Q, KW, SW, FAST>(t) }
+            }
+        );
+        enable!(
+            $set,
+            unsafe fn of_any<const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+                // SAFETY: as above.
+                unsafe { general::<$simd, Q, FAST>(t) }
+            }
+        );
+        macro_rules! by_cols {
+            ($kw:literal, $sw:literal) => {
+                [
+                    [of_single::<7, $kw, $sw, false>, of_single::<7, $kw, $sw, true>],
+                    [of_single::<8, $kw, $sw, false>, of_single::<8, $kw, $sw, true>],
+                ]
+            };
+        }
+        pub(super) static TILES: TileTable = [
+            [[of_pair::<7, false>, of_pair::<7, true>], [of_pair::<8, false>, of_pair::<8, true>]],
+            by_cols!(3, 1),
+            by_cols!(3, 2),
+            by_cols!(5, 1),
+            by_cols!(5, 2),
+            by_cols!(7, 1),
+            by_cols!(7, 2),
+            [[of_any::<7, false>, of_any::<7, true>], [of_any::<8, false>, of_any::<8, true>]],
+        ];
+    };
+}
+
+mod portable {
+    depthwise_tiles!(crate::simd::portable::Portable, portable);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    depthwise_tiles!(crate::simd::avx2::Avx2, avx2);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    depthwise_tiles!(crate::simd::avx512::Avx512, avx512);
 }

@@ -136,6 +136,33 @@ const CASES: &[Case] = &[
         pads: (&[1, 1, 1], &[1, 1, 1]),
         ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3])
     },
+    Case {
+        groups: 240,
+        batch: 2,
+        pads: (&[3, 3], &[3, 3]),
+        ..case("depthwise 7x7", (240, 240), &[14, 15], &[7, 7])
+    },
+    Case {
+        groups: 17,
+        pads: (&[2, 2], &[2, 2]),
+        strides: &[2, 2],
+        ..case("depthwise 5x5 stride 2", (17, 17), &[15, 31], &[5, 5])
+    },
+    Case {
+        groups: 40,
+        pads: (&[1, 1], &[1, 1]),
+        ..case("depthwise 3x3", (40, 40), &[17, 16], &[3, 3])
+    },
+    Case {
+        groups: 4,
+        pads: (&[1, 1], &[1, 1]),
+        ..case("depthwise with a multiplier", (4, 8), &[9, 9], &[3, 3])
+    },
+    Case { batch: 3, ..case("pointwise, many channels", (1040, 50), &[7, 7], &[1, 1]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("256 channels", (256, 48), &[14, 14], &[3, 3]) },
+    Case { strides: &[2, 2], ..case("pointwise, stride 2", (64, 33), &[14, 15], &[1, 1]) },
+    Case { strides: &[4, 4], ..case("patches", (3, 96), &[16, 32], &[4, 4]) },
+    Case { pads: (&[1], &[1]), ..case("1-D, long rows", (80, 40), &[3000], &[3]) },
     Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
     Case { groups: 3, pads: (&[40], &[2]), ..case("depthwise 1-D, long", (3, 3), &[90], &[41]) },
     Case {
@@ -145,97 +172,189 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// Elements in some order, with NaN between them.
+#[derive(Clone)]
+struct Laid {
+    data: Vec<f32>,
+    order: Order,
+}
+
+impl Laid {
+    /// Of elements in rows, `[images, channels, plane]`.
+    fn new(rows: &[f32], [images, channels, plane]: [usize; 3], order: Order) -> Laid {
+        let Order::ChannelsLast { pitch } = order else {
+            return Laid { data: rows.to_vec(), order };
+        };
+        let mut data = vec![f32::NAN; order.len(images, channels, plane).unwrap()];
+        for (i, x) in rows.iter().enumerate() {
+            let (image, channel, at) = (i / plane / channels, i / plane % channels, i % plane);
+            data[(image * plane + at) * pitch + channel] = *x;
+        }
+        Laid { data, order }
+    }
+
+    /// The elements in rows. What is between them must be NaN.
+    fn rows(&self, [images, channels, plane]: [usize; 3]) -> Vec<f32> {
+        let Order::ChannelsLast { pitch } = self.order else {
+            return self.data.clone();
+        };
+        let mut data = self.data.clone();
+        let mut rows = vec![0.0; images * channels * plane];
+        for (i, x) in rows.iter_mut().enumerate() {
+            let (image, channel, at) = (i / plane / channels, i / plane % channels, i % plane);
+            *x = std::mem::replace(&mut data[(image * plane + at) * pitch + channel], f32::NAN);
+        }
+        assert!(data.iter().all(|x| x.is_nan()), "something is written between pixels");
+        rows
+    }
+
+    fn get(&self) -> Ordered<'_> {
+        Ordered { data: &self.data, order: self.order }
+    }
+
+    fn get_mut(&mut self) -> OrderedMut<'_> {
+        OrderedMut { data: &mut self.data, order: self.order }
+    }
+}
+
+/// What is done to a result, in rows.
+struct Ending {
+    bias: Option<Vec<f32>>,
+    residual: Option<Vec<f32>>,
+    activation: Activation,
+    factor: Option<Vec<f32>>,
+}
+
+const PLAIN: Ending =
+    Ending { bias: None, residual: None, activation: Activation::None, factor: None };
+
+/// Everything of a case but the convolution.
+struct Data {
+    input: Vec<f32>,
+    in_sizes: [usize; 3],
+    out_sizes: [usize; 3],
+}
+
+impl Data {
+    fn new(case: &Case) -> Data {
+        let out_dims = case.params().output_dims(case.spatial).unwrap();
+        let in_sizes = [case.batch, case.channels.0, product(case.spatial).unwrap()];
+        let out_sizes = [case.batch, case.channels.1, product(&out_dims).unwrap()];
+        Data { input: random(in_sizes.iter().product(), 1), in_sizes, out_sizes }
+    }
+
+    /// The result in rows, computed with input and output in some orders.
+    fn run(
+        &self,
+        (case, conv, pool): (&Case, &PackedConv, &Pool),
+        [from, to]: [Order; 2],
+        ending: &Ending,
+    ) -> Vec<f32> {
+        let input = Laid::new(&self.input, self.in_sizes, from);
+        let mut output =
+            Laid::new(&vec![f32::NAN; self.out_sizes.iter().product()], self.out_sizes, to);
+        // A residual may lie in another value's part.
+        let other = match to {
+            Order::Rows => to,
+            Order::ChannelsLast { pitch } => Order::ChannelsLast { pitch: pitch + 1 },
+        };
+        let laid = |part: &Option<Vec<f32>>, order| {
+            part.as_ref().map(|part| Laid::new(part, self.out_sizes, order))
+        };
+        let (residual, factor) = (laid(&ending.residual, other), laid(&ending.factor, to));
+        let epilogue = ConvEpilogue {
+            bias: ending.bias.as_deref(),
+            residual: residual.as_ref().map(Laid::get),
+            activation: ending.activation,
+            factor: factor.as_ref().map(Laid::get),
+        };
+        let (input, out) = (input.get(), output.get_mut());
+        conv.run(pool, case.batch, case.spatial, input, out, &epilogue).unwrap();
+        output.rows(self.out_sizes)
+    }
+}
+
+/// Input and output in all orders, with pitches of values of their own and of parts of others.
+fn orders(case: &Case) -> [[Order; 2]; 4] {
+    let last = |channels: usize, more: usize| Order::ChannelsLast { pitch: channels + more };
+    let (from, to) = case.channels;
+    [
+        [Order::Rows, Order::Rows],
+        [last(pitch_of(from), 0), last(pitch_of(to), 0)],
+        [last(from, 3), Order::Rows],
+        [Order::Rows, last(to, 5)],
+    ]
+}
+
 #[test]
-fn all_strategies_agree_with_the_plain_loop() {
+fn all_loops_agree_with_the_plain_one() {
     let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
     for case in CASES {
         let params = case.params();
-        let out_dims = params.output_dims(case.spatial).unwrap();
-        let out_plane = product(&out_dims).unwrap();
-        let in_len = case.batch * case.channels.0 * product(case.spatial).unwrap();
-        let out_len = case.batch * case.channels.1 * out_plane;
-        let input = random(in_len, 1);
+        let data = Data::new(case);
+        let [_, channels, out_plane] = data.out_sizes;
+        let out_len = data.out_sizes.iter().product();
         let weights = random(params.weights_len().unwrap(), 2);
-        let bias = random(case.channels.1, 3);
-        let residual = random(out_len, 4);
-        let reference = |f: fn(f32) -> f64, bias: Option<&[f64]>| {
+        let reference = |f: fn(f32) -> f64| {
             let wide = |x: &[f32]| x.iter().map(|&x| f(x)).collect::<Vec<f64>>();
             let mut out = vec![0.0; out_len];
-            let (x, w) = (wide(&input), wide(&weights));
-            conv_naive(&params, case.batch, case.spatial, &x, &w, bias, &mut out).unwrap();
+            let (x, w) = (wide(&data.input), wide(&weights));
+            conv_naive(&params, case.batch, case.spatial, &x, &w, None, &mut out).unwrap();
             out
         };
-        let want = reference(f64::from, None);
-        let magnitude = reference(|x| f64::from(x.abs()), None);
+        let (want, magnitude) = (reference(f64::from), reference(|x| f64::from(x.abs())));
         let bytes: Vec<u8> =
             std::iter::once(0).chain(weights.iter().flat_map(|x| x.to_le_bytes())).collect();
-        let (per_position, factor) = (random(out_plane, 5), random(out_len, 6));
-        let addend = random(case.channels.1 * out_plane, 7);
-        let addend = MatRef::row_major(&addend, case.channels.1, out_plane);
-        let epilogues = [
-            Epilogue::default(),
-            Epilogue {
-                bias: Some(Bias::Row(&bias)),
-                residual: Some(&residual),
+        let bias = || Some(random(channels, 3));
+        let endings = [
+            PLAIN,
+            Ending {
+                bias: bias(),
+                residual: Some(random(out_len, 4)),
                 activation: Activation::Relu,
-                ..Epilogue::default()
+                factor: None,
             },
-            Epilogue {
-                bias: Some(Bias::Row(&bias)),
-                activation: Activation::Swish(1.0),
-                ..Epilogue::default()
-            },
-            Epilogue {
-                alpha: 0.5,
-                bias: Some(Bias::Col(&per_position)),
-                addend: Some((0.25, addend)),
-                residual: Some(&residual),
+            Ending { bias: bias(), activation: Activation::HardSwish, ..PLAIN },
+            Ending {
+                bias: bias(),
+                residual: Some(random(out_len, 4)),
                 activation: Activation::Gelu,
-                factor: Some(&factor),
+                factor: Some(random(out_len, 6)),
             },
         ];
-        let element = |epilogue: &Epilogue<'_>, i: usize| {
-            let (channel, position) = (i / out_plane % case.channels.1, i % out_plane);
-            let mut x = f64::from(epilogue.alpha) * want[i];
-            x += match epilogue.bias {
-                Some(Bias::Row(bias)) => f64::from(bias[channel]),
-                Some(Bias::Col(bias)) => f64::from(bias[position]),
-                None => 0.0,
+        let element = |ending: &Ending, i: usize| {
+            let at = |part: &Option<Vec<f32>>, i: usize, absent: f64| {
+                part.as_ref().map_or(absent, |part| f64::from(part[i]))
             };
-            if let Some((beta, addend)) = epilogue.addend {
-                x += f64::from(beta * addend.get(channel, position));
-            }
-            x += epilogue.residual.map_or(0.0, |residual| f64::from(residual[i]));
-            let x = f64::from(epilogue.activation.apply(x as f32));
-            x * epilogue.factor.map_or(1.0, |factor| f64::from(factor[i]))
+            let x = want[i] + at(&ending.bias, i / out_plane % channels, 0.0);
+            let x = x + at(&ending.residual, i, 0.0);
+            f64::from(ending.activation.apply(x as f32)) * at(&ending.factor, i, 1.0)
         };
         for &isa in Isa::available() {
             let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
             let again = PackedConv::scaled(isa, params.clone(), source, None).unwrap();
-            for (number, epilogue) in epilogues.iter().enumerate() {
-                let run = |conv: &PackedConv, pool: &Pool| {
-                    let mut out = vec![f32::NAN; out_len];
-                    conv.run(pool, case.batch, case.spatial, &input, &mut out, epilogue).unwrap();
-                    out
-                };
-                let got = run(&conv, &pools[0]);
+            for (number, ending) in endings.iter().enumerate() {
+                let [rows, others @ ..] = orders(case);
+                let got = data.run((case, &conv, &pools[0]), rows, ending);
                 for i in 0..out_len {
-                    let x = element(epilogue, i);
+                    let x = element(ending, i);
                     // A chain of roundings, each at most eps / 2 of the magnitudes so far; random
                     // signs stay far below.
                     let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
                     assert!(
                         (f64::from(got[i]) - x).abs() <= bound,
-                        "{} {isa:?} epilogue {number} at {i}: {}, not {x}",
+                        "{} {isa:?} ending {number} at {i}: {}, not {x}",
                         case.what,
                         got[i]
                     );
                 }
-                for pool in &pools[1..] {
-                    assert_eq!(got, run(&conv, pool), "{} {isa:?} {pool:?}", case.what);
+                for (orders, pool) in others.into_iter().zip(pools.iter().cycle()) {
+                    let found = data.run((case, &conv, pool), orders, ending);
+                    assert_eq!(got, found, "{} {isa:?} {pool:?} {orders:?}", case.what);
                 }
-                assert_eq!(got, run(&again, &pools[1]), "{} from bytes", case.what);
+                let found = data.run((case, &again, &pools[1]), rows, ending);
+                assert_eq!(got, found, "{} from bytes", case.what);
             }
         }
     }
@@ -254,17 +373,11 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         let expected: Vec<f32> = weights.iter().enumerate().map(|(i, x)| scaled(i, *x)).collect();
         let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
         let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let input = random(case.batch * case.channels.0 * product(case.spatial).unwrap(), 1);
-        let out_dims = params.output_dims(case.spatial).unwrap();
-        let out_len = case.batch * case.channels.1 * product(&out_dims).unwrap();
+        let data = Data::new(case);
         for &isa in Isa::available() {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
                 let conv = PackedConv::scaled(isa, params.clone(), weights, scale).unwrap();
-                let mut out = vec![f32::NAN; out_len];
-                let epilogue = Epilogue::default();
-                let pool = Pool::new(2);
-                conv.run(&pool, case.batch, case.spatial, &input, &mut out, &epilogue).unwrap();
-                out
+                data.run((case, &conv, &Pool::new(2)), [Order::Rows; 2], &PLAIN)
             };
             let want = run(WeightSource::Floats(&expected), None);
             assert_eq!(run(WeightSource::Floats(&weights), Some(&scale)), want, "{}", case.what);
@@ -277,9 +390,8 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
 
 #[test]
 fn padding_does_not_spread_infinities() {
-    // An infinite weight times padding would be NaN if padding were multiplied as a zero input. The
-    // product form does multiply it, as every im2col does; what must hold is that finite weights
-    // keep NaN inputs local.
+    // An infinite weight times padding is NaN, as padding is multiplied like any zero. What must
+    // hold is that finite weights keep NaN inputs local.
     let params = ConvParams {
         pads_begin: vec![1, 1],
         pads_end: vec![1, 1],
@@ -291,8 +403,10 @@ fn padding_does_not_spread_infinities() {
         let mut input = random(2 * 9 * 40, 2);
         input[4 * 40 + 20] = f32::NAN;
         let mut out = vec![0.0; 3 * 9 * 40];
-        let relu = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
-        conv.run(&Pool::new(1), 1, &[9, 40], &input, &mut out, &relu).unwrap();
+        let relu = ConvEpilogue { activation: Activation::Relu, ..ConvEpilogue::default() };
+        let input = Ordered { data: &input, order: Order::Rows };
+        let output = OrderedMut { data: &mut out, order: Order::Rows };
+        conv.run(&Pool::new(1), 1, &[9, 40], input, output, &relu).unwrap();
         for (i, x) in out.iter().enumerate() {
             let (row, col) = (i / 40 % 9, i % 40);
             let near = row.abs_diff(4) <= 1 && col.abs_diff(20) <= 1;
@@ -318,41 +432,35 @@ fn what_does_not_fit_is_an_error() {
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.0; input], vec![0.0; output]);
-        let epilogue = Epilogue::default();
-        conv.run(&Pool::new(1), 1, spatial, &input, &mut output, &epilogue)
+        let input = Ordered { data: &input, order: Order::Rows };
+        let output = OrderedMut { data: &mut output, order: Order::Rows };
+        conv.run(&Pool::new(1), 1, spatial, input, output, &ConvEpilogue::default())
     };
     assert_eq!(run(&[3, 3], 36, 6), Ok(()));
     assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
     assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
     assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
     // Of outputs of 6 channels in 2 positions.
-    let run = |epilogue: Epilogue<'_>| {
-        let mut output = [0.0; 12];
-        conv.run(&Pool::new(1), 1, &[3, 4], &[0.0; 48], &mut output, &epilogue)
-    };
     let numbers = [0.0; 12];
-    let matrix = |rows, cols| MatRef::row_major(&numbers[..rows * cols], rows, cols);
-    for (bias, addend, residual, factor, expected) in [
-        (Some(Bias::Row(&numbers[..6])), Some((1.0, matrix(6, 2))), 12, 12, None),
-        (Some(Bias::Col(&numbers[..2])), None, 12, 12, None),
-        (Some(Bias::Row(&numbers[..2])), None, 12, 12, Some("bias")),
-        (Some(Bias::Col(&numbers[..6])), None, 12, 12, Some("bias")),
-        (None, Some((1.0, matrix(2, 2))), 12, 12, Some("each column of the addend")),
-        (None, Some((1.0, matrix(6, 1))), 12, 12, Some("each row of the addend")),
-        (None, None, 6, 12, Some("residual")),
-        (None, None, 12, 6, Some("factor")),
-    ] {
-        let found = run(Epilogue {
-            bias,
-            addend,
-            residual: Some(&numbers[..residual]),
-            factor: Some(&numbers[..factor]),
-            ..Epilogue::default()
-        });
-        let what = match found {
-            Err(ConvError::Length { what, .. }) => Some(what),
-            _ => None,
+    let run = |bias: usize, residual: (usize, Order), factor: (usize, Order)| {
+        let part = |(len, order): (usize, Order)| Some(Ordered { data: &numbers[..len], order });
+        let epilogue = ConvEpilogue {
+            bias: Some(&numbers[..bias]),
+            residual: part(residual),
+            activation: Activation::None,
+            factor: part(factor),
         };
-        assert_eq!((found.is_ok(), what), (expected.is_none(), expected));
-    }
+        let input = Ordered { data: &[0.0; 48], order: Order::Rows };
+        let output = OrderedMut { data: &mut [0.0; 12], order: Order::Rows };
+        conv.run(&Pool::new(1), 1, &[3, 4], input, output, &epilogue)
+    };
+    let (rows, last) = (Order::Rows, Order::ChannelsLast { pitch: 6 });
+    let short = |what, want, got| Err(ConvError::Length { what, want, got });
+    assert_eq!(run(6, (12, rows), (12, rows)), Ok(()));
+    assert_eq!(run(2, (12, rows), (12, rows)), short("bias", 6, 2));
+    assert_eq!(run(12, (12, rows), (12, rows)), short("bias", 6, 12));
+    assert_eq!(run(6, (6, rows), (12, rows)), short("residual", 12, 6));
+    assert_eq!(run(6, (12, rows), (6, rows)), short("factor", 12, 6));
+    let error = Err(ConvError::Order { what: "residual" });
+    assert_eq!(run(6, (12, last), (12, rows)), error);
 }

@@ -285,7 +285,7 @@ impl Product<'_> {
                 ldc: self.ldc,
                 rows: self.m.min(row_panels.end * w) - row0,
                 cols: self.n,
-                epilogue: self.epilogue.at(row0, 0, self.ldc),
+                epilogue: self.epilogue.at(row0, 0),
             };
             // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
             // rows of C.
@@ -462,7 +462,7 @@ impl<F: Form> Product<'_, F> {
                 n,
                 resume: block.k0 != 0,
                 epilogue: if last {
-                    epilogue = self.epilogue.at(row, col0, self.ldc);
+                    epilogue = self.epilogue.at(row, col0);
                     &epilogue
                 } else {
                     std::ptr::null()
@@ -573,15 +573,15 @@ struct Block {
 }
 
 /// Writes a transposed copy of some rows of C to its place and applies the epilogue.
-struct FinishTransposed {
+pub(crate) struct FinishTransposed {
     /// `cols` rows of `rows` values, `ld` apart, both up to whole vectors.
-    src: *const f32,
-    ld: usize,
-    out: *mut f32,
-    ldc: usize,
-    rows: usize,
-    cols: usize,
-    epilogue: TileEpilogue,
+    pub(crate) src: *const f32,
+    pub(crate) ld: usize,
+    pub(crate) out: *mut f32,
+    pub(crate) ldc: usize,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) epilogue: TileEpilogue,
 }
 
 impl Body for FinishTransposed {
@@ -601,7 +601,7 @@ impl Body for FinishTransposed {
                     S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
                     let rows = S::LANES.min(self.rows - row0);
                     for (i, row) in block[..rows].iter().enumerate() {
-                        let epilogue = before.at(row0 + i, 0, self.ldc);
+                        let epilogue = before.at(row0 + i, 0);
                         let x = epilogue.finish_linear::<S>(S::load(row.as_ptr()), col, n);
                         let out = self.out.add((row0 + i) * self.ldc + col);
                         S::store_m(out, S::first(n), x);

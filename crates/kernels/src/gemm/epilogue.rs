@@ -243,8 +243,8 @@ impl Epilogue<'_> {
         }
     }
 
-    /// The same with sizes checked and forgotten.
-    pub(crate) fn raw(&self) -> TileEpilogue {
+    /// The same with sizes checked and forgotten, for an output whose rows are `ldc` apart.
+    pub(crate) fn raw(&self, ldc: usize) -> TileEpilogue {
         let null = std::ptr::null();
         let (row_bias, col_bias) = match self.bias {
             Some(Bias::Row(b)) => (b.as_ptr(), null),
@@ -264,14 +264,15 @@ impl Epilogue<'_> {
             addend_rs,
             addend_cs,
             residual: self.residual.map_or(null, <[f32]>::as_ptr),
+            residual_rs: ldc,
             activation: self.activation,
             factor: self.factor.map_or(null, <[f32]>::as_ptr),
+            factor_rs: ldc,
         }
     }
 }
 
-/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". Residual and factor have
-/// the output's row stride.
+/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none".
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEpilogue {
     pub(crate) alpha: f32,
@@ -282,8 +283,11 @@ pub(crate) struct TileEpilogue {
     pub(crate) addend_rs: usize,
     pub(crate) addend_cs: usize,
     pub(crate) residual: *const f32,
+    /// From one row to the next.
+    pub(crate) residual_rs: usize,
     pub(crate) activation: Activation,
     pub(crate) factor: *const f32,
+    pub(crate) factor_rs: usize,
 }
 
 // SAFETY: only reads, from memory borrowed for the whole call that made it.
@@ -302,13 +306,15 @@ impl TileEpilogue {
         addend_rs: 0,
         addend_cs: 0,
         residual: std::ptr::null(),
+        residual_rs: 0,
         activation: Activation::None,
         factor: std::ptr::null(),
+        factor_rs: 0,
     };
 
     /// The epilogue of the part of the output that starts at `row`, `col`.
     #[inline(always)]
-    pub(crate) fn at(&self, row: usize, col: usize, ldc: usize) -> TileEpilogue {
+    pub(crate) fn at(&self, row: usize, col: usize) -> TileEpilogue {
         // Null stays null; the rest stays inside its matrix because row and col are inside the
         // output.
         let step = |p: *const f32, by: usize| if p.is_null() { p } else { p.wrapping_add(by) };
@@ -316,8 +322,8 @@ impl TileEpilogue {
             row_bias: step(self.row_bias, row),
             col_bias: step(self.col_bias, col),
             addend: step(self.addend, row * self.addend_rs + col * self.addend_cs),
-            residual: step(self.residual, row * ldc + col),
-            factor: step(self.factor, row * ldc + col),
+            residual: step(self.residual, row * self.residual_rs + col),
+            factor: step(self.factor, row * self.factor_rs + col),
             ..*self
         }
     }
@@ -337,7 +343,8 @@ impl TileEpilogue {
         self.activation.is_function().then(|| {
             let null = std::ptr::null();
             let before = TileEpilogue { activation: Activation::None, factor: null, ..*self };
-            (before, TileEpilogue { factor: self.factor, ..TileEpilogue::PLAIN })
+            let (factor, factor_rs) = (self.factor, self.factor_rs);
+            (before, TileEpilogue { factor, factor_rs, ..TileEpilogue::PLAIN })
         })
     }
 
@@ -435,8 +442,9 @@ impl Body for ApplyFunction {
             return;
         };
         // Rows with nothing between them are one.
+        let is_dense = self.ldc == self.cols && (after.is_plain() || after.factor_rs == self.ldc);
         let (rows, cols) =
-            if self.ldc == self.cols { (1, self.rows * self.cols) } else { (self.rows, self.cols) };
+            if is_dense { (1, self.rows * self.cols) } else { (self.rows, self.cols) };
         for row in 0..rows {
             // SAFETY: the caller's promise.
             unsafe {
@@ -446,7 +454,7 @@ impl Body for ApplyFunction {
                 if after.is_plain() {
                     continue;
                 }
-                let after = after.at(row, 0, self.ldc);
+                let after = after.at(row, 0);
                 for col in (0..cols).step_by(S::LANES) {
                     let n = S::LANES.min(cols - col);
                     let x = S::load_m(out.add(col), S::first(n));
@@ -471,7 +479,7 @@ mod tests {
             // SAFETY: 16 is a multiple of the lanes of every instruction set.
             unsafe {
                 let epilogue = Epilogue { activation: self.0, ..Epilogue::default() };
-                let epilogue = epilogue.raw();
+                let epilogue = epilogue.raw(8);
                 let before = epilogue.before_function();
                 let out = self.2.as_mut_ptr();
                 for i in (0..16).step_by(S::LANES) {

@@ -104,7 +104,7 @@ impl Gemv<'_> {
                 stride: if self.transposed { n } else { 1 },
                 out: self.c.get().wrapping_add(row * self.ldc + col),
                 n: if self.transposed { m } else { n },
-                epilogue: before.at(row, col, self.ldc),
+                epilogue: before.at(row, col),
             };
             // SAFETY: the caller's promise.
             unsafe { dispatch(self.isa, body) };
@@ -112,7 +112,7 @@ impl Gemv<'_> {
         if self.epilogue.activation.is_function() {
             let (row, col) = if self.transposed { (cols.start, 0) } else { (0, cols.start) };
             let body = ApplyFunction {
-                epilogue: self.epilogue.at(row, col, self.ldc),
+                epilogue: self.epilogue.at(row, col),
                 out: self.c.get().wrapping_add(row * self.ldc + col),
                 rows,
                 cols: if self.transposed { m } else { n },

@@ -300,7 +300,7 @@ fn product(
                 b: Operand::Panels(b),
                 c: SendPtr(c.as_mut_ptr()),
                 ldc: n,
-                epilogue: Epilogue::default().raw(),
+                epilogue: Epilogue::default().raw(0),
                 form: words,
             };
             let threads = threads(exec.pool, [m, n, product.k]);

@@ -54,11 +54,7 @@ pub trait PackSource: Sync {
 
 /// Panel width of packed operands: two vectors.
 pub(crate) const fn panel_width(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 => 32,
-        Isa::Avx2 => 16,
-        Isa::Portable => 8,
-    }
+    2 * isa.lanes()
 }
 
 /// A left operand packed once. The form does not depend on the right operand.

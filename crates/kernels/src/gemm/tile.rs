@@ -198,6 +198,39 @@ pub(crate) unsafe fn tile_body<
                 }
             }
         }
+        let end = TileEnd { c: t.c, ldc: t.ldc, n: t.n, epilogue: t.epilogue };
+        finish::<S, R, V>(&end, acc);
+    }
+}
+
+/// Where the sums of a tile go, and what is done to them before.
+#[derive(Clone, Copy)]
+pub(crate) struct TileEnd {
+    /// Output, rows of `n` values.
+    pub(crate) c: *mut f32,
+    pub(crate) ldc: usize,
+    pub(crate) n: usize,
+    /// Null: store the plain sums.
+    pub(crate) epilogue: *const TileEpilogue,
+}
+
+/// Stores the sums of a tile.
+///
+/// # Safety
+///
+/// As [`Simd`]; the output has `R` rows of more than `V - 1` vectors and at most `V`, and the
+/// epilogue is valid for it.
+#[inline(always)]
+pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
+    t: &TileEnd,
+    mut acc: [[S::V; V]; R],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut masks = [S::first(0); V];
+        for (v, mask) in masks.iter_mut().enumerate() {
+            *mask = S::first(t.n - v * S::LANES);
+        }
         if !t.epilogue.is_null() {
             let e = &*t.epilogue;
             let Some((lo, hi)) = e.simple() else {
@@ -222,7 +255,7 @@ pub(crate) unsafe fn tile_body<
             if !e.residual.is_null() {
                 for (r, row) in acc.iter_mut().enumerate() {
                     for (v, x) in row.iter_mut().enumerate() {
-                        let p = e.residual.add(r * t.ldc + v * S::LANES);
+                        let p = e.residual.add(r * e.residual_rs + v * S::LANES);
                         *x = S::add(*x, S::load_m(p, masks[v]));
                     }
                 }
@@ -245,15 +278,15 @@ pub(crate) unsafe fn tile_body<
 /// Stores a tile whose epilogue is more than bias, residual and limits.
 #[inline(always)]
 unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
-    t: &Tile,
+    t: &TileEnd,
     e: &TileEpilogue,
     acc: &[[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise; the copy holds `R` rows of at most 32 floats.
+    // SAFETY: the caller's promise; the copy holds `R` rows of at most 64 floats.
     unsafe {
         // No longer than the vectors are, so that a function is applied to nothing else.
         let width = V * S::LANES;
-        let mut copy = [[0.0f32; 32]; R];
+        let mut copy = [[0.0f32; 64]; R];
         let copy: *mut f32 = copy.as_mut_ptr().cast();
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
@@ -265,14 +298,14 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
 }
 
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
-unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *mut f32, size: [usize; 2]) {
+unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, copy: *mut f32, size: [usize; 2]) {
     let [rows, width] = size;
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
     unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, copy, rows, width }) }
 }
 
 struct FinishRows<'a> {
-    tile: &'a Tile,
+    tile: &'a TileEnd,
     epilogue: &'a TileEpilogue,
     /// `rows` rows of `width`.
     copy: *mut f32,
@@ -309,7 +342,7 @@ impl FinishRows<'_> {
     unsafe fn each<S: Simd>(&self, epilogue: &TileEpilogue, to_output: bool) {
         let t = self.tile;
         for r in 0..self.rows {
-            let e = epilogue.at(r, 0, t.ldc);
+            let e = epilogue.at(r, 0);
             let mut col = 0;
             while col < t.n {
                 // SAFETY: inside the tile and the copy.

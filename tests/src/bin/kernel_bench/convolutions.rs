@@ -1,8 +1,10 @@
 //! Convolutions and pooling of the shapes of real networks, one image at a time.
 
 use super::{Bench, Group, Work, numbers};
-use sardonyx_kernels::conv::{ConvParams, PackedConv};
-use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
+use sardonyx_kernels::conv::{
+    ConvEpilogue, ConvParams, Order, Ordered, OrderedMut, PackedConv, pitch_of,
+};
+use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::pooling::Window;
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Loops, MaxPoolLoops};
@@ -159,22 +161,30 @@ impl Layer {
         Layer {
             shape,
             convs: (0..copies).map(conv).collect(),
-            input: numbers(shape.inputs()),
-            output: vec![0.0; shape.outputs()],
+            input: numbers(shape.inputs() / shape.channels * pitch_of(shape.channels)),
+            output: vec![0.0; shape.outputs() / shape.out_channels * pitch_of(shape.out_channels)],
             bias: numbers(shape.out_channels),
         }
     }
 
     fn run(&mut self, bench: &Bench, turn: usize) {
-        let epilogue = Epilogue {
-            bias: Some(Bias::Row(&self.bias)),
+        let epilogue = ConvEpilogue {
+            bias: Some(&self.bias),
             activation: Activation::Relu,
-            ..Epilogue::default()
+            ..ConvEpilogue::default()
         };
         let conv = &self.convs[turn % self.convs.len()];
         let size = [self.shape.size; 2];
-        conv.run(&bench.pool, 1, &size, &self.input, &mut self.output, &epilogue)
-            .expect("the shapes fit");
+        // Networks begin with images of few channels in rows; all else has channels last.
+        let order = |channels| Order::ChannelsLast { pitch: pitch_of(channels) };
+        let from = if self.shape.channels < 8 { Order::Rows } else { order(self.shape.channels) };
+        let len = match from {
+            Order::Rows => self.shape.inputs(),
+            Order::ChannelsLast { .. } => self.input.len(),
+        };
+        let input = Ordered { data: &self.input[..len], order: from };
+        let output = OrderedMut { data: &mut self.output, order: order(self.shape.out_channels) };
+        conv.run(&bench.pool, 1, &size, input, output, &epilogue).expect("the shapes fit");
     }
 }
 

@@ -4,7 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::{ConvError, ConvParams, PackedConv, WeightSource, conv_naive};
+use sardonyx_kernels::conv::{
+    ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv, WeightSource,
+    conv_naive,
+};
 use sardonyx_kernels::gemm::Bias;
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -403,15 +406,23 @@ impl Kernel for Conv {
             );
         }
         let elems = dims.iter().product();
-        let mut epilogue = self.ending.epilogue(call, elems, out_channels, Bias::Row)?;
-        if let Some(bias) = &self.bias {
-            epilogue.bias = Some(Bias::Row(bias));
-        }
-        let x = call.slice::<f32>(0)?;
+        let ending = self.ending.epilogue(call, elems, out_channels, Bias::Row)?;
+        let rows = |data| Ordered { data, order: Order::Rows };
+        let given = match ending.bias {
+            Some(Bias::Row(bias) | Bias::Col(bias)) => Some(bias),
+            None => None,
+        };
+        let epilogue = ConvEpilogue {
+            bias: self.bias.as_deref().or(given),
+            residual: ending.residual.map(rows),
+            activation: ending.activation,
+            factor: ending.factor.map(rows),
+        };
+        let x = rows(call.slice::<f32>(0)?);
         let pool = call.exec.pool;
-        let scratch = packed.scratch(pool, input[0], &input[2..]);
+        let scratch = packed.scratch(pool, input[0], &input[2..], [Order::Rows; 2]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
-        let y = call.output_slice::<f32>(0, &dims)?;
+        let y = OrderedMut { data: call.output_slice::<f32>(0, &dims)?, order: Order::Rows };
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
             .map_err(|error| KernelError(error.to_string()))

@@ -1,0 +1,553 @@
+//! Direct convolution: no patches are written anywhere.
+//!
+//! A tile is some neighbouring outputs of a row by some vectors of output channels. Its sums run
+//! over the taps of the kernel and the channels of a pixel, which are adjacent; taps along the
+//! width join into one run where pixels lie a pixel's channels apart. The input is read where it
+//! lies if it has channels last and no padding. Else the rows that a block of output rows needs are
+//! copied once into scratch memory that stays in the second-level cache, with zeros where there is
+//! padding; planes become pixels on the way. The layout and the loops are those of XNNPACK and of
+//! oneDNN's channels-last convolutions without their lists of pointers.
+//!
+//! Sums are chains of at most [`CHAIN`] steps, which are added up in order. Where chains end follows
+//! from channels and kernel alone, so neither threads, nor tiles, nor where the input lies changes
+//! a bit of the result.
+
+use std::ops::Range;
+
+use super::tile::{MAX_VECTORS, Run, Tile, TileTable, tiles};
+use super::{Geometry, Order, PackedConv, Side};
+use crate::Pool;
+use crate::gemm::buffer::{with_scratch, with_scratch_of};
+use crate::gemm::{FinishTransposed, TileEpilogue};
+use crate::simd::{Body, Simd, dispatch};
+
+/// Most steps of a chain of sums.
+const CHAIN: usize = 512;
+/// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
+/// second-level cache.
+const BLOCK_FLOATS: usize = 64 * 1024;
+/// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
+const ALIASED: usize = 1024;
+/// Channels from which pixels are read where they lie, if nothing else is against it. A run of
+/// fewer is not worth its beginning.
+const READ_IN_PLACE: usize = 16;
+/// Units of work per thread, so that a late thread does not make all others wait.
+const UNITS_PER_THREAD: usize = 4;
+/// Multiply-adds from which a parallel region is worth its price.
+const PARALLEL_MACS: usize = 100_000;
+
+/// One convolution that is not depthwise, sizes checked.
+pub(super) struct Direct<'a> {
+    pub(super) conv: &'a PackedConv,
+    pub(super) images: usize,
+    pub(super) in_dims: [usize; 3],
+    pub(super) out_dims: [usize; 3],
+    pub(super) input: Side,
+    /// Written by this call alone.
+    pub(super) output: Side,
+    /// Of an output whose rows are pixels, or planes if it is in rows.
+    pub(super) epilogue: TileEpilogue,
+}
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Output rows and columns of a block. A block of a part of the columns has one row.
+    rows: usize,
+    cols: usize,
+    /// Blocks along rows and columns of an output plane.
+    row_blocks: usize,
+    col_blocks: usize,
+    /// Vectors of output channels of a tile.
+    vectors: usize,
+    /// Parts that the panels of a group are cut into.
+    parts: usize,
+    /// Whether input rows are copied.
+    copies: bool,
+    /// From one pixel to the next, where the tiles read them.
+    pixel: usize,
+    /// Floats of a block's copy of the input and of its outputs.
+    copy_floats: usize,
+    out_floats: usize,
+}
+
+/// Outputs that are computed from one copy of input rows.
+struct Block {
+    image: usize,
+    depth: usize,
+    rows: Range<usize>,
+    cols: Range<usize>,
+}
+
+impl Direct<'_> {
+    /// The same over as few and as long rows as there can be: of a pointwise convolution all pixels
+    /// are one row.
+    pub(super) fn flattened(mut self) -> Self {
+        if self.conv.geometry.is_pointwise() {
+            let plane: usize = self.in_dims.iter().product();
+            let joins = self.input.order != Order::Rows && self.output.order != Order::Rows;
+            let (images, pixels) =
+                if joins { (1, self.images * plane) } else { (self.images, plane) };
+            self.images = images;
+            (self.in_dims, self.out_dims) = ([1, 1, pixels], [1, 1, pixels]);
+        }
+        self
+    }
+
+    /// Bytes of scratch memory of all threads.
+    pub(super) fn scratch(&self, pool: &Pool) -> usize {
+        let cut = self.cut(pool);
+        let threads = pool.threads().min(self.units(&cut));
+        (cut.copy_floats + cut.out_floats).saturating_mul(threads).saturating_mul(size_of::<f32>())
+    }
+
+    fn group_in(&self) -> usize {
+        self.conv.params.in_channels / self.conv.params.groups
+    }
+
+    fn group_out(&self) -> usize {
+        self.conv.params.out_channels / self.conv.params.groups
+    }
+
+    fn units(&self, cut: &Cut) -> usize {
+        let blocks = cut.row_blocks * cut.col_blocks * self.out_dims[0] * self.images;
+        blocks * self.conv.params.groups * cut.parts
+    }
+
+    /// Whether tiles cannot read the input where it lies.
+    fn copies(&self) -> bool {
+        let g = &self.conv.geometry;
+        let Order::ChannelsLast { pitch } = self.input.order else {
+            return true;
+        };
+        let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
+        g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+    }
+
+    fn cut(&self, pool: &Pool) -> Cut {
+        let g = &self.conv.geometry;
+        let (group_in, group_out) = (self.group_in(), self.group_out());
+        let [_, out_h, out_w] = self.out_dims;
+        let copies = self.copies();
+        let pixel = match self.input.order {
+            Order::ChannelsLast { pitch } if !copies => pitch,
+            _ if group_in.is_multiple_of(256) && group_in > 0 => group_in + 16,
+            _ => group_in,
+        };
+        let lanes = self.conv.isa.lanes();
+        let group_vectors = group_out.div_ceil(lanes);
+        let table = tiles(self.conv.isa);
+        // What a block of these rows and columns takes of the cache.
+        let is_rows = self.output.order == Order::Rows;
+        let copy = |rows: usize, cols: usize| {
+            let reach = |i: usize, outputs: usize| g.extent(i, outputs);
+            let lines = g.kernel[0].saturating_mul(reach(1, rows));
+            lines.saturating_mul(reach(2, cols)).saturating_mul(pixel)
+        };
+        let most = |limit: usize, fits: &dyn Fn(usize) -> bool| {
+            let (mut low, mut high) = (1, limit.max(1));
+            while low < high {
+                let middle = (low + high).div_ceil(2);
+                if fits(middle) { low = middle } else { high = middle - 1 }
+            }
+            low
+        };
+        let budget = BLOCK_FLOATS;
+        let fits = |rows: usize, cols: usize| {
+            let outputs = if is_rows { group_out } else { group_out / 2 };
+            let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
+            copy(rows, cols) <= budget && outputs <= 2 * budget
+        };
+        let cols = most(out_w, &|cols| fits(1, cols)).max(table[0].len().min(out_w));
+        let rows = if cols == out_w { most(out_h, &|rows| fits(rows, cols)) } else { 1 };
+        let mut row_blocks = out_h.div_ceil(rows.max(1)).max(1);
+        let mut col_blocks = out_w.div_ceil(cols.max(1)).max(1);
+        let blocks = (self.images * self.out_dims[0] * self.conv.params.groups).max(1);
+        let macs =
+            blocks.saturating_mul(out_h * out_w).saturating_mul(group_out * self.conv.depth());
+        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
+        let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
+        // More threads want more blocks first, then parts of the channels.
+        if blocks * row_blocks * col_blocks < wanted {
+            let more = wanted.div_ceil(blocks * row_blocks * col_blocks);
+            if out_h > 1 {
+                row_blocks = (row_blocks * more).min(out_h.div_ceil(4)).max(row_blocks);
+            } else {
+                let least = 2 * table[1].len();
+                col_blocks = (col_blocks * more).min(out_w.div_ceil(least)).max(col_blocks);
+            }
+        }
+        let rows = out_h.div_ceil(row_blocks).max(1);
+        let cols = out_w.div_ceil(col_blocks).max(1);
+        let vectors = vectors(table, group_vectors, cols);
+        let panels = group_vectors.div_ceil(vectors).max(1);
+        let have = blocks * out_h.div_ceil(rows) * out_w.div_ceil(cols);
+        let parts = if have >= wanted { 1 } else { wanted.div_ceil(have).min(panels) };
+        let ld = group_vectors * lanes;
+        Cut {
+            rows,
+            cols,
+            row_blocks: out_h.div_ceil(rows),
+            col_blocks: out_w.div_ceil(cols),
+            vectors,
+            parts,
+            copies,
+            pixel,
+            copy_floats: if copies { copy(rows, cols) } else { 0 },
+            out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
+        }
+    }
+
+    pub(super) fn run(&self, pool: &Pool) {
+        let cut = self.cut(pool);
+        let units = self.units(&cut);
+        let depth_of_runs = self.conv.geometry.taps() * self.group_in().div_ceil(CHAIN).max(1);
+        with_scratch_of::<[usize; 2], _>(depth_of_runs, |runs| {
+            let runs = self.runs(&cut, runs);
+            let one = |unit: usize| {
+                with_scratch(cut.copy_floats, |copy| {
+                    with_scratch(cut.out_floats, |out| self.unit(&cut, runs, unit, copy, out));
+                });
+            };
+            if cut.parts * self.images > 0 {
+                pool.run(units, one);
+            }
+        });
+    }
+
+    /// The runs of a window, joined where they are adjacent. `memory` has room for one for each
+    /// tap and part of a chain.
+    fn runs<'m>(&self, cut: &Cut, memory: &'m mut [[usize; 2]]) -> &'m [Run] {
+        let g = &self.conv.geometry;
+        let channels = self.group_in();
+        let [_, in_h, in_w] = self.in_dims;
+        let (line, slice) = if cut.copies {
+            // A copy has the slices and rows that the kernel meets.
+            let line = g.extent(2, cut.cols) * cut.pixel;
+            (line, g.extent(1, cut.rows) * line)
+        } else {
+            (in_w * cut.pixel, in_h * in_w * cut.pixel * g.dilations[0])
+        };
+        let pieces = channels.div_ceil(CHAIN).max(1);
+        let taps = g.taps();
+        // Whole taps to a chain, or parts of one, all of about the same length.
+        let chains = (taps * channels).div_ceil(CHAIN).max(1);
+        let taps_of_chain = if pieces > 1 { 1 } else { taps.div_ceil(chains) };
+        let mut count = 0;
+        let mut tap = 0;
+        // SAFETY: a run is two words, and any words are one.
+        let runs = unsafe {
+            std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<Run>(), memory.len())
+        };
+        let mut joins: Option<(usize, usize)> = None;
+        for kd in 0..g.kernel[0] {
+            for kh in 0..g.kernel[1] {
+                for kw in 0..g.kernel[2] {
+                    let at =
+                        kd * slice + kh * g.dilations[1] * line + kw * g.dilations[2] * cut.pixel;
+                    for piece in 0..pieces {
+                        let part = crate::split_even(channels, pieces, piece);
+                        let (offset, steps) = (at + part.start, part.len());
+                        let ends = pieces > 1 || (tap + 1) % taps_of_chain == 0;
+                        let is_last = tap + 1 == taps && piece + 1 == pieces;
+                        let ends = ends && !is_last;
+                        let (from, before) = match joins {
+                            Some((from, before)) if from + before == offset => (from, before),
+                            Some((from, before)) => {
+                                runs[count] = Run::new(from, before, false);
+                                count += 1;
+                                (offset, 0)
+                            }
+                            None => (offset, 0),
+                        };
+                        joins = Some((from, before + steps));
+                        if ends || is_last {
+                            runs[count] = Run::new(from, before + steps, ends);
+                            count += 1;
+                            joins = None;
+                        }
+                    }
+                    tap += 1;
+                }
+            }
+        }
+        &runs[..count]
+    }
+
+    /// Which outputs a unit computes, with which panels.
+    fn block(&self, cut: &Cut, unit: usize) -> (Block, usize, usize) {
+        let (part, rest) = (unit % cut.parts, unit / cut.parts);
+        let (group, rest) = (rest % self.conv.params.groups, rest / self.conv.params.groups);
+        let (col, rest) = (rest % cut.col_blocks, rest / cut.col_blocks);
+        let (row, rest) = (rest % cut.row_blocks, rest / cut.row_blocks);
+        let (depth, image) = (rest % self.out_dims[0], rest / self.out_dims[0]);
+        let [_, out_h, out_w] = self.out_dims;
+        let block = Block {
+            image,
+            depth,
+            rows: row * cut.rows..out_h.min((row + 1) * cut.rows),
+            cols: col * cut.cols..out_w.min((col + 1) * cut.cols),
+        };
+        (block, group, part)
+    }
+
+    fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, copy: &mut [f32], out: &mut [f32]) {
+        let (block, group, part) = self.block(cut, unit);
+        let g = &self.conv.geometry;
+        let [_, in_h, in_w] = self.in_dims;
+        // The window of the first output, and the distance of rows of windows.
+        let (first, line) = if cut.copies {
+            self.copy_rows(cut, &block, group, copy);
+            (copy.as_ptr(), g.extent(2, cut.cols) * cut.pixel)
+        } else {
+            let row = (block.depth * g.strides[0] * in_h + block.rows.start * g.strides[1]) * in_w;
+            let pixel = row + block.cols.start * g.strides[2];
+            let start = self.input.pixel(block.image, pixel);
+            (start.wrapping_add(group * self.group_in()).cast_const(), in_w * cut.pixel)
+        };
+        let lanes = self.conv.isa.lanes();
+        let (group_out, depth) = (self.group_out(), self.conv.depth());
+        let group_vectors = group_out.div_ceil(lanes);
+        let panels = group_vectors.div_ceil(cut.vectors);
+        let panels = crate::split_even(panels, cut.parts, part);
+        let [_, out_h, out_w] = self.out_dims;
+        let pixel = (block.depth * out_h + block.rows.start) * out_w + block.cols.start;
+        let is_rows = self.output.order == Order::Rows;
+        // Where the first output pixel is, and the distance of rows and pixels there.
+        let ld = group_vectors * lanes;
+        let (to, to_line, ldc) = match self.output.order {
+            Order::Rows => (out.as_mut_ptr(), block.cols.len() * ld, ld),
+            Order::ChannelsLast { pitch } => {
+                let start = self.output.pixel(block.image, pixel);
+                (start.wrapping_add(group * group_out), out_w * pitch, pitch)
+            }
+        };
+        let epilogue = self.epilogue.at(block.image * out_h * out_w * self.out_dims[0] + pixel, 0);
+        let table = tiles(self.conv.isa);
+        for panel in panels.clone() {
+            let vector = panel * cut.vectors;
+            let vectors = cut.vectors.min(group_vectors - vector);
+            let channel = vector * lanes;
+            let functions = table[vectors - 1];
+            let count = block.cols.len().div_ceil(functions.len());
+            let weights = (group * group_vectors + vector) * depth * lanes;
+            let mut tile = Tile {
+                runs,
+                a: first,
+                a_rs: g.strides[2] * cut.pixel,
+                b: self.conv.weights[weights..].as_ptr(),
+                b_vs: depth * lanes,
+                c: to,
+                ldc,
+                n: if is_rows { vectors * lanes } else { group_out - channel }.min(vectors * lanes),
+                epilogue: std::ptr::null(),
+            };
+            for row in 0..block.rows.len() {
+                for part in 0..count {
+                    let cols = crate::split_even(block.cols.len(), count, part);
+                    tile.a = first.wrapping_add(
+                        row * g.strides[1] * line + cols.start * g.strides[2] * cut.pixel,
+                    );
+                    tile.c = to.wrapping_add(row * to_line + cols.start * ldc + channel);
+                    let end;
+                    if !is_rows && !epilogue.is_plain() {
+                        let pixels = row * out_w + cols.start;
+                        end = epilogue.at(pixels, group * group_out + channel);
+                        tile.epilogue = &end;
+                    }
+                    // SAFETY: windows of these outputs are inside the input, or the copy; weights
+                    // were packed for these channels and an instruction set that this machine has;
+                    // the unit owns these outputs.
+                    unsafe { functions[cols.len() - 1](&tile) };
+                }
+            }
+        }
+        if is_rows {
+            let channels =
+                panels.start * cut.vectors * lanes..group_out.min(panels.end * cut.vectors * lanes);
+            self.write_planes(&block, pixel, group * group_out, channels, out, ld);
+        }
+    }
+
+    /// Writes the outputs of a block, which lie by pixels, into their planes.
+    fn write_planes(
+        &self,
+        block: &Block,
+        pixel: usize,
+        first: usize,
+        channels: Range<usize>,
+        out: &[f32],
+        ld: usize,
+    ) {
+        let plane: usize = self.out_dims.iter().product();
+        let row = block.image * self.conv.params.out_channels + first + channels.start;
+        let body = FinishTransposed {
+            src: out[channels.start.min(out.len())..].as_ptr(),
+            ld,
+            out: self.output.data.get().wrapping_add(row * plane + pixel),
+            ldc: plane,
+            rows: channels.len(),
+            cols: block.rows.len() * block.cols.len(),
+            epilogue: self
+                .epilogue
+                .at(first + channels.start, pixel)
+                .after(block.image * self.conv.params.out_channels * plane),
+        };
+        // SAFETY: the block's outputs are whole vectors of pixels and channels; the unit owns
+        // these parts of the planes.
+        unsafe { dispatch(self.conv.isa, body) };
+    }
+
+    /// Copies the input rows of a block.
+    fn copy_rows(&self, cut: &Cut, block: &Block, group: usize, to: &mut [f32]) {
+        let g = &self.conv.geometry;
+        let [in_d, in_h, in_w] = self.in_dims;
+        let (lines, pixels) = (g.extent(1, cut.rows), g.extent(2, cut.cols));
+        let needed = (g.extent(1, block.rows.len()), g.extent(2, block.cols.len()));
+        let channels = self.group_in();
+        let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
+        let (d0, h0, w0) =
+            (first(0, block.depth), first(1, block.rows.start), first(2, block.cols.start));
+        // The pixels of a row that are inside the input.
+        let low = (-w0).clamp(0, needed.1 as isize) as usize;
+        let high = (in_w as isize - w0).clamp(low as isize, needed.1 as isize) as usize;
+        let line = pixels * cut.pixel;
+        for kd in 0..g.kernel[0] {
+            let d = d0 + (kd * g.dilations[0]) as isize;
+            for i in 0..needed.0 {
+                let h = h0 + i as isize;
+                let to = &mut to[(kd * lines + i) * line..][..line];
+                let is_inside = d >= 0 && d < in_d as isize && h >= 0 && h < in_h as isize;
+                if !is_inside || low == high {
+                    to.fill(0.0);
+                    continue;
+                }
+                to[..low * cut.pixel].fill(0.0);
+                to[high * cut.pixel..needed.1 * cut.pixel].fill(0.0);
+                let row = (d as usize * in_h + h as usize) * in_w;
+                let pixel = row + (w0 + low as isize) as usize;
+                let to = &mut to[low * cut.pixel..high * cut.pixel];
+                let body = CopyPixels {
+                    input: &self.input,
+                    image: block.image,
+                    pixel,
+                    channels: group * channels..(group + 1) * channels,
+                    to,
+                    step: cut.pixel,
+                };
+                // SAFETY: these pixels are inside the input, and the machine has `isa`.
+                unsafe { dispatch(self.conv.isa, body) };
+            }
+        }
+    }
+}
+
+/// Copies channels of neighbouring pixels next to each other.
+pub(super) struct CopyPixels<'a> {
+    pub(super) input: &'a Side,
+    pub(super) image: usize,
+    pub(super) pixel: usize,
+    pub(super) channels: Range<usize>,
+    /// A pixel at each `step`.
+    pub(super) to: &'a mut [f32],
+    pub(super) step: usize,
+}
+
+impl Body for CopyPixels<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let channels = self.channels.len();
+        if channels == 0 {
+            return;
+        }
+        let count = self.to.len() / self.step;
+        match self.input.order {
+            // SAFETY: the caller's promise.
+            Order::Rows => unsafe { self.planes::<S>(count) },
+            Order::ChannelsLast { pitch } => {
+                let from = self.input.pixel(self.image, self.pixel);
+                let from = from.wrapping_add(self.channels.start).cast_const();
+                let to = self.to.as_mut_ptr();
+                // SAFETY: the caller's promise: `count` pixels are readable, of each its channels.
+                unsafe {
+                    if pitch == channels && self.step == channels {
+                        return std::ptr::copy_nonoverlapping(from, to, count * channels);
+                    }
+                    for i in 0..count {
+                        let (from, to) = (from.add(i * pitch), to.add(i * self.step));
+                        let whole = channels / S::LANES * S::LANES;
+                        for c in (0..whole).step_by(S::LANES) {
+                            S::store(to.add(c), S::load(from.add(c)));
+                        }
+                        if whole < channels {
+                            let mask = S::first(channels - whole);
+                            S::store_m(to.add(whole), mask, S::load_m(from.add(whole), mask));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl CopyPixels<'_> {
+    /// # Safety
+    ///
+    /// As [`Body::run`]; the input is in rows.
+    #[inline(always)]
+    unsafe fn planes<S: Simd>(self, count: usize) {
+        let plane = self.input.plane;
+        let first = self.image * self.input.channels + self.channels.start;
+        let from = self.input.data.get().cast_const().wrapping_add(first * plane + self.pixel);
+        let to = self.to.as_mut_ptr();
+        let channels = self.channels.len();
+        let (whole_channels, whole_pixels) =
+            (channels / S::LANES * S::LANES, count / S::LANES * S::LANES);
+        // SAFETY: the caller's promise: `count` pixels of these planes are readable, and the copy
+        // has as many.
+        unsafe {
+            for c in (0..whole_channels).step_by(S::LANES) {
+                for i in (0..whole_pixels).step_by(S::LANES) {
+                    let to = to.add(i * self.step + c);
+                    S::transpose(from.add(c * plane + i), plane, to, self.step);
+                }
+            }
+            for c in 0..channels {
+                let start = if c < whole_channels { whole_pixels } else { 0 };
+                let (from, to) = (from.add(c * plane), to.add(c));
+                for i in start..count {
+                    *to.add(i * self.step) = *from.add(i);
+                }
+            }
+        }
+    }
+}
+
+/// How many vectors of channels a tile has for rows of `cols` outputs: as many as cost the fewest
+/// cycles, if a cycle does one multiply-add of a vector and reads one.
+fn vectors(table: &TileTable, group_vectors: usize, cols: usize) -> usize {
+    let cost = |vectors: usize| {
+        let most = table[vectors - 1].len();
+        let count = cols.div_ceil(most).max(1);
+        let tile = cols.div_ceil(count);
+        // A multiply-add takes four cycles, and two can begin in each.
+        let cycles = (tile * vectors).max(tile + vectors).max(8);
+        count * cycles
+    };
+    let of = |vectors: usize| {
+        let (whole, rest) = (group_vectors / vectors, group_vectors % vectors);
+        whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
+    };
+    // Two vectors have the longest rows of all that keep both units busy.
+    let order = [2, 3, 4, 1];
+    order.into_iter().take(MAX_VECTORS).min_by_key(|vectors| of(*vectors)).unwrap_or(1)
+}
+
+impl Geometry {
+    /// Inputs along a dimension that neighbouring outputs are computed from.
+    pub(super) fn extent(&self, i: usize, outputs: usize) -> usize {
+        (outputs.max(1) - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1
+    }
+}

@@ -1,0 +1,172 @@
+//! The microkernel of direct convolution: neighbouring output pixels by vectors of channels, in
+//! registers, over all runs of the kernel.
+//!
+//! The narrow operand is the input as it lies: the values that one weight meets for neighbouring
+//! outputs are `a_rs` apart. The wide operand is weights, one vector of output channels for each
+//! step, vector after vector.
+
+use crate::gemm::{TileEnd, TileEpilogue, finish};
+use crate::simd::Simd;
+
+/// Steps whose inputs are adjacent in memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Run {
+    /// From the first input of the window to the first of the run.
+    pub(super) offset: usize,
+    /// Even in its lowest bit: twice the steps, plus one if a chain of sums ends with the run.
+    pub(super) code: usize,
+}
+
+impl Run {
+    pub(super) fn new(offset: usize, steps: usize, ends_chain: bool) -> Run {
+        Run { offset, code: 2 * steps + usize::from(ends_chain) }
+    }
+
+    #[inline(always)]
+    fn steps(self) -> usize {
+        self.code / 2
+    }
+
+    #[inline(always)]
+    fn ends_chain(self) -> bool {
+        self.code % 2 == 1
+    }
+}
+
+/// One tile's work. Pointers are valid for the sizes given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile<'a> {
+    pub(super) runs: &'a [Run],
+    /// The first input of the window of the first output.
+    pub(super) a: *const f32,
+    /// From the window of one output to that of the next.
+    pub(super) a_rs: usize,
+    /// The weights of the first vector: one vector per step, over all runs.
+    pub(super) b: *const f32,
+    /// From the weights of one vector to those of the next.
+    pub(super) b_vs: usize,
+    /// Output: rows are pixels.
+    pub(super) c: *mut f32,
+    pub(super) ldc: usize,
+    /// Channels, more than `V - 1` vectors and at most `V`.
+    pub(super) n: usize,
+    /// Null: store the plain sums.
+    pub(super) epilogue: *const TileEpilogue,
+}
+
+pub(super) type TileFn = unsafe fn(&Tile<'_>);
+
+/// Most vectors of output channels in a tile.
+pub(super) const MAX_VECTORS: usize = 4;
+
+/// Tile functions of an instruction set: by vectors - 1, those for 1, 2, 3 … pixels.
+pub(super) type TileTable = [&'static [TileFn]; MAX_VECTORS];
+
+/// How far ahead weights are fetched, in steps.
+const PREFETCH_STEPS: usize = 8;
+
+/// The body of a tile function of `R` pixels and `V` vectors.
+///
+/// # Safety
+///
+/// As [`Simd`] and [`Tile`] say.
+#[inline(always)]
+pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile<'_>) {
+    // SAFETY: the caller's promise; every access is inside the sizes of the tile.
+    unsafe {
+        let zero = S::splat(0.0);
+        let mut acc = [[zero; V]; R];
+        let mut total = [[zero; V]; R];
+        let mut b = t.b;
+        let a_rs = t.a_rs;
+        for run in t.runs {
+            let mut a = t.a.add(run.offset);
+            // One step at a time: of two, the compiler would read both inputs of a pixel together
+            // and keep them in memory.
+            for _ in 0..run.steps() {
+                let mut wide = [zero; V];
+                for (v, x) in wide.iter_mut().enumerate() {
+                    let p = b.add(v * t.b_vs);
+                    S::prefetch(p.wrapping_add(PREFETCH_STEPS * S::LANES));
+                    *x = S::load(p);
+                }
+                for (r, row) in acc.iter_mut().enumerate() {
+                    let narrow = S::splat(*a.add(r * a_rs));
+                    for (x, &w) in row.iter_mut().zip(&wide) {
+                        *x = S::fma(narrow, w, *x);
+                    }
+                }
+                a = a.add(1);
+                b = b.add(S::LANES);
+            }
+            if run.ends_chain() {
+                for (row, all) in acc.iter_mut().zip(&mut total) {
+                    for (x, all) in row.iter_mut().zip(all) {
+                        *all = S::add(*all, *x);
+                        *x = zero;
+                    }
+                }
+            }
+        }
+        for (row, all) in acc.iter_mut().zip(&total) {
+            for (x, &all) in row.iter_mut().zip(all) {
+                *x = S::add(all, *x);
+            }
+        }
+        let end = TileEnd { c: t.c, ldc: t.ldc, n: t.n, epilogue: t.epilogue };
+        finish::<S, R, V>(&end, acc);
+    }
+}
+
+/// Defines the tile functions of one instruction set, for the pixel counts listed by vectors.
+macro_rules! conv_tiles {
+    ($name:ident, $simd:ty, $set:ident, [$($one:literal)*] [$($two:literal)*] [$($three:literal)*] [$($four:literal)*]) => {
+        pub(super) static $name: super::TileTable = {
+            enable!(
+                $set,
+                unsafe fn tile<const R: usize, const V: usize>(t: &super::Tile<'_>) {
+                    // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                    unsafe { super::tile_body::<$simd, R, V>(t) }
+                }
+            );
+            [
+                &[$(tile::<$one, 1>),*],
+                &[$(tile::<$two, 2>),*],
+                &[$(tile::<$three, 3>),*],
+                &[$(tile::<$four, 4>),*],
+            ]
+        };
+    };
+}
+
+/// Eight registers of four lanes at most, as the baseline of x86 has 16 registers.
+mod portable {
+    conv_tiles!(TILES, crate::simd::portable::Portable, portable, [1 2 3 4] [1 2 3 4] [1 2] [1 2]);
+}
+
+/// 12 of 16 registers are sums.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    conv_tiles!(
+        TILES, crate::simd::avx2::Avx2, avx2,
+        [1 2 3 4 5 6 7 8 9 10 11 12] [1 2 3 4 5 6] [1 2 3 4] [1 2 3]
+    );
+}
+
+/// 24 of 32 registers are sums.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    conv_tiles!(
+        TILES, crate::simd::avx512::Avx512, avx512,
+        [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]
+        [1 2 3 4 5 6 7 8 9 10 11 12]
+        [1 2 3 4 5 6 7 8]
+        [1 2 3 4 5 6]
+    );
+}
+
+/// The tile functions of an instruction set.
+pub(super) fn tiles(isa: crate::Isa) -> &'static TileTable {
+    by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES)
+}
