@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::custom::CustomOperators;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
-use crate::program::{MoveKind, RegionKind, Slot};
+use crate::program::{MoveKind, Order, RegionKind, Slot};
 use crate::registers::{ScalarCode, ScalarTurns};
 
 /// A compiled model.
@@ -46,6 +46,8 @@ pub(crate) struct SlotInfo {
     pub(crate) constant: Option<Box<Tensor>>,
     /// Type and dimensions of a constant that is not there, because the session is only looked at.
     pub(crate) outline: Option<Box<(DataType, Dims)>>,
+    /// How the elements lie, where it has memory of its own in a plan.
+    pub(crate) order: Order,
 }
 
 impl SlotInfo {

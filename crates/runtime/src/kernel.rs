@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use sardonyx_kernels::conv::{Order, Ordered, OrderedMut};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{BindError, KernelError, fail};
+use crate::layout::{Layout, pitch_of_strides};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
 use crate::random::Draws;
@@ -24,7 +26,7 @@ use crate::scratch::Scratch;
 use crate::weights::{Packer, Weight};
 
 use target::memory_of;
-pub(crate) use target::{MemorySource, Target, described};
+pub(crate) use target::{Laid, MemorySource, Target, described};
 
 /// A step, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -77,8 +79,11 @@ pub(crate) struct MemoryRules {
     /// Inputs whose memory the first output may take over, if nothing reads them later. Such a
     /// kernel asks [`Call::in_place`] first.
     pub(crate) in_place: &'static [usize],
-    /// Inputs that may be given with strides. All others are dense.
+    /// Inputs that may be given with strides. All others are dense, or have the order that the
+    /// program says.
     pub(crate) strided: Inputs,
+    /// Inputs whose rows along the last axis may be a pitch apart.
+    pub(crate) pitched: Inputs,
     /// Inputs that may lie at any address: their elements are moved as bytes.
     pub(crate) unaligned: Inputs,
     /// Inputs that the kernel wants to have for itself, if nothing reads them later. It gets them
@@ -194,6 +199,8 @@ pub(crate) struct Site<'a> {
     /// Constant matrices of that many elements or fewer are exact in any precision.
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
+    /// In which order the first output is wanted.
+    pub(crate) order: program::Order,
 }
 
 /// An operand of a step.
@@ -411,6 +418,62 @@ impl<'a> Call<'a> {
         if self.has_input(index) { self.slice(index).map(Some) } else { Ok(None) }
     }
 
+    /// The elements of images of floats, in rows or with channels last.
+    pub(crate) fn image(&self, index: usize) -> Result<Ordered<'a>, KernelError> {
+        let view = self.tensor(index)?;
+        if view.is_contiguous() {
+            return Ok(Ordered { data: view.as_slice::<f32>()?, order: Order::Rows });
+        }
+        let Some(pitch) = pitch_of_strides(view.dims(), &view.strides()) else {
+            fail!("input {index} is neither in rows nor has its channels last");
+        };
+        let data = view.data_slice::<f32>()?.get(view.offset()..).unwrap_or_default();
+        Ok(Ordered { data, order: Order::ChannelsLast { pitch } })
+    }
+
+    /// Memory for images of floats of that shape, in rows or with channels last.
+    pub(crate) fn output_image(
+        &mut self,
+        index: usize,
+        dims: &[usize],
+    ) -> Result<OrderedMut<'_>, KernelError> {
+        if let Some(Target::Planned { laid: Some(_), .. }) = self.targets.get(index) {
+            let (data, layout) = self.laid_output(index, DataType::Float, dims)?;
+            let Some(pitch) = layout.pitch(dims) else {
+                fail!("output {index} is neither in rows nor has its channels last");
+            };
+            let (data, offset) = (bytemuck::try_cast_slice_mut::<u8, f32>(data), layout.offset);
+            let data = data.ok().and_then(|data| data.get_mut(offset..)).unwrap_or_default();
+            return Ok(OrderedMut { data, order: Order::ChannelsLast { pitch } });
+        }
+        let data = self.output_slice::<f32>(index, dims)?;
+        Ok(OrderedMut { data, order: Order::Rows })
+    }
+
+    /// The bytes in which an output of that type and shape lies, and how, if it is not in rows.
+    pub(crate) fn laid_output(
+        &mut self,
+        index: usize,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<(&mut [u8], &'a Layout), KernelError> {
+        match self.targets.get_mut(index) {
+            Some(Target::Planned {
+                data_type: planned,
+                dims: planned_dims,
+                bytes,
+                laid: Some(laid),
+            }) if *planned == data_type && planned_dims[..] == *dims => Ok((bytes, laid.layout)),
+            Some(Target::Planned { data_type: planned, dims: planned_dims, .. }) => fail!(
+                "output {index} is {}{dims:?}, but {}{:?} was inferred",
+                data_type.name(),
+                planned.name(),
+                &planned_dims[..]
+            ),
+            _ => fail!("output {index} is in rows"),
+        }
+    }
+
     /// The integers of an `int64` or `int32` tensor input.
     pub(crate) fn ints(&self, index: usize) -> Result<SmallVec<[i64; 8]>, KernelError> {
         let view = self.tensor(index)?;
@@ -430,8 +493,9 @@ impl<'a> Call<'a> {
         let Some(over) = self.over else {
             return Ok(None);
         };
-        let Some(Target::Planned { data_type, dims, bytes }) = self.targets.first_mut() else {
-            return Ok(None);
+        let Some(Target::Planned { data_type, dims, bytes, laid: None }) = self.targets.first_mut()
+        else {
+            fail!("the output in place is not in rows");
         };
         let view = TensorViewMut::over(*data_type, dims, bytes)?;
         Ok(Some((over, into_slice(view)?)))
@@ -507,7 +571,7 @@ impl<'a> Call<'a> {
         let (dims, is_planned) = {
             let dims = self.tensor(0)?.dims();
             match self.targets.first() {
-                Some(Target::Planned { data_type, dims: planned, .. })
+                Some(Target::Planned { data_type, dims: planned, laid: None, .. })
                     if *data_type == T::DATA_TYPE && planned[..] == *dims =>
                 {
                     (Dims::new(), true)
@@ -543,7 +607,10 @@ impl<'a> Call<'a> {
                 *slot = Some(value);
                 Ok(())
             }
-            Some(Target::Planned { data_type, dims, bytes }) => match value {
+            Some(Target::Planned { laid: Some(_), .. }) => {
+                fail!("output {index} has its channels last, which this kernel does not write")
+            }
+            Some(Target::Planned { data_type, dims, bytes, laid: None }) => match value {
                 Value::Tensor(tensor)
                     if tensor.data_type() == *data_type && tensor.dims() == &dims[..] =>
                 {

@@ -5,6 +5,7 @@
 //! how far apart neighbours are along each axis. Layouts compose, so a chain of such operators is
 //! one layout of the value at its beginning.
 
+use sardonyx_kernels::conv::pitch_of;
 use sardonyx_tensor::{Dims, Strides, shape};
 
 /// Offset and strides, in elements.
@@ -18,6 +19,45 @@ impl Layout {
     /// Row-major, from the first element on.
     pub(crate) fn dense(dims: &[usize]) -> Layout {
         Layout { offset: 0, strides: shape::strides(dims) }
+    }
+
+    /// Images whose channels, along axis 1, come last: a value of its own.
+    pub(crate) fn channels_last(dims: &[usize]) -> Layout {
+        let mut strides = Strides::from_elem(1, dims.len());
+        let mut stride = pitch_of(dims[1]);
+        for axis in (2..dims.len()).rev().chain([0]) {
+            strides[axis] = stride as isize;
+            stride = stride.saturating_mul(dims[axis]);
+        }
+        Layout { offset: 0, strides }
+    }
+
+    /// The distance of pixels, if the channels of each, along axis 1, are adjacent and all pixels
+    /// of all images lie one after the other.
+    pub(crate) fn pitch(&self, dims: &[usize]) -> Option<usize> {
+        pitch_of_strides(dims, &self.strides)
+    }
+
+    /// The distance of rows along the last axis, if the elements of each are adjacent and all rows
+    /// lie one after the other.
+    pub(crate) fn row_pitch(&self, dims: &[usize]) -> Option<usize> {
+        let last = dims.len().checked_sub(1)?;
+        if dims[last] != 1 && self.strides[last] != 1 {
+            return None;
+        }
+        let (mut pitch, mut expected) = (None, None);
+        for (dim, stride) in dims.iter().zip(&self.strides).take(last).rev() {
+            if *dim == 1 {
+                continue;
+            }
+            if expected.is_some_and(|expected| expected != *stride) {
+                return None;
+            }
+            pitch.get_or_insert(*stride);
+            expected = Some(stride.checked_mul(isize::try_from(*dim).ok()?)?);
+        }
+        let pitch = pitch.map_or(Some(dims[last]), |pitch| usize::try_from(pitch).ok());
+        pitch.filter(|pitch| *pitch >= dims[last])
     }
 
     /// Whether the elements lie in row-major order without gaps, wherever they begin.
@@ -120,6 +160,27 @@ impl Layout {
     }
 }
 
+/// As [`Layout::pitch`].
+pub(crate) fn pitch_of_strides(dims: &[usize], strides: &[isize]) -> Option<usize> {
+    if dims.len() < 3 || (dims[1] != 1 && strides[1] != 1) {
+        return None;
+    }
+    let (mut pitch, mut expected) = (None, None);
+    for axis in (2..dims.len()).rev().chain([0]) {
+        let (dim, stride) = (dims[axis], strides[axis]);
+        if dim == 1 {
+            continue;
+        }
+        if expected.is_some_and(|expected| expected != stride) {
+            return None;
+        }
+        pitch.get_or_insert(stride);
+        expected = Some(stride.checked_mul(isize::try_from(dim).ok()?)?);
+    }
+    let pitch = pitch.map_or(Some(dims[1]), |pitch| usize::try_from(pitch).ok());
+    pitch.filter(|pitch| *pitch >= dims[1])
+}
+
 /// What a kernel may look at when it is asked where its output lies.
 pub(crate) struct ViewSite<'a> {
     /// Which output.
@@ -186,6 +247,27 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn pixels_have_a_pitch() {
+        let dims = [2, 40, 3, 5];
+        let own = Layout::channels_last(&dims);
+        assert_eq!(own.strides[..], [720, 1, 240, 48]);
+        assert_eq!(own.pitch(&dims), Some(48));
+        assert_eq!(Layout::channels_last(&[1, 256, 2, 2]).pitch(&[1, 256, 2, 2]), Some(272));
+        // Some channels of all pixels.
+        let part = own.narrowed(1, 8, 1).unwrap();
+        assert_eq!((part.offset, part.pitch(&[2, 16, 3, 5])), (8, Some(48)));
+        // What is dense with channels last, read as rows, and the other way round.
+        let rows = Layout::dense(&[2, 3, 5, 40]).transposed(&[0, 3, 1, 2]);
+        assert_eq!(rows.pitch(&dims), Some(40));
+        assert_eq!(Layout::dense(&dims).pitch(&dims), None);
+        // Some pixels, and every second channel.
+        assert_eq!(own.narrowed(3, 1, 1).unwrap().pitch(&[2, 40, 3, 4]), None);
+        assert_eq!(own.narrowed(1, 0, 2).unwrap().pitch(&[2, 20, 3, 5]), None);
+        assert_eq!(Layout::dense(&[1, 7, 1, 1]).pitch(&[1, 7, 1, 1]), Some(7));
+        assert_eq!(Layout::dense(&[3, 7, 1, 1]).pitch(&[3, 7, 1, 1]), Some(7));
     }
 
     #[test]

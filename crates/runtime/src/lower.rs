@@ -18,7 +18,7 @@ use crate::kernel::Selected;
 use crate::kernel::{Site, SiteInput};
 use crate::ops;
 use crate::precision::Precision;
-use crate::program::{Constant, Op, Program, SMALL, Slot, Step, Value};
+use crate::program::{Constant, Op, Order, Program, SMALL, Slot, Step, Value};
 use crate::unsupported::Unsupported;
 use crate::weights::{Elements, Packer, Weight};
 
@@ -45,7 +45,7 @@ impl Lowering<'_> {
         read: Read,
         constants: &Constants,
     ) -> Result<Op, BindError> {
-        self.with_site(node, read, constants, |schema, site| {
+        self.with_site(node, (read, Order::Rows), constants, |schema, site| {
             if self.operators.has(schema.domain, schema.name) {
                 return Ok(Op::opaque(site));
             }
@@ -53,15 +53,15 @@ impl Lowering<'_> {
         })
     }
 
-    /// The kernel of an operation that was made from a node.
+    /// The kernel of an operation that was made from a node and gives its result in an order.
     pub(crate) fn kernel_of(
         &self,
         node: NodeId,
         op: &Op,
-        read: Read,
+        (read, order): (Read, Order),
         constants: &Constants,
     ) -> Result<Selected, BindError> {
-        self.with_site(node, read, constants, |schema, site| {
+        self.with_site(node, (read, order), constants, |schema, site| {
             match self.operators.kernel(self.resolved, self.inference, node, schema) {
                 Some(kernel) => Ok(kernel.into()),
                 None => ops::select(op, schema, site),
@@ -72,7 +72,7 @@ impl Lowering<'_> {
     fn with_site<R>(
         &self,
         node: NodeId,
-        read: Read,
+        (read, order): (Read, Order),
         constants: &Constants,
         then: impl FnOnce(&'static Schema, &Site<'_>) -> Result<R, BindError>,
     ) -> Result<R, BindError> {
@@ -98,6 +98,7 @@ impl Lowering<'_> {
             precision: self.precision,
             exact_up_to: self.exact_up_to,
             weights: self.weights,
+            order,
         };
         then(schema, &site)
     }
@@ -278,7 +279,7 @@ impl Making<'_> {
             Some(look) => Some(outlined(&look.weight)),
             None => self.lowering.inference.ty(value).cloned(),
         };
-        scope.program.values.push(Value { value, ty, constant });
+        scope.program.values.push(Value { value, ty, constant, order: Order::Rows });
         let slot = Slot(scope.program.values.len() as u32 - 1);
         scope.outer.push((value, entry));
         self.slots[value.index()] = (scope.number, slot);

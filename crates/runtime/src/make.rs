@@ -11,7 +11,7 @@ use crate::error::{BindError, CompileError};
 use crate::kernel::{Call, Operand, Selected, Target};
 use crate::lower::Lowering;
 use crate::node_error::{NodeError, NodeInput};
-use crate::program::Op;
+use crate::program::{Op, Order};
 use crate::random::Draws;
 
 /// What making constants needs.
@@ -219,7 +219,7 @@ impl Alone {
         let op = lowering.operation(node, inputs.clone(), constants)?;
         let operands = op.operands();
         let read = operands.iter().map(|slot| inputs[(*slot)?.index()]).collect();
-        let selected = lowering.kernel_of(node, &op, read, constants)?;
+        let selected = lowering.kernel_of(node, &op, (read, Order::Rows), constants)?;
         Ok(Alone { op, selected })
     }
 

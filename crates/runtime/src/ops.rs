@@ -25,10 +25,11 @@ use sardonyx_tensor::DataType;
 
 use crate::error::BindError;
 use crate::kernel::{Kernel, Selected, Site};
-use crate::program::{Op, ProductForm};
+use crate::program::{Images, Op, Order, ProductForm};
 
 pub(crate) use math::pointwise::limits;
 
+use math::over_images::OverImages;
 use tensor::constant_of_shape::ConstantOfShape;
 
 /// Every binding, by domain and name, sorted.
@@ -57,7 +58,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Ceil", lowered(math::unary::lower_ceil)),
     ("", "Celu", lowered(math::unary::lower_celu)),
     ("", "Clip", either(math::clip::lower, math::clip::bind)),
-    ("", "Concat", bind(tensor::concat::bind)),
+    ("", "Concat", lowered(tensor::concat::lower)),
     ("", "ConcatFromSequence", bind(sequence::bind_concat)),
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
@@ -206,6 +207,8 @@ pub(crate) struct Binding {
     bind: Option<Bind>,
     /// The same, where the kernel may pack constants.
     pack: Option<Pack>,
+    /// What the kernel of an opaque operation makes of images whose channels come last.
+    images: Option<fn(&Site<'_>) -> Images>,
 }
 
 type Lower = fn(&Site<'_>) -> Result<Op, BindError>;
@@ -216,7 +219,7 @@ type Pack = fn(&Site<'_>) -> Result<Selected, BindError>;
 
 /// An operator whose graphs become a [region](crate::program::Region): that takes a whole model, so
 /// [`lower`](mod@crate::lower) does it.
-const REGION: Binding = Binding { lower: None, bind: None, pack: None };
+const REGION: Binding = Binding { lower: None, bind: None, pack: None, images: None };
 
 /// An operator that is opaque to rewrites.
 const fn bind(bind: Bind) -> Binding {
@@ -226,6 +229,12 @@ const fn bind(bind: Bind) -> Binding {
 /// An operator that is opaque to rewrites, whose kernel may pack constants.
 const fn packing(pack: Pack) -> Binding {
     Binding { pack: Some(pack), ..REGION }
+}
+
+/// An operator that is opaque to rewrites, but for what its kernel makes of images whose channels
+/// come last.
+const fn of_images(bind: Bind, images: fn(&Site<'_>) -> Images) -> Binding {
+    Binding { bind: Some(bind), images: Some(images), ..REGION }
 }
 
 /// An operator with an operation of its own.
@@ -240,10 +249,15 @@ const fn either(lower: Lower, bind: Bind) -> Binding {
 
 /// The operation of a node of an operator.
 pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
-    match binding(schema.domain, schema.name).ok_or_else(not_implemented)?.lower {
-        Some(lower) => lower(site),
-        None => Ok(Op::opaque(site)),
+    let binding = binding(schema.domain, schema.name).ok_or_else(not_implemented)?;
+    let mut op = match binding.lower {
+        Some(lower) => lower(site)?,
+        None => Op::opaque(site),
+    };
+    if let (Op::Opaque(opaque), Some(images)) = (&mut op, binding.images) {
+        opaque.images = images(site);
     }
+    Ok(op)
 }
 
 /// The kernel of an operation that was made from a node of an operator.
@@ -258,13 +272,16 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         },
         Op::Conv(conv) => nn::conv::select(site, conv)?,
         Op::Attention(attention) => nn::attention::dot_product::select(site, attention)?.into(),
-        Op::Pointwise(pointwise) => math::pointwise::select(site, pointwise)?.into(),
+        Op::Pointwise(pointwise) => {
+            over_images(math::pointwise::select(site, pointwise)?, site).into()
+        }
         Op::Truth(truth) => math::binary::select_truth(site, truth.test)?.into(),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),
+        Op::Reorder(_) => Selected::new(tensor::reorder::Reorder),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),
@@ -274,6 +291,14 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
             _ => return Err(not_implemented()),
         },
     })
+}
+
+/// A kernel of functions of elements, for the order in which the step gives its result.
+fn over_images(kernel: Box<dyn Kernel>, site: &Site<'_>) -> Box<dyn Kernel> {
+    match site.order {
+        Order::Rows => kernel,
+        Order::ChannelsLast => Box::new(OverImages(kernel)),
+    }
 }
 
 /// The element type that an attribute names, if the node has it.

@@ -12,8 +12,9 @@ use std::ops::Range;
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
 use crate::executable::{Body, SlotInfo, Work};
+use crate::kernel::Laid;
 use crate::layout::{Layout, ViewSite, is_whole};
-use crate::program::Slot;
+use crate::program::{MoveKind, Order, Slot};
 use crate::sizes::Sizes;
 
 /// Where the values of a run lie.
@@ -31,6 +32,9 @@ pub(crate) struct Plan {
     pub(crate) last_use: ByStep,
     /// Bytes of the arena.
     pub(crate) arena_bytes: usize,
+    /// Whether values have the orders of the program. Else all are in rows, as the size of one with
+    /// another order is not known.
+    has_orders: bool,
 }
 
 /// Where a value lies.
@@ -40,8 +44,11 @@ pub(crate) enum Place {
     Constant,
     /// In memory of its own: model inputs and outputs, and values of unknown shape.
     Own,
-    /// In the arena, at a range of bytes.
-    Arena(Range<usize>),
+    /// In the arena, at a range of bytes: in rows, or as a layout says.
+    Arena(Range<usize>, Option<Layout>),
+    /// Within the memory of another slot, as a layout says: the step that computes it writes it
+    /// there.
+    Part(Slot, Layout),
     /// Within the memory of another slot, under its own dimensions: in all of it from the first
     /// element on, or as a layout says.
     View(Slot, Option<Layout>),
@@ -94,13 +101,13 @@ impl Plan {
     /// The slot whose memory a slot has.
     pub(crate) fn root(&self, slot: Slot) -> Slot {
         match self.places[slot.index()] {
-            // Views point at what is no view.
-            Place::View(root, _) => root,
+            // Views and parts point at what is neither.
+            Place::View(root, _) | Place::Part(root, _) => root,
             _ => slot,
         }
     }
 
-    /// Whether a slot has no memory of its own.
+    /// Whether a slot has no memory of its own, and no step writes it.
     pub(crate) fn is_view(&self, slot: Slot) -> bool {
         matches!(self.places[slot.index()], Place::View(..))
     }
@@ -108,14 +115,36 @@ impl Plan {
     /// How a slot lies in the memory of its root, if not simply from the first element on.
     pub(crate) fn layout(&self, slot: Slot) -> Option<&Layout> {
         match &self.places[slot.index()] {
-            Place::View(_, layout) => layout.as_ref(),
+            Place::View(_, layout) | Place::Arena(_, layout) => layout.as_ref(),
+            Place::Part(_, layout) => Some(layout),
+            Place::Constant | Place::Own => None,
+        }
+    }
+
+    /// How a slot lies that a step writes, if not in rows.
+    pub(crate) fn laid(&self, slot: Slot) -> Option<Laid<'_>> {
+        match &self.places[slot.index()] {
+            Place::Arena(_, Some(layout)) => Some(Laid { layout, is_part: false }),
+            Place::Part(_, layout) => Some(Laid { layout, is_part: true }),
             _ => None,
         }
+    }
+
+    /// How a slot lies that is not a view of another one.
+    fn own_layout(&self, body: &Body, slot: Slot) -> Option<Layout> {
+        match (&self.types[slot.index()], self.order(body, slot)) {
+            (Some((_, dims)), Order::ChannelsLast) => Some(Layout::channels_last(dims)),
+            _ => None,
+        }
+    }
+
+    fn order(&self, body: &Body, slot: Slot) -> Order {
+        if self.has_orders { body.slots[slot.index()].order } else { Order::Rows }
     }
 }
 
 /// The plan for values of these sizes.
-pub(crate) fn plan(body: &Body, sizes: Sizes) -> Plan {
+pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
     let mut plan = Plan {
         places: body.slots.iter().map(Place::at_first).collect(),
         types: Vec::new(),
@@ -123,6 +152,7 @@ pub(crate) fn plan(body: &Body, sizes: Sizes) -> Plan {
         skip: vec![false; body.steps.len()],
         last_use: ByStep::default(),
         arena_bytes: 0,
+        has_orders: false,
     };
     // What must stay where it is: model inputs and outputs own their memory, and so does what a
     // kernel takes for itself.
@@ -133,7 +163,11 @@ pub(crate) fn plan(body: &Body, sizes: Sizes) -> Plan {
     for slot in taken_at_last(body) {
         owns[slot.index()] = true;
     }
+    plan.types = std::mem::take(&mut sizes.types);
+    let mut slots = body.slots.iter().zip(&plan.types);
+    plan.has_orders = slots.all(|(slot, ty)| slot.order == Order::Rows || ty.is_some());
     place_views(body, &owns, sizes, &mut plan);
+    place_parts(body, &owns, &mut plan);
     let mut last_read = last_reads(body, &plan);
     for slot in &body.outputs {
         last_read[slot.index()] = None;
@@ -148,11 +182,19 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
     data_type.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
 }
 
+/// Bytes of memory that a slot takes that is not a view.
+fn own_bytes(plan: &Plan, slot: Slot, layout: Option<&Layout>) -> Option<usize> {
+    let (Some(layout), Some((data_type, dims))) = (layout, &plan.types[slot.index()]) else {
+        return bytes_of(plan, slot);
+    };
+    let pixels = sardonyx_tensor::shape::elems(dims).ok()? / dims[1].max(1);
+    data_type.storage_bytes(pixels.checked_mul(layout.pitch(dims)?)?)
+}
+
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
 fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
     let follows = readers_that_follow_strides(body);
-    let Sizes { types, ints, .. } = sizes;
-    plan.types = types;
+    let Sizes { ints, .. } = sizes;
     for (index, step) in body.steps.iter().enumerate() {
         let (Some(movement), Some(Some(input))) = (&step.movement, step.inputs.first()) else {
             continue;
@@ -167,7 +209,7 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
         };
         let layout = match plan.layout(*input) {
             Some(layout) => layout.clone(),
-            None => Layout::dense(&from),
+            None => plan.own_layout(body, *input).unwrap_or_else(|| Layout::dense(&from)),
         };
         let ints = |position: usize| {
             let slot = step.inputs.get(position).copied().flatten()?;
@@ -188,7 +230,13 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
                             ints: &ints,
                             has_input: &has_input,
                         })
-                        .filter(|layout| layout.is_dense(to) || follows[slot.index()])
+                        .filter(|layout| match plan.order(body, *slot) {
+                            Order::ChannelsLast => layout.pitch(to).is_some(),
+                            Order::Rows => {
+                                let follows = &follows[slot.index()];
+                                layout.is_dense(to) || follows.accept(layout, to)
+                            }
+                        })
                         // Who follows strides does so forwards.
                         .filter(|layout| layout.strides.iter().all(|stride| *stride >= 0))
                         .map(|layout| (is_whole(to, &layout), layout))
@@ -199,13 +247,192 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
             match viewed {
                 Some((whole, layout)) => {
                     let root = plan.root(*input);
-                    let whole = whole && bytes_of(plan, root) == bytes_of(plan, *slot);
+                    let whole = whole
+                        && plan.order(body, *slot) == Order::Rows
+                        && bytes_of(plan, root) == bytes_of(plan, *slot);
                     plan.places[slot.index()] = Place::View(root, (!whole).then_some(layout));
                 }
                 None => all = false,
             }
         }
         plan.skip[index] = all && step.outputs.iter().any(Option::is_some);
+    }
+}
+
+/// Lets images that are joined along their channels lie in the joined value from the beginning, and
+/// joined values in larger ones.
+///
+/// From the last step to the first: what is joined once more later is in place then. A value that
+/// has its place there already, as one of the first of several joins of more and more values,
+/// leaves the later ones as they are: if all parts lie next to each other, the join is a view.
+fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
+    let mut maker: Vec<Option<usize>> = vec![None; body.slots.len()];
+    for (index, step) in body.steps.iter().enumerate() {
+        for slot in step.outputs.iter().flatten() {
+            maker[slot.index()] = Some(index);
+        }
+    }
+    for index in (0..body.steps.len()).rev() {
+        let step = &body.steps[index];
+        let (Some(MoveKind::Concat(_)), [Some(joined)]) =
+            (step.movement.as_deref(), &step.outputs[..])
+        else {
+            continue;
+        };
+        let is_image = plan.order(body, *joined) == Order::ChannelsLast;
+        if !is_image || owns[joined.index()] || plan.is_view(*joined) {
+            continue;
+        }
+        let parts: Option<Vec<Slot>> = step.inputs.iter().copied().collect();
+        let Some(parts) = parts else { continue };
+        if let Some(view) = adjacent(body, plan, &parts) {
+            plan.places[joined.index()] = view;
+            plan.skip[index] = true;
+        } else if let Some(places) = (Parts { body, owns, plan, maker: &maker }).of(*joined, &parts)
+        {
+            let before: Vec<(Slot, Place)> = places
+                .into_iter()
+                .map(|(slot, place)| {
+                    (slot, std::mem::replace(&mut plan.places[slot.index()], place))
+                })
+                .collect();
+            plan.skip[index] = writes_elsewhere(body, plan, plan.root(*joined), &maker);
+            if !plan.skip[index] {
+                for (slot, place) in before {
+                    plan.places[slot.index()] = place;
+                }
+            }
+        }
+    }
+}
+
+/// Whether no step that writes a part of a value reads from that value.
+fn writes_elsewhere(body: &Body, plan: &Plan, root: Slot, maker: &[Option<usize>]) -> bool {
+    let places = plan.places.iter().zip(maker);
+    let mut makers = places.filter_map(|(place, maker)| match place {
+        Place::Part(of, _) if *of == root => *maker,
+        _ => None,
+    });
+    makers.all(|step| {
+        let mut inputs = body.steps[step].inputs.iter().flatten();
+        inputs.all(|input| plan.root(*input) != root)
+    })
+}
+
+/// The view of several images that is their join, if they are parts of one value next to each
+/// other.
+fn adjacent(body: &Body, plan: &Plan, parts: &[Slot]) -> Option<Place> {
+    let place = |slot: Slot| match &plan.places[slot.index()] {
+        Place::Part(root, layout) | Place::View(root, Some(layout)) => Some((*root, layout)),
+        _ => None,
+    };
+    let (root, first) = place(*parts.first()?)?;
+    let mut next = first.offset;
+    for part in parts {
+        let (of, layout) = place(*part)?;
+        let (_, dims) = plan.types[part.index()].as_ref()?;
+        let is_next = of == root && layout.offset == next;
+        let is_image = plan.order(body, *part) == Order::ChannelsLast;
+        if !is_next || !is_image || layout.pitch(dims) != first.pitch(dims) {
+            return None;
+        }
+        next += dims[1];
+    }
+    Some(Place::View(root, Some(first.clone())))
+}
+
+/// Who looks for places of parts.
+struct Parts<'a> {
+    body: &'a Body,
+    owns: &'a [bool],
+    plan: &'a Plan,
+    /// By slot: the step that computes it.
+    maker: &'a [Option<usize>],
+}
+
+impl Parts<'_> {
+    /// Where images lie that `joined` is the join of; `None` if one of them must stay where it is.
+    fn of(&self, joined: Slot, parts: &[Slot]) -> Option<Vec<(Slot, Place)>> {
+        let plan = self.plan;
+        let root = plan.root(joined);
+        let whole = match plan.layout(joined) {
+            Some(layout) => layout.clone(),
+            None => plan.own_layout(self.body, joined)?,
+        };
+        let mut places: Vec<(Slot, Place)> = Vec::with_capacity(parts.len());
+        let mut channel = 0;
+        let mut rest = parts;
+        while let [first, ..] = rest {
+            // Views of one value, all of it in order, are that value.
+            let (slot, count) = self.value_of(rest)?;
+            let (_, dims) = plan.types[slot.index()].as_ref()?;
+            let is_taken = places.iter().any(|(other, _)| *other == slot || other == first);
+            if is_taken || !self.may_move(slot) {
+                return None;
+            }
+            let part = whole.narrowed(1, channel, 1)?;
+            for viewer in self.viewers(slot) {
+                let Place::View(_, view) = &plan.places[viewer.index()] else { return None };
+                let (_, dims) = plan.types[viewer.index()].as_ref()?;
+                let (offset, own) = match view {
+                    Some(view) => (view.offset, view.pitch(dims)),
+                    None => return None,
+                };
+                // Only whole pixels move with what they are a part of.
+                let is_image = plan.order(self.body, viewer) == Order::ChannelsLast;
+                own.filter(|_| is_image)?;
+                let moved = part.narrowed(1, offset, 1)?;
+                places.push((viewer, Place::View(root, Some(moved))));
+            }
+            places.push((slot, Place::Part(root, part)));
+            channel += dims[1];
+            rest = &rest[count..];
+        }
+        Some(places)
+    }
+
+    /// The value that the first of some parts is, or whose views in order the first parts are; and
+    /// how many these are.
+    fn value_of(&self, parts: &[Slot]) -> Option<(Slot, usize)> {
+        let plan = self.plan;
+        let first = *parts.first()?;
+        let Place::View(root, _) = plan.places[first.index()] else {
+            return Some((first, 1));
+        };
+        let (_, dims) = plan.types[root.index()].as_ref()?;
+        let mut channel = 0;
+        for (count, part) in parts.iter().enumerate() {
+            let Place::View(of, Some(layout)) = &plan.places[part.index()] else { return None };
+            let (_, part_dims) = plan.types[part.index()].as_ref()?;
+            if *of != root || layout.offset != channel || part_dims[2..] != dims[2..] {
+                return None;
+            }
+            channel += part_dims[1];
+            if channel == dims[1] {
+                return Some((root, count + 1));
+            }
+        }
+        None
+    }
+
+    /// Whether a value may be written into the memory of another one: it has channels last, and no
+    /// memory that it must have.
+    fn may_move(&self, slot: Slot) -> bool {
+        let plan = self.plan;
+        let is_free = matches!(plan.places[slot.index()], Place::Own) && !self.owns[slot.index()];
+        let is_image = plan.order(self.body, slot) == Order::ChannelsLast;
+        let is_made = self.maker[slot.index()].is_some_and(|maker| !plan.skip[maker]);
+        is_free && is_image && is_made
+    }
+
+    fn viewers(&self, slot: Slot) -> impl Iterator<Item = Slot> {
+        let places = self.plan.places.iter().enumerate();
+        places.filter_map(move |(index, place)| match place {
+            Place::View(root, _) | Place::Part(root, _) if *root == slot => {
+                Some(Slot(index as u32))
+            }
+            _ => None,
+        })
     }
 }
 
@@ -233,13 +460,31 @@ fn taken_at_last(body: &Body) -> Vec<Slot> {
     taken
 }
 
-/// By slot: whether every step that reads it may be given strides.
-fn readers_that_follow_strides(body: &Body) -> Vec<bool> {
-    let mut follows = vec![true; body.slots.len()];
+/// How the readers of a slot may find it.
+#[derive(Debug, Clone, Copy)]
+struct Follows {
+    /// All with any strides.
+    strides: bool,
+    /// All with rows along the last axis that are a pitch apart.
+    pitch: bool,
+}
+
+impl Follows {
+    fn accept(self, layout: &Layout, dims: &[usize]) -> bool {
+        self.strides || (self.pitch && layout.row_pitch(dims).is_some())
+    }
+}
+
+/// By slot: how every step that reads it may be given it.
+fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
+    let mut follows = vec![Follows { strides: true, pitch: true }; body.slots.len()];
     for step in &body.steps {
         for (position, slot) in step.inputs.iter().enumerate() {
             if let Some(slot) = slot {
-                follows[slot.index()] &= step.rules.strided.contains(position);
+                let follows = &mut follows[slot.index()];
+                let strides = step.rules.strided.contains(position);
+                follows.strides &= strides;
+                follows.pitch &= strides || step.rules.pitched.contains(position);
             }
         }
     }
@@ -270,11 +515,17 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                 }) else {
                     continue;
                 };
-                let Some(bytes) = bytes_of(plan, output) else {
+                // A part is written where its root is, which begins with the first of them.
+                let root = plan.root(output);
+                if !matches!(plan.places[root.index()], Place::Own) {
+                    continue;
+                }
+                let layout = plan.own_layout(body, root);
+                let Some(bytes) = own_bytes(plan, root, layout.as_ref()) else {
                     continue;
                 };
-                let over = if position == 0 {
-                    take_over(body, plan, last_read, index, output)
+                let over = if position == 0 && root == output {
+                    take_over(body, plan, last_read, index, (output, layout.as_ref()))
                 } else {
                     None
                 };
@@ -287,11 +538,11 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                     None => free.take(bytes),
                 };
                 plan.arena_bytes = plan.arena_bytes.max(range.end);
-                plan.places[output.index()] = Place::Arena(range);
+                plan.places[root.index()] = Place::Arena(range, layout);
             }
         }
         for slot in plan.last_use.of(index) {
-            if let Place::Arena(range) = &plan.places[slot.index()]
+            if let Place::Arena(range, _) = &plan.places[slot.index()]
                 && !is_taken[slot.index()]
             {
                 free.give(range.clone());
@@ -307,20 +558,25 @@ fn take_over(
     plan: &Plan,
     last_read: &[Option<usize>],
     index: usize,
-    output: Slot,
+    (output, layout): (Slot, Option<&Layout>),
 ) -> Option<(usize, Slot, Range<usize>)> {
     let step = &body.steps[index];
     step.rules.in_place.iter().find_map(|position| {
         let input = step.inputs.get(*position).copied().flatten()?;
         let root = plan.root(input);
-        let Place::Arena(range) = &plan.places[root.index()] else {
+        let Place::Arena(range, own) = &plan.places[root.index()] else {
             return None;
         };
         let read_once =
             step.inputs.iter().flatten().filter(|slot| plan.root(**slot) == root).count() == 1;
         // A part of another value is not its own to write.
-        let same =
-            plan.types[input.index()] == plan.types[output.index()] && plan.layout(input).is_none();
+        let is_own = match &plan.places[input.index()] {
+            Place::View(_, part) => part.is_none() && own.is_none(),
+            _ => root == input,
+        };
+        let same = is_own
+            && own.as_ref() == layout
+            && plan.types[input.index()] == plan.types[output.index()];
         (same && read_once && last_read[root.index()] == Some(index))
             .then(|| (*position, root, range.clone()))
     })

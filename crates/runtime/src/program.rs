@@ -9,6 +9,7 @@
 //! order in which the kernel finds them.
 
 mod movement;
+mod orders;
 mod print;
 mod region;
 mod scalars;
@@ -23,8 +24,10 @@ use sardonyx_tensor::{CastOptions, DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 pub(crate) use movement::{
-    Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose, Window,
+    Concat, Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose,
+    Window,
 };
+pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};
 pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars, single};
 pub(crate) use verify::Broken;
@@ -62,6 +65,8 @@ pub(crate) struct Value {
     /// Its type as inferred; dimensions may be expressions.
     pub(crate) ty: Option<Type>,
     pub(crate) constant: Option<Constant>,
+    /// How its elements lie where it has memory of its own.
+    pub(crate) order: Order,
 }
 
 /// A value that is known before anything runs.
@@ -103,6 +108,7 @@ pub(crate) enum Op {
     BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
     Fill(Box<Fill>),
+    Reorder(Reorder),
     Region(Box<Region>),
     Opaque(Opaque),
 }
@@ -308,10 +314,30 @@ pub(crate) struct Fill {
     pub(crate) shape: Slot,
 }
 
+/// The same value in the other order.
+#[derive(Debug)]
+pub(crate) struct Reorder {
+    pub(crate) x: Slot,
+}
+
 /// An operator that no rewrite looks into: the node has its attributes.
 #[derive(Debug)]
 pub(crate) struct Opaque {
     pub(crate) operands: Operands,
+    /// What its kernel makes of images whose channels come last.
+    pub(crate) images: Images,
+}
+
+/// What the kernel of an opaque operator makes of images of floats whose channels come last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Images {
+    /// It reads and writes rows.
+    Rows,
+    /// The first operand and the result have one order. So many times as many elements as there
+    /// are could be moved in the time that channels first take longer.
+    Alike { gain: u64 },
+    /// The first operand may have either order; results are in rows.
+    Read,
 }
 
 /// What a step reads; `None` for an operand that is left out.
@@ -369,11 +395,30 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Whether its operand has the shape of the result.
+    pub(crate) fn is_of_every_element(&self) -> bool {
+        matches!(self, Stage::Add(_) | Stage::Mul(_))
+    }
+}
+
 impl Epilogue {
     /// What the stages read, in order.
     fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
         for slot in self.0.iter().filter_map(Stage::operand) {
             see(Some(slot));
+        }
+    }
+
+    fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+        for stage in &mut self.0 {
+            match stage {
+                Stage::Scale { by: Numbers::Value(slot), .. }
+                | Stage::Bias { by: Numbers::Value(slot), .. }
+                | Stage::Add(slot)
+                | Stage::Mul(slot) => see(Some(slot)),
+                Stage::Scale { .. } | Stage::Bias { .. } | Stage::Activation(_) => {}
+            }
         }
     }
 
@@ -399,6 +444,11 @@ impl Epilogue {
         }
         self.0.push(stage);
         Ok(())
+    }
+
+    /// How many operands the stages have.
+    pub(crate) fn operand_count(&self) -> usize {
+        self.0.iter().filter(|stage| stage.operand().is_some()).count()
     }
 
     /// What is added along the axis, in order.
@@ -459,6 +509,7 @@ impl Op {
                 return;
             }
             Op::Fill(fill) => return see(Some(fill.shape)),
+            Op::Reorder(reorder) => return see(Some(reorder.x)),
             Op::Region(region) => {
                 region.kind.each_operand(&mut see);
                 return region.captures.iter().for_each(|slot| see(Some(*slot)));
@@ -468,6 +519,59 @@ impl Op {
             Op::Opaque(opaque) => &opaque.operands,
         };
         own.iter().for_each(|operand| see(*operand));
+    }
+
+    /// Lets operands be changed, in the order of [`Op::each_operand`].
+    pub(crate) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+        let own: &mut [Option<Slot>] = match self {
+            Op::Product(product) => {
+                see(Some(&mut product.a));
+                see(Some(&mut product.b));
+                if product.a_zero_point.is_some() || product.b_zero_point.is_some() {
+                    see(product.a_zero_point.as_mut());
+                    see(product.b_zero_point.as_mut());
+                }
+                product.addend.iter_mut().for_each(|addend| see(Some(&mut addend.c)));
+                return product.epilogue.each_operand_mut(see);
+            }
+            Op::Conv(conv) => {
+                see(Some(&mut conv.x));
+                see(Some(&mut conv.weights));
+                conv.bias.iter_mut().for_each(|bias| see(Some(bias)));
+                return conv.epilogue.each_operand_mut(see);
+            }
+            Op::Pointwise(pointwise) => {
+                return pointwise.operands.iter_mut().for_each(|slot| see(Some(slot)));
+            }
+            Op::Truth(truth) => return truth.operands.iter_mut().for_each(|slot| see(Some(slot))),
+            Op::Cast(cast) => return see(Some(&mut cast.x)),
+            Op::Scalars(scalars) => {
+                return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));
+            }
+            Op::Norm(norm) => {
+                see(Some(&mut norm.x));
+                see(Some(&mut norm.scale));
+                norm.bias.iter_mut().for_each(|bias| see(Some(bias)));
+                return norm.residual.iter_mut().for_each(|residual| see(Some(&mut residual.with)));
+            }
+            Op::BatchNorm(norm) => {
+                see(Some(&mut norm.x));
+                if let Parameters::Given { slots, .. } = &mut norm.parameters {
+                    slots.iter_mut().for_each(|slot| see(Some(slot)));
+                }
+                return;
+            }
+            Op::Fill(fill) => return see(Some(&mut fill.shape)),
+            Op::Reorder(reorder) => return see(Some(&mut reorder.x)),
+            Op::Region(region) => {
+                region.kind.each_operand_mut(&mut see);
+                return region.captures.iter_mut().for_each(|slot| see(Some(slot)));
+            }
+            Op::Attention(attention) => &mut attention.operands,
+            Op::Move(moved) => &mut moved.operands,
+            Op::Opaque(opaque) => &mut opaque.operands,
+        };
+        own.iter_mut().for_each(|operand| see(operand.as_mut()));
     }
 
     /// The one element that all places of the result have, if that is known; `first` is such an

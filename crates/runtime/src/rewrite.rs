@@ -5,6 +5,8 @@
 
 pub(crate) mod dead;
 pub(crate) mod epilogue;
+mod min_cut;
+pub(crate) mod orders;
 pub(crate) mod pass_through;
 pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
@@ -60,7 +62,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 7] = [
+pub(crate) const REWRITES: [Rewrite; 8] = [
     Rewrite {
         name: "pass-through",
         about: "Inner graphs give values themselves in place of copies of them.",
@@ -90,6 +92,12 @@ pub(crate) const REWRITES: [Rewrite; 7] = [
         about: "Functions of elements that follow each other pass over memory once.",
         from: Optimization::All,
         run: pointwise::run,
+    },
+    Rewrite {
+        name: "orders",
+        about: "Images have their channels last where that costs less than it saves.",
+        from: Optimization::All,
+        run: orders::run,
     },
     Rewrite {
         name: "scalars",

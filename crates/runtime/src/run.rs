@@ -278,7 +278,8 @@ impl Run<'_> {
             };
             call.targets.push(match (&plan.types[slot.index()], bytes) {
                 (Some((data_type, dims)), Some(bytes)) => {
-                    Target::Planned { data_type: *data_type, dims, bytes }
+                    let laid = plan.laid(*slot);
+                    Target::Planned { data_type: *data_type, dims, bytes, laid }
                 }
                 _ => Target::Owned(None),
             });

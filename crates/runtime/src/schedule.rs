@@ -108,13 +108,15 @@ impl Schedule {
             let reads = schedule.ranges.len() as u32;
             for slot in &step.outputs {
                 let goal = match *slot {
-                    Some(slot) if !plan.is_view(slot) => match &plan.places[slot.index()] {
-                        Place::Arena(range) => {
-                            schedule.ranges.push(range.clone());
-                            Goal::Arena(slot)
+                    Some(slot) if !plan.is_view(slot) => {
+                        match &plan.places[plan.root(slot).index()] {
+                            Place::Arena(range, _) => {
+                                schedule.ranges.push(range.clone());
+                                Goal::Arena(slot)
+                            }
+                            _ => Goal::Held(schedule.hold(&mut held, slot), slot),
                         }
-                        _ => Goal::Held(schedule.hold(&mut held, slot), slot),
-                    },
+                    }
                     _ => Goal::Absent,
                 };
                 schedule.goals.push(goal);
@@ -164,7 +166,7 @@ impl Schedule {
     fn source(&mut self, held: &mut [Option<u32>], plan: &Plan, slot: Slot) -> Source {
         let root = plan.root(slot);
         match &plan.places[root.index()] {
-            Place::Arena(range) => {
+            Place::Arena(range, _) => {
                 self.ranges.push(range.clone());
                 Source::Arena(slot)
             }

@@ -15,7 +15,7 @@ use crate::executable::{Body, Region, SlotInfo, Step, Work};
 use crate::kernel::{Inputs, MemoryRules, Selected};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
-use crate::program::{self, Constant, Op, Program, Slot, Value};
+use crate::program::{self, Constant, Op, Order, Program, Slot, Value};
 use crate::report::CompileReport;
 use crate::scalar_turns::scalar_turns;
 use crate::unsupported::Unsupported;
@@ -148,7 +148,7 @@ impl Selecting<'_, '_> {
         // What cannot run is told of without making anything.
         let makes = !looks && self.unsupported.is_empty();
         for (index, (value, how)) in values.iter().zip(uses).enumerate() {
-            let id = value.value;
+            let (id, order) = (value.value, value.order);
             let is_computed = computed.contains(&Slot(index as u32));
             let is_constant = value.constant.is_some() && !is_computed;
             let is_constant = is_constant && self.constants.contains(id);
@@ -156,7 +156,7 @@ impl Selecting<'_, '_> {
                 self.kept.insert(id);
             }
             if how == Used::Not || !is_constant {
-                slots.push(SlotInfo { value: id, constant: None, outline: None });
+                slots.push(SlotInfo { value: id, constant: None, outline: None, order });
                 continue;
             }
             self.used.insert(id);
@@ -172,7 +172,7 @@ impl Selecting<'_, '_> {
             };
             let constant = constant.map_err(|e| CompileError::Resources(e.to_string()))?;
             let constant = constant.cloned().map(Box::new);
-            slots.push(SlotInfo { value: id, constant, outline });
+            slots.push(SlotInfo { value: id, constant, outline, order });
         }
         Ok(Body { slots, steps, inputs, outputs, graph })
     }
@@ -213,7 +213,10 @@ impl Selecting<'_, '_> {
             }));
         }
         let read = inputs.iter().map(|slot| slot.map(|slot| (slot, values[slot.index()].value)));
-        let selected = self.lowering.kernel_of(node, &step.op, read.collect(), self.constants);
+        let first = step.outputs.first().copied().flatten();
+        let order = first.map_or(Order::Rows, |slot| values[slot.index()].order);
+        let read = (read.collect(), order);
+        let selected = self.lowering.kernel_of(node, &step.op, read, self.constants);
         let Selected { kernel, packed } = match selected {
             Ok(selected) => selected,
             Err(BindError::Unsupported(why)) => {

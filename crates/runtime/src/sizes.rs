@@ -165,7 +165,10 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 /// Slots whose values say where the elements of others lie.
 fn pointing_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
     let steps = body.steps.iter();
+    // What is joined is data, and says nothing of where it lies.
+    let points = |movement: &MoveKind| !matches!(movement, MoveKind::Concat(_));
     let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
+    let moves = moves.filter(move |(_, movement)| points(movement));
     moves.flat_map(|(step, movement)| {
         let slots = step.inputs.iter().skip(1).flatten().copied();
         // A slice of its own has an address, several that are picked have none.

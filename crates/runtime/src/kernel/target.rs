@@ -6,15 +6,24 @@ use sardonyx_tensor::{DataType, Dims, Recycler, Tensor, TensorViewMut, Value};
 
 use crate::account::Account;
 use crate::error::{KernelError, fail};
+use crate::layout::Layout;
 
 /// Where a node writes.
 pub(crate) enum Target<'a> {
     /// Nobody wants the output.
     Absent,
-    /// Into planned memory.
-    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
+    /// Into planned memory: in rows, if nothing else is said.
+    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8], laid: Option<Laid<'a>> },
     /// Into memory of its own.
     Owned(Option<Value>),
+}
+
+/// How an output lies that is not in rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Laid<'a> {
+    pub(crate) layout: &'a Layout,
+    /// Whether it is a part of another value, to which belongs what lies between.
+    pub(crate) is_part: bool,
 }
 
 /// Where memory for outputs comes from that have no place in the plan.
@@ -65,7 +74,10 @@ pub(super) fn memory_of<'t>(
         *target = Target::Owned(None);
     }
     match target {
-        Target::Planned { data_type: planned, dims: planned_dims, bytes } => {
+        Target::Planned { laid: Some(_), .. } => {
+            fail!("output {index} has its channels last, which this kernel does not write");
+        }
+        Target::Planned { data_type: planned, dims: planned_dims, bytes, laid: None } => {
             // Inference and kernel are written apart; where they disagree, one of them is wrong.
             if *planned != data_type || &planned_dims[..] != dims {
                 fail!(

@@ -10,6 +10,7 @@ pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
 pub(crate) mod matmul_integer;
+pub(crate) mod over_images;
 pub(crate) mod pointwise;
 pub(crate) mod prelu;
 pub(crate) mod scalars;
@@ -116,6 +117,7 @@ mod tests {
                 data_type: T::DATA_TYPE,
                 dims,
                 bytes: bytemuck::cast_slice_mut(memory),
+                laid: None,
             },
             _ => Target::Owned(None),
         };

@@ -13,6 +13,7 @@ pub(crate) mod gather_elements;
 pub(crate) mod generate;
 pub(crate) mod pad;
 pub(crate) mod rearrange;
+pub(crate) mod reorder;
 pub(crate) mod reshape;
 pub(crate) mod scatter;
 pub(crate) mod select;

@@ -13,7 +13,7 @@ use crate::SharedWeights;
 use crate::account::Account;
 use crate::error::BindError;
 use crate::kernel::{Call, Kernel, Operand, Site, SiteInput, Target};
-use crate::program::Slot;
+use crate::program::{Order, Slot};
 use crate::weights::{Elements, Packer, Weight};
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
@@ -70,6 +70,7 @@ pub(crate) fn run_with_constants(
         outputs: (0..outputs).map(|_| true).collect(),
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
+        order: Order::Rows,
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
     };
@@ -116,6 +117,7 @@ fn check_planned(
             data_type: tensor.data_type(),
             dims,
             bytes: tensor.bytes_mut().expect("its own bytes"),
+            laid: None,
         });
         let mut call = call(operands, targets, exec, &account);
         let mut result = Ok(());

@@ -7,6 +7,7 @@ use sardonyx_tensor::Dims;
 /// How elements of the first operand of a [`Move`] become the result.
 #[derive(Debug, Clone)]
 pub(crate) enum MoveKind {
+    Concat(Concat),
     Dropout(Dropout),
     Expand(Expand),
     Gather(Gather),
@@ -16,6 +17,12 @@ pub(crate) enum MoveKind {
     Split(Split),
     Tile(Tile),
     Transpose(Transpose),
+}
+
+/// All operands joined along one axis.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Concat {
+    pub(crate) axis: i64,
 }
 
 /// The input, and a mask that keeps everything.
@@ -106,7 +113,8 @@ impl MoveKind {
             | MoveKind::Reshape(_)
             | MoveKind::Tile(_)
             | MoveKind::Transpose(_) => true,
-            MoveKind::Dropout(_)
+            MoveKind::Concat(_)
+            | MoveKind::Dropout(_)
             | MoveKind::Gather(_)
             | MoveKind::Slice(_)
             | MoveKind::Split(_) => false,
@@ -116,6 +124,11 @@ impl MoveKind {
     /// Whether the result is all of the first operand, in the same order.
     pub(crate) fn only_reshapes(&self) -> bool {
         matches!(self, MoveKind::Reshape(_))
+    }
+
+    /// Whether the result is the first operand, with its dimensions.
+    pub(crate) fn is_same(&self) -> bool {
+        matches!(self, MoveKind::Reshape(Reshape::Same) | MoveKind::Dropout(_))
     }
 
     /// The order that the axes are brought into, if it is written down and nothing else happens.
@@ -141,6 +154,7 @@ impl MoveKind {
 impl fmt::Display for MoveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            MoveKind::Concat(_) => "concat",
             MoveKind::Dropout(_) => "dropout",
             MoveKind::Expand(_) => "expand",
             MoveKind::Gather(_) => "gather",

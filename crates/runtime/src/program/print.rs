@@ -19,8 +19,8 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, Constant, Instruction, Link, NormKind, Numbers, Op, Operands, Parameters, ProductForm,
-    Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
+    Along, Constant, Instruction, Link, NormKind, Numbers, Op, Operands, Order, Parameters,
+    ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Elements of constants that are shown.
@@ -100,9 +100,14 @@ impl Program {
         text.push('\n');
     }
 
-    /// `: float[N, 8]`, or nothing.
+    /// `: float[N, 8]`, or nothing, and the order if that is not the standard's.
     fn typed(&self, slot: Slot) -> String {
-        self.value(slot).ty.as_ref().map(|ty| format!(": {ty}")).unwrap_or_default()
+        let value = self.value(slot);
+        let ty = value.ty.as_ref().map(|ty| format!(": {ty}")).unwrap_or_default();
+        match value.order {
+            Order::Rows => ty,
+            Order::ChannelsLast => ty + " channels last",
+        }
     }
 }
 
@@ -192,6 +197,7 @@ impl Display for Printed<'_> {
                 }
             },
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
+            Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
                 let list = |slots: &[Slot]| slots.iter().copied().map(Some).collect::<Operands>();

@@ -78,6 +78,23 @@ impl RegionKind {
         }
     }
 
+    /// Lets these be changed.
+    pub(super) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+        match self {
+            RegionKind::If { condition } => see(Some(condition)),
+            RegionKind::Loop { trip_count, condition, carried } => {
+                see(trip_count.as_mut());
+                see(condition.as_mut());
+                carried.iter_mut().for_each(|slot| see(Some(slot)));
+            }
+            RegionKind::Scan { lengths, carried, scanned, .. } => {
+                lengths.iter_mut().for_each(|slot| see(Some(slot)));
+                let scanned = scanned.iter_mut().map(|(slot, _)| slot);
+                carried.iter_mut().chain(scanned).for_each(|slot| see(Some(slot)));
+            }
+        }
+    }
+
     /// How many operands there are besides the captures.
     pub(crate) fn operand_count(&self) -> usize {
         match self {

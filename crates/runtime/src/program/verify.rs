@@ -6,8 +6,8 @@ use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
 
 use super::{
-    Constant, Conv, Conversion, Link, Numbers, Op, Parameters, Product, ProductForm, Program,
-    Region, RegionKind, Slot, Stage, Test, same_shape,
+    Constant, Conv, Conversion, Link, Numbers, Op, Order, Parameters, Product, ProductForm,
+    Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, same_shape,
 };
 
 /// Why a program is not one: a step, if it is about one, and what does not hold.
@@ -43,6 +43,9 @@ impl Program {
             let Some(is_defined) = defined.get_mut(slot.index()) else {
                 return Err(outside(format!("an input is {slot}, which does not exist")));
             };
+            if self.value(*slot).order != Order::Rows {
+                return Err(outside(format!("the input {slot} is not in rows")));
+            }
             if std::mem::replace(is_defined, true) {
                 return Err(outside(format!("the input {slot} is defined twice")));
             }
@@ -69,7 +72,8 @@ impl Program {
                     Some(is_defined) => *is_defined = true,
                 }
             }
-            if let Some(what) = self.contradiction(&step.op, &step.outputs) {
+            let what = self.contradiction(&step.op, &step.outputs);
+            if let Some(what) = what.or_else(|| self.other_order(step)) {
                 return Err(broken(what));
             }
             for (number, body) in step.bodies().iter().enumerate() {
@@ -82,8 +86,30 @@ impl Program {
             if slot.index() >= defined.len() || !is_there(*slot) {
                 return Err(outside(format!("the output {slot} is not computed")));
             }
+            if self.value(*slot).order != Order::Rows {
+                return Err(outside(format!("the output {slot} is not in rows")));
+            }
         }
         Ok(())
+    }
+
+    /// A value that does not have the order in which a step takes or gives it.
+    fn other_order(&self, step: &Step) -> Option<String> {
+        let orders = self.orders_of(step);
+        let operands = step.op.operands();
+        let operands = operands.iter().copied().zip(&orders.operands);
+        let results = step.outputs.iter().copied().zip(&orders.outputs);
+        let mut alike = None;
+        operands.chain(results).find_map(|(slot, takes)| {
+            let slot = slot?;
+            let order = self.value(slot).order;
+            let wanted = match takes {
+                Takes::Rows => Order::Rows,
+                Takes::Alike => *alike.get_or_insert(order),
+                Takes::Either { .. } | Takes::Any => order,
+            };
+            (order != wanted).then(|| format!("{slot} is not in the order of its step"))
+        })
     }
 
     /// What an operation demands of its operands and does not get.
@@ -176,6 +202,10 @@ impl Program {
                 (fill.one.len() != 1).then(|| format!("it fills with {} elements", fill.one.len()))
             }
             Op::Region(region) => self.contradiction_of_region(region, outputs),
+            Op::Reorder(reorder) => {
+                let (x, result) = (self.value(reorder.x), self.value(result?));
+                (x.order == result.order).then(|| format!("{} has that order", reorder.x))
+            }
             Op::Opaque(_) => None,
         }
     }
@@ -323,9 +353,9 @@ mod tests {
     use smallvec::{SmallVec, smallvec};
 
     use crate::program::{
-        Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Link, Move, Norm, NormKind, Numbers,
-        Op, Opaque, Parameters, Pointwise, Product, ProductForm, ProductTypes, Program, Region,
-        RegionKind, Residual, Slot, Stage, Step, Value,
+        Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Images, Link, Move, Norm, NormKind,
+        Numbers, Op, Opaque, Order, Parameters, Pointwise, Product, ProductForm, ProductTypes,
+        Program, Region, RegionKind, Residual, Slot, Stage, Step, Value,
     };
 
     const A: Slot = Slot(0);
@@ -341,6 +371,7 @@ mod tests {
             value: ValueId::new(index),
             ty: Some(Type::tensor(DataType::Float, dims)),
             constant,
+            order: Order::Rows,
         };
         Program {
             values: vec![
@@ -415,6 +446,7 @@ mod tests {
             value: ValueId::new(3),
             ty: Some(Type::tensor(DataType::Float, [2i64, 6])),
             constant: None,
+            order: Order::Rows,
         };
         let body = || Program {
             values: vec![value(), value()],
@@ -689,7 +721,8 @@ mod tests {
         assert_eq!(program.verify(), Ok(()));
         program.steps.remove(0);
         assert_eq!(program.verify(), Ok(()));
-        program.steps[0].op = Op::Opaque(Opaque { operands: smallvec![Some(P), None] });
+        program.steps[0].op =
+            Op::Opaque(Opaque { operands: smallvec![Some(P), None], images: Images::Rows });
         assert_eq!(program.verify(), Ok(()));
     }
 

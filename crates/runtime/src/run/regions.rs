@@ -120,7 +120,7 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         match target {
             Target::Absent => {}
-            Target::Planned { data_type, dims, bytes } => {
+            Target::Planned { data_type, dims, bytes, .. } => {
                 let view = match &operand {
                     Operand::Tensor(view) => view.clone(),
                     Operand::Taken(Value::Tensor(tensor)) => tensor.view(),

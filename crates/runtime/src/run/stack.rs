@@ -158,7 +158,7 @@ impl<'t, 'o> Stack<'t, 'o> {
             }
             Target::Absent | Target::Owned(_) => false,
         };
-        if may_be_placed && let Target::Planned { data_type, dims, bytes } = target {
+        if may_be_placed && let Target::Planned { data_type, dims, bytes, .. } = target {
             return Stack::Placed { elem: *data_type, dims, left: bytes };
         }
         if let Target::Absent = target {

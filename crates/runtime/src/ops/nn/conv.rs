@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{
-    ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv, WeightSource,
-    conv_naive,
+    ConvEpilogue, ConvError, ConvParams, PackedConv, WeightSource, conv_naive,
 };
-use sardonyx_kernels::gemm::Bias;
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
 
@@ -405,24 +403,29 @@ impl Kernel for Conv {
                 self.group
             );
         }
-        let elems = dims.iter().product();
-        let ending = self.ending.epilogue(call, elems, out_channels, Bias::Row)?;
-        let rows = |data| Ordered { data, order: Order::Rows };
-        let given = match ending.bias {
-            Some(Bias::Row(bias) | Bias::Col(bias)) => Some(bias),
+        let image = |position: Option<usize>| match position {
+            Some(position) if call.tensor(position)?.dims() != &dims[..] => {
+                fail!("input {position} is {:?}, not {dims:?}", call.tensor(position)?.dims());
+            }
+            Some(position) => call.image(position).map(Some),
+            None => Ok(None),
+        };
+        let given = match self.ending.bias {
+            Some(position) => Some(call.slice::<f32>(position)?),
             None => None,
         };
         let epilogue = ConvEpilogue {
             bias: self.bias.as_deref().or(given),
-            residual: ending.residual.map(rows),
-            activation: ending.activation,
-            factor: ending.factor.map(rows),
+            residual: image(self.ending.residual)?,
+            activation: self.ending.activation,
+            factor: image(self.ending.factor)?,
         };
-        let x = rows(call.slice::<f32>(0)?);
+        let x = call.image(0)?;
         let pool = call.exec.pool;
-        let scratch = packed.scratch(pool, input[0], &input[2..], [Order::Rows; 2]);
+        let order = call.output_image(0, &dims)?.order;
+        let scratch = packed.scratch(pool, input[0], &input[2..], [x.order, order]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
-        let y = OrderedMut { data: call.output_slice::<f32>(0, &dims)?, order: Order::Rows };
+        let y = call.output_image(0, &dims)?;
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
             .map_err(|error| KernelError(error.to_string()))

@@ -13,6 +13,7 @@ use crate::layout::{Layout, ViewSite};
 use crate::ops::math::for_element;
 use crate::ops::narrow::{narrow, widen};
 use crate::ops::random::{described, int_seed};
+use crate::ops::tensor::moves::copy_view;
 use crate::program::{Dropout, MoveKind, Op};
 use crate::scratch::Scratch;
 
@@ -67,7 +68,7 @@ fn keep_all(call: &mut Call<'_>) -> Result<(), KernelError> {
     let input = call.tensor(0)?.clone();
     let dims: Dims = input.dims().into();
     if call.has_output(0) {
-        call.output(0, input.data_type(), &dims)?.copy_from(&input)?;
+        copy_view(call, 0, &input, &dims)?;
     }
     if call.has_output(1) {
         call.output_slice::<Bool8>(1, &dims)?.fill(Bool8::from(true));

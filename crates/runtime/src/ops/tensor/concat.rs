@@ -5,17 +5,15 @@ use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
-use super::moves::{MAX_RANK, Movement, move_elements};
+use super::moves::{MAX_RANK, Movement, copy_images, move_elements};
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
-
-struct Concat {
-    axis: i64,
-}
+use crate::kernel::{Call, Inputs, Kernel, Laid, MemoryRules, Site, Target};
+use crate::layout::Layout;
+use crate::program::{Concat, MoveKind, Op};
 
 /// `Concat`
-pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Concat { axis: site.need_int("axis")? }))
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    Ok(Op::moves(MoveKind::Concat(Concat { axis: site.need_int("axis")? }), site))
 }
 
 impl Kernel for Concat {
@@ -55,6 +53,13 @@ pub(in crate::ops) fn join(
             );
         }
         dims[axis] += input.dims()[axis];
+    }
+    let laid = match call.targets.first() {
+        Some(Target::Planned { laid: Some(Laid { layout, .. }), .. }) => Some((*layout).clone()),
+        _ => None,
+    };
+    if let Some(layout) = laid {
+        return join_into(call, &dims, axis, inputs, &layout);
     }
     if inputs.iter().all(TensorView::is_contiguous)
         || first.data_type().bits().is_none_or(|bits| bits % 8 != 0)
@@ -102,6 +107,29 @@ fn join_through_strides(
             _ => part.copy::<16>(out),
         }
         start += input.dims()[axis] * steps[axis];
+    }
+    Ok(())
+}
+
+/// Joins inputs into an output that does not lie in rows.
+fn join_into(
+    call: &mut Call<'_>,
+    dims: &Dims,
+    axis: usize,
+    inputs: &[TensorView<'_>],
+    layout: &Layout,
+) -> Result<(), KernelError> {
+    let (pool, data_type) = (call.exec.pool, inputs[0].data_type());
+    let (bytes, _) = call.laid_output(0, data_type, dims)?;
+    let mut start = layout.offset;
+    for input in inputs {
+        let (ViewData::Bytes(data), true) = (input.data(), input.data_type() == data_type) else {
+            fail!("inputs of different types do not go together");
+        };
+        let from = Layout { offset: input.offset(), strides: input.strides() };
+        let to = Layout { offset: start, strides: layout.strides.clone() };
+        copy_images(pool, input.dims(), (data, &from), (bytes, &to));
+        start += input.dims()[axis] * layout.strides[axis] as usize;
     }
     Ok(())
 }

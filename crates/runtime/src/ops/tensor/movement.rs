@@ -2,12 +2,13 @@
 
 use crate::kernel::{Kernel, Site};
 use crate::layout::{Layout, ViewSite};
-use crate::program::{Move, MoveKind, Op, Opaque};
+use crate::program::{Images, Move, MoveKind, Op, Opaque};
 
 impl MoveKind {
     /// Where an output lies within the first operand, if strides can say it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
+            MoveKind::Concat(_) => None,
             MoveKind::Dropout(dropout) => dropout.view(site),
             MoveKind::Expand(expand) => expand.view(site),
             MoveKind::Gather(gather) => gather.view(site),
@@ -22,6 +23,7 @@ impl MoveKind {
     /// What moves the elements where no view can say where they lie.
     pub(crate) fn kernel(&self) -> Box<dyn Kernel> {
         match self {
+            MoveKind::Concat(concat) => Box::new(*concat),
             MoveKind::Dropout(dropout) => Box::new(*dropout),
             MoveKind::Expand(expand) => Box::new(*expand),
             MoveKind::Gather(gather) => Box::new(*gather),
@@ -42,6 +44,6 @@ impl Op {
 
     /// An operator that no rewrite looks into.
     pub(crate) fn opaque(site: &Site<'_>) -> Op {
-        Op::Opaque(Opaque { operands: site.operands() })
+        Op::Opaque(Opaque { operands: site.operands(), images: Images::Rows })
     }
 }

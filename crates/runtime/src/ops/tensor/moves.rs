@@ -6,11 +6,14 @@
 
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_tensor::{DataType, StringArray, Tensor, TensorView, Value, ViewData, packed, shape};
+use sardonyx_tensor::{
+    DataType, Dims, Strides, StringArray, Tensor, TensorView, Value, ViewData, packed, shape,
+};
 use smallvec::SmallVec;
 
 use crate::error::{KernelError, fail};
-use crate::kernel::Call;
+use crate::kernel::{Call, Target};
+use crate::layout::Layout;
 use crate::scratch::{Contents, Scratch};
 
 /// Dimensions that the loops take at most.
@@ -77,11 +80,55 @@ pub(in crate::ops) fn copy_view(
         let copy = view.to_tensor()?.reshape(dims)?;
         return call.set_output(index, Value::Tensor(copy));
     }
+    if let Some(Target::Planned { laid: Some(_), .. }) = call.targets.get(index) {
+        return copy_to_images(call, index, view, dims);
+    }
     let mut output = call.output(index, view.data_type(), dims)?;
     if output.len() != view.len() {
         fail!("{} elements cannot have the shape {dims:?}", view.len());
     }
     copy_elements(pool, view, output.bytes_mut())
+}
+
+/// Writes the elements of a view of the dimensions of the output to an output that does not lie in
+/// rows.
+fn copy_to_images(
+    call: &mut Call<'_>,
+    index: usize,
+    view: &TensorView<'_>,
+    dims: &[usize],
+) -> Result<(), KernelError> {
+    let pool = call.exec.pool;
+    let (bytes, layout) = call.laid_output(index, view.data_type(), dims)?;
+    let ViewData::Bytes(data) = view.data() else {
+        fail!("strings have no bytes to copy");
+    };
+    if view.dims() != dims || view.data_type().bits() != Some(32) {
+        fail!("{:?} cannot be written as {dims:?} with channels last", view.dims());
+    }
+    let from = Layout { offset: view.offset(), strides: view.strides() };
+    copy_images(pool, dims, (data, &from), (bytes, layout));
+    Ok(())
+}
+
+/// Copies elements of 32 bits of images from and to where layouts say they lie.
+pub(in crate::ops) fn copy_images(
+    pool: &Pool,
+    dims: &[usize],
+    (from, x): (&[u8], &Layout),
+    (to, y): (&mut [u8], &Layout),
+) {
+    // Channels are written next to each other.
+    let order = || std::iter::once(0).chain(2..dims.len()).chain([1]);
+    let over_pixels: Dims = order().map(|axis| dims[axis]).collect();
+    let x_strides: Strides = order().map(|axis| x.strides[axis]).collect();
+    let y_strides: Dims = order().map(|axis| y.strides[axis] as usize).collect();
+    copy::copy_between(
+        pool,
+        &over_pixels,
+        (from.as_chunks::<4>().0, x.offset, &x_strides),
+        (to.as_chunks_mut::<4>().0, y.offset, &y_strides),
+    );
 }
 
 /// A copy of the elements of a view in memory of its own, whose bytes are counted until

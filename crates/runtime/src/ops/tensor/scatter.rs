@@ -385,6 +385,7 @@ mod tests {
                     data_type: i16::DATA_TYPE,
                     dims: &dims,
                     bytes: bytemuck::cast_slice_mut(&mut memory),
+                    laid: None,
                 }],
                 over: Some(0),
                 exec: &Exec { pool: Pool::global(), isa: Isa::detect() },

@@ -1,0 +1,204 @@
+//! In which order each operation takes and gives its values.
+
+use sardonyx_model::Shape;
+use sardonyx_tensor::DataType;
+use smallvec::{SmallVec, smallvec};
+
+use super::{Conv, Images, Move, MoveKind, Op, Pointwise, Program, Slot, Step, same_shape};
+
+/// How the elements of a value lie where it has memory of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Order {
+    /// As the standard has it: the last axis is contiguous.
+    #[default]
+    Rows,
+    /// Axis 1 is contiguous, and pixels are a [pitch](sardonyx_kernels::conv::pitch_of) apart.
+    ChannelsLast,
+}
+
+/// In which order an operation takes an operand, or gives a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    Rows,
+    /// That of all others of the step that are alike.
+    Alike,
+    /// Either: what it costs in rows and with channels last, in elements moved for each element.
+    Either {
+        rows: u64,
+        last: u64,
+    },
+    /// Whatever it is, without a say in it.
+    Any,
+}
+
+/// The orders that a step takes and gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StepOrders {
+    /// By operand, those left out counted.
+    pub(crate) operands: SmallVec<[Takes; 6]>,
+    pub(crate) outputs: SmallVec<[Takes; 2]>,
+    /// What it costs, in elements moved for each element of the first output, that all that are
+    /// alike are in rows.
+    pub(crate) alike_in_rows: u64,
+}
+
+/// Spatial axes that values with channels last have at most.
+const MAX_SPATIAL: usize = 3;
+/// Channels below which a convolution reads planes as fast as pixels, and writes them.
+const FEW_CHANNELS: i64 = 8;
+
+impl Program {
+    /// Whether a value may have channels last: images of floats with a known number of channels
+    /// and more than one pixel.
+    pub(crate) fn may_have_channels_last(&self, slot: Slot) -> bool {
+        self.elem(slot) == Some(DataType::Float)
+            && self.shape(slot).is_some_and(|shape| {
+                let is_image = (3..=2 + MAX_SPATIAL).contains(&shape.len());
+                let sized = shape.iter().all(|dim| !dim.is_unknown());
+                let has_channels = shape.get(1).is_some_and(|dim| dim.known() > Some(0));
+                is_image && sized && has_channels && !is_pixel(shape)
+            })
+    }
+
+    /// The orders that a step takes and gives.
+    pub(crate) fn orders_of(&self, step: &Step) -> StepOrders {
+        let operands = step.op.operands();
+        let outputs = step.outputs.len();
+        let mut orders = StepOrders {
+            operands: SmallVec::from_elem(Takes::Rows, operands.len()),
+            outputs: SmallVec::from_elem(Takes::Rows, outputs),
+            alike_in_rows: 0,
+        };
+        let Some(result) = step.outputs.iter().copied().flatten().next() else {
+            return orders;
+        };
+        match &step.op {
+            Op::Conv(conv) => self.orders_of_conv(conv, result, &mut orders),
+            Op::Pointwise(pointwise) => self.orders_of_pointwise(pointwise, result, &mut orders),
+            Op::Move(moved) => self.orders_of_move(moved, result, &mut orders),
+            Op::Opaque(opaque) => match opaque.images {
+                Images::Rows => {}
+                Images::Alike { gain } => {
+                    orders.operands[0] = Takes::Alike;
+                    orders.outputs[0] = Takes::Alike;
+                    orders.alike_in_rows = gain;
+                }
+                Images::Read => orders.operands[0] = Takes::Either { rows: 0, last: 0 },
+            },
+            Op::Reorder(_) => {
+                orders.operands[0] = Takes::Any;
+                orders.outputs[0] = Takes::Any;
+            }
+            _ => {}
+        }
+        orders
+    }
+
+    /// A convolution makes pixels of planes and planes of pixels itself, which costs about what
+    /// doing that ahead of it costs, without the writing. For few channels it costs nothing: they
+    /// are copied anyway, or not worth whole lines of a cache.
+    fn orders_of_conv(&self, conv: &Conv, result: Slot, orders: &mut StepOrders) {
+        if !conv.takes_stages() {
+            return;
+        }
+        let few = |slot: Slot| {
+            let channels = self.shape(slot).and_then(|shape| shape.get(1)?.known());
+            channels.is_some_and(|channels| channels < FEW_CHANNELS)
+        };
+        let rows = |slot: Slot| u64::from(!few(slot));
+        orders.operands[0] = Takes::Either { rows: rows(conv.x), last: 0 };
+        orders.outputs[0] = Takes::Alike;
+        orders.alike_in_rows = rows(result);
+        // Operands of stages of the shape of the result come last.
+        let first = orders.operands.len() - conv.epilogue.operand_count();
+        let stages = conv.epilogue.0.iter().filter(|stage| stage.operand().is_some());
+        for (takes, stage) in orders.operands[first..].iter_mut().zip(stages) {
+            if stage.is_of_every_element() {
+                *takes = Takes::Alike;
+            }
+        }
+    }
+
+    fn orders_of_pointwise(&self, pointwise: &Pointwise, result: Slot, orders: &mut StepOrders) {
+        if pointwise.elem != DataType::Float {
+            return;
+        }
+        let shape = self.shape(result);
+        let is_whole = |slot: Slot| match (shape, self.shape(slot)) {
+            (Some(shape), Some(other)) => same_shape(shape, other),
+            _ => false,
+        };
+        for (takes, slot) in orders.operands.iter_mut().zip(&pointwise.operands) {
+            // What broadcasts is read in whatever order it has.
+            *takes = if is_whole(*slot) { Takes::Alike } else { Takes::Any };
+        }
+        if orders.operands.contains(&Takes::Alike) {
+            orders.outputs[0] = Takes::Alike;
+        }
+    }
+
+    fn orders_of_move(&self, moved: &Move, result: Slot, orders: &mut StepOrders) {
+        let Some(Some(x)) = moved.operands.first().copied() else {
+            return;
+        };
+        let Some(rank) = self.shape(result).map(|shape| shape.len()) else {
+            return;
+        };
+        let copies = Takes::Either { rows: 1, last: 0 };
+        match &moved.kind {
+            MoveKind::Transpose(transpose) => {
+                let Some(order) = &transpose.order else {
+                    return;
+                };
+                if is_to_last(order) {
+                    // Pixels with channels last are rows of the result.
+                    orders.operands[0] = copies;
+                } else if is_from_last(order) && self.may_have_channels_last(result) {
+                    orders.outputs[0] = copies;
+                }
+            }
+            MoveKind::Split(split) if split.axis == 1 || split.axis == 1 - rank as i64 => {
+                orders.operands[0] = Takes::Alike;
+                orders.outputs = SmallVec::from_elem(Takes::Alike, orders.outputs.len());
+            }
+            MoveKind::Slice(_) if self.cuts_channels_only(x, result) => {
+                (orders.operands[0], orders.outputs[0]) = (Takes::Alike, Takes::Alike);
+            }
+            MoveKind::Concat(concat) if concat.axis == 1 || concat.axis == 1 - rank as i64 => {
+                orders.operands = SmallVec::from_elem(Takes::Alike, orders.operands.len());
+                orders.outputs = smallvec![Takes::Alike];
+            }
+            kind if kind.is_same() => {
+                (orders.operands[0], orders.outputs[0]) = (Takes::Alike, Takes::Alike);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a part of a value has all of its images and pixels.
+    fn cuts_channels_only(&self, whole: Slot, part: Slot) -> bool {
+        let (Some(whole), Some(part)) = (self.shape(whole), self.shape(part)) else {
+            return false;
+        };
+        let axes = whole.iter().zip(part).enumerate();
+        whole.len() == part.len()
+            && axes.filter(|(axis, _)| *axis != 1).all(|(_, (a, b))| a.surely_equals(b))
+    }
+}
+
+/// Whether images have one pixel, which lies in rows as with channels last.
+fn is_pixel(shape: &Shape) -> bool {
+    shape.iter().skip(2).all(|dim| dim.known() == Some(1))
+}
+
+/// Whether axis 1 becomes the last one and all others keep their order.
+fn is_to_last(order: &[usize]) -> bool {
+    let rank = order.len();
+    rank >= 3 && order[0] == 0 && order[rank - 1] == 1 && (1..rank - 1).all(|i| order[i] == i + 1)
+}
+
+/// Whether the last axis becomes axis 1 and all others keep their order.
+fn is_from_last(order: &[usize]) -> bool {
+    let rank = order.len();
+    rank >= 3 && order[0] == 0 && order[1] == rank - 1 && (2..rank).all(|i| order[i] == i - 1)
+}

@@ -1,0 +1,199 @@
+//! Orders: images have their channels last where that costs less than it saves.
+//!
+//! Each step says in which order it takes and gives values, and what it costs if there is a choice.
+//! Values that must be alike are one node of a network, and so are operands with a choice; a value
+//! that some readers want in the other order is reordered once for all of them. The cheapest
+//! assignment is a minimum cut of that network, as for pairwise costs over two labels in general
+//! (Greig, Porteous and Seheult, "Exact maximum a posteriori estimation for binary images", 1989).
+//!
+//! Costs are elements that are moved, at nominal sizes: those that are declared, 1 for an unknown
+//! batch, and the same number for every other unknown size. Other sizes make the choice slower at
+//! worst.
+
+use hashbrown::HashMap;
+use sardonyx_model::Dim;
+use smallvec::SmallVec;
+
+use super::min_cut::{NEVER, Network, SINK, SOURCE};
+use super::{Note, taken_apart};
+use crate::program::{Op, Order, Program, Reorder, Slot, Step, Takes, Value};
+
+/// What an unknown size other than that of the batch counts as.
+const NOMINAL: i64 = 128;
+/// Reading and writing each element.
+const REORDER: u64 = 2;
+
+/// Chooses the orders of all values.
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    // Only convolutions gain from channels that come last.
+    if !program.steps.iter().any(|step| matches!(step.op, Op::Conv(_))) {
+        return Vec::new();
+    }
+    let choice = Choice::new(program);
+    let last = choice.network.cut();
+    for (slot, node) in &choice.nodes {
+        if last[*node as usize] {
+            program.values[slot.index()].order = Order::ChannelsLast;
+        }
+    }
+    reorder(program, &choice.reads, &last)
+}
+
+/// The network of a program.
+struct Choice {
+    network: Network,
+    /// By slot that may have either order.
+    nodes: HashMap<Slot, u32>,
+    /// By step and operand that wants an order: the node that says which.
+    reads: HashMap<(usize, usize), u32>,
+}
+
+impl Choice {
+    fn new(program: &Program) -> Choice {
+        let mut network = Network::new();
+        let mut nodes: HashMap<Slot, u32> = HashMap::new();
+        let mut is_outside = vec![false; program.values.len()];
+        for slot in program.inputs.iter().flatten().chain(&program.outputs) {
+            is_outside[slot.index()] = true;
+        }
+        let may = |slot: Slot| {
+            !is_outside[slot.index()]
+                && !program.is_constant(slot)
+                && program.may_have_channels_last(slot)
+        };
+        let mut reads = HashMap::new();
+        // By slot: the nodes of its readers.
+        let mut readers: HashMap<Slot, SmallVec<[u32; 2]>> = HashMap::new();
+        for (index, step) in program.steps.iter().enumerate() {
+            let orders = program.orders_of(step);
+            let alike = network.node();
+            let first = step.outputs.first().copied().flatten();
+            let elements = first.map_or(0, |slot| elements(program, slot));
+            // An edge from the source costs what rows cost.
+            network.edge(SOURCE, alike, orders.alike_in_rows.saturating_mul(elements));
+            let either = |network: &mut Network, slot: Slot, rows: u64, last: u64| {
+                let (node, elements) = (network.node(), self::elements(program, slot));
+                network.edge(SOURCE, node, rows.saturating_mul(elements));
+                network.edge(node, SINK, last.saturating_mul(elements));
+                node
+            };
+            for (position, slot) in step.op.operands().into_iter().enumerate() {
+                let Some(slot) = slot else { continue };
+                let node = match orders.operands[position] {
+                    Takes::Rows => SINK,
+                    Takes::Alike => alike,
+                    Takes::Either { rows, last } => either(&mut network, slot, rows, last),
+                    Takes::Any => continue,
+                };
+                if program.may_have_channels_last(slot) {
+                    readers.entry(slot).or_default().push(node);
+                    reads.insert((index, position), node);
+                } else {
+                    // There is nothing to choose.
+                    network.edge(node, SINK, NEVER);
+                }
+            }
+            for (slot, takes) in step.outputs.iter().zip(&orders.outputs) {
+                let Some(slot) = *slot else { continue };
+                let node = match takes {
+                    Takes::Alike => alike,
+                    Takes::Either { rows, last } => either(&mut network, slot, *rows, *last),
+                    Takes::Rows | Takes::Any => SINK,
+                };
+                if may(slot) {
+                    nodes.insert(slot, node);
+                } else {
+                    network.edge(node, SINK, NEVER);
+                }
+            }
+        }
+        for (slot, readers) in readers {
+            let node = nodes.get(&slot).copied().unwrap_or(SINK);
+            let cost = REORDER.saturating_mul(elements(program, slot));
+            connect(&mut network, node, &readers, cost);
+        }
+        Choice { network, nodes, reads }
+    }
+}
+
+/// What it costs that readers want another order than a value has: once for all that want the same.
+fn connect(network: &mut Network, value: u32, readers: &[u32], cost: u64) {
+    let (last, rows) = (network.node(), network.node());
+    network.edge(last, value, cost);
+    network.edge(value, rows, cost);
+    for reader in readers {
+        network.edge(*reader, last, NEVER);
+        network.edge(rows, *reader, NEVER);
+    }
+}
+
+/// How many elements a value has at nominal sizes.
+fn elements(program: &Program, slot: Slot) -> u64 {
+    let Some(shape) = program.shape(slot) else {
+        return 0;
+    };
+    let sizes = shape.iter().enumerate().map(|(axis, dim)| {
+        let nominal = |_: &str| Some(Dim::Known(if axis == 0 { 1 } else { NOMINAL }));
+        let size = dim.known().or_else(|| dim.substitute(&nominal).known());
+        size.and_then(|size| u64::try_from(size).ok()).unwrap_or(1)
+    });
+    sizes.fold(1, u64::saturating_mul)
+}
+
+/// Puts a step before the first reader that wants a value in the other order.
+fn reorder(
+    program: &mut Program,
+    reads: &HashMap<(usize, usize), u32>,
+    last: &[bool],
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut other: HashMap<Slot, Slot> = HashMap::new();
+    let mut steps = Vec::with_capacity(program.steps.len());
+    for (index, step) in taken_apart(program).into_iter().enumerate() {
+        let Some(mut step) = step else { continue };
+        let mut wrong: SmallVec<[(usize, Slot); 2]> = SmallVec::new();
+        for (position, slot) in step.op.operands().into_iter().enumerate() {
+            let (Some(slot), Some(node)) = (slot, reads.get(&(index, position))) else { continue };
+            let is_last = program.value(slot).order == Order::ChannelsLast;
+            if is_last == last[*node as usize] {
+                continue;
+            }
+            let reordered = *other.entry(slot).or_insert_with(|| {
+                let (reordered, reorder) = reordered(program, slot, &step);
+                notes.push(Note::joined(&step, &reorder));
+                steps.push(reorder);
+                reordered
+            });
+            wrong.push((position, reordered));
+        }
+        let mut position = 0;
+        step.op.each_operand_mut(|operand| {
+            let found = wrong.iter().find(|(at, _)| *at == position);
+            if let (Some(operand), Some((_, slot))) = (operand, found) {
+                *operand = *slot;
+            }
+            position += 1;
+        });
+        steps.push(step);
+    }
+    program.steps = steps;
+    notes
+}
+
+/// A value in the other order, and the step that makes it so for a reader.
+fn reordered(program: &mut Program, slot: Slot, reader: &Step) -> (Slot, Step) {
+    let Value { value, ty, order, .. } = program.value(slot);
+    let order = match order {
+        Order::Rows => Order::ChannelsLast,
+        Order::ChannelsLast => Order::Rows,
+    };
+    let reordered = Value { value: *value, ty: ty.clone(), constant: None, order };
+    program.values.push(reordered);
+    let reordered = Slot(program.values.len() as u32 - 1);
+    let step = Step {
+        op: Op::Reorder(Reorder { x: slot }),
+        outputs: SmallVec::from_slice(&[Some(reordered)]),
+        origins: SmallVec::from_slice(&reader.origins[..1]),
+    };
+    (reordered, step)
+}
