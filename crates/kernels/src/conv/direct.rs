@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::tile::{MAX_VECTORS, Run, Tile, TileTable, tiles};
+use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable, tiles};
 use super::{Geometry, Order, PackedConv, Side};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
@@ -324,6 +324,7 @@ impl Direct<'_> {
         };
         let epilogue = self.epilogue.at(block.image * out_h * out_w * self.out_dims[0] + pixel, 0);
         let table = tiles(self.conv.isa);
+        let is_pointwise = !cut.copies && g.taps() == 1;
         for panel in panels.clone() {
             let vector = panel * cut.vectors;
             let vectors = cut.vectors.min(group_vectors - vector);
@@ -331,12 +332,18 @@ impl Direct<'_> {
             let functions = table[vectors - 1];
             let count = block.cols.len().div_ceil(functions.len());
             let weights = (group * group_vectors + vector) * depth * lanes;
+            let weights = self.conv.weights[weights..].as_ptr();
+            let tiles = block.rows.len() * count;
+            // The weights of the next panel, spread over the tiles of this one.
+            let next = if panel + 1 < panels.end { vectors * depth * lanes } else { 0 };
+            let share = next.div_ceil(tiles.max(1));
             let mut tile = Tile {
                 runs,
                 a: first,
                 a_rs: g.strides[2] * cut.pixel,
-                b: self.conv.weights[weights..].as_ptr(),
+                b: weights,
                 b_vs: depth * lanes,
+                ahead: [Ahead::none(weights); 2],
                 c: to,
                 ldc,
                 n: if is_rows { vectors * lanes } else { group_out - channel }.min(vectors * lanes),
@@ -349,6 +356,16 @@ impl Direct<'_> {
                         row * g.strides[1] * line + cols.start * g.strides[2] * cut.pixel,
                     );
                     tile.c = to.wrapping_add(row * to_line + cols.start * ldc + channel);
+                    if next > 0 {
+                        let at = weights.wrapping_add(next + (row * count + part) * share);
+                        tile.ahead[0] = Ahead { at, step: share.div_ceil(depth.max(1)) };
+                    }
+                    if is_pointwise && panel == panels.start {
+                        // The pixels of the next tile, which nobody has read yet.
+                        let pixels = cols.len() * tile.a_rs;
+                        let at = tile.a.wrapping_add(pixels);
+                        tile.ahead[1] = Ahead { at, step: pixels.div_ceil(depth.max(1)) };
+                    }
                     let end;
                     if !is_rows && !epilogue.is_plain() {
                         let pixels = row * out_w + cols.start;

@@ -46,6 +46,8 @@ pub(super) struct Tile<'a> {
     pub(super) b: *const f32,
     /// From the weights of one vector to those of the next.
     pub(super) b_vs: usize,
+    /// What to fetch into the second-level cache meanwhile.
+    pub(super) ahead: [Ahead; 2],
     /// Output: rows are pixels.
     pub(super) c: *mut f32,
     pub(super) ldc: usize,
@@ -53,6 +55,21 @@ pub(super) struct Tile<'a> {
     pub(super) n: usize,
     /// Null: store the plain sums.
     pub(super) epilogue: *const TileEpilogue,
+}
+
+/// Something that is fetched step by step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    pub(super) at: *const f32,
+    /// Floats in each step.
+    pub(super) step: usize,
+}
+
+impl Ahead {
+    /// Something in use, at no cost.
+    pub(super) fn none(now: *const f32) -> Ahead {
+        Ahead { at: now, step: 0 }
+    }
 }
 
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
@@ -80,6 +97,8 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
         let mut total = [[zero; V]; R];
         let mut b = t.b;
         let a_rs = t.a_rs;
+        let [mut first, mut second] = [t.ahead[0].at, t.ahead[1].at];
+        let [first_step, second_step] = [t.ahead[0].step, t.ahead[1].step];
         for run in t.runs {
             let mut a = t.a.add(run.offset);
             // One step at a time: of two, the compiler would read both inputs of a pixel together
@@ -97,6 +116,10 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
                         *x = S::fma(narrow, w, *x);
                     }
                 }
+                S::prefetch_far(first);
+                S::prefetch_far(second);
+                first = first.wrapping_add(first_step);
+                second = second.wrapping_add(second_step);
                 a = a.add(1);
                 b = b.add(S::LANES);
             }
