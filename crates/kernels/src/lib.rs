@@ -33,6 +33,7 @@ pub mod norm;
 pub mod number;
 pub mod peak;
 mod per_type;
+pub mod pixels;
 pub mod pooling;
 pub mod quantized;
 pub mod random;

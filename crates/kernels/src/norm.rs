@@ -9,6 +9,7 @@ mod local;
 mod lp;
 mod rows;
 
+pub(crate) use layer::{Parameters, PitchedRows};
 pub use layer::{RowInputs, RowNorm, RowOutputs, layer_norm, rms_norm};
 pub use local::{LocalResponse, local_response_norm};
 pub use lp::{Norm, lp_norm};

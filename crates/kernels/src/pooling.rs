@@ -5,7 +5,7 @@
 //! contiguous (or evenly strided) piece of an input row per tap, without any test. The few others
 //! are done one by one. Padding is never read: it does not win a maximum and adds nothing to a sum.
 
-mod taps;
+pub(crate) mod taps;
 
 use crate::Exec;
 use crate::elementwise::chunks::rows;
@@ -31,7 +31,7 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn check(&self, planes: usize, x: usize, y: usize) {
+    pub(crate) fn check(&self, planes: usize, x: usize, y: usize) {
         let rank = self.input.len();
         assert!(rank > 0, "no spatial dim");
         for list in
@@ -44,11 +44,11 @@ impl Window<'_> {
         assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
     }
 
-    fn taps(&self) -> usize {
+    pub(crate) fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 
-    fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.output[self.output.len() - 1]
     }
 }
@@ -337,4 +337,4 @@ pub fn max_pool_with_indices<T: Number>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

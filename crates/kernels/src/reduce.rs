@@ -13,14 +13,14 @@ mod arg;
 mod fold;
 
 pub use arg::{Extreme, Ties, arg_extreme};
-pub(crate) use fold::{Fold, Maximum, Norm1, Squares, Sum, run, run_block};
+pub(crate) use fold::{Fold, Least, Maximum, Norm1, Squares, Sum, run, run_block};
 
 use crate::Exec;
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use fold::{Least, Product, Reduction};
+use fold::{Product, Reduction};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

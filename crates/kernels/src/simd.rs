@@ -52,6 +52,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sqrt(a: Self::V) -> Self::V;
     /// Adds lanes as integers of 32 bits, wrapping.
     unsafe fn add_i32(a: Self::V, b: Self::V) -> Self::V;
     /// Adds to each lane of `c`, an integer of 32 bits, the two products of the lanes of `a` and
@@ -59,6 +61,10 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn dot_i16(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// The greater lanes; NaN where either is NaN.
+    unsafe fn max_or_nan(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller lanes; NaN where either is NaN.
+    unsafe fn min_or_nan(a: Self::V, b: Self::V) -> Self::V;
     /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere.
     /// `p` itself need not be a valid address.
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;

@@ -5,7 +5,7 @@
 //! kept as in [`reduce`](super::reduce).
 
 use crate::Exec;
-use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::elementwise::chunks::{Shared, chunk_len, ranges};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Maximum, Sum, run};
 use crate::simd::{Level, Loop};
@@ -54,16 +54,16 @@ fn apply<T: Number>(
         return;
     }
     let level = Level::new(isa);
-    // An exponential costs a handful of cheap operations.
-    let work = 8 * axis;
+    let work = COST * axis;
     if inner == 1 {
-        return rows(pool, y, axis, work, |first, y| {
-            for (i, y) in y.chunks_exact_mut(axis).enumerate() {
-                if let Some(x) = x {
-                    y.copy_from_slice(&x[(first + i) * axis..][..axis]);
-                }
-                T::run(level, Row { op, row: y });
+        let shared = Shared::new(y);
+        return each_row(exec, op, [outer, axis], |i| {
+            // SAFETY: each row is asked for once.
+            let y = unsafe { shared.part(i * axis, axis) };
+            if let Some(x) = x {
+                y.copy_from_slice(&x[i * axis..][..axis]);
             }
+            y
         });
     }
     // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
@@ -77,6 +77,25 @@ fn apply<T: Number>(
             let first = piece / per_outer * axis * inner + column;
             let width = COLUMNS.min(inner - column);
             T::run(level, Columns { op, axis, inner, first, width, x, y: &shared });
+        }
+    });
+}
+
+/// An exponential costs a handful of cheap operations.
+const COST: usize = 8;
+
+/// `count` rows of `axis` elements in place. `row` is asked for each once, by the thread that takes
+/// it.
+pub(crate) fn each_row<'a, T: Number>(
+    exec: &Exec<'_>,
+    op: Softmax,
+    [count, axis]: [usize; 2],
+    row: impl Fn(usize) -> &'a mut [T] + Sync,
+) {
+    let level = Level::new(exec.isa);
+    ranges(exec.pool, count, COST * axis, |rows| {
+        for i in rows {
+            T::run(level, Row { op, row: row(i) });
         }
     });
 }

@@ -27,6 +27,11 @@ impl<'a, T> Shared<'a, T> {
         Shared { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
+    /// Where element `start` is.
+    pub(crate) fn at(&self, start: usize) -> *mut T {
+        self.start.wrapping_add(start)
+    }
+
     /// The elements `start..start + len`.
     ///
     /// # Safety

@@ -149,7 +149,7 @@ pub struct Rows<'a, T> {
 
 /// The row of `scale` or `bias` that belongs to a row of the input.
 #[inline(always)]
-fn parameters<T>(list: &[T], row: usize, width: usize) -> &[T] {
+fn row_of<T>(list: &[T], row: usize, width: usize) -> &[T] {
     &list[row % (list.len() / width) * width..][..width]
 }
 
@@ -160,10 +160,27 @@ pub trait RowNorm: Number {
 }
 
 impl RowNorm for f32 {
-    fn normalize(_: Level, isa: Isa, rows: Rows<'_, f32>) {
-        // SAFETY: making the level has checked that the machine has the instruction set; the body
-        // asks for nothing else.
-        unsafe { dispatch(isa, Single(rows)) }
+    fn normalize(_: Level, isa: Isa, mut rows: Rows<'_, f32>) {
+        let Inputs { center, x, residual, scale, bias, epsilon } = rows.inputs;
+        let (first, width, len) = (rows.first, rows.width, rows.y.len());
+        let own = |list: &[f32]| list[first * width..][..len].as_ptr();
+        let pitched = PitchedRows {
+            parameters: Parameters { center, scale, bias, epsilon },
+            count: len / width,
+            first,
+            width,
+            x: own(x),
+            residual: residual.map(own),
+            x_pitch: width,
+            y: rows.y.as_mut_ptr(),
+            sum: rows.sum.as_mut().map(|sum| sum[..len].as_mut_ptr()),
+            y_pitch: width,
+            means: rows.means,
+            inverses: rows.inverses,
+        };
+        // SAFETY: making the level has checked that the machine has the instruction set; all
+        // pointers are to whole rows.
+        unsafe { dispatch(isa, pitched) }
     }
 }
 
@@ -200,8 +217,8 @@ impl<T: Number> Loop for Rows<'_, T> {
                 sum[own.clone()].copy_from_slice(&self.y[own.clone()]);
             }
             let (scale, bias) = (
-                parameters(inputs.scale, self.first + i, width),
-                inputs.bias.map(|bias| parameters(bias, self.first + i, width)),
+                row_of(inputs.scale, self.first + i, width),
+                inputs.bias.map(|bias| row_of(bias, self.first + i, width)),
             );
             let y = &mut self.y[own];
             let mean = if inputs.center { run(Sum, y).to_f64() / width as f64 } else { 0.0 };
@@ -240,46 +257,76 @@ impl<T: Number> Loop for Rows<'_, T> {
     }
 }
 
-/// Rows of f32, in vectors.
-struct Single<'a>(Rows<'a, f32>);
+/// What rows are normalised with.
+#[derive(Clone, Copy)]
+pub(crate) struct Parameters<'a> {
+    /// Whether the mean is taken off.
+    pub(crate) center: bool,
+    /// One row, or several that the rows take in turn.
+    pub(crate) scale: &'a [f32],
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) epsilon: f64,
+}
 
-impl Body for Single<'_> {
+/// Rows of f32, in vectors, whose starts are a pitch apart.
+///
+/// What is run must be given pointers to that many rows of `width` elements. What is written may
+/// overlap nothing that is read, but `y` may be `x`, and the sum.
+pub(crate) struct PitchedRows<'a> {
+    pub(crate) parameters: Parameters<'a>,
+    pub(crate) count: usize,
+    /// The number of the first row.
+    pub(crate) first: usize,
+    pub(crate) width: usize,
+    pub(crate) x: *const f32,
+    pub(crate) residual: Option<*const f32>,
+    /// That of `residual` too.
+    pub(crate) x_pitch: usize,
+    pub(crate) y: *mut f32,
+    pub(crate) sum: Option<*mut f32>,
+    /// That of `sum` too.
+    pub(crate) y_pitch: usize,
+    /// One element per row.
+    pub(crate) means: Option<&'a mut [f32]>,
+    pub(crate) inverses: Option<&'a mut [f32]>,
+}
+
+impl Body for PitchedRows<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Single(mut rows) = self;
-        let (inputs, width) = (rows.inputs, rows.width);
-        let (count, first) = (rows.y.len() / width, rows.first);
+        let PitchedRows { parameters, count, first, width, x, residual, .. } = self;
+        let PitchedRows { x_pitch, y, sum, y_pitch, mut means, mut inverses, .. } = self;
+        let Parameters { center, scale, bias, epsilon } = parameters;
         let together = if width <= NARROW { TOGETHER } else { 1 };
-        let to_x = &inputs.x[first * width..][..count * width];
-        let to_residual =
-            inputs.residual.map(|residual| &residual[first * width..][..count * width]);
-        let y = rows.y.as_mut_ptr();
         // Where the sum goes, which all passes but the first read.
-        let summed = rows.sum.as_mut().map_or(y, |sum| sum[..count * width].as_mut_ptr());
-        let sums = rows.sum.is_some();
+        let summed = sum.unwrap_or(y);
+        let (read, pitch) = match residual {
+            Some(_) => (summed.cast_const(), y_pitch),
+            None => (x, x_pitch),
+        };
         for start in (0..count).step_by(together) {
             let n = together.min(count - start);
-            let (mut means, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            let (mut centers, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
             // SAFETY: this runs with `S` enabled, and all the pointers are to rows of `width`
             // elements. What is written overlaps nothing that is read, but for a sum in `y`, each
             // element of which is read before it is replaced.
             unsafe {
                 for (g, squares) in squares[..n].iter_mut().enumerate() {
-                    let at = (start + g) * width;
-                    let (x, to) = (to_x.as_ptr().add(at), summed.add(at));
+                    let i = start + g;
+                    let (x, to) = (x.add(i * x_pitch), summed.add(i * y_pitch));
                     // Adding minus zero changes nothing, the sign of a zero included.
-                    let total = match (to_residual, inputs.center) {
-                        (Some(residual), center) => {
-                            let residual = residual.as_ptr().add(at);
+                    let total = match residual {
+                        Some(residual) => {
+                            let residual = residual.add(i * x_pitch);
                             if center {
                                 fold::<S, true, false>(x, residual, to, 0.0, width)
                             } else {
                                 fold::<S, true, true>(x, residual, to, -0.0, width)
                             }
                         }
-                        (None, center) => {
-                            if sums {
+                        None => {
+                            if sum.is_some() {
                                 std::ptr::copy_nonoverlapping(x, to, width);
                             }
                             if center {
@@ -291,31 +338,27 @@ impl Body for Single<'_> {
                     };
                     *squares = total;
                 }
-                let read = match to_residual {
-                    Some(_) => summed.cast_const(),
-                    None => to_x.as_ptr(),
-                };
-                if inputs.center {
+                if center {
                     for g in 0..n {
-                        let row = read.add((start + g) * width);
-                        means[g] = squares[g] / width as f64;
-                        squares[g] = fold::<S, false, true>(row, row, y, -means[g] as f32, width);
+                        let row = read.add((start + g) * pitch);
+                        centers[g] = squares[g] / width as f64;
+                        squares[g] = fold::<S, false, true>(row, row, y, -centers[g] as f32, width);
                     }
                 }
                 for g in 0..n {
-                    let (i, mean) = (start + g, means[g]);
-                    let inverse = 1.0 / (squares[g] / width as f64 + inputs.epsilon).sqrt();
-                    let (row, y) = (read.add(i * width), y.add(i * width));
+                    let (i, mean) = (start + g, centers[g]);
+                    let inverse = 1.0 / (squares[g] / width as f64 + epsilon).sqrt();
+                    let (row, y) = (read.add(i * pitch), y.add(i * y_pitch));
                     let (minus, factor) = (-mean as f32, inverse as f32);
-                    let scale = parameters(inputs.scale, first + i, width).as_ptr();
-                    match inputs.bias {
+                    let scale = row_of(scale, first + i, width).as_ptr();
+                    match bias {
                         Some(bias) => {
-                            let bias = parameters(bias, first + i, width).as_ptr();
+                            let bias = row_of(bias, first + i, width).as_ptr();
                             finish::<S, true>(row, minus, factor, scale, bias, y, width);
                         }
                         None => finish::<S, false>(row, minus, factor, scale, scale, y, width),
                     }
-                    for (list, value) in [(&mut rows.means, mean), (&mut rows.inverses, inverse)] {
+                    for (list, value) in [(&mut means, mean), (&mut inverses, inverse)] {
                         if let Some(list) = list {
                             list[i] = value as f32;
                         }

@@ -8,7 +8,7 @@ pub(super) const TILE: usize = 256;
 
 /// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
 #[inline(always)]
-pub(super) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
+pub(crate) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
     within(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
 }
 
@@ -24,7 +24,7 @@ fn within(window: &Window<'_>, d: usize, o: usize, low: usize, high: usize) -> R
 
 /// What an average divides by, for dim `d` alone.
 #[inline(always)]
-pub(super) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -> usize {
+pub(crate) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -> usize {
     match divisor {
         Divisor::Inside => inside(window, d, o).len(),
         Divisor::WithPadding => {
@@ -51,7 +51,7 @@ pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usiz
 const OUTER: usize = 8;
 
 /// The input rows that an output row sees.
-pub(super) struct Taps {
+pub(crate) struct Taps {
     /// Kernel positions inside, per dim but the last.
     inside: [(usize, usize); OUTER],
     /// Output coordinates, per dim but the last.
@@ -66,7 +66,7 @@ pub(super) struct Taps {
 impl Taps {
     /// For output row number `row` of all planes.
     #[inline(always)]
-    pub(super) fn new(window: &Window<'_>, row: usize) -> Taps {
+    pub(crate) fn new(window: &Window<'_>, row: usize) -> Taps {
         let outer = window.input.len() - 1;
         assert!(outer <= OUTER, "more than {OUTER} dims before the last");
         let mut taps = Taps {
@@ -101,7 +101,7 @@ impl Taps {
 
     /// The number of the next input row.
     #[inline(always)]
-    pub(super) fn next_row(&mut self, window: &Window<'_>) -> Option<usize> {
+    pub(crate) fn next_row(&mut self, window: &Window<'_>) -> Option<usize> {
         if self.done {
             return None;
         }
@@ -128,7 +128,7 @@ impl Taps {
 
     /// The part of an average's divisor that all outputs of the row share.
     #[inline(always)]
-    pub(super) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
+    pub(crate) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
         (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()
     }
 

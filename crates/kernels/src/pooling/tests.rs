@@ -5,8 +5,8 @@ use half::{bf16, f16};
 
 use super::*;
 
-struct Case {
-    input: Vec<usize>,
+pub(crate) struct Case {
+    pub(crate) input: Vec<usize>,
     kernel: Vec<usize>,
     strides: Vec<usize>,
     dilations: Vec<usize>,
@@ -38,7 +38,7 @@ fn case(
 }
 
 impl Case {
-    fn output(&self) -> Vec<usize> {
+    pub(crate) fn output(&self) -> Vec<usize> {
         (0..self.input.len())
             .map(|d| {
                 let reach = (self.kernel[d] - 1) * self.dilations[d] + 1;
@@ -47,9 +47,21 @@ impl Case {
             })
             .collect()
     }
+
+    pub(crate) fn window<'a>(&'a self, output: &'a [usize]) -> Window<'a> {
+        Window {
+            input: &self.input,
+            output,
+            kernel: &self.kernel,
+            strides: &self.strides,
+            dilations: &self.dilations,
+            pads_begin: &self.begin,
+            pads_end: &self.end,
+        }
+    }
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         case(&[9], 3, 1, 1, 0, 0, 0),
         case(&[9], 3, 2, 1, 1, 1, 0),
@@ -63,6 +75,9 @@ fn cases() -> Vec<Case> {
         case(&[7, 7], 7, 1, 1, 0, 0, 0),
         case(&[7, 7], 7, 1, 1, 1, 0, 0),
         case(&[1, 1], 3, 1, 1, 1, 1, 0),
+        case(&[9, 11], 5, 1, 1, 2, 2, 0),
+        case(&[9, 8], 4, 1, 2, 3, 3, 0),
+        case(&[20, 20], 13, 1, 1, 6, 6, 0),
         // Windows entirely in padding.
         case(&[2, 3], 1, 1, 1, 2, 2, 0),
         case(&[5, 6, 7], 3, 2, 1, 1, 1, 0),
@@ -116,15 +131,7 @@ fn window_of(case: &Case, output: &[usize], at: usize) -> (Vec<usize>, usize) {
 fn check<T: Number>(tolerance: f64) {
     for case in cases() {
         let output = case.output();
-        let window = Window {
-            input: &case.input,
-            output: &output,
-            kernel: &case.kernel,
-            strides: &case.strides,
-            dilations: &case.dilations,
-            pads_begin: &case.begin,
-            pads_end: &case.end,
-        };
+        let window = case.window(&output);
         let planes = 3;
         let n = planes * case.input.iter().product::<usize>();
         let x: Vec<T> = (0..n).map(|i| T::from_f64((i * 37 % 101) as f64 - 60.0)).collect();

@@ -81,6 +81,18 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn div(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn sqrt(a: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_sqrt_ps(a) }
+    }
+
+    #[inline(always)]
     unsafe fn add_i32(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -108,6 +120,18 @@ impl Simd for Avx2 {
     unsafe fn min(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe { _mm256_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn max_or_nan(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe { _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn min_or_nan(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe { _mm256_blendv_ps(_mm256_min_ps(b, a), b, _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b)) }
     }
 
     #[inline(always)]

@@ -75,6 +75,18 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn div(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn sqrt(a: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_sqrt_ps(a) }
+    }
+
+    #[inline(always)]
     unsafe fn add_i32(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -102,6 +114,22 @@ impl Simd for Avx512 {
     unsafe fn min(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn max_or_nan(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe {
+            _mm512_mask_mov_ps(_mm512_max_ps(b, a), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(b, b), b)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn min_or_nan(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe {
+            _mm512_mask_mov_ps(_mm512_min_ps(b, a), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(b, b), b)
+        }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::{Loop, Simd};
 use crate::Isa;
-use crate::number::{bf16_to_f32, f16_to_f32, f32_to_f16};
+use crate::number::{Arith, bf16_to_f32, f16_to_f32, f32_to_f16};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
@@ -103,6 +103,16 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn div(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    unsafe fn sqrt(a: F4) -> F4 {
+        F4(a.0.map(f32::sqrt))
+    }
+
+    #[inline(always)]
     unsafe fn add_i32(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| f32::from_bits(a.to_bits().wrapping_add(b.to_bits())))
     }
@@ -128,6 +138,16 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn min(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    unsafe fn max_or_nan(a: F4, b: F4) -> F4 {
+        map2(a, b, Arith::max)
+    }
+
+    #[inline(always)]
+    unsafe fn min_or_nan(a: F4, b: F4) -> F4 {
+        map2(a, b, Arith::min)
     }
 
     #[inline(always)]

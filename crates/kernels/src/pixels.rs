@@ -1,0 +1,325 @@
+//! Values whose channels lie side by side, and the loops around convolutions over them.
+//!
+//! A value of dims `[N, C, S..]` lies in memory as `[N][S..][pitch]`: each pixel begins a pitch
+//! after the one before, and its channels are adjacent. The pitch is at least the number of
+//! channels. It is that of a larger value where this one is a part of its channels.
+//!
+//! The one idea: vectors run along channels, so that what happens at the edges of images is a
+//! matter of which pixels are visited. No kernel reads or writes lanes beyond the channels of a
+//! pixel: they may be another value's, and the memory may end there.
+//!
+//! The other order, in which all pixels of a channel are adjacent, is called *rows* here.
+
+mod affine;
+mod local;
+mod normalize;
+mod pool;
+mod reduce;
+mod reorder;
+mod rows;
+
+pub use affine::{After, scale_shift};
+pub use local::local_response_norm;
+pub use normalize::{GroupNorm, group_norm};
+pub use pool::{average_pool, max_pool};
+pub use reduce::{Total, reduce};
+pub use reorder::{from_rows, to_rows};
+pub use rows::{layer_norm, softmax};
+
+use std::marker::PhantomData;
+
+use crate::reduce::{Fold, Least, Maximum, Squares, Sum};
+use crate::simd::Simd;
+
+/// The pitch of a value with this many channels that is no part of another: whole vectors, and not
+/// a multiple of 1 KiB, as the same channels of many pixels would share few places in the cache.
+pub fn pitch_of(channels: usize) -> usize {
+    let vectors = channels.next_multiple_of(16);
+    if vectors.is_multiple_of(256) { vectors + 16 } else { vectors }
+}
+
+/// Pixels to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Pixels<'a> {
+    start: *const f32,
+    count: usize,
+    channels: usize,
+    pitch: usize,
+    data: PhantomData<&'a [f32]>,
+}
+
+// SAFETY: a reference to floats in all but the type.
+unsafe impl Send for Pixels<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Pixels<'_> {}
+
+/// Pixels to write.
+#[derive(Debug)]
+pub struct PixelsMut<'a> {
+    start: *mut f32,
+    count: usize,
+    channels: usize,
+    pitch: usize,
+    data: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a mutable reference to floats in all but the type.
+unsafe impl Send for PixelsMut<'_> {}
+// SAFETY: a shared `PixelsMut` only tells where pixels are; who writes there keeps threads apart.
+unsafe impl Sync for PixelsMut<'_> {}
+
+fn check(len: usize, count: usize, channels: usize, pitch: usize) {
+    assert!(channels <= pitch, "pixels overlap");
+    let last = count.checked_sub(1).map_or(Some(0), |before| {
+        before.checked_mul(pitch).and_then(|start| start.checked_add(channels))
+    });
+    assert!(last.is_some_and(|last| last <= len), "pixels outside of the memory");
+}
+
+impl<'a> Pixels<'a> {
+    /// `count` pixels of `channels` channels, `pitch` elements apart, from the start of `data`.
+    ///
+    /// # Panics
+    ///
+    /// If a channel lies outside of `data`, or the pitch is smaller than the number of channels.
+    pub fn new(data: &'a [f32], count: usize, channels: usize, pitch: usize) -> Pixels<'a> {
+        check(data.len(), count, channels, pitch);
+        Pixels { start: data.as_ptr(), count, channels, pitch, data: PhantomData }
+    }
+
+    /// As [`Pixels::new`], for pixels between whose channels others may write at the same time.
+    ///
+    /// # Safety
+    ///
+    /// The channels of all pixels must be readable, and nobody may write them, for the lifetime.
+    ///
+    /// # Panics
+    ///
+    /// If the pitch is smaller than the number of channels.
+    pub unsafe fn from_raw(
+        start: *const f32,
+        count: usize,
+        channels: usize,
+        pitch: usize,
+    ) -> Pixels<'a> {
+        assert!(channels <= pitch, "pixels overlap");
+        Pixels { start, count, channels, pitch, data: PhantomData }
+    }
+
+    /// How many pixels there are, in all images.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Where a pixel begins.
+    #[inline(always)]
+    fn pixel(&self, i: usize) -> *const f32 {
+        self.start.wrapping_add(i * self.pitch)
+    }
+
+    /// The channels of a pixel.
+    #[inline(always)]
+    fn row(&self, i: usize) -> &'a [f32] {
+        assert!(i < self.count, "no such pixel");
+        // SAFETY: the channels of a pixel are readable (checked or promised when this was made).
+        unsafe { std::slice::from_raw_parts(self.pixel(i), self.channels) }
+    }
+
+    /// Pixels of one of `images` images.
+    fn per_image(&self, images: usize) -> usize {
+        per_image(self.count, images)
+    }
+}
+
+impl<'a> PixelsMut<'a> {
+    /// `count` pixels of `channels` channels, `pitch` elements apart, from the start of `data`.
+    ///
+    /// # Panics
+    ///
+    /// If a channel lies outside of `data`, or the pitch is smaller than the number of channels.
+    pub fn new(data: &'a mut [f32], count: usize, channels: usize, pitch: usize) -> PixelsMut<'a> {
+        check(data.len(), count, channels, pitch);
+        PixelsMut { start: data.as_mut_ptr(), count, channels, pitch, data: PhantomData }
+    }
+
+    /// As [`PixelsMut::new`], for pixels between whose channels others may write at the same time.
+    ///
+    /// # Safety
+    ///
+    /// The channels of all pixels must be writable, and nobody else may use them, for the lifetime.
+    ///
+    /// # Panics
+    ///
+    /// If the pitch is smaller than the number of channels.
+    pub unsafe fn from_raw(
+        start: *mut f32,
+        count: usize,
+        channels: usize,
+        pitch: usize,
+    ) -> PixelsMut<'a> {
+        assert!(channels <= pitch, "pixels overlap");
+        PixelsMut { start, count, channels, pitch, data: PhantomData }
+    }
+
+    /// How many pixels there are, in all images.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// The same pixels, to read.
+    pub fn as_pixels(&self) -> Pixels<'_> {
+        let &PixelsMut { start, count, channels, pitch, .. } = self;
+        Pixels { start, count, channels, pitch, data: PhantomData }
+    }
+
+    /// Where a pixel begins.
+    #[inline(always)]
+    fn pixel(&self, i: usize) -> *mut f32 {
+        self.start.wrapping_add(i * self.pitch)
+    }
+
+    /// The channels of a pixel.
+    ///
+    /// # Safety
+    ///
+    /// No two slices of a pixel may live at the same time.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // Threads take pixels of their own.
+    unsafe fn row(&self, i: usize) -> &mut [f32] {
+        assert!(i < self.count, "no such pixel");
+        // SAFETY: the channels of a pixel are writable (checked or promised when this was made);
+        // the caller promises the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.pixel(i), self.channels) }
+    }
+}
+
+/// Pixels of one of `images` images that have `count` together.
+fn per_image(count: usize, images: usize) -> usize {
+    assert!(images > 0 || count == 0, "pixels of no image");
+    let pixels = count / images.max(1);
+    assert_eq!(pixels * images, count, "images of equal size");
+    pixels
+}
+
+fn check_alike(x: &Pixels<'_>, y: &PixelsMut<'_>) {
+    assert_eq!(x.count, y.count, "as many pixels out as in");
+    assert_eq!(x.channels, y.channels, "as many channels out as in");
+}
+
+/// Calls a function for all channels of a pixel: for groups of four vectors, then for single ones
+/// of which the mask says which lanes there are. Its last two parameters are the number of vectors
+/// and whether there is a mask.
+macro_rules! over_channels {
+    (
+        $simd:ident, $channels:expr, |$c:ident, $mask:ident|
+        $block:ident::<$($parameter:ident),*>($($argument:expr),* $(,)?)
+    ) => {
+        let channels = $channels;
+        let mut $c = 0;
+        let $mask = $simd::first($simd::LANES);
+        while channels - $c >= 4 * $simd::LANES {
+            $block::<$simd, $($parameter,)* 4, false>($($argument),*);
+            $c += 4 * $simd::LANES;
+        }
+        while $c < channels {
+            let $mask = $simd::first(channels - $c);
+            $block::<$simd, $($parameter,)* 1, true>($($argument),*);
+            $c += $simd::LANES;
+        }
+    };
+}
+use over_channels;
+
+/// `N` adjacent vectors; with `MASKED`, the lanes of the mask.
+///
+/// # Safety
+///
+/// Must run with `S` enabled; the lanes must be readable.
+#[inline(always)]
+unsafe fn load<S: Simd, const N: usize, const MASKED: bool>(
+    p: *const f32,
+    mask: S::M,
+) -> [S::V; N] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut vectors = [S::splat(0.0); N];
+        for (i, v) in vectors.iter_mut().enumerate() {
+            let p = p.add(i * S::LANES);
+            *v = if MASKED { S::load_m(p, mask) } else { S::load(p) };
+        }
+        vectors
+    }
+}
+
+/// The counterpart of [`load`].
+///
+/// # Safety
+///
+/// As [`load`], with lanes that may be written.
+#[inline(always)]
+unsafe fn store<S: Simd, const N: usize, const MASKED: bool>(
+    p: *mut f32,
+    mask: S::M,
+    vectors: [S::V; N],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (i, v) in vectors.iter().enumerate() {
+            let p = p.add(i * S::LANES);
+            if MASKED { S::store_m(p, mask, *v) } else { S::store(p, *v) }
+        }
+    }
+}
+
+/// A fold over vectors of f32.
+trait VectorFold: Fold {
+    const START: f32;
+    /// One element more.
+    ///
+    /// # Safety
+    ///
+    /// Must run with `S` enabled.
+    unsafe fn add<S: Simd>(sum: S::V, x: S::V) -> S::V;
+    /// Two pieces together.
+    ///
+    /// # Safety
+    ///
+    /// Must run with `S` enabled.
+    unsafe fn unite<S: Simd>(a: S::V, b: S::V) -> S::V;
+}
+
+macro_rules! vector_folds {
+    ($($name:ident: $start:expr, |$sum:ident, $x:ident| $add:expr, |$a:ident, $b:ident| $unite:expr;)*) => { $(
+        impl VectorFold for $name {
+            const START: f32 = $start;
+            #[inline(always)]
+            unsafe fn add<S: Simd>($sum: S::V, $x: S::V) -> S::V {
+                // SAFETY: the caller's promise.
+                unsafe { $add }
+            }
+            #[inline(always)]
+            unsafe fn unite<S: Simd>($a: S::V, $b: S::V) -> S::V {
+                // SAFETY: the caller's promise.
+                unsafe { $unite }
+            }
+        }
+    )* };
+}
+
+vector_folds! {
+    Sum: 0.0, |sum, x| S::add(sum, x), |a, b| S::add(a, b);
+    Squares: 0.0, |sum, x| S::fma(x, x, sum), |a, b| S::add(a, b);
+    Maximum: f32::NEG_INFINITY, |max, x| S::max_or_nan(max, x), |a, b| S::max_or_nan(a, b);
+    Least: f32::INFINITY, |min, x| S::min_or_nan(min, x), |a, b| S::min_or_nan(a, b);
+}
+
+#[cfg(test)]
+mod tests;

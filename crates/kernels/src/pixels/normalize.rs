@@ -1,0 +1,68 @@
+//! Normalisation by the mean and variance of a group of channels of an image.
+
+use super::affine::{Parameters, apply};
+use super::reduce::fold_images;
+use super::{After, Pixels, PixelsMut, check_alike};
+use crate::Exec;
+use crate::gemm::buffer::{with_scratch, with_scratch_of};
+use crate::reduce::{Squares, Sum};
+
+/// How [`group_norm`] normalises.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNorm<'a> {
+    /// Adjacent channels form this many groups of one size. With as many groups as channels this is
+    /// instance normalisation.
+    pub groups: usize,
+    pub epsilon: f64,
+    /// One scale and one shift per channel.
+    pub scale: &'a [f32],
+    pub shift: &'a [f32],
+}
+
+/// `y = (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c]`, with mean and variance of the
+/// group of channels in one of `images` images.
+///
+/// # Panics
+///
+/// If sizes do not fit.
+pub fn group_norm(
+    exec: &Exec<'_>,
+    images: usize,
+    norm: GroupNorm<'_>,
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) {
+    let GroupNorm { groups, epsilon, scale, shift } = norm;
+    check_alike(&x, &y);
+    let (pixels, channels) = (x.per_image(images), x.channels);
+    assert_eq!([scale.len(), shift.len()], [channels; 2], "one scale and shift per channel");
+    if y.count == 0 || channels == 0 {
+        return;
+    }
+    assert!(groups > 0 && channels.is_multiple_of(groups), "groups of one size");
+    let group = channels / groups;
+    let each = images * channels;
+    let elements = (pixels * group) as f64;
+    with_scratch_of::<f64, _>(each, |totals| {
+        with_scratch(2 * each, |parameters| {
+            let (minus, scales) = parameters.split_at_mut(each);
+            fold_images(exec, Sum, images, &x, None, totals);
+            for (totals, minus) in totals.chunks_exact(group).zip(minus.chunks_exact_mut(group)) {
+                minus.fill(-(totals.iter().sum::<f64>() / elements) as f32);
+            }
+            // Around the mean, not the difference of two large sums.
+            fold_images(exec, Squares, images, &x, Some(minus), totals);
+            for (i, totals) in totals.chunks_exact(group).enumerate() {
+                let variance = totals.iter().sum::<f64>() / elements;
+                let factor = (1.0 / (variance + epsilon).sqrt()) as f32;
+                let scale = &scale[i % groups * group..][..group];
+                let scales = &mut scales[i * group..][..group];
+                for (scaled, scale) in scales.iter_mut().zip(scale) {
+                    *scaled = factor * scale;
+                }
+            }
+            let parameters = Parameters { minus: Some(minus), scale: scales, shift };
+            apply(exec, images, parameters, After::Nothing, Some(x), &y);
+        });
+    });
+}

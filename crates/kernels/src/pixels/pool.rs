@@ -1,0 +1,226 @@
+//! Pooling: each output pixel takes the pixels of its window, all channels at a time.
+//!
+//! Large windows that move by one along the last dim are taken in two steps where the order does
+//! not matter: all rows of a column first, then all columns of a window.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::{Pixels, PixelsMut, VectorFold, load, over_channels, store};
+use crate::Exec;
+use crate::elementwise::chunks::ranges;
+use crate::gemm::buffer::{with_scratch, with_scratch_of};
+use crate::pooling::taps::{self, Taps};
+use crate::pooling::{Divisor, Window};
+use crate::reduce::{Maximum, Sum};
+use crate::simd::{Body, Simd, check_isa, dispatch};
+
+/// The greatest element of each window of each channel, for `images` images. See
+/// [`max_pool`](crate::pooling::max_pool) for the rest.
+///
+/// # Panics
+///
+/// If sizes do not fit.
+pub fn max_pool(
+    exec: &Exec<'_>,
+    images: usize,
+    window: &Window<'_>,
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) {
+    let last = window.input.len() - 1;
+    // Columns that are shared by four windows and more: three rows and three columns gain nothing.
+    let twice = window.kernel[last] > 3 && window.strides[last] == 1;
+    let twice = twice && window.taps() > window.kernel[last];
+    pooled::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y);
+}
+
+/// The average of each window of each channel, for `images` images. See
+/// [`average_pool`](crate::pooling::average_pool) for the rest.
+///
+/// # Panics
+///
+/// If sizes do not fit.
+pub fn average_pool(
+    exec: &Exec<'_>,
+    images: usize,
+    window: &Window<'_>,
+    divisor: Divisor,
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) {
+    let pooling = Pooling { window, divisor: Some(divisor), twice: false };
+    pooled::<Sum, true>(exec, images, pooling, &x, &y);
+}
+
+#[derive(Clone, Copy)]
+struct Pooling<'a> {
+    window: &'a Window<'a>,
+    divisor: Option<Divisor>,
+    /// Whether rows and columns are taken one after the other.
+    twice: bool,
+}
+
+fn pooled<F: VectorFold, const AVERAGE: bool>(
+    exec: &Exec<'_>,
+    images: usize,
+    pooling: Pooling<'_>,
+    x: &Pixels<'_>,
+    y: &PixelsMut<'_>,
+) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    let window = pooling.window;
+    window.check(images, x.count, y.count);
+    assert_eq!(x.channels, y.channels, "as many channels out as in");
+    let (width, last) = (window.width(), window.input.len() - 1);
+    if y.count == 0 || y.channels == 0 {
+        return;
+    }
+    let taps = window.taps();
+    let outer: usize = window.kernel[..last].iter().product();
+    let columns =
+        if pooling.twice { window.input[last] * x.channels.next_multiple_of(16) } else { 0 };
+    ranges(pool, y.count / width, width * taps * x.channels, |rows| {
+        with_scratch_of::<usize, _>(outer, |starts| {
+            with_scratch(columns, |columns| {
+                let rows = Rows::<AVERAGE> { pooling, x, y, rows, starts, columns };
+                // SAFETY: the machine has the instruction set; threads take rows of their own.
+                unsafe { dispatch(isa, Folded(rows, PhantomData::<F>)) }
+            });
+        });
+    });
+}
+
+/// Some rows of output pixels.
+struct Rows<'a, const AVERAGE: bool> {
+    pooling: Pooling<'a>,
+    x: &'a Pixels<'a>,
+    y: &'a PixelsMut<'a>,
+    rows: Range<usize>,
+    /// Room for the first pixel of each input row that an output row sees.
+    starts: &'a mut [usize],
+    /// Room for a row of pixels with [`Pooling::twice`].
+    columns: &'a mut [f32],
+}
+
+struct Folded<'a, F, const AVERAGE: bool>(Rows<'a, AVERAGE>, PhantomData<F>);
+
+impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Rows { pooling: Pooling { window, divisor, twice }, x, y, rows, starts, columns } =
+            self.0;
+        let (channels, width, last) = (x.channels, window.width(), window.input.len() - 1);
+        let (in_width, pad) = (window.input[last], window.pads_begin[last]);
+        let (stride, dilation) = (window.strides[last], window.dilations[last]);
+        let column_pitch = channels.next_multiple_of(16);
+        for row in rows {
+            let mut taps = Taps::new(window, row);
+            let outer_count = divisor.map_or(1, |divisor| taps.divisor(window, divisor));
+            let mut seen = 0;
+            while let Some(from) = taps.next_row(window) {
+                starts[seen] = from * in_width;
+                seen += 1;
+            }
+            let starts = &starts[..seen];
+            if twice {
+                for column in 0..in_width {
+                    let from =
+                        From { x: x.pixel(column), pitch: x.pitch, starts, step: 0, taps: 1 };
+                    let to = columns.as_mut_ptr().wrapping_add(column * column_pitch);
+                    // SAFETY: the columns of all rows are pixels of the input, and the buffer has
+                    // room for one pixel per column.
+                    unsafe {
+                        over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
+                            &from, c, 1.0, to, mask
+                        ));
+                    }
+                }
+            }
+            for o in 0..width {
+                let inside = taps::inside(window, last, o);
+                let count = divisor.map_or(1, |divisor| taps::count(window, last, o, divisor));
+                let divisor = (outer_count * count) as f32;
+                // Where nothing is inside, nothing is read.
+                let column = (o * stride + inside.start * dilation).saturating_sub(pad);
+                let (x, pitch, starts) = if twice {
+                    let start = columns.as_ptr().wrapping_add(column * column_pitch);
+                    (start, column_pitch, &[0][..])
+                } else {
+                    (x.pixel(column), x.pitch, starts)
+                };
+                let from = From { x, pitch, starts, step: dilation * pitch, taps: inside.len() };
+                let to = y.pixel(row * width + o);
+                // SAFETY: the taps inside are pixels of the input or of the buffer; the output has
+                // as many channels.
+                unsafe {
+                    over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
+                        &from, c, divisor, to, mask
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// The pixels of a window.
+struct From<'a> {
+    /// The first column, counted from the first pixel.
+    x: *const f32,
+    pitch: usize,
+    /// The first pixels of rows.
+    starts: &'a [usize],
+    /// From tap to tap in a row, in elements.
+    step: usize,
+    taps: usize,
+}
+
+/// Elements that are added one after the other before they go to a total.
+const CHAIN: usize = 128;
+
+/// `N` vectors of an output pixel.
+///
+/// # Safety
+///
+/// Must run with `S` enabled; all pixels must be readable, and `to` writable, in the lanes meant.
+#[inline(always)]
+unsafe fn fold<S: Simd, F: VectorFold, const AVERAGE: bool, const N: usize, const MASKED: bool>(
+    from: &From<'_>,
+    c: usize,
+    divisor: f32,
+    to: *mut f32,
+    mask: S::M,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let start = S::splat(F::START);
+        let (mut totals, mut sums, mut chain) = ([start; N], [start; N], 0);
+        for row in from.starts {
+            let mut x = from.x.wrapping_add(row * from.pitch + c);
+            for _ in 0..from.taps {
+                let pixel = load::<S, N, MASKED>(x, mask);
+                for (sum, x) in sums.iter_mut().zip(&pixel) {
+                    *sum = F::add::<S>(*sum, *x);
+                }
+                x = x.wrapping_add(from.step);
+            }
+            chain += from.taps;
+            if AVERAGE && chain >= CHAIN {
+                for (total, sum) in totals.iter_mut().zip(&mut sums) {
+                    *total = F::unite::<S>(*total, *sum);
+                    *sum = start;
+                }
+                chain = 0;
+            }
+        }
+        if AVERAGE {
+            let divisor = S::splat(divisor);
+            for (sum, total) in sums.iter_mut().zip(&totals) {
+                *sum = S::div(F::unite::<S>(*total, *sum), divisor);
+            }
+        }
+        store::<S, N, MASKED>(to.add(c), mask, sums);
+    }
+}

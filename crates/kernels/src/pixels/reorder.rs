@@ -1,0 +1,135 @@
+//! Between rows and pixels: each image is transposed.
+
+use std::ops::Range;
+
+use super::{Pixels, PixelsMut};
+use crate::Exec;
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::simd::{Body, Simd, check_isa, dispatch};
+
+/// Pixels whose blocks are transposed one after the other. What is written of them stays in the
+/// cache until whole cache lines are.
+const BAND: usize = 64;
+
+/// Rows or columns of a block up to which single elements are faster than vectors.
+const FEW: usize = 4;
+
+/// Pixels from `images` images of which each channel is contiguous.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) {
+    let pixels = y.as_pixels().per_image(images);
+    assert_eq!(x.len(), y.count * y.channels, "the input has other dims");
+    let channels = y.channels;
+    bands(exec, [images, channels, pixels], |image, band| {
+        let (first, columns) = (band.start, band.len());
+        Block {
+            from: x[image * channels * pixels..].as_ptr().wrapping_add(first),
+            from_stride: pixels,
+            to: y.pixel(image * pixels + first),
+            to_stride: y.pitch,
+            rows: channels,
+            columns,
+        }
+    });
+}
+
+/// The counterpart of [`from_rows`].
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) {
+    let pixels = x.per_image(images);
+    assert_eq!(y.len(), x.count * x.channels, "the output has other dims");
+    let channels = x.channels;
+    let y = Shared::new(y);
+    bands(exec, [images, channels, pixels], |image, band| {
+        let (first, rows) = (band.start, band.len());
+        Block {
+            from: x.pixel(image * pixels + first),
+            from_stride: x.pitch,
+            to: y.at(image * channels * pixels + first),
+            to_stride: pixels,
+            rows,
+            columns: channels,
+        }
+    });
+}
+
+/// Transposes what `block` gives for each band of pixels of each image.
+fn bands(
+    exec: &Exec<'_>,
+    [images, channels, pixels]: [usize; 3],
+    block: impl Fn(usize, Range<usize>) -> Block + Sync,
+) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    if channels == 0 {
+        return;
+    }
+    let per_image = pixels.div_ceil(BAND);
+    ranges(pool, images * per_image, 2 * channels * BAND.min(pixels), |pieces| {
+        for piece in pieces {
+            let (image, first) = (piece / per_image, piece % per_image * BAND);
+            // SAFETY: the machine has the instruction set. The callers have checked that all
+            // channels of all pixels are inside both buffers; bands are disjoint.
+            unsafe { dispatch(isa, block(image, first..pixels.min(first + BAND))) }
+        }
+    });
+}
+
+/// `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows` and `j < columns`.
+struct Block {
+    from: *const f32,
+    from_stride: usize,
+    to: *mut f32,
+    to_stride: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Body for Block {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Block { from, from_stride, to, to_stride, rows, columns } = self;
+        let (mut cut, mut turned) = ([0.0f32; 256], [0.0f32; 256]);
+        for i in (0..rows).step_by(S::LANES) {
+            for j in (0..columns).step_by(S::LANES) {
+                let (n, m) = (S::LANES.min(rows - i), S::LANES.min(columns - j));
+                // SAFETY: all accesses are to elements below `rows` and `columns`, which are valid
+                // by the promise of who runs this, or inside of the arrays.
+                unsafe {
+                    let from = from.add(i * from_stride + j);
+                    let to = to.add(j * to_stride + i);
+                    if n == S::LANES && m == S::LANES {
+                        S::transpose(from, from_stride, to, to_stride);
+                        continue;
+                    }
+                    if n.min(m) <= FEW {
+                        for k in 0..n {
+                            for l in 0..m {
+                                *to.add(l * to_stride + k) = *from.add(k * from_stride + l);
+                            }
+                        }
+                        continue;
+                    }
+                    let mask = S::first(m);
+                    for k in 0..n {
+                        let row = S::load_m(from.add(k * from_stride), mask);
+                        S::store(cut.as_mut_ptr().add(k * S::LANES), row);
+                    }
+                    S::transpose(cut.as_ptr(), S::LANES, turned.as_mut_ptr(), S::LANES);
+                    let mask = S::first(n);
+                    for k in 0..m {
+                        let row = S::load(turned.as_ptr().add(k * S::LANES));
+                        S::store_m(to.add(k * to_stride), mask, row);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What is done to the channels of each pixel alone: softmax and layer normalisation, whose loops
+//! over rows take pixels as they are.
+
+use super::{Pixels, PixelsMut, check_alike};
+use crate::Exec;
+use crate::elementwise::chunks::ranges;
+use crate::norm::{Parameters, PitchedRows};
+use crate::simd::{check_isa, dispatch};
+use crate::softmax::{Softmax, each_row};
+
+/// `y = op(x)` along the channels of each pixel. Without `x`, `y` is changed in place.
+///
+/// # Panics
+///
+/// If sizes do not fit.
+pub fn softmax(exec: &Exec<'_>, op: Softmax, x: Option<Pixels<'_>>, y: PixelsMut<'_>) {
+    if let Some(x) = &x {
+        check_alike(x, &y);
+    }
+    if y.channels == 0 {
+        return;
+    }
+    each_row(exec, op, [y.count, y.channels], |i| {
+        // SAFETY: each pixel is asked for once.
+        let y = unsafe { y.row(i) };
+        if let Some(x) = &x {
+            y.copy_from_slice(x.row(i));
+        }
+        y
+    });
+}
+
+/// `y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias` for the channels of each pixel.
+/// Without `x`, `y` is changed in place.
+///
+/// # Panics
+///
+/// If sizes do not fit.
+pub fn layer_norm(
+    exec: &Exec<'_>,
+    scale: &[f32],
+    bias: Option<&[f32]>,
+    epsilon: f64,
+    x: Option<Pixels<'_>>,
+    y: PixelsMut<'_>,
+) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    let x = x.unwrap_or(y.as_pixels());
+    check_alike(&x, &y);
+    let width = y.channels;
+    for list in [Some(scale), bias].into_iter().flatten() {
+        assert_eq!(list.len(), width, "one scale and shift per channel");
+    }
+    if width == 0 {
+        return;
+    }
+    let parameters = Parameters { center: true, scale, bias, epsilon };
+    ranges(pool, y.count, width, |pixels| {
+        let rows = PitchedRows {
+            parameters,
+            count: pixels.len(),
+            first: pixels.start,
+            width,
+            x: x.pixel(pixels.start),
+            residual: None,
+            x_pitch: x.pitch,
+            y: y.pixel(pixels.start),
+            sum: None,
+            y_pitch: y.pitch,
+            means: None,
+            inverses: None,
+        };
+        // SAFETY: the machine has the instruction set; threads take pixels of their own, of which
+        // all channels are valid.
+        unsafe { dispatch(isa, rows) }
+    });
+}

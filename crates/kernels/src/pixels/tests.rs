@@ -1,0 +1,365 @@
+//! Against the loops over rows: reordered, run, and reordered back, on every instruction set.
+
+use super::*;
+use crate::norm::{
+    Affine, ByRow, LocalResponse, RowInputs, RowOutputs, Statistics, local_response_norm as local,
+    normalize_rows,
+};
+use crate::pooling::{self, Divisor, Window};
+use crate::softmax::Softmax;
+use crate::{Exec, Isa, Pool, norm};
+
+/// What lies beside the channels.
+const BESIDE: u32 = 0x7fc0_1234;
+const CHANNELS: [usize; 8] = [1, 3, 15, 16, 17, 240, 256, 1024];
+
+fn values(n: usize, seed: usize) -> Vec<f32> {
+    (0..n).map(|i| (((i + seed) * 29 % 8311) as f32 - 4100.0) * 0.001).collect()
+}
+
+/// The same with some that are no numbers.
+fn odd_values(n: usize, seed: usize) -> Vec<f32> {
+    let mut values = values(n, seed);
+    for (i, odd) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate() {
+        values.iter_mut().skip(3 + 7 * i).step_by(101 + i).for_each(|x| *x = odd);
+    }
+    values
+}
+
+/// Rows as pixels, one element at a time. The memory ends with the last channel.
+fn lay(rows: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
+    let count = images * pixels;
+    let len = count.checked_sub(1).map_or(0, |before| before * pitch + channels);
+    let mut data = vec![f32::from_bits(BESIDE); len];
+    for (i, x) in rows.iter().enumerate() {
+        let (image, c, s) = (i / pixels / channels, i / pixels % channels, i % pixels);
+        data[(image * pixels + s) * pitch + c] = *x;
+    }
+    data
+}
+
+/// Back, with a look at what lies beside the channels.
+fn rows_of(data: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
+    for (i, x) in data.iter().enumerate() {
+        assert!(i % pitch < channels || x.to_bits() == BESIDE, "lane {i} was written");
+    }
+    let mut rows = Vec::new();
+    for i in 0..images * channels * pixels {
+        let (image, c, s) = (i / pixels / channels, i / pixels % channels, i % pixels);
+        rows.push(data[(image * pixels + s) * pitch + c]);
+    }
+    rows
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
+}
+
+/// Rows through a kernel of pixels and back; with several pitches and numbers of threads, which
+/// must not matter.
+fn through(
+    isa: Isa,
+    x: &[f32],
+    dims: [usize; 3],
+    out: [usize; 3],
+    kernel: impl Fn(&Exec<'_>, Pixels<'_>, PixelsMut<'_>),
+) -> Vec<f32> {
+    let mut found: Option<Vec<f32>> = None;
+    for (threads, more) in [(1, 0), (2, 5), (3, 16)] {
+        let pool = Pool::new(threads);
+        let (x_pitch, y_pitch) = match threads {
+            1 => (dims[1], out[1] + 1),
+            _ => (pitch_of(dims[1]), pitch_of(out[1]) + more),
+        };
+        let x = lay(x, dims, x_pitch);
+        let mut y = lay(&vec![7.0; out.iter().product()], out, y_pitch);
+        kernel(
+            &Exec { pool: &pool, isa },
+            Pixels::new(&x, dims[0] * dims[2], dims[1], x_pitch),
+            PixelsMut::new(&mut y, out[0] * out[2], out[1], y_pitch),
+        );
+        let y = rows_of(&y, out, y_pitch);
+        if let Some(found) = &found {
+            assert_eq!(bits(found), bits(&y), "{isa:?} {dims:?} with {threads} threads");
+        }
+        found = Some(y);
+    }
+    found.unwrap()
+}
+
+fn close(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    for (i, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        let error = (found - wanted).abs() / wanted.abs().max(1.0);
+        let same = found == wanted || (found.is_nan() && wanted.is_nan());
+        assert!(same || error <= tolerance, "{what} at {i}: {found}, not {wanted}");
+    }
+}
+
+/// Images of several sizes for each number of channels.
+fn dims() -> impl Iterator<Item = [usize; 3]> {
+    let small = CHANNELS.into_iter().map(|channels| [2, channels, 35]);
+    small.chain([[1, 64, 1300], [1, 7, 5000], [3, 100, 1], [2, 16, 0], [0, 16, 3], [2, 0, 3]])
+}
+
+fn one(isa: Isa) -> Exec<'static> {
+    Exec { pool: Pool::serial(), isa }
+}
+
+#[test]
+fn pitches() {
+    for (channels, pitch) in [(1, 16), (16, 16), (17, 32), (240, 240), (250, 272), (1024, 1040)] {
+        assert_eq!(pitch_of(channels), pitch);
+    }
+}
+
+#[test]
+#[should_panic = "outside of the memory"]
+fn a_pixel_outside() {
+    Pixels::new(&[0.0; 20], 2, 5, 16);
+}
+
+#[test]
+fn orders() {
+    for &isa in Isa::available() {
+        for dims in dims() {
+            let x = odd_values(dims.iter().product(), 1);
+            let back = through(isa, &x, dims, dims, |exec, pixels, y| {
+                let mut rows = vec![7.0; x.len()];
+                to_rows(exec, dims[0], pixels, &mut rows);
+                assert_eq!(bits(&rows), bits(&x), "{isa:?} {dims:?}");
+                from_rows(exec, dims[0], &x, y);
+            });
+            assert_eq!(bits(&back), bits(&x), "{isa:?} {dims:?}");
+        }
+    }
+}
+
+/// Every kind of pooling, with one window.
+fn pools(isa: Isa, [images, channels]: [usize; 2], window: &Window<'_>, what: &str) {
+    let pixels: usize = window.input.iter().product();
+    let outputs = window.output.iter().product();
+    let (dims, out) = ([images, channels, pixels], [images, channels, outputs]);
+    let planes = images * channels;
+    let exec = one(isa);
+    let mut wanted = vec![0.0; planes * outputs];
+    let x = odd_values(planes * pixels, 2);
+    pooling::max_pool(&exec, planes, window, &x, &mut wanted);
+    let found = through(isa, &x, dims, out, |exec, x, y| max_pool(exec, images, window, x, y));
+    close(&found, &wanted, 0.0, what);
+    for divisor in [Divisor::Inside, Divisor::WithPadding] {
+        for x in [&x, &values(planes * pixels, 3)] {
+            pooling::average_pool(&exec, planes, window, divisor, x, &mut wanted);
+            let found = through(isa, x, dims, out, |exec, x, y| {
+                average_pool(exec, images, window, divisor, x, y);
+            });
+            close(&found, &wanted, 1e-6, what);
+        }
+    }
+}
+
+#[test]
+fn windows() {
+    for &isa in Isa::available() {
+        for (i, case) in pooling::tests::cases().iter().enumerate() {
+            let output = case.output();
+            for channels in [1, 3, 17, 80] {
+                let what = format!("{isa:?} {channels} channels, window {i}");
+                pools(isa, [2, channels], &case.window(&output), &what);
+            }
+        }
+        for channels in CHANNELS {
+            let window = Window {
+                input: &[9, 8],
+                output: &[5, 4],
+                kernel: &[3, 3],
+                strides: &[2, 2],
+                dilations: &[1, 1],
+                pads_begin: &[1, 0],
+                pads_end: &[1, 0],
+            };
+            pools(isa, [2, channels], &window, &format!("{isa:?} {channels} channels"));
+        }
+    }
+}
+
+#[test]
+fn totals() {
+    use crate::reduce::Reduce;
+    let pairs = [
+        (Total::Sum, Reduce::Sum),
+        (Total::Mean, Reduce::Mean),
+        (Total::Max, Reduce::Max),
+        (Total::Min, Reduce::Min),
+    ];
+    for &isa in Isa::available() {
+        for dims in dims() {
+            let [images, channels, pixels] = dims;
+            let n = dims.iter().product();
+            for (total, op) in pairs {
+                for x in [values(n, 4), odd_values(n, 5)] {
+                    let mut wanted = vec![0.0; images * channels];
+                    let axes = [false, false, true];
+                    crate::reduce::reduce(&one(isa), op, &dims, &axes, &x, &mut wanted);
+                    let out = [images, channels, 1];
+                    let found =
+                        through(isa, &x, dims, out, |exec, x, y| reduce(exec, total, images, x, y));
+                    // The sum of absolute values is at most 4.1 for each pixel.
+                    let scale = if total == Total::Sum { pixels as f32 } else { 1.0 };
+                    close(&found, &wanted, 1e-6 * scale, &format!("{isa:?} {dims:?} {op:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_sums_keep_their_digits() {
+    for &isa in Isa::available() {
+        let (pixels, value) = (1 << 18, 0.1f32);
+        let x = vec![value; pixels];
+        let found = through(isa, &x, [1, 1, pixels], [1, 1, 1], |exec, x, y| {
+            reduce(exec, Total::Mean, 1, x, y);
+        });
+        assert!((found[0] - value).abs() <= 2e-7, "{isa:?} {found:?}");
+    }
+}
+
+#[test]
+fn neighbouring_channels() {
+    for &isa in Isa::available() {
+        for dims in dims() {
+            let [batch, channels, inner] = dims;
+            let x = odd_values(dims.iter().product(), 6);
+            for size in [1, 2, 3, 5, 8, 40] {
+                for beta in [0.5, 0.75, 1.0, 0.6] {
+                    let response = LocalResponse { size, alpha: 0.01, beta, bias: 1.5 };
+                    let mut wanted = vec![0.0; x.len()];
+                    local(&one(isa), [batch, channels, inner], response, &x, &mut wanted);
+                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                        local_response_norm(exec, response, x, y);
+                    });
+                    assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?} {response:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn groups() {
+    for &isa in Isa::available() {
+        for dims in dims().filter(|dims| !dims.contains(&0)) {
+            let [images, channels, pixels] = dims;
+            let (scale, shift) = (values(channels, 7), values(channels, 8));
+            for groups in [1, 2, channels].into_iter().filter(|g| channels.is_multiple_of(*g)) {
+                // Means are some units in the last place off, deviations at least 0.3 where a group is
+                // a channel, and scales at most 4.1.
+                for (x, tolerance) in [
+                    (values(dims.iter().product(), 9), 2e-5),
+                    (values(dims.iter().product(), 9).iter().map(|x| x + 64.0).collect(), 5e-4),
+                    (odd_values(dims.iter().product(), 9), 2e-5),
+                ] {
+                    let x: Vec<f32> = x;
+                    let mut wanted = vec![0.0; x.len()];
+                    let how = ByRow {
+                        statistics: Statistics::MeanVariance,
+                        len: channels / groups * pixels,
+                        epsilon: 1e-5,
+                        affine: Affine::Groups(pixels, &scale, &shift),
+                    };
+                    normalize_rows(&one(isa), how, &x, &mut wanted, None, None);
+                    let norm = GroupNorm { groups, epsilon: 1e-5, scale: &scale, shift: &shift };
+                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                        group_norm(exec, images, norm, x, y);
+                    });
+                    close(&found, &wanted, tolerance, &format!("{isa:?} {dims:?} {groups}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn channels_of_each_pixel() {
+    for &isa in Isa::available() {
+        for dims in dims().filter(|dims| dims[1] > 0) {
+            let [images, channels, pixels] = dims;
+            let count = images * pixels;
+            let x = odd_values(dims.iter().product(), 10);
+            // With this pitch, pixels are rows of the other kernels.
+            let adjacent = lay(&x, dims, channels);
+            let mut wanted = vec![0.0; x.len()];
+            for op in [Softmax::Softmax, Softmax::LogSoftmax, Softmax::Hardmax] {
+                let dims_of_rows = [count, channels, 1];
+                crate::softmax::softmax(&one(isa), op, dims_of_rows, &adjacent, &mut wanted);
+                let wanted = rows_of(&wanted, dims, channels);
+                for in_place in [false, true] {
+                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                        if in_place {
+                            copy(&x, &y);
+                        }
+                        softmax(exec, op, (!in_place).then_some(x), y);
+                    });
+                    assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?} {op:?}");
+                }
+            }
+            let (scale, bias) = (values(channels, 11), values(channels, 12));
+            for bias in [None, Some(&bias[..])] {
+                norm::layer_norm(
+                    &one(isa),
+                    [count, channels],
+                    RowInputs { x: &adjacent, residual: None, scale: &scale, epsilon: 1e-5 },
+                    bias,
+                    RowOutputs { y: &mut wanted, sum: None, means: None, inverse_deviations: None },
+                );
+                let wanted = rows_of(&wanted, dims, channels);
+                for in_place in [false, true] {
+                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                        if in_place {
+                            copy(&x, &y);
+                        }
+                        layer_norm(exec, &scale, bias, 1e-5, (!in_place).then_some(x), y);
+                    });
+                    assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?}");
+                }
+            }
+        }
+    }
+}
+
+/// For what changes pixels in place.
+fn copy(x: &Pixels<'_>, y: &PixelsMut<'_>) {
+    for i in 0..x.count() {
+        // SAFETY: one thread, one pixel at a time.
+        unsafe { y.row(i) }.copy_from_slice(x.row(i));
+    }
+}
+
+#[test]
+fn scales_and_shifts() {
+    for &isa in Isa::available() {
+        for dims in dims() {
+            let [_, channels, pixels] = dims;
+            let x = odd_values(dims.iter().product(), 13);
+            let (scale, shift) = (values(channels, 14), values(channels, 15));
+            let mut wanted = vec![0.0; x.len()];
+            norm::scale_shift(&one(isa), pixels, &scale, &shift, &x, &mut wanted);
+            for after in [After::Nothing, After::Relu] {
+                if after == After::Relu {
+                    wanted.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y });
+                }
+                for in_place in [false, true] {
+                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                        if in_place {
+                            copy(&x, &y);
+                        }
+                        let x = (!in_place).then_some(x);
+                        scale_shift(exec, &scale, &shift, after, x, y);
+                    });
+                    close(&found, &wanted, 0.0, &format!("{isa:?} {dims:?} {after:?}"));
+                }
+            }
+        }
+    }
+}
