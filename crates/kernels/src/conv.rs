@@ -53,13 +53,6 @@ impl Order {
     }
 }
 
-/// The distance of pixels of a value of its own with this many channels: whole lines of a cache,
-/// of which neighbouring pixels do not fall into the same few sets.
-pub fn pitch_of(channels: usize) -> usize {
-    let pitch = channels.next_multiple_of(16);
-    if pitch.is_multiple_of(256) { pitch + 16 } else { pitch }
-}
-
 /// Elements, and how they lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered<'a> {

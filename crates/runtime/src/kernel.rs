@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use sardonyx_kernels::conv::{Order, Ordered, OrderedMut};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
+use sardonyx_kernels::pixels::{Pixels, PixelsMut};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -429,6 +430,31 @@ impl<'a> Call<'a> {
         };
         let data = view.data_slice::<f32>()?.get(view.offset()..).unwrap_or_default();
         Ok(Ordered { data, order: Order::ChannelsLast { pitch } })
+    }
+
+    /// Images of floats whose channels come last; `None` if they are in rows.
+    pub(crate) fn pixels(&self, index: usize) -> Result<Option<Pixels<'a>>, KernelError> {
+        let Ordered { data, order: Order::ChannelsLast { pitch } } = self.image(index)? else {
+            return Ok(None);
+        };
+        let dims = self.tensor(index)?.dims();
+        let count = dims[0] * dims[2..].iter().product::<usize>();
+        Ok(Some(Pixels::new(data, count, dims[1], pitch)))
+    }
+
+    /// Memory for images of floats of that shape whose channels come last.
+    pub(crate) fn output_pixels(
+        &mut self,
+        index: usize,
+        dims: &[usize],
+    ) -> Result<PixelsMut<'_>, KernelError> {
+        let OrderedMut { data, order: Order::ChannelsLast { pitch } } =
+            self.output_image(index, dims)?
+        else {
+            fail!("output {index} is in rows");
+        };
+        let count = dims[0] * dims[2..].iter().product::<usize>();
+        Ok(PixelsMut::new(data, count, dims[1], pitch))
     }
 
     /// Memory for images of floats of that shape, in rows or with channels last.

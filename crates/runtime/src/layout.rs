@@ -5,7 +5,7 @@
 //! how far apart neighbours are along each axis. Layouts compose, so a chain of such operators is
 //! one layout of the value at its beginning.
 
-use sardonyx_kernels::conv::pitch_of;
+use sardonyx_kernels::pixels::pitch_of;
 use sardonyx_tensor::{Dims, Strides, shape};
 
 /// Offset and strides, in elements.

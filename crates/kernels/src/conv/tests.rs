@@ -6,6 +6,7 @@
 use super::*;
 use crate::gemm::Activation;
 use crate::gemm::tests::random;
+use crate::pixels::pitch_of;
 use crate::{Isa, Pool};
 
 struct Case {

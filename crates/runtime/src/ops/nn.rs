@@ -5,6 +5,7 @@ pub(crate) mod batch_normalization;
 pub(crate) mod conv;
 pub(crate) mod dropout;
 pub(crate) mod global_pool;
+pub(crate) mod images;
 pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod lrn;

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{Logic, MAX_RANK, Strided, logic};
+use sardonyx_kernels::pixels::Total;
 use sardonyx_kernels::reduce::{Extreme, Reduce, Ties};
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
 use smallvec::SmallVec;
@@ -11,8 +12,10 @@ use smallvec::SmallVec;
 use super::math::binary::bytes;
 use super::math::for_element;
 use super::math::softmax::around;
+use super::nn::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::program::Images;
 
 /// A binding per row: `bind_reduce_sum: wide, Reduce::Sum;` becomes
 ///
@@ -47,7 +50,33 @@ rows! {
 }
 
 fn wide(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, high_precision, T => Reduction::<T>::new(site, op)?)
+    let rows: Result<Box<dyn Kernel>, BindError> =
+        for_element!(site, site.elem(0)?, high_precision, T => Reduction::<T>::new(site, op)?);
+    let total = match op {
+        Reduce::Sum => Total::Sum,
+        Reduce::Mean => Total::Mean,
+        Reduce::Max => Total::Max,
+        Reduce::Min => Total::Min,
+        _ => return rows,
+    };
+    if images(site) != Images::Read {
+        return rows;
+    }
+    let keeps_dims = site.need_int("keepdims")? != 0;
+    Ok(WithPixels::reading(rows?, OverPixels::Total(total, keeps_dims)))
+}
+
+/// Over all spatial axes there are loops over pixels.
+pub(crate) fn images(site: &Site<'_>) -> Images {
+    let rank = site.shape(0).map_or(0, |shape| shape.len());
+    let axes = site.constant(1).and_then(|axes| axes.to_vec::<i64>().ok());
+    let (Some(axes), Ok(DataType::Float), true) = (axes, site.elem(0), rank > 2) else {
+        return Images::Rows;
+    };
+    let mut spatial: SmallVec<[usize; 6]> =
+        axes.iter().filter_map(|axis| normalize_axis(*axis, rank).ok()).collect();
+    spatial.sort_unstable();
+    if spatial.iter().copied().eq(2..rank) { Images::Read } else { Images::Rows }
 }
 
 fn floats(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {

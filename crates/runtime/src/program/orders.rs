@@ -4,7 +4,9 @@ use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Conv, Images, Move, MoveKind, Op, Pointwise, Program, Slot, Step, same_shape};
+use super::{
+    Conv, Images, Move, MoveKind, Op, Parameters, Pointwise, Program, Slot, Step, same_shape,
+};
 
 /// How the elements of a value lie where it has memory of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -12,7 +14,7 @@ pub(crate) enum Order {
     /// As the standard has it: the last axis is contiguous.
     #[default]
     Rows,
-    /// Axis 1 is contiguous, and pixels are a [pitch](sardonyx_kernels::conv::pitch_of) apart.
+    /// Axis 1 is contiguous, and pixels are a [pitch](sardonyx_kernels::pixels::pitch_of) apart.
     ChannelsLast,
 }
 
@@ -75,6 +77,12 @@ impl Program {
         match &step.op {
             Op::Conv(conv) => self.orders_of_conv(conv, result, &mut orders),
             Op::Pointwise(pointwise) => self.orders_of_pointwise(pointwise, result, &mut orders),
+            Op::BatchNorm(norm) => {
+                let is_folded = matches!(norm.parameters, Parameters::Folded { .. });
+                if is_folded && norm.elem == DataType::Float {
+                    (orders.operands[0], orders.outputs[0]) = (Takes::Alike, Takes::Alike);
+                }
+            }
             Op::Move(moved) => self.orders_of_move(moved, result, &mut orders),
             Op::Opaque(opaque) => match opaque.images {
                 Images::Rows => {}

@@ -1,10 +1,9 @@
 //! Convolutions and pooling of the shapes of real networks, one image at a time.
 
 use super::{Bench, Group, Work, numbers};
-use sardonyx_kernels::conv::{
-    ConvEpilogue, ConvParams, Order, Ordered, OrderedMut, PackedConv, pitch_of,
-};
+use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, Order, Ordered, OrderedMut, PackedConv};
 use sardonyx_kernels::gemm::Activation;
+use sardonyx_kernels::pixels::pitch_of;
 use sardonyx_kernels::pooling::Window;
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Loops, MaxPoolLoops};

@@ -98,7 +98,7 @@ impl Images<'_> {
         let own = Layout::channels_last(dims);
         let mut pixels: Dims = over_pixels(dims).collect();
         if let Some(last) = pixels.last_mut() {
-            *last = sardonyx_kernels::conv::pitch_of(dims[1]);
+            *last = sardonyx_kernels::pixels::pitch_of(dims[1]);
         }
         Images { dims, own, pixels }
     }

@@ -9,6 +9,8 @@ use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
 use super::{dims_in_place, for_element};
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
+use crate::ops::nn::images::{OverPixels, WithPixels};
+use crate::program::Images;
 
 /// `Hardmax`
 pub(crate) fn bind_hardmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -27,7 +29,17 @@ pub(crate) fn bind_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
 
 fn bind(site: &Site<'_>, op: Softmax) -> Result<Box<dyn Kernel>, BindError> {
     let axis = site.need_int("axis")?;
-    for_element!(site, site.elem(0)?, floats, T => AlongAxis::<T> { op, axis, elements: PhantomData })
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => AlongAxis::<T> { op, axis, elements: PhantomData });
+    Ok(WithPixels::alike(site, rows?, OverPixels::Softmax(op)))
+}
+
+/// Over the channels of images there are loops over pixels.
+pub(crate) fn images(site: &Site<'_>) -> Images {
+    let rank = site.shape(0).map(|shape| shape.len() as i64);
+    match (site.int("axis"), rank) {
+        (Some(axis), Some(rank)) if axis == 1 || axis == 1 - rank => Images::Alike { gain: 1 },
+        _ => Images::Rows,
+    }
 }
 
 struct AlongAxis<T> {

@@ -11,6 +11,7 @@ use sardonyx_kernels::norm::fold_batch_norm;
 use sardonyx_kernels::number::{Math, Number};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
 
+use super::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::math::for_element;
@@ -55,12 +56,20 @@ pub(crate) fn select(site: &Site<'_>, norm: &BatchNorm) -> Result<Selected, Bind
     };
     let is_given = matches!(norm.parameters, Parameters::Given { .. });
     let packed = if is_given && folded.is_some() { 1..5 } else { 0..0 };
+    let pixels = folded.as_ref().map(|(scale, shift)| OverPixels::Affine {
+        scale: narrowed::<f32>(scale),
+        shift: narrowed::<f32>(shift),
+    });
     let kernel: Result<Box<dyn Kernel>, BindError> = for_element!(site, norm.elem, floats, T => BatchNormalization::<T> {
         epsilon,
         folded: folded.map(|(scale, shift)| (narrowed::<T>(&scale), narrowed::<T>(&shift))),
         elements: PhantomData,
     });
-    Ok(Selected::from(kernel?).packing(packed))
+    let kernel = match pixels {
+        Some(pixels) => WithPixels::alike(site, kernel?, pixels),
+        None => kernel?,
+    };
+    Ok(Selected::from(kernel).packing(packed))
 }
 
 /// Numbers in the type in which elements are computed.

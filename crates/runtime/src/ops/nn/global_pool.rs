@@ -4,22 +4,37 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
+use sardonyx_kernels::pixels::Total;
 use sardonyx_kernels::reduce::Reduce;
-use sardonyx_tensor::{Dims, Element};
+use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
 
+use super::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 /// `GlobalAveragePool`
 pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Mean, elements: PhantomData })
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Mean, elements: PhantomData });
+    of_either(site, rows?, Total::Mean)
 }
 
 /// `GlobalMaxPool`
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Max, elements: PhantomData })
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Max, elements: PhantomData });
+    of_either(site, rows?, Total::Max)
+}
+
+fn of_either(
+    site: &Site<'_>,
+    rows: Box<dyn Kernel>,
+    total: Total,
+) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(match site.elem(0)? {
+        DataType::Float => WithPixels::reading(rows, OverPixels::Total(total, true)),
+        _ => rows,
+    })
 }
 
 struct GlobalPool<T> {

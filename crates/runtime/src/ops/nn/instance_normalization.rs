@@ -8,6 +8,7 @@ use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{Dims, Element};
 
+use super::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
@@ -16,7 +17,8 @@ use crate::scratch::Scratch;
 /// `InstanceNormalization`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
-    for_element!(site, site.elem(0)?, floats, T => InstanceNormalization::<T> { epsilon, elements: PhantomData })
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => InstanceNormalization::<T> { epsilon, elements: PhantomData });
+    Ok(WithPixels::alike(site, rows?, OverPixels::Groups { groups: None, epsilon }))
 }
 
 struct InstanceNormalization<T> {

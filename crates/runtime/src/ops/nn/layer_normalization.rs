@@ -13,6 +13,7 @@ use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
+use super::images::{OverPixels, WithPixels};
 use super::instance_normalization::per_channel;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
@@ -97,11 +98,12 @@ pub(crate) fn bind_groups(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError>
             "attribute 'num_groups' must be positive, not {groups}"
         )));
     };
-    for_element!(site, site.elem(0)?, floats, T => GroupNormalization::<T> {
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => GroupNormalization::<T> {
         groups,
         epsilon,
         elements: PhantomData,
-    })
+    });
+    Ok(WithPixels::alike(site, rows?, OverPixels::Groups { groups: Some(groups), epsilon }))
 }
 
 /// `LpNormalization`

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use sardonyx_kernels::FloatLoops;
 use sardonyx_tensor::{Dims, Element};
 
+use super::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
@@ -19,20 +20,21 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             return Err(BindError::Invalid(format!("size must be positive, not {size}")));
         }
     };
-    for_element!(site, site.elem(0)?, floats, T => Lrn::<T> {
+    let response = LocalResponse {
         size,
         alpha: site.float("alpha").unwrap_or(1e-4),
         beta: site.float("beta").unwrap_or(0.75),
         bias: site.float("bias").unwrap_or(1.0),
+    };
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => Lrn::<T> {
+        response,
         elements: PhantomData,
-    })
+    });
+    Ok(WithPixels::alike(site, rows?, OverPixels::Local(response)))
 }
 
 struct Lrn<T> {
-    size: usize,
-    alpha: f32,
-    beta: f32,
-    bias: f32,
+    response: LocalResponse,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -45,8 +47,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
         let sizes = [*batch, *channels, spatial.iter().product()];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        let (size, alpha, beta, bias) = (self.size, self.alpha, self.beta, self.bias);
-        T::local_response_norm(exec, sizes, LocalResponse { size, alpha, beta, bias }, x, y);
+        T::local_response_norm(exec, sizes, self.response, x, y);
         Ok(())
     }
 }

@@ -6,11 +6,12 @@ use sardonyx_kernels::pooling::{self, Divisor, Order};
 use sardonyx_kernels::{FloatLoops, MaxPoolLoops};
 use sardonyx_tensor::{Dims, Element};
 
+use super::images::{self, OverPixels, WithPixels};
 use super::window::Placed;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::program::Window;
+use crate::program::{Images, Window};
 
 /// `AveragePool`
 pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -18,11 +19,17 @@ pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
         Some(1) => Divisor::WithPadding,
         _ => Divisor::Inside,
     };
-    for_element!(site, site.elem(0)?, floats, T => AveragePool::<T> {
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => AveragePool::<T> {
         window: window(site)?,
         divisor,
         elements: PhantomData,
-    })
+    });
+    Ok(WithPixels::alike(site, rows?, OverPixels::AveragePool(window(site)?, divisor)))
+}
+
+/// Positions are those of rows.
+pub(crate) fn images_of_max(site: &Site<'_>) -> Images {
+    if site.has_output(1) { Images::Rows } else { images::gains(site) }
 }
 
 /// `MaxPool`
@@ -31,11 +38,12 @@ pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some(1) => Order::ColumnMajor,
         _ => Order::RowMajor,
     };
-    for_element!(site, site.elem(0)?, [f32, f64, half::f16, half::bf16, i8, u8], T => MaxPool::<T> {
+    let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, [f32, f64, half::f16, half::bf16, i8, u8], T => MaxPool::<T> {
         window: window(site)?,
         order,
         elements: PhantomData,
-    })
+    });
+    Ok(WithPixels::alike(site, rows?, OverPixels::MaxPool(window(site)?)))
 }
 
 struct AveragePool<T> {
@@ -60,16 +68,16 @@ fn window(site: &Site<'_>) -> Result<Window, BindError> {
 }
 
 /// Windows over an input of known dimensions.
-struct Geometry<'a> {
+pub(super) struct Geometry<'a> {
     window: &'a Window,
     input: Dims,
     placed: Placed,
     /// Dimensions of the output.
-    output: Dims,
+    pub(super) output: Dims,
 }
 
 impl<'a> Geometry<'a> {
-    fn new(window: &'a Window, input: &[usize]) -> Result<Self, KernelError> {
+    pub(super) fn new(window: &'a Window, input: &[usize]) -> Result<Self, KernelError> {
         if input.len() < 3 {
             fail!("the input must have at least three dimensions, not {input:?}");
         }
@@ -82,7 +90,7 @@ impl<'a> Geometry<'a> {
         self.input[0] * self.input[1]
     }
 
-    fn window(&self) -> pooling::Window<'_> {
+    pub(super) fn window(&self) -> pooling::Window<'_> {
         pooling::Window {
             input: &self.input[2..],
             output: &self.placed.counts,

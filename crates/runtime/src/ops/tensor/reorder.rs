@@ -1,10 +1,12 @@
 //! The same value in the other order: planes of pixels become pixels with their channels, and back.
 
+use sardonyx_kernels::pixels;
 use sardonyx_tensor::Dims;
 
 use super::moves::copy_view;
 use crate::error::KernelError;
-use crate::kernel::{Call, Inputs, Kernel, MemoryRules};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Target};
+use crate::layout::pitch_of_strides;
 
 /// See the module.
 pub(crate) struct Reorder;
@@ -17,7 +19,23 @@ impl Kernel for Reorder {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let view = call.tensor(0)?.clone();
         let dims = Dims::from(view.dims());
-        copy_view(call, 0, &view, &dims)
+        let (exec, images) = (call.exec, dims[0]);
+        let is_laid = matches!(call.targets.first(), Some(Target::Planned { laid: Some(_), .. }));
+        // A value in rows may be a part of another one.
+        let is_image = pitch_of_strides(&dims, &view.strides()).is_some();
+        if view.is_contiguous() && is_laid {
+            let x = view.as_slice::<f32>()?;
+            pixels::from_rows(exec, images, x, call.output_pixels(0, &dims)?);
+            return Ok(());
+        }
+        let x = if is_image { call.pixels(0)? } else { None };
+        match x {
+            Some(x) if !is_laid => {
+                pixels::to_rows(exec, images, x, call.output_slice::<f32>(0, &dims)?);
+                Ok(())
+            }
+            _ => copy_view(call, 0, &view, &dims),
+        }
     }
 
     fn describe(&self) -> String {

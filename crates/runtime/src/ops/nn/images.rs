@@ -1,0 +1,138 @@
+//! Operators on images of floats whose channels come last: loops over pixels.
+//!
+//! Each has a kernel for rows as well, which runs where sizes are not known before the run.
+
+use std::iter::repeat_n;
+
+use sardonyx_kernels::norm::LocalResponse;
+use sardonyx_kernels::pixels::{self, After, GroupNorm, PixelsMut, Total};
+use sardonyx_kernels::pooling::Divisor;
+use sardonyx_kernels::softmax::Softmax;
+use sardonyx_tensor::Dims;
+
+use super::pool::Geometry;
+use crate::error::{KernelError, fail};
+use crate::kernel::{Call, Kernel, MemoryRules, Site};
+use crate::program::{Images, Order, Window};
+
+/// What is computed over pixels.
+pub(crate) enum OverPixels {
+    AveragePool(Window, Divisor),
+    MaxPool(Window),
+    Local(LocalResponse),
+    /// By mean and variance of this many groups of channels; `None`: of each channel. Inputs 1 and
+    /// 2 are scale and shift.
+    Groups {
+        groups: Option<usize>,
+        epsilon: f64,
+    },
+    Affine {
+        scale: Vec<f32>,
+        shift: Vec<f32>,
+    },
+    Softmax(Softmax),
+    /// All pixels of an image become one, in rows; whether its axes are kept.
+    Total(Total, bool),
+}
+
+/// The loops over pixels, and the kernel for rows.
+pub(crate) struct WithPixels {
+    rows: Box<dyn Kernel>,
+    pixels: OverPixels,
+}
+
+impl WithPixels {
+    /// For a step whose result has the order of its operand: the kernel for rows alone, if that is
+    /// the order.
+    pub(crate) fn alike(
+        site: &Site<'_>,
+        rows: Box<dyn Kernel>,
+        pixels: OverPixels,
+    ) -> Box<dyn Kernel> {
+        match site.order {
+            Order::Rows => rows,
+            Order::ChannelsLast => Box::new(WithPixels { rows, pixels }),
+        }
+    }
+
+    /// For a step that reads either order.
+    pub(crate) fn reading(rows: Box<dyn Kernel>, pixels: OverPixels) -> Box<dyn Kernel> {
+        Box::new(WithPixels { rows, pixels })
+    }
+}
+
+/// What an operator makes of images that has loops over pixels, which gain a pass over them.
+pub(crate) fn gains(_: &Site<'_>) -> Images {
+    Images::Alike { gain: 1 }
+}
+
+/// What an operator makes of images that reads either order.
+pub(crate) fn reads(_: &Site<'_>) -> Images {
+    Images::Read
+}
+
+impl Kernel for WithPixels {
+    /// Inputs lie as the kernel for rows finds them, but are never written over.
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { in_place: &[], ..self.rows.memory() }
+    }
+
+    fn describe(&self) -> String {
+        let rows = self.rows.describe();
+        if rows.is_empty() { "over pixels".to_string() } else { format!("{rows}, over pixels") }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let Some(x) = call.pixels(0)? else {
+            return self.rows.run(call);
+        };
+        let (exec, dims) = (call.exec, Dims::from(call.tensor(0)?.dims()));
+        let images = dims[0];
+        match &self.pixels {
+            OverPixels::AveragePool(window, divisor) => {
+                let g = Geometry::new(window, &dims)?;
+                let y = call.output_pixels(0, &g.output)?;
+                pixels::average_pool(exec, images, &g.window(), *divisor, x, y);
+            }
+            OverPixels::MaxPool(window) => {
+                let g = Geometry::new(window, &dims)?;
+                pixels::max_pool(exec, images, &g.window(), x, call.output_pixels(0, &g.output)?);
+            }
+            OverPixels::Local(response) => {
+                pixels::local_response_norm(exec, *response, x, call.output_pixels(0, &dims)?);
+            }
+            OverPixels::Groups { groups, epsilon } => {
+                let groups = groups.unwrap_or(dims[1]);
+                let (scale, shift) = (call.slice::<f32>(1)?, call.slice::<f32>(2)?);
+                let fits = groups > 0 && dims[1].is_multiple_of(groups);
+                if !fits || [scale.len(), shift.len()] != [dims[1]; 2] {
+                    fail!(
+                        "{} channels in {groups} groups have {} scales and {} shifts",
+                        dims[1],
+                        scale.len(),
+                        shift.len()
+                    );
+                }
+                let norm = GroupNorm { groups, epsilon: *epsilon, scale, shift };
+                pixels::group_norm(exec, images, norm, x, call.output_pixels(0, &dims)?);
+            }
+            OverPixels::Affine { scale, shift } => {
+                if scale.len() != dims[1] {
+                    fail!("{} channels have parameters for {}", dims[1], scale.len());
+                }
+                let y = call.output_pixels(0, &dims)?;
+                pixels::scale_shift(exec, scale, shift, After::Nothing, Some(x), y);
+            }
+            OverPixels::Softmax(op) => {
+                pixels::softmax(exec, *op, Some(x), call.output_pixels(0, &dims)?);
+            }
+            OverPixels::Total(total, keeps_dims) => {
+                let kept = if *keeps_dims { dims.len() - 2 } else { 0 };
+                let to: Dims = dims[..2].iter().copied().chain(repeat_n(1, kept)).collect();
+                let y = PixelsMut::new(call.output_slice(0, &to)?, images, dims[1], dims[1]);
+                pixels::reduce(exec, *total, images, x, y);
+            }
+        }
+        Ok(())
+    }
+}

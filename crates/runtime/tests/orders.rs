@@ -1,0 +1,270 @@
+//! Images whose channels come last: random networks give the same as node by node in rows.
+#![allow(clippy::unwrap_used)]
+
+mod both_ways;
+
+use std::fmt::Write;
+
+use both_ways::{Both, Numbers, inputs};
+
+/// An image of a network that is being written.
+#[derive(Clone)]
+struct Image {
+    name: String,
+    channels: usize,
+    /// Height and width.
+    size: [usize; 2],
+}
+
+/// Writes a random network.
+struct Writer {
+    random: Numbers,
+    body: String,
+    images: Vec<Image>,
+    count: usize,
+}
+
+impl Writer {
+    fn new(seed: u64) -> Writer {
+        let mut random = Numbers::new(seed);
+        let channels = [3, 5, 16, 24][random.below(4)];
+        let size = [5 + random.below(9), 5 + random.below(9)];
+        let images = vec![Image { name: "x".to_string(), channels, size }];
+        Writer { random, body: String::new(), images, count: 0 }
+    }
+
+    fn name(&mut self) -> String {
+        self.count += 1;
+        format!("v{}", self.count)
+    }
+
+    fn pick(&mut self) -> Image {
+        let from = self.images.len().saturating_sub(4);
+        let at = from + self.random.below(self.images.len() - from);
+        self.images[at].clone()
+    }
+
+    /// A constant of random numbers that keep sums of `depth` products small.
+    fn constant(&mut self, dims: &[usize], depth: usize) -> String {
+        let name = self.name();
+        let count = dims.iter().product();
+        let scale = 1.5 / (depth.max(1) as f32).sqrt();
+        let numbers = self.random.floats(count);
+        let numbers: Vec<String> = numbers.iter().map(|x| (x * scale).to_string()).collect();
+        let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+        let (dims, numbers) = (dims.join(", "), numbers.join(", "));
+        let _ = writeln!(self.body, "{name} = Constant <value = float[{dims}] {{{numbers}}}> ()");
+        name
+    }
+
+    fn add(&mut self, channels: usize, size: [usize; 2], node: &str) {
+        let name = self.name();
+        let _ = writeln!(self.body, "{name} = {node}");
+        self.images.push(Image { name, channels, size });
+    }
+
+    fn conv(&mut self) {
+        let x = self.pick();
+        let depthwise = self.random.below(4) == 0;
+        let kernel = [1, 1, 3, 3, 5][self.random.below(5)];
+        let stride = if x.size[0].min(x.size[1]) > 6 { 1 + self.random.below(2) } else { 1 };
+        let groups = match depthwise {
+            true => x.channels,
+            false if x.channels % 4 == 0 && self.random.below(4) == 0 => 4,
+            false => 1,
+        };
+        let channels =
+            if depthwise { x.channels } else { [4, 8, 16, 20, 24, 40][self.random.below(6)] };
+        let depth = x.channels / groups * kernel * kernel;
+        let w = self.constant(&[channels, x.channels / groups, kernel, kernel], depth);
+        let b = self.constant(&[channels], 1);
+        let pad = kernel / 2;
+        let size = x.size.map(|size| (size + 2 * pad - kernel) / stride + 1);
+        let node = format!(
+            "Conv <pads = [{pad}, {pad}, {pad}, {pad}], strides = [{stride}, {stride}], \
+             group = {groups}> ({}, {w}, {b})",
+            x.name
+        );
+        self.add(channels, size, &node);
+    }
+
+    fn function(&mut self) {
+        let x = self.pick();
+        let of = |op: &str| format!("{op} ({})", x.name);
+        let node = match self.random.below(9) {
+            0 => of("Relu"),
+            1 => of("HardSwish"),
+            2 => of("Sigmoid"),
+            3 => of("Gelu"),
+            4 => of("Tanh"),
+            5 => of("Elu"),
+            6 => {
+                let slopes = self.constant(&[x.channels, 1, 1], 1);
+                format!("PRelu ({}, {slopes})", x.name)
+            }
+            7 => {
+                let by = self.constant(&[1, x.channels, 1, 1], 1);
+                format!("Mul ({}, {by})", x.name)
+            }
+            _ => {
+                let plane = self.constant(&[x.size[0], x.size[1]], 1);
+                format!("Add ({}, {plane})", x.name)
+            }
+        };
+        self.add(x.channels, x.size, &node);
+    }
+
+    /// A sum or product with another image of the same size, or with one pixel of each image.
+    fn pair(&mut self) {
+        let x = self.pick();
+        let same = |y: &&Image| y.channels == x.channels && y.size == x.size;
+        let others: Vec<Image> = self.images.iter().filter(same).cloned().collect();
+        let other = others[self.random.below(others.len())].name.clone();
+        let node = match self.random.below(3) {
+            0 => format!("Add ({}, {other})", x.name),
+            1 => format!("Sub ({other}, {})", x.name),
+            _ => {
+                let gate = self.name();
+                let _ = writeln!(self.body, "{gate} = GlobalAveragePool ({other})");
+                format!("Mul ({}, {gate})", x.name)
+            }
+        };
+        self.add(x.channels, x.size, &node);
+    }
+
+    fn join(&mut self) {
+        let x = self.pick();
+        let alike: Vec<Image> = self.images.iter().filter(|y| y.size == x.size).cloned().collect();
+        let count = 1 + self.random.below(3);
+        let parts: Vec<Image> =
+            (0..count).map(|_| alike[self.random.below(alike.len())].clone()).collect();
+        let channels = x.channels + parts.iter().map(|part| part.channels).sum::<usize>();
+        if channels > 120 {
+            return;
+        }
+        let names: Vec<&str> =
+            std::iter::once(&x).chain(&parts).map(|part| part.name.as_str()).collect();
+        let names = names.join(", ");
+        self.add(channels, x.size, &format!("Concat <axis = 1> ({names})"));
+    }
+
+    fn cut(&mut self) {
+        let x = self.pick();
+        if x.channels % 2 != 0 {
+            return;
+        }
+        let (a, b) = (self.name(), self.name());
+        let _ = writeln!(self.body, "{a}, {b} = Split <axis = 1, num_outputs = 2> ({})", x.name);
+        for name in [a, b] {
+            self.images.push(Image { name, channels: x.channels / 2, size: x.size });
+        }
+    }
+
+    fn pool(&mut self) {
+        let x = self.pick();
+        let (kernel, stride) = [(2, 2), (3, 1), (3, 2), (5, 1)][self.random.below(4)];
+        let pad = kernel / 2;
+        if x.size.iter().any(|size| *size < 4) {
+            return;
+        }
+        let size = x.size.map(|size| (size + 2 * pad - kernel) / stride + 1);
+        let op = ["MaxPool", "AveragePool"][self.random.below(2)];
+        let node = format!(
+            "{op} <kernel_shape = [{kernel}, {kernel}], strides = [{stride}, {stride}], \
+             pads = [{pad}, {pad}, {pad}, {pad}]> ({})",
+            x.name
+        );
+        self.add(x.channels, size, &node);
+    }
+
+    fn normalize(&mut self) {
+        let x = self.pick();
+        let scale = self.constant(&[x.channels], 1);
+        let bias = self.constant(&[x.channels], 1);
+        let node = match self.random.below(5) {
+            0 => format!("LRN <size = 5, alpha = 0.1> ({})", x.name),
+            1 => format!("InstanceNormalization ({}, {scale}, {bias})", x.name),
+            2 if x.channels % 4 == 0 => {
+                format!("GroupNormalization <num_groups = 4> ({}, {scale}, {bias})", x.name)
+            }
+            3 => {
+                let ones = vec!["1.0"; x.channels].join(", ");
+                let variance = self.name();
+                let _ = writeln!(
+                    self.body,
+                    "{variance} = Constant <value = float[{}] {{{ones}}}> ()",
+                    x.channels
+                );
+                format!("BatchNormalization ({}, {scale}, {bias}, {bias}, {variance})", x.name)
+            }
+            _ => format!("Softmax <axis = 1> ({})", x.name),
+        };
+        self.add(x.channels, x.size, &node);
+    }
+
+    /// As ConvNeXt does: features of pixels are normalised and multiplied.
+    fn features(&mut self) {
+        let x = self.pick();
+        let scale = self.constant(&[x.channels], 1);
+        let w = self.constant(&[x.channels, 12], x.channels);
+        let (a, b, c) = (self.name(), self.name(), self.name());
+        let _ = writeln!(self.body, "{a} = Transpose <perm = [0, 2, 3, 1]> ({})", x.name);
+        let _ = writeln!(self.body, "{b} = LayerNormalization ({a}, {scale})");
+        let _ = writeln!(self.body, "{c} = MatMul ({b}, {w})");
+        self.add(12, x.size, &format!("Transpose <perm = [0, 3, 1, 2]> ({c})"));
+    }
+
+    /// The graph, whose outputs are the last image, all of one in rows, and its means.
+    fn finish(mut self) -> String {
+        for _ in 0..4 + self.random.below(10) {
+            match self.random.below(12) {
+                0..4 => self.conv(),
+                4 | 5 => self.function(),
+                6 => self.pair(),
+                7 => self.join(),
+                8 => self.cut(),
+                9 => self.pool(),
+                10 => self.normalize(),
+                _ => self.features(),
+            }
+        }
+        self.conv();
+        let [x, y, z] = [self.pick(), self.pick(), self.pick()];
+        let first = &self.images[0];
+        format!(
+            "g (float[n, {}, {}, {}] x) => (a, b, c) <int64[2] axes = {{2, 3}}> {{\n{}\
+             a = Identity ({})\nb = Flatten ({})\nc = ReduceMean <keepdims = 0> ({}, axes)\n}}",
+            first.channels, first.size[0], first.size[1], self.body, x.name, y.name, z.name
+        )
+    }
+}
+
+#[test]
+fn random_networks_give_the_same_as_in_rows() {
+    let mut last = 0;
+    for seed in 1..=150 {
+        let both = Both::new(&Writer::new(seed).finish());
+        both.agree(&[("n", 1)]);
+        both.agree(&[("n", 3)]);
+        last += usize::from(both.listing().contains("over pixels"));
+    }
+    assert!(last > 50, "{last} networks have steps over pixels");
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for seed in 1..=20 {
+        let text = both_ways::whole(&Writer::new(seed).finish());
+        let sessions = [1, 2, 3, 8]
+            .map(|threads| both_ways::compile(&text, sardonyx_runtime::Optimization::All, threads));
+        let given = inputs(&sessions[0], &[("n", 2)], seed);
+        let first = sessions[0].run(given.clone()).unwrap();
+        for session in &sessions[1..] {
+            let outputs = session.run(given.clone()).unwrap();
+            for ((name, a), (_, b)) in first.iter().zip(&outputs) {
+                let (a, b) = (a.as_tensor().unwrap(), b.as_tensor().unwrap());
+                assert!(a.bit_eq(b), "{name} of\n{text}");
+            }
+        }
+    }
+}
