@@ -51,12 +51,11 @@ pub(crate) use blocked::{FinishTransposed, Operand, Product};
 pub(crate) use epilogue::TileEpilogue;
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
-pub(crate) use sizes::{OperandKind, Sizes};
+pub(crate) use sizes::{Lies, OperandKind, Sizes};
 pub(crate) use tile::{TileEnd, finish};
 
 use crate::Exec;
 use crate::simd::check_isa;
-use gemv::Gemv;
 use matrix::strided_len;
 
 /// The left operand of a product.
@@ -111,7 +110,7 @@ impl<'a> Lhs<'a> {
 
     fn kind(&self) -> OperandKind {
         match self {
-            Lhs::Plain(a) => OperandKind::Matrix(Gemv::suits(&a.transposed())),
+            Lhs::Plain(a) => OperandKind::Matrix(Lies::of(&a.transposed())),
             Lhs::Packed(_) => OperandKind::Panels,
             Lhs::Virtual(_) => OperandKind::Source,
         }
@@ -130,7 +129,7 @@ impl<'a> Rhs<'a> {
 
     fn kind(&self) -> OperandKind {
         match self {
-            Rhs::Plain(b) => OperandKind::Matrix(Gemv::suits(b)),
+            Rhs::Plain(b) => OperandKind::Matrix(Lies::of(b)),
             Rhs::Packed(_) => OperandKind::Panels,
             Rhs::Virtual(_) => OperandKind::Source,
         }

@@ -70,7 +70,7 @@ impl Writer {
         let stride = if x.size[0].min(x.size[1]) > 6 { 1 + self.random.below(2) } else { 1 };
         let groups = match depthwise {
             true => x.channels,
-            false if x.channels % 4 == 0 && self.random.below(4) == 0 => 4,
+            false if x.channels.is_multiple_of(4) && self.random.below(4) == 0 => 4,
             false => 1,
         };
         let channels =
@@ -150,7 +150,7 @@ impl Writer {
 
     fn cut(&mut self) {
         let x = self.pick();
-        if x.channels % 2 != 0 {
+        if !x.channels.is_multiple_of(2) {
             return;
         }
         let (a, b) = (self.name(), self.name());
@@ -184,7 +184,7 @@ impl Writer {
         let node = match self.random.below(5) {
             0 => format!("LRN <size = 5, alpha = 0.1> ({})", x.name),
             1 => format!("InstanceNormalization ({}, {scale}, {bias})", x.name),
-            2 if x.channels % 4 == 0 => {
+            2 if x.channels.is_multiple_of(4) => {
                 format!("GroupNormalization <num_groups = 4> ({}, {scale}, {bias})", x.name)
             }
             3 => {

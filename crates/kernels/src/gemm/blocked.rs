@@ -15,7 +15,7 @@ use super::form::{Form, PanelForm};
 use super::gemv::Gemv;
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
-use super::sizes::{FewRows, OperandKind, PacksB, Sizes};
+use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
 use super::tile::Tile;
 use crate::pool::{Pool, split_even};
 use crate::simd::{Body, Simd, dispatch};
@@ -50,7 +50,7 @@ impl Operand<'_> {
     pub(crate) fn kind(&self) -> OperandKind {
         match self {
             Operand::Panels(_) => OperandKind::Panels,
-            Operand::Matrix(matrix) => OperandKind::Matrix(Gemv::suits(matrix)),
+            Operand::Matrix(matrix) => OperandKind::Matrix(Lies::of(matrix)),
             Operand::Source(_) => OperandKind::Source,
         }
     }

@@ -1,7 +1,8 @@
 //! What the sizes of a product decide: how it is oriented, which operands are packed first, and the
 //! scratch memory that takes.
 
-use super::gemv;
+use super::gemv::{self, Gemv};
+use super::matrix::MatRef;
 use super::pack::panel_width;
 use crate::{Isa, Pool};
 
@@ -16,12 +17,34 @@ pub(super) const NARROW: usize = 12;
 /// large as its operands.
 const WHOLE_FLOATS: usize = 64 << 20;
 
+/// Rows this many floats apart fall into the same few sets of a first-level cache.
+const ALIASED: usize = 1024;
+
+/// How a matrix in memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lies {
+    /// Whether products of a few rows can read it there.
+    suits_few: bool,
+    /// Whether tiles can read it there as the narrow operand: the steps of a column are adjacent,
+    /// and columns are found together in the first-level cache.
+    has_rows: bool,
+}
+
+impl Lies {
+    /// Of a matrix as steps by columns.
+    pub(crate) fn of(matrix: &MatRef<'_>) -> Lies {
+        let (step, column) = (matrix.row_stride(), matrix.col_stride());
+        let has_rows = step == 1 && !column.is_multiple_of(ALIASED);
+        Lies { suits_few: Gemv::suits(matrix), has_rows }
+    }
+}
+
 /// The form in which an operand is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperandKind {
     Panels,
-    /// A matrix in memory, and whether products of a few rows can read it there.
-    Matrix(bool),
+    /// A matrix in memory.
+    Matrix(Lies),
     Source,
 }
 
@@ -57,10 +80,12 @@ impl Sizes {
     /// Whether this is a product of very few rows or columns with an unpacked matrix.
     pub(super) fn few_rows(&self) -> Option<FewRows> {
         match (self.a, self.b) {
-            (OperandKind::Matrix(_), OperandKind::Matrix(true)) if self.m <= gemv::ROWS => {
+            (OperandKind::Matrix(_), OperandKind::Matrix(Lies { suits_few: true, .. }))
+                if self.m <= gemv::ROWS => {
                 Some(FewRows::Left)
             }
-            (OperandKind::Matrix(true), OperandKind::Matrix(_)) if self.n <= gemv::ROWS => {
+            (OperandKind::Matrix(Lies { suits_few: true, .. }), OperandKind::Matrix(_))
+                if self.n <= gemv::ROWS => {
                 Some(FewRows::Right)
             }
             _ => None,
@@ -87,12 +112,15 @@ impl Sizes {
         transposed + toll + normal / 16 < normal
     }
 
-    /// Whether all of A is packed before the product begins. Few rows are read once per column
-    /// panel; that is cheaper than packing them with their padding.
+    /// Whether all of A is packed before the product begins. Tiles read rows where they lie if they
+    /// can; few rows are read once per column panel, which is cheaper than packing them with their
+    /// padding.
     pub(super) fn packs_a(&self) -> bool {
         match self.a {
             OperandKind::Panels => false,
-            OperandKind::Matrix(_) => self.m > NARROW || self.prefers_transposed(),
+            OperandKind::Matrix(Lies { has_rows, .. }) => {
+                (self.m > NARROW && !has_rows) || self.prefers_transposed()
+            }
             OperandKind::Source => true,
         }
     }

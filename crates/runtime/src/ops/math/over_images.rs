@@ -64,7 +64,7 @@ impl Kernel for OverImages {
                 data_type,
                 dims: &images.pixels,
                 bytes: match &mut apart {
-                    Some(apart) => &mut **apart,
+                    Some(apart) => apart,
                     None => &mut bytes[..images.bytes()],
                 },
                 laid: None,
