@@ -29,6 +29,7 @@ mod blocked;
 pub(crate) mod buffer;
 mod epilogue;
 mod form;
+mod gelu;
 mod gemv;
 mod generic;
 mod halves;

@@ -68,6 +68,12 @@ pub(crate) trait Simd: Copy + 'static {
     /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere.
     /// `p` itself need not be a valid address.
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn abs(a: Self::V) -> Self::V;
+    /// Rounds towards zero; for numbers that an integer of 32 bits holds.
+    unsafe fn trunc(a: Self::V) -> Self::V;
+    /// Of 32 numbers at `table`, those at the indices, which are whole. NaN may give any of them.
+    unsafe fn look_up_32(table: *const f32, indices: Self::V) -> Self::V;
     /// Asks for the cache line of `p`, which need not be a valid address.
     unsafe fn prefetch(_p: *const f32) {}
     /// The same into the second-level cache only.

@@ -46,7 +46,6 @@ mod single;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
 pub(crate) use double::erf as erf_f64;
 pub(crate) use double::{acosh, asinh, atanh};
 pub(crate) use single::{MAX_REDUCED, cos_reduced, sin_reduced};

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use super::gelu;
 use super::matrix::MatRef;
 use crate::Isa;
 use crate::elementwise::operations::{self as op, Map};
@@ -84,8 +85,10 @@ impl Activation {
     /// before it has made vectors of it.
     #[inline(always)]
     pub(crate) fn function_on<S: Simd>(self, lanes: &mut [f32]) {
-        match S::ISA {
-            Isa::Portable => self.function_of::<false>(lanes),
+        match (S::ISA, self) {
+            (Isa::Portable, _) => self.function_of::<false>(lanes),
+            // SAFETY: code for this instruction set runs only where there is it.
+            (Isa::Avx512, Activation::Gelu) => unsafe { gelu::on::<S>(lanes) },
             _ => self.function_of::<true>(lanes),
         }
     }
@@ -365,16 +368,21 @@ impl TileEpilogue {
             && self.factor.is_null()
     }
 
-    /// The limits to clamp to, if there is nothing else beside biases and residual.
+    /// The limits that the activation clamps to.
     #[inline(always)]
-    pub(crate) fn simple(&self) -> Option<(f32, f32)> {
-        let limits = match self.activation {
-            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+    pub(crate) fn limits(&self) -> (f32, f32) {
+        match self.activation {
             Activation::Relu => (0.0, f32::INFINITY),
             Activation::Clip(lo, hi) => (lo, hi),
-            _ => return None,
-        };
-        (self.alpha == 1.0 && self.addend.is_null() && self.factor.is_null()).then_some(limits)
+            _ => (f32::NEG_INFINITY, f32::INFINITY),
+        }
+    }
+
+    /// What comes after the residual.
+    #[inline(always)]
+    pub(crate) fn after_residual(&self) -> TileEpilogue {
+        let Self { activation, factor, factor_rs, .. } = *self;
+        TileEpilogue { activation, factor, factor_rs, ..TileEpilogue::PLAIN }
     }
 
     /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of
@@ -519,7 +527,8 @@ mod tests {
                 unsafe { dispatch(isa, Apply(act, &x, &mut y)) };
                 for (x, y) in x.iter().zip(y) {
                     let want = act.apply(*x);
-                    let close = (want - y).abs() <= 2e-6 * want.abs();
+                    // Where its parts cancel, a function is as exact as its argument.
+                    let close = (want - y).abs() <= 2e-6 * want.abs() + 6e-8 * x.abs();
                     assert!(
                         want == y || want.is_nan() && y.is_nan() || close,
                         "{act:?} {isa:?}: {x} -> {y}, not {want}"

@@ -81,11 +81,13 @@ impl Sizes {
     pub(super) fn few_rows(&self) -> Option<FewRows> {
         match (self.a, self.b) {
             (OperandKind::Matrix(_), OperandKind::Matrix(Lies { suits_few: true, .. }))
-                if self.m <= gemv::ROWS => {
+                if self.m <= gemv::ROWS =>
+            {
                 Some(FewRows::Left)
             }
             (OperandKind::Matrix(Lies { suits_few: true, .. }), OperandKind::Matrix(_))
-                if self.n <= gemv::ROWS => {
+                if self.n <= gemv::ROWS =>
+            {
                 Some(FewRows::Right)
             }
             _ => None,

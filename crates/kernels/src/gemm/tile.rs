@@ -9,7 +9,7 @@
 //! results do not depend on the partition. Chains of limited length also keep the rounding error of
 //! long sums small.
 
-use super::epilogue::TileEpilogue;
+use super::epilogue::{Activation, ApplyFunction, TileEpilogue};
 use crate::simd::{Body, Simd, dispatch};
 
 /// One tile's work. Pointers are valid for the sizes given.
@@ -231,39 +231,61 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
         for (v, mask) in masks.iter_mut().enumerate() {
             *mask = S::first(t.n - v * S::LANES);
         }
-        if !t.epilogue.is_null() {
-            let e = &*t.epilogue;
-            let Some((lo, hi)) = e.simple() else {
-                return finish_in_memory::<S, R, V>(t, e, &acc);
-            };
-            if !e.row_bias.is_null() {
-                for (r, row) in acc.iter_mut().enumerate() {
-                    let bias = S::splat(*e.row_bias.add(r));
-                    for x in row.iter_mut() {
-                        *x = S::add(*x, bias);
-                    }
-                }
-            }
-            if !e.col_bias.is_null() {
-                for v in 0..V {
-                    let bias = S::load_m(e.col_bias.add(v * S::LANES), masks[v]);
-                    for row in acc.iter_mut() {
-                        row[v] = S::add(row[v], bias);
-                    }
-                }
-            }
-            if !e.residual.is_null() {
-                for (r, row) in acc.iter_mut().enumerate() {
-                    for (v, x) in row.iter_mut().enumerate() {
-                        let p = e.residual.add(r * e.residual_rs + v * S::LANES);
-                        *x = S::add(*x, S::load_m(p, masks[v]));
-                    }
-                }
-            }
-            let (lo, hi) = (S::splat(lo), S::splat(hi));
-            for row in &mut acc {
+        let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
+        if e.alpha != 1.0 || !e.addend.is_null() {
+            return finish_in_memory::<S, R, V>(t, e, &acc);
+        }
+        if !e.row_bias.is_null() {
+            for (r, row) in acc.iter_mut().enumerate() {
+                let bias = S::splat(*e.row_bias.add(r));
                 for x in row.iter_mut() {
-                    *x = S::min(hi, S::max(lo, *x));
+                    *x = S::add(*x, bias);
+                }
+            }
+        }
+        if !e.col_bias.is_null() {
+            for v in 0..V {
+                let bias = S::load_m(e.col_bias.add(v * S::LANES), masks[v]);
+                for row in acc.iter_mut() {
+                    row[v] = S::add(row[v], bias);
+                }
+            }
+        }
+        if !e.residual.is_null() {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    let p = e.residual.add(r * e.residual_rs + v * S::LANES);
+                    *x = S::add(*x, S::load_m(p, masks[v]));
+                }
+            }
+        }
+        match e.activation {
+            Activation::None => {}
+            Activation::Relu | Activation::Clip(..) => {
+                let (lo, hi) = e.limits();
+                let (lo, hi) = (S::splat(lo), S::splat(hi));
+                for row in &mut acc {
+                    for x in row.iter_mut() {
+                        *x = S::min(hi, S::max(lo, *x));
+                    }
+                }
+            }
+            Activation::HardSwish => {
+                let (zero, one) = (S::splat(0.0), S::splat(1.0));
+                let (a, b) = (S::splat(1.0 / 6.0), S::splat(0.5));
+                for row in &mut acc {
+                    for x in row.iter_mut() {
+                        *x = S::mul(*x, S::min(one, S::max(zero, S::fma(a, *x, b))));
+                    }
+                }
+            }
+            _ => return finish_in_memory::<S, R, V>(t, &e.after_residual(), &acc),
+        }
+        if !e.factor.is_null() {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    let p = e.factor.add(r * e.factor_rs + v * S::LANES);
+                    *x = S::mul(*x, S::load_m(p, masks[v]));
                 }
             }
         }
@@ -275,42 +297,38 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// Stores a tile whose epilogue is more than bias, residual and limits.
+/// Stores a tile whose epilogue is more than a few instructions for each vector: it is done where
+/// the output is.
 #[inline(always)]
 unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     e: &TileEpilogue,
     acc: &[[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise; the copy holds `R` rows of at most 64 floats.
+    // SAFETY: the caller's promise.
     unsafe {
-        // No longer than the vectors are, so that a function is applied to nothing else.
-        let width = V * S::LANES;
-        let mut copy = [[0.0f32; 64]; R];
-        let copy: *mut f32 = copy.as_mut_ptr().cast();
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
-                S::store(copy.add(r * width + v * S::LANES), x);
+                let mask = S::first(t.n - v * S::LANES);
+                S::store_m(t.c.add(r * t.ldc + v * S::LANES), mask, x);
             }
         }
-        finish_rows::<S>(t, e, copy, [R, width]);
+        finish_rows::<S>(t, e, R);
     }
 }
 
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
-unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, copy: *mut f32, size: [usize; 2]) {
-    let [rows, width] = size;
+#[inline(never)]
+unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, rows: usize) {
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, copy, rows, width }) }
+    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, rows }) }
 }
 
 struct FinishRows<'a> {
+    /// Its output has the sums.
     tile: &'a TileEnd,
     epilogue: &'a TileEpilogue,
-    /// `rows` rows of `width`.
-    copy: *mut f32,
     rows: usize,
-    width: usize,
 }
 
 impl Body for FinishRows<'_> {
@@ -318,45 +336,22 @@ impl Body for FinishRows<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Some((before, after)) = self.epilogue.around_function() else {
-            // SAFETY: as below.
-            return unsafe { self.each::<S>(self.epilogue, true) };
-        };
-        // SAFETY: inside the tile and the copy, which holds `rows` rows of `width`.
+        let &TileEnd { c, ldc, n, .. } = self.tile;
+        let before = self.epilogue.before_function();
+        // SAFETY: inside the tile.
         unsafe {
-            self.each::<S>(&before, false);
-            let all = std::slice::from_raw_parts_mut(self.copy, self.rows * self.width);
-            self.epilogue.activation.function_on::<S>(all);
-            self.each::<S>(&after, true);
-        }
-    }
-}
-
-impl FinishRows<'_> {
-    /// Finishes every vector, back into the copy or to the output.
-    ///
-    /// # Safety
-    ///
-    /// As [`Simd`]; copy and tile are valid.
-    #[inline(always)]
-    unsafe fn each<S: Simd>(&self, epilogue: &TileEpilogue, to_output: bool) {
-        let t = self.tile;
-        for r in 0..self.rows {
-            let e = epilogue.at(r, 0);
-            let mut col = 0;
-            while col < t.n {
-                // SAFETY: inside the tile and the copy.
-                unsafe {
-                    let at = self.copy.add(r * self.width + col);
-                    let x = e.finish_linear::<S>(S::load(at), col, t.n - col);
-                    if to_output {
-                        S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x)
-                    } else {
-                        S::store(at, x)
+            if !before.is_plain() {
+                for r in 0..self.rows {
+                    let e = before.at(r, 0);
+                    for col in (0..n).step_by(S::LANES) {
+                        let (p, mask) = (c.add(r * ldc + col), S::first(n - col));
+                        let x = e.finish_linear::<S>(S::load_m(p, mask), col, n - col);
+                        S::store_m(p, mask, x);
                     }
                 }
-                col += S::LANES;
             }
+            let (epilogue, rows) = (*self.epilogue, self.rows);
+            ApplyFunction { epilogue, out: c, rows, cols: n, ldc }.run::<S>();
         }
     }
 }

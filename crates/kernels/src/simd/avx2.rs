@@ -155,6 +155,34 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn abs(a: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+    }
+
+    #[inline(always)]
+    unsafe fn trunc(a: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a) }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_32(table: *const f32, indices: __m256) -> __m256 {
+        // SAFETY: see the head of this impl; indices of 5 bits are inside the table.
+        unsafe {
+            let five = _mm256_set1_epi32(31);
+            let indices = _mm256_and_si256(_mm256_cvttps_epi32(indices), five);
+            _mm256_i32gather_ps::<4>(table, indices)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }

@@ -172,6 +172,33 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn abs(a: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_abs_ps(a) }
+    }
+
+    #[inline(always)]
+    unsafe fn trunc(a: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a) }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_32(table: *const f32, indices: __m512) -> __m512 {
+        // SAFETY: see the head of this impl; 32 floats are there.
+        unsafe {
+            let (low, high) = (_mm512_loadu_ps(table), _mm512_loadu_ps(table.add(16)));
+            _mm512_permutex2var_ps(low, _mm512_cvttps_epi32(indices), high)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }

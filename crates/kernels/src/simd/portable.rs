@@ -98,6 +98,27 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn sub(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    unsafe fn abs(a: F4) -> F4 {
+        F4(a.0.map(f32::abs))
+    }
+
+    #[inline(always)]
+    unsafe fn trunc(a: F4) -> F4 {
+        F4(a.0.map(|a| a as i32 as f32))
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_32(table: *const f32, indices: F4) -> F4 {
+        // SAFETY: indices of 5 bits are inside the table.
+        F4(indices.0.map(|index| unsafe { *table.add(index as i32 as usize & 31) }))
+    }
+
+    #[inline(always)]
     unsafe fn mul(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| a * b)
     }
