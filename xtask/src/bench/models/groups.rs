@@ -12,7 +12,7 @@ pub(super) enum Group {
     /// Transformers on one position, with what came before it given.
     Decode,
     Convolutions,
-    /// Convolution networks that normalise across neighbouring channels, which the rival is slow at.
+    /// Convolution networks that normalise across channels, which the rival is slow at.
     LocalResponses,
     /// Many nodes that do next to nothing.
     SmallNodes,
