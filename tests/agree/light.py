@@ -31,6 +31,14 @@ LOGITS_STD = 2.0
 
 def main(name, out):
     out.mkdir(parents=True, exist_ok=True)
+    fed, data, outputs = make(name, out / "model.onnx")
+    reference.write_npz(out / "expected.npz", outputs)
+    np.save(out / "0.npy", data)
+    print(f"{fed}={out / '0.npy'}")
+
+
+def make(name, path):
+    """Writes the model; the name of its input, one value of that, and what comes of it."""
     model = onnx.load(LIGHT / f"light_{name}.onnx")
     graph, random = model.graph, np.random.default_rng(SEED)
     weights = draw(graph, random)
@@ -40,7 +48,6 @@ def main(name, out):
     data = random.standard_normal(shape, dtype=np.float32)
     logits = add_logits(graph)
 
-    path = out / "model.onnx"
     onnx.save(model, path)
     outputs = reference.run(path, {fed.name: data})
     if logits:
@@ -51,9 +58,7 @@ def main(name, out):
             if probabilities.max() > 0.999:
                 sys.exit(f"{name}: one class has probability {probabilities.max():.6f}")
     reference.check_spread(outputs)
-    reference.write_npz(out / "expected.npz", outputs)
-    np.save(out / "0.npy", data)
-    print(f"{fed.name}={out / '0.npy'}")
+    return fed.name, data, outputs
 
 
 def draw(graph, random):

@@ -307,6 +307,52 @@ class MaxPool(OpRun):
         return (y,)
 
 
+class AveragePool(OpRun):
+    op_domain = ""
+
+    def _run(
+        self,
+        x,
+        auto_pad=None,
+        ceil_mode=None,
+        count_include_pad=None,
+        dilations=None,
+        kernel_shape=None,
+        pads=None,
+        strides=None,
+    ):
+        window = Window(x, kernel_shape, auto_pad, dilations, pads, strides, ceil_mode)
+        total = sum(part for _, part in window.taps(x, 0.0))
+        inside = np.ones((1, 1, *x.shape[2:]))
+        return (total / sum(part for _, part in window.taps(inside, float(count_include_pad or 0))),)
+
+
+class BatchNormalization(OpRun):
+    """The package takes old versions for training."""
+
+    op_domain = ""
+
+    def _run(self, x, scale, bias, mean, variance, epsilon=None, momentum=None, training_mode=None):
+        if training_mode:
+            raise SystemExit("BatchNormalization in training: not written yet")
+        factor = scale / np.sqrt(variance + epsilon)
+        shift = bias - mean * factor
+        channels = (-1, *[1] * (x.ndim - 2))
+        return (x * factor.reshape(channels) + shift.reshape(channels),)
+
+
+class LRN(OpRun):
+    """The package leaves out the last channel of a window."""
+
+    op_domain = ""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):
+        channels, before = x.shape[1], (size - 1) // 2
+        squares = np.pad(x * x, [(0, 0), (before, size - 1 - before)] + [(0, 0)] * (x.ndim - 2))
+        total = sum(squares[:, shift : shift + channels] for shift in range(size))
+        return (x / (bias + alpha / size * total) ** beta,)
+
+
 class Resize(ReferenceResize):
     """Whole factors that repeat elements are done at once; the rest is left to the package, which is slow."""
 
@@ -333,7 +379,10 @@ class Resize(ReferenceResize):
         return (x,)
 
 
-OPERATORS = [Erf, Sigmoid, GatherElements, HardSwish, LayerNormalization, MatMul, Conv, MaxPool, Resize]
+OPERATORS = [
+    *[Erf, Sigmoid, GatherElements, HardSwish, LayerNormalization, MatMul],
+    *[Conv, MaxPool, AveragePool, BatchNormalization, LRN, Resize],
+]
 
 if __name__ == "__main__":
     if len(sys.argv) != 4:

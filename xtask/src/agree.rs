@@ -64,10 +64,14 @@ const MODELS: &[&str] = &[
     "whisper/loop",
 ];
 
+/// An interpreter that has ONNX Runtime beside onnx.
+pub(crate) fn python_with_onnxruntime() -> Result<PathBuf> {
+    python::environment(&artifacts("agree"), &root().join("tests/agree/requirements.txt"))
+}
+
 pub(crate) fn run(task: &Agree) -> Result {
     let models = if task.shapes { Vec::new() } else { chosen(&task.names)? };
-    let python =
-        python::environment(&artifacts("agree"), &root().join("tests/agree/requirements.txt"))?;
+    let python = python_with_onnxruntime()?;
     let sides = Sides { python, ours: build_release("sardonyx", &[])?, isa: task.isa.clone() };
     if task.shapes {
         return shapes(&sides, &task.names);

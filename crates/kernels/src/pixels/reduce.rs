@@ -55,7 +55,8 @@ pub fn reduce(exec: &Exec<'_>, total: Total, images: usize, x: Pixels<'_>, y: Pi
 
 /// Pixels that a thread takes, whose bands are added up in f32.
 const SEGMENT: usize = 256;
-/// Pixels of which all channels are taken before the next ones. Their values are added in two chains.
+/// Pixels of which all channels are taken before the next ones. Their values are added in two
+/// chains.
 const BAND: usize = 32;
 /// Channels of which a thread takes all pixels of a segment.
 const CHANNELS: usize = 256;
@@ -132,8 +133,8 @@ impl<F: VectorFold> Body for Segment<'_, F> {
         for first in pixels.clone().step_by(BAND) {
             let count = BAND.min(pixels.end - first);
             let x = x.pixel(first).wrapping_add(low);
-            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one element
-            // for each.
+            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one
+            // element for each.
             unsafe {
                 match minus {
                     Some(minus) => {

@@ -96,7 +96,7 @@ impl Body for Block {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Block { from, from_stride, to, to_stride, rows, columns } = self;
-        let (mut cut, mut turned) = ([0.0f32; 256], [0.0f32; 256]);
+        let (mut cut, mut transposed) = ([0.0f32; 256], [0.0f32; 256]);
         for i in (0..rows).step_by(S::LANES) {
             for j in (0..columns).step_by(S::LANES) {
                 let (n, m) = (S::LANES.min(rows - i), S::LANES.min(columns - j));
@@ -122,10 +122,10 @@ impl Body for Block {
                         let row = S::load_m(from.add(k * from_stride), mask);
                         S::store(cut.as_mut_ptr().add(k * S::LANES), row);
                     }
-                    S::transpose(cut.as_ptr(), S::LANES, turned.as_mut_ptr(), S::LANES);
+                    S::transpose(cut.as_ptr(), S::LANES, transposed.as_mut_ptr(), S::LANES);
                     let mask = S::first(n);
                     for k in 0..m {
-                        let row = S::load(turned.as_ptr().add(k * S::LANES));
+                        let row = S::load(transposed.as_ptr().add(k * S::LANES));
                         S::store_m(to.add(k * to_stride), mask, row);
                     }
                 }

@@ -253,8 +253,8 @@ fn groups() {
             let [images, channels, pixels] = dims;
             let (scale, shift) = (values(channels, 7), values(channels, 8));
             for groups in [1, 2, channels].into_iter().filter(|g| channels.is_multiple_of(*g)) {
-                // Means are some units in the last place off, deviations at least 0.3 where a group is
-                // a channel, and scales at most 4.1.
+                // Means are some units in the last place off, deviations at least 0.3 where a group
+                // is a channel, and scales at most 4.1.
                 for (x, tolerance) in [
                     (values(dims.iter().product(), 9), 2e-5),
                     (values(dims.iter().product(), 9).iter().map(|x| x + 64.0).collect(), 5e-4),

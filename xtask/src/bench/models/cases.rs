@@ -1,5 +1,6 @@
 //! Models of the zoo, their cases, and what is made of them before anything is measured.
 
+use crate::agree::python_with_onnxruntime;
 use crate::conformance::python_with_onnx;
 use crate::workspace::{artifacts, root, shown};
 use crate::{Result, shell};
@@ -25,16 +26,26 @@ struct Made {
 }
 
 /// Cases whose models are made here; those of many small nodes fewest first.
-const MADE: [Made; 5] = [
+const MADE: [Made; 13] = [
     Made { name: "nodes.25k", script: SMALL_NODES, argument: "25000" },
     Made { name: "nodes.100k", script: SMALL_NODES, argument: "100000" },
     Made { name: "loops.scalar", script: LOOPS, argument: "scalar" },
     Made { name: "loops.sequence", script: LOOPS, argument: "sequence" },
     Made { name: "loops.layer", script: LOOPS, argument: "layer" },
+    Made { name: "light.bvlc_alexnet", script: LIGHT, argument: "bvlc_alexnet" },
+    Made { name: "light.densenet121", script: LIGHT, argument: "densenet121" },
+    Made { name: "light.inception_v1", script: LIGHT, argument: "inception_v1" },
+    Made { name: "light.inception_v2", script: LIGHT, argument: "inception_v2" },
+    Made { name: "light.shufflenet", script: LIGHT, argument: "shufflenet" },
+    Made { name: "light.squeezenet", script: LIGHT, argument: "squeezenet" },
+    Made { name: "light.vgg19", script: LIGHT, argument: "vgg19" },
+    Made { name: "light.zfnet512", script: LIGHT, argument: "zfnet512" },
 ];
 
 const SMALL_NODES: &str = "small_nodes.py";
 const LOOPS: &str = "loops.py";
+/// Networks that the onnx wheel has without weights.
+const LIGHT: &str = "light_networks.py";
 
 impl Case {
     pub(super) fn digits() -> Case {
@@ -56,9 +67,14 @@ impl Case {
                 model: directory.join(format!("{name}.onnx")),
                 case: directory.join(format!("{name}.case")),
             };
+            let is_light = *script == LIGHT;
             let script = root().join("tests/perf").join(script);
-            if !is_newer(&case.model, &[&script]) {
-                let mut make = Command::new(python_with_onnx()?);
+            let weights = root().join("tests/agree/light.py");
+            let sources: &[&Path] = if is_light { &[&script, &weights] } else { &[&script] };
+            if !is_newer(&case.model, sources) {
+                let python =
+                    if is_light { python_with_onnxruntime()? } else { python_with_onnx()? };
+                let mut make = Command::new(python);
                 make.arg(&script).arg(argument);
                 shell::run(make.args([&case.model, &case.case]))?;
             }
@@ -91,7 +107,7 @@ impl Case {
     /// What the model gives in double precision, computed once; `None` if that says nothing about
     /// it.
     pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
-        if MADE.iter().any(|made| made.name == self.name) {
+        if MADE.iter().any(|made| made.name == self.name && made.script != LIGHT) {
             return Ok(None);
         }
         let outputs = artifacts("bench/float64").join(format!("{}.npz", self.name));
