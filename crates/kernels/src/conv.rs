@@ -18,6 +18,7 @@ mod naive;
 mod packing;
 #[macro_use]
 mod tile;
+mod transpose;
 
 use std::fmt;
 
@@ -79,6 +80,7 @@ pub struct ConvEpilogue<'a> {
     /// As the residual.
     pub factor: Option<Ordered<'a>>,
 }
+pub use transpose::{PackedTranspose, TransposeParams, conv_transpose_naive};
 
 /// What a convolution is, apart from the size of its input. All lists have one entry per spatial
 /// dimension.
@@ -323,19 +325,17 @@ impl PackedConv {
         let len =
             |order: Order| order.len(images, p.out_channels, sizes.out_plane).ok_or(too_large);
         let in_len = input.order.len(images, p.in_channels, sizes.in_plane).ok_or(too_large)?;
-        check_len("input", in_len, input.data.len())?;
-        check_len("output", len(output.order)?, output.data.len())?;
+        check_room("input", input.order, in_len, input.data.len())?;
+        check_room("output", output.order, len(output.order)?, output.data.len())?;
         for (what, part) in [("residual", epilogue.residual), ("factor", epilogue.factor)] {
             let Some(part) = part else { continue };
             if (part.order == Order::Rows) != (output.order == Order::Rows) {
                 return Err(ConvError::Order { what });
             }
-            check_len(what, len(part.order)?, part.data.len())?;
+            check_room(what, part.order, len(part.order)?, part.data.len())?;
         }
-        if let Some(bias) = epilogue.bias
-            && bias.len() != p.out_channels
-        {
-            return Err(ConvError::Length { what: "bias", want: p.out_channels, got: bias.len() });
+        if let Some(bias) = epilogue.bias {
+            check_len("bias", p.out_channels, bias.len())?;
         }
         if sizes.is_empty(p) {
             return Ok(());
@@ -484,9 +484,14 @@ impl ConvEpilogue<'_> {
     }
 }
 
-/// At least as long: what follows the last channel of the last pixel belongs to nobody here.
 fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
-    if want <= got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
+    if want == got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
+}
+
+/// What follows the last channel of the last pixel belongs to nobody here.
+fn check_room(what: &'static str, order: Order, want: usize, got: usize) -> Result<(), ConvError> {
+    let is_last = matches!(order, Order::ChannelsLast { .. });
+    check_len(what, want, if is_last { got.min(want) } else { got })
 }
 
 /// The parameters in three spatial dimensions; missing ones come first and have size 1.

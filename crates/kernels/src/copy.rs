@@ -8,6 +8,7 @@
 mod gather;
 mod join;
 mod pad;
+mod pick;
 mod strided;
 mod triangle;
 
@@ -17,6 +18,7 @@ pub use gather::{
 };
 pub use join::concat;
 pub use pad::{Pad, Padding, pad};
+pub use pick::{NOWHERE, pick};
 pub use strided::{copy_between, copy_strided, expand, fill};
 pub use triangle::{one_hot, triangle};
 

@@ -16,7 +16,7 @@ pub use lp::{Norm, lp_norm};
 pub use rows::{Affine, ByRow, Statistics, normalize_rows};
 
 use crate::Exec;
-use crate::elementwise::chunks::rows as in_rows;
+use crate::elementwise::chunks::{fill, rows as in_rows};
 use crate::number::{Math, Number};
 use crate::simd::{Level, Loop};
 
@@ -43,6 +43,35 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
         scale[c] = R::from_f64(factor);
         shift[c] = R::from_f64(beta[c].to_f64() - mean[c].to_f64() * factor);
     }
+}
+
+/// Mean and variance (the mean of squared distances) of each channel of `[batch, channels, inner]`,
+/// in double precision. Without any element both are NaN.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims.
+pub fn channel_statistics<T: Number>(
+    exec: &Exec<'_>,
+    [batch, channels, inner]: [usize; 3],
+    x: &[T],
+    statistics: &mut [[f64; 2]],
+) {
+    assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
+    assert_eq!(statistics.len(), channels, "one per channel");
+    let count = (batch * inner) as f64;
+    fill(exec.pool, statistics, (batch * inner).max(1), |first, statistics| {
+        for (channel, statistics) in (first..).zip(statistics) {
+            let planes = (0..batch).map(|n| &x[(n * channels + channel) * inner..][..inner]);
+            let sums = planes.clone().map(|plane| plane.iter().map(|x| x.to_f64()).sum::<f64>());
+            let mean = sums.sum::<f64>() / count;
+            let squares = planes.map(|plane| {
+                let distances = plane.iter().map(|x| x.to_f64() - mean);
+                distances.map(|distance| distance * distance).sum::<f64>()
+            });
+            *statistics = [mean, squares.sum::<f64>() / count];
+        }
+    });
 }
 
 /// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is

@@ -8,12 +8,15 @@
 use half::{bf16, f16};
 
 use crate::cumulative::Cumulative;
+use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
-use crate::number::Number;
+use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
 use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
+use crate::resize::Taps;
+use crate::roi::RoiAlign;
 use crate::rotary::{Angles, Rotary};
 use crate::softmax::Softmax;
 use crate::{Exec, Pool};
@@ -80,6 +83,8 @@ per_type! {
         elementwise::pointwise_in_place = fn pointwise_in_place(
             exec: &Exec<'_>, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
         );
+        resize::to_reals = fn to_reals(exec: &Exec<'_>, x: &[Self], y: &mut [Self::Real]);
+        resize::from_reals = fn from_reals(exec: &Exec<'_>, x: &[Self::Real], y: &mut [Self]);
     }
 
     /// Loops of floats.
@@ -90,12 +95,18 @@ per_type! {
         softmax::softmax_in_place = fn softmax_in_place(
             exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [Self],
         );
+        pooling::lp_pool = fn lp_pool(
+            exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
+        );
         pooling::average_pool = fn average_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
         );
         norm::local_response_norm = fn local_response_norm(
             exec: &Exec<'_>, dims: [usize; 3], response: LocalResponse, x: &[Self],
             y: &mut [Self],
+        );
+        norm::channel_statistics = fn channel_statistics(
+            exec: &Exec<'_>, dims: [usize; 3], x: &[Self], statistics: &mut [[f64; 2]],
         );
         norm::scale_shift = fn scale_shift(
             exec: &Exec<'_>, inner: usize, scale: &[Self::Real], shift: &[Self::Real], x: &[Self],
@@ -135,6 +146,21 @@ per_type! {
         pooling::max_pool_with_indices = fn max_pool_with_indices(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, order: Order, x: &[Self], y: &mut [Self],
             indices: &mut [i64],
+        );
+    }
+
+    /// Loops of the types in which elements are interpolated.
+    trait ResizeLoops: Math for [f32, f64] {
+        deform::deformed_patches = fn deformed_patches(
+            exec: &Exec<'_>, geometry: &Deform<'_>, x: &[Self], offsets: &[Self], mask: Option<&[Self]>,
+            patches: &mut [Self],
+        );
+        roi::roi_align = fn roi_align(
+            exec: &Exec<'_>, how: &RoiAlign<Self>, dims: [usize; 4], x: &[Self], regions: (&[Self], &[usize]),
+            y: &mut [Self],
+        );
+        resize::along_axis = fn along_axis(
+            exec: &Exec<'_>, dims: [usize; 3], taps: &Taps<'_, Self>, x: &[Self], y: &mut [Self],
         );
     }
 

@@ -137,6 +137,9 @@ pub fn lp_pool<T: Number>(
     }
 }
 
+/// Powers up to this one are products.
+const MOST_FACTORS: u32 = 16;
+
 /// The sum of powers of absolute values.
 #[derive(Clone, Copy)]
 struct Norm(u32);
@@ -148,9 +151,13 @@ impl Fold for Norm {
     }
     #[inline(always)]
     fn step<W: Arith>(self, sum: W, x: W) -> W {
-        let mut power = Arith::abs(x);
+        let x = Arith::abs(x);
+        if self.0 > MOST_FACTORS {
+            return sum.add(x.pow(W::from_f64(f64::from(self.0))));
+        }
+        let mut power = x;
         for _ in 1..self.0 {
-            power = power.mul(Arith::abs(x));
+            power = power.mul(x);
         }
         sum.add(power)
     }

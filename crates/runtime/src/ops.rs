@@ -5,6 +5,7 @@
 //! reads attributes and types once; at run time the kernel hands slices to a loop. Only the newest
 //! form of an operator is known here; older nodes have been upgraded.
 
+mod image;
 mod math;
 mod microsoft;
 mod narrow;
@@ -47,7 +48,11 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Atanh", lowered(math::unary::lower_atanh)),
     ("", "Attention", lowered(nn::attention::dot_product::lower)),
     ("", "AveragePool", of_images(nn::pool::bind_average, nn::images::gains)),
-    ("", "BatchNormalization", lowered(nn::batch_normalization::lower)),
+    (
+        "",
+        "BatchNormalization",
+        either(nn::batch_normalization::lower, nn::batch_normalization::bind),
+    ),
     ("", "Bernoulli", bind(random::bind_bernoulli)),
     ("", "BitShift", bind(math::binary::bind_bit_shift)),
     ("", "BitwiseAnd", bind(math::binary::bind_bitwise_and)),
@@ -63,9 +68,11 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
     ("", "Conv", lowered(nn::conv::lower)),
+    ("", "ConvTranspose", packing(nn::conv_transpose::bind)),
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
+    ("", "DeformConv", bind(nn::deform_conv::bind)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
@@ -105,10 +112,12 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "LogSoftmax", of_images(math::softmax::bind_log_softmax, math::softmax::images)),
     ("", "Loop", REGION),
     ("", "LpNormalization", bind(nn::layer_normalization::bind_lp)),
+    ("", "LpPool", bind(nn::pool::bind_lp)),
     ("", "MatMul", lowered(math::matmul::lower)),
     ("", "MatMulInteger", lowered(math::matmul_integer::lower)),
     ("", "Max", either(math::variadic::lower_max, math::variadic::bind_max)),
     ("", "MaxPool", of_images(nn::pool::bind_max, nn::pool::images_of_max)),
+    ("", "MaxUnpool", bind(nn::max_unpool::bind)),
     ("", "Mean", bind(math::variadic::bind_mean)),
     ("", "MeanVarianceNormalization", bind(nn::layer_normalization::bind_mean_variance)),
     ("", "Min", either(math::variadic::lower_min, math::variadic::bind_min)),
@@ -154,6 +163,8 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ReduceSumSquare", bind(reduction::bind_reduce_sum_square)),
     ("", "Relu", lowered(math::unary::lower_relu)),
     ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
+    ("", "Resize", bind(image::resize::bind)),
+    ("", "RoiAlign", bind(image::roi_align::bind)),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
     ("", "Round", lowered(math::unary::lower_round)),
     ("", "Scan", REGION),

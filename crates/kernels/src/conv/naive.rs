@@ -79,7 +79,7 @@ pub fn conv_naive<T: Number>(
 }
 
 /// Counts `index` up within `dims`, last dimension fastest.
-fn advance(index: &mut [usize], dims: &[usize]) {
+pub(super) fn advance(index: &mut [usize], dims: &[usize]) {
     for (x, &size) in index.iter_mut().zip(dims).rev() {
         *x += 1;
         if *x < size {

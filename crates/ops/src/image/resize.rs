@@ -82,7 +82,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .infer(infer_resize)
     .infer_as_reference(infer_resize_as_reference)
     .adapter(10, 11, write_coordinates)
-    .adapter(12, 13, refuse_half_pixel_for_nn)
+    .adapter(12, 13, rewrite_half_pixel_for_nn)
     .adapter(10, 9, become_upsample)
     .adapter(11, 10, demand_asymmetric)
     .adapter(13, 12, write_absent_inputs)
@@ -338,13 +338,34 @@ fn write_coordinates(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn refuse_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    match cx.string("coordinate_transformation_mode").as_deref() {
-        Some(mode @ "tf_half_pixel_for_nn") => {
-            Err(cx.refuse(format_args!("versions from 13 on do not have the mode {mode}")))
+/// A place half an element further than `half_pixel` says is rounded down where that of
+/// `half_pixel` is rounded to the nearest, and so on.
+fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let places = cx.string("coordinate_transformation_mode");
+    let Some(places @ "tf_half_pixel_for_nn") = places.as_deref() else {
+        return Ok(());
+    };
+    let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
+    let nearest = cx.string("nearest_mode").unwrap_or_else(|| "round_prefer_floor".to_string());
+    let nearest = match (mode.as_str(), nearest.as_str()) {
+        ("nearest", "floor") => "round_prefer_ceil",
+        ("nearest", "round_prefer_floor") => "ceil",
+        ("nearest", other) => {
+            return Err(cx.refuse(format_args!(
+                "versions from 13 on do not have the mode {places}, nor one that is the same with \
+                 nearest_mode {other}"
+            )));
         }
-        _ => Ok(()),
-    }
+        (other, _) => {
+            return Err(cx.refuse(format_args!(
+                "versions from 13 on do not have the mode {places}, nor one that is the same with \
+                 mode {other}"
+            )));
+        }
+    };
+    cx.set("coordinate_transformation_mode", "half_pixel");
+    cx.set("nearest_mode", nearest);
+    Ok(())
 }
 
 /// The first version scales the last two of four axes.
@@ -771,7 +792,18 @@ mod tests {
         let mode = |mode: &'static str| [("coordinate_transformation_mode", mode.into())];
         assert_eq!(
             adapted(&RESIZE, 12, &mode("tf_half_pixel_for_nn"), "-"),
-            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn"
+            "y = Resize(a) coordinate_transformation_mode=half_pixel nearest_mode=ceil"
+        );
+        let [transform] = mode("tf_half_pixel_for_nn");
+        assert_eq!(
+            adapted(&RESIZE, 12, &[transform.clone(), ("mode", "linear".into())], "-"),
+            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
+             the same with mode linear"
+        );
+        assert_eq!(
+            adapted(&RESIZE, 12, &[transform, ("nearest_mode", "ceil".into())], "-"),
+            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
+             the same with nearest_mode ceil"
         );
         assert_eq!(
             adapted(&RESIZE, 12, &mode("half_pixel"), "-"),

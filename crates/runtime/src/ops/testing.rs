@@ -110,8 +110,8 @@ fn check_planned(
     let dims: Vec<Dims> = outputs.iter().map(|output| output.dims().into()).collect();
     let zeros = outputs.iter().map(|output| Tensor::zeros(output.data_type(), output.dims()));
     let mut memory: Vec<Tensor> = zeros.map(|zeros| zeros.expect("a little memory")).collect();
-    // Weights of states that are not constant are packed in each call.
-    let packs = ["GRU", "LSTM", "RNN"].contains(&op);
+    // Weights that are not constant are packed in each call, and convolutions list their sizes.
+    let packs = ["ConvTranspose", "GRU", "LSTM", "RNN"].contains(&op);
     for round in 0..2 {
         let targets = memory.iter_mut().zip(&dims).map(|(tensor, dims)| Target::Planned {
             data_type: tensor.data_type(),

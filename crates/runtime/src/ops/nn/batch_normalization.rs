@@ -1,4 +1,5 @@
-//! BatchNormalization at inference: one multiplication and one addition per element.
+//! BatchNormalization: one multiplication and one addition per element. In training mean and
+//! variance are those of the input, and the running ones are outputs.
 //!
 //! Scale, shift, mean and variance may each have another type than the input. Where all four are
 //! constant they are folded once, and a convolution before it can take the result over.
@@ -21,7 +22,7 @@ use crate::scratch::Scratch;
 /// `BatchNormalization`
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     if site.int("training_mode") == Some(1) {
-        return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
+        return Ok(Op::opaque(site));
     }
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
     let parameters = match constants(site, epsilon)? {
@@ -33,6 +34,67 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     };
     let norm = BatchNorm { elem: site.elem(0)?, x: site.slot(0)?, parameters };
     Ok(Op::BatchNorm(Box::new(norm)))
+}
+
+/// `BatchNormalization` in training.
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
+    let momentum = f64::from(site.float("momentum").unwrap_or(0.9));
+    for_element!(site, site.elem(0)?, floats, T => Training::<T> { epsilon, momentum, elements: PhantomData })
+}
+
+struct Training<T> {
+    epsilon: f64,
+    momentum: f64,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + FloatLoops> Kernel for Training<T>
+where
+    T::Real: Pod,
+{
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        // A vector is a batch of one channel.
+        let (batch, channels) =
+            (dims.first().copied().unwrap_or(1), dims.get(1).copied().unwrap_or(1));
+        let inner = dims.iter().skip(2).product();
+        let (gamma, beta) = (wide(call, 1)?, wide(call, 2)?);
+        let mut running = [wide(call, 3)?, wide(call, 4)?];
+        let mut found = call.scratch::<[f64; 2]>(channels)?;
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        T::channel_statistics(exec, [batch, channels, inner], x, &mut found);
+        let mut split = [call.scratch::<f64>(channels)?, call.scratch::<f64>(channels)?];
+        for (which, split) in split.iter_mut().enumerate() {
+            let values = split.iter_mut().zip(&found[..]);
+            values.for_each(|(value, found)| *value = found[which]);
+        }
+        let mut scale = call.scratch::<T::Real>(channels)?;
+        let mut shift = call.scratch::<T::Real>(channels)?;
+        let parameters = [&gamma[..], &beta, &split[0], &split[1]];
+        fold(parameters, self.epsilon, &mut scale, &mut shift)?;
+        if call.has_output(0) {
+            let y = call.output_slice::<T>(0, &dims)?;
+            T::scale_shift(exec, inner, &scale, &shift, x, y);
+        }
+        for (which, running) in running.iter_mut().enumerate() {
+            if running.len() != channels {
+                fail!("input {} has {} elements for {channels} channels", 3 + which, running.len());
+            }
+            if !call.has_output(1 + which) {
+                continue;
+            }
+            for (running, found) in running.iter_mut().zip(&split[which][..]) {
+                *running = *running * self.momentum + found * (1.0 - self.momentum);
+            }
+            let data_type = call.tensor(3 + which)?.data_type();
+            let mut output = call.output(1 + which, data_type, &[channels])?;
+            let (bytes, options) = (bytemuck::cast_slice(running), CastOptions::default());
+            let target = output.bytes_mut();
+            cast_slices(DataType::Double, bytes, data_type, target, channels, options)?;
+        }
+        Ok(())
+    }
 }
 
 /// Factor and summand per channel, if all parameters are constants that are there.
@@ -87,7 +149,7 @@ struct BatchNormalization<T: Number> {
 type Folded<R> = (Vec<R>, Vec<R>);
 
 /// The elements of an input in double precision, for the time of the call.
-pub(super) fn wide(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
+pub(in crate::ops) fn wide(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
     let view = call.tensor(index)?;
     let mut wide = call.scratch::<f64>(view.len())?;
     widen_into(view, &mut wide)?;
@@ -157,5 +219,32 @@ where
         let y = call.output_slice::<T>(0, &dims)?;
         T::scale_shift(exec, inner, scale, shift, x, y);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_ops::AttrValue::{Float, Int};
+
+    use crate::ops::testing::{run, tensor};
+
+    #[test]
+    fn training_takes_the_statistics_of_the_input() {
+        let given = [("training_mode", Int(1)), ("momentum", Float(0.5)), ("epsilon", Float(0.0))];
+        let x = tensor(&[2, 2, 2], &[1f32, 3.0, 0.0, 0.0, 5.0, 7.0, 2.0, 2.0]);
+        let (scale, bias) = (tensor(&[2], &[1f32, 2.0]), tensor(&[2], &[0f32, 10.0]));
+        let (mean, variance) = (tensor(&[2], &[0f64, 1.0]), tensor(&[2], &[1f64, 3.0]));
+        let inputs = [Some(&x), Some(&scale), Some(&bias), Some(&mean), Some(&variance)];
+        let found = run("BatchNormalization", &given, &inputs, 3).unwrap();
+        let y = found[0].to_vec::<f32>().unwrap();
+        assert_eq!(y[2..4], [8.0, 8.0]);
+        assert_eq!(y[6..], [12.0, 12.0]);
+        assert!((y[0] + 3.0 / 5f32.sqrt()).abs() < 1e-6, "{y:?}");
+        assert!(found[1].bit_eq(&tensor(&[2], &[2f64, 1.0])), "{found:?}");
+        assert!(found[2].bit_eq(&tensor(&[2], &[3f64, 2.0])), "{found:?}");
+        let mean = tensor(&[3], &[0f64; 3]);
+        let inputs = [Some(&x), Some(&scale), Some(&bias), Some(&mean), Some(&variance)];
+        let found = run("BatchNormalization", &given, &inputs, 3).unwrap_err();
+        assert!(found.contains("input 3 has 3 elements for 2 channels"), "{found}");
     }
 }

@@ -1,4 +1,4 @@
-//! AveragePool and MaxPool.
+//! AveragePool, LpPool and MaxPool.
 
 use std::marker::PhantomData;
 
@@ -32,6 +32,22 @@ pub(crate) fn images_of_max(site: &Site<'_>) -> Images {
     if site.has_output(1) { Images::Rows } else { images::gains(site) }
 }
 
+/// `LpPool`
+pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let p = site.need_int("p")?;
+    let p = u32::try_from(p).ok().filter(|p| *p > 0);
+    let Some(p) = p else {
+        return Err(BindError::Invalid(
+            "p must be positive: no sum of powers has its root".to_string(),
+        ));
+    };
+    for_element!(site, site.elem(0)?, floats, T => LpPool::<T> {
+        window: window(site)?,
+        p,
+        elements: PhantomData,
+    })
+}
+
 /// `MaxPool`
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let order = match site.int("storage_order") {
@@ -49,6 +65,12 @@ pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 struct AveragePool<T> {
     window: Window,
     divisor: Divisor,
+    elements: PhantomData<fn() -> T>,
+}
+
+struct LpPool<T> {
+    window: Window,
+    p: u32,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -113,6 +135,16 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     }
 }
 
+impl<T: Element + FloatLoops> Kernel for LpPool<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
+        let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        let y = call.output_slice::<T>(0, &g.output)?;
+        T::lp_pool(exec, g.planes(), &g.window(), self.p, x, y);
+        Ok(())
+    }
+}
+
 impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
@@ -130,5 +162,26 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
             call.output_slice::<T>(0, &g.output)?.copy_from_slice(&y);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_ops::AttrValue::{Int, Ints};
+
+    use crate::ops::testing::{run, tensor};
+
+    #[test]
+    fn norms_of_windows() {
+        let x = tensor(&[1, 1, 4], &[3f32, -4.0, 0.0, 2.0]);
+        let window = || ("kernel_shape", Ints(vec![2].into()));
+        for (p, expected) in [(1, [7f32, 4.0, 2.0]), (2, [5.0, 4.0, 2.0]), (40, [4.0, 4.0, 2.0])] {
+            let found = run("LpPool", &[window(), ("p", Int(p))], &[Some(&x)], 1).unwrap();
+            let found = found[0].to_vec::<f32>().unwrap();
+            let is_near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-3;
+            assert!(found.iter().zip(&expected).all(is_near), "p = {p}: {found:?}");
+        }
+        let found = run("LpPool", &[window(), ("p", Int(0))], &[Some(&x)], 1).unwrap_err();
+        assert!(found.contains("p must be positive"), "{found}");
     }
 }

@@ -15,6 +15,27 @@ pub(crate) struct Placed {
     pub(crate) counts: Dims,
 }
 
+/// A list of numbers that are not negative, if the node has it.
+pub(super) fn counts(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, BindError> {
+    let Some(values) = site.ints(name) else {
+        return Ok(None);
+    };
+    match values.iter().map(|value| usize::try_from(*value)).collect() {
+        Ok(values) => Ok(Some(values)),
+        Err(_) => Err(BindError::Invalid(format!("{name} must not be negative, as in {values:?}"))),
+    }
+}
+
+/// A list of positive numbers, if the node has it.
+pub(super) fn per_axis(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, BindError> {
+    match counts(site, name)? {
+        Some(values) if values.contains(&0) => {
+            Err(BindError::Invalid(format!("{name} must be positive numbers, not {values:?}")))
+        }
+        values => Ok(values),
+    }
+}
+
 impl Window {
     /// Reads the attributes; `kernel` comes from them or from the weights.
     pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {

@@ -22,7 +22,7 @@ pub(super) const MAX_RANK: usize = 32;
 const MANY: usize = 8;
 
 /// What an operator does with elements.
-pub(super) trait Movement {
+pub(in crate::ops) trait Movement {
     /// Fills `out`, which is not empty. There is one slice in `sources` for each tensor to read.
     fn run<T: Plain>(
         &self,
@@ -34,7 +34,7 @@ pub(super) trait Movement {
 
 /// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one
 /// element type. Where a movement leaves the default value, strings are empty.
-pub(super) fn move_elements(
+pub(in crate::ops) fn move_elements(
     call: &mut Call<'_>,
     index: usize,
     dims: &[usize],

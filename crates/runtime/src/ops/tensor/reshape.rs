@@ -122,7 +122,7 @@ impl Reshape {
 }
 
 /// Axes as indices, none of them twice.
-pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelError> {
+pub(in crate::ops) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelError> {
     shape::demand_rank(axes.len().max(rank))?;
     let mut list = Dims::with_capacity(axes.len());
     for axis in axes {

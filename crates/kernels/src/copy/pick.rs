@@ -1,0 +1,130 @@
+//! Picking elements by one table of indices per dim.
+
+use super::Plain;
+use crate::Pool;
+use crate::elementwise::chunks::rows;
+
+/// An index of nothing: the value stands there.
+pub const NOWHERE: usize = usize::MAX;
+
+/// The element at `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`, or `value`
+/// where a table says [`NOWHERE`]. An element is a run of `run` values. `tables` are those of all
+/// dims one after the other, each as long as `out_dims` says.
+///
+/// # Panics
+///
+/// If lengths do not fit, or an index is outside of its dim.
+pub fn pick<T: Plain>(
+    pool: &Pool,
+    (dims, out_dims, run): (&[usize], &[usize], usize),
+    tables: &[usize],
+    value: T,
+    x: &[T],
+    y: &mut [T],
+) {
+    let rank = dims.len();
+    assert_eq!(out_dims.len(), rank, "dims of the same number");
+    assert_eq!(tables.len(), out_dims.iter().sum::<usize>(), "one index per output");
+    assert_eq!(x.len(), dims.iter().product::<usize>() * run, "the input has other dims");
+    assert_eq!(y.len(), out_dims.iter().product::<usize>() * run, "the output has other dims");
+    let mut start = 0;
+    for (dim, out) in dims.iter().zip(out_dims) {
+        let table = &tables[start..start + out];
+        assert!(table.iter().all(|at| at < dim || *at == NOWHERE), "an index is outside");
+        start += out;
+    }
+    if y.is_empty() {
+        return;
+    }
+    let Some(last) = rank.checked_sub(1) else {
+        return y.copy_from_slice(x);
+    };
+    let (width, columns) = (out_dims[last] * run, &tables[start - out_dims[last]..]);
+    rows(pool, y, width, 2 * width + 8 * rank, |first, y| {
+        let mut before = None;
+        for row in 0..y.len() / width {
+            let from = row_start((dims, out_dims), tables, first + row).map(|from| from * run);
+            let (done, rest) = y.split_at_mut(row * width);
+            let y = &mut rest[..width];
+            match from {
+                None => y.fill(value),
+                // Enlarging repeats rows.
+                Some(_) if before == Some(from) => y.copy_from_slice(&done[(row - 1) * width..]),
+                Some(from) => pick_row(columns, run, value, &x[from..][..dims[last] * run], y),
+            }
+            before = Some(from);
+        }
+    });
+}
+
+/// Where the row of the input starts that an output row is picked from.
+#[inline]
+fn row_start(
+    (dims, out_dims): (&[usize], &[usize]),
+    tables: &[usize],
+    row: usize,
+) -> Option<usize> {
+    let last = dims.len() - 1;
+    let (mut rest, mut stride, mut from) = (row, dims[last], 0);
+    let mut end = tables.len() - out_dims[last];
+    for d in (0..last).rev() {
+        let at = tables[end - out_dims[d] + rest % out_dims[d]];
+        if at == NOWHERE {
+            return None;
+        }
+        from += at * stride;
+        stride *= dims[d];
+        rest /= out_dims[d];
+        end -= out_dims[d];
+    }
+    Some(from)
+}
+
+#[inline]
+fn pick_row<T: Plain>(columns: &[usize], run: usize, value: T, x: &[T], y: &mut [T]) {
+    if run == 1 {
+        for (y, at) in y.iter_mut().zip(columns) {
+            *y = if *at == NOWHERE { value } else { x[*at] };
+        }
+        return;
+    }
+    for (y, at) in y.chunks_exact_mut(run).zip(columns) {
+        if *at == NOWHERE {
+            y.fill(value);
+        } else {
+            y.copy_from_slice(&x[at * run..][..run]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_by_tables() {
+        let (dims, out_dims) = ([3, 2, 4], [5, 3, 6]);
+        let mut tables = vec![2, 2, 0, NOWHERE, 1, 1, 1, 0, 3, 0, 0, NOWHERE, 2, 1];
+        tables[7] = NOWHERE;
+        for run in [1, 3] {
+            let x: Vec<u32> = (0..24 * run as u32).collect();
+            let expected: Vec<u32> = (0..90 * run)
+                .map(|at| {
+                    let (r, at) = (at % run, at / run);
+                    let at = [at / 18, at / 6 % 3, at % 6];
+                    let [a, b, c] = [tables[at[0]], tables[5 + at[1]], tables[8 + at[2]]];
+                    let is_inside = [a, b, c].iter().all(|index| *index != NOWHERE);
+                    if is_inside { x[((a * 2 + b) * 4 + c) * run + r] } else { 99 }
+                })
+                .collect();
+            for threads in [1, 3] {
+                let mut y = vec![0; expected.len()];
+                pick(&Pool::new(threads), (&dims, &out_dims, run), &tables, 99, &x, &mut y);
+                assert_eq!(y, expected);
+            }
+        }
+        let mut y = [0];
+        pick(&Pool::new(1), (&[], &[], 1), &[], 9, &[5], &mut y);
+        assert_eq!(y, [5]);
+    }
+}

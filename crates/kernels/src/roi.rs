@@ -1,0 +1,214 @@
+//! Regions of images, divided into cells.
+
+use crate::Exec;
+use crate::elementwise::chunks::rows;
+use crate::number::Math;
+
+/// What a cell is of its samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellValue {
+    Mean,
+    /// The largest of the neighbours of all samples, each times its weight, as the standard's
+    /// reference has it.
+    Max,
+}
+
+/// How regions are read.
+#[derive(Clone, Copy, Debug)]
+pub struct RoiAlign<R> {
+    pub value: CellValue,
+    /// Rows and columns of cells.
+    pub cells: [usize; 2],
+    /// Samples of a cell along each side; 0 for about one per element.
+    pub sampling: usize,
+    /// From coordinates of regions to those of elements.
+    pub scale: R,
+    /// Whether coordinates are those of corners of elements, not of their centres.
+    pub half_pixel: bool,
+}
+
+/// Samples that a cell has at most along each side.
+pub const MOST_SAMPLES: usize = 1 << 14;
+
+/// Where the cells of a region lie.
+#[derive(Clone, Copy, Debug)]
+struct Grid<R> {
+    start: [R; 2],
+    cell: [R; 2],
+    samples: [usize; 2],
+}
+
+impl<R: Math> RoiAlign<R> {
+    /// `region` is `[x1, y1, x2, y2]`.
+    fn grid(&self, region: &[R]) -> Grid<R> {
+        let offset = if self.half_pixel { R::from_f64(0.5) } else { R::ZERO };
+        let at = |place: usize| region[place].mul(self.scale).sub(offset);
+        let side = |i: usize| {
+            let (start, end) = (at(1 - i), at(3 - i));
+            let len = end.sub(start);
+            let len = if self.half_pixel { len } else { at_least(len, R::ONE) };
+            let cell = len.div(R::from_f64(self.cells[i] as f64));
+            let samples = match self.sampling {
+                0 => cell.ceil().to_f64().max(0.0) as usize,
+                given => given,
+            };
+            (start, cell, samples)
+        };
+        let [y, x] = [side(0), side(1)];
+        Grid { start: [y.0, x.0], cell: [y.1, x.1], samples: [y.2, x.2] }
+    }
+
+    /// The most samples that a cell of one of the regions has along a side.
+    pub fn most_samples(&self, regions: &[R]) -> usize {
+        let most = regions.chunks_exact(4).flat_map(|region| self.grid(region).samples).max();
+        most.unwrap_or(0)
+    }
+}
+
+impl<R: Math> Grid<R> {
+    /// The coordinate of a sample of a cell along a side.
+    #[inline(always)]
+    fn place(&self, side: usize, cell: usize, sample: usize) -> R {
+        let number = |x: usize| R::from_f64(x as f64);
+        let within = number(sample).add(R::from_f64(0.5)).mul(self.cell[side]);
+        let within = within.div(number(self.samples[side]));
+        self.start[side].add(number(cell).mul(self.cell[side])).add(within)
+    }
+}
+
+#[inline(always)]
+fn at_least<R: Math>(x: R, low: R) -> R {
+    if x > low { x } else { low }
+}
+
+/// The elements before and after a place along a side, and how far it is from the first; `None` far
+/// outside.
+#[inline(always)]
+fn around<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
+    if place < R::from_f64(-1.0) || place > R::from_f64(len as f64) {
+        return None;
+    }
+    let place = at_least(place, R::ZERO);
+    let low = place.to_f64() as usize;
+    if low + 1 >= len {
+        return Some((len - 1, len - 1, R::ZERO));
+    }
+    Some((low, low + 1, place.sub(R::from_f64(low as f64))))
+}
+
+/// For each region `[x1, y1, x2, y2]` and channel of its image a grid of cells. `x` is `[images,
+/// channels, height, width]`, `y` `[regions, channels, cells]`.
+///
+/// # Panics
+///
+/// If lengths do not fit, an image does not exist, or the image has no element.
+pub fn roi_align<R: Math>(
+    exec: &Exec<'_>,
+    how: &RoiAlign<R>,
+    dims: [usize; 4],
+    x: &[R],
+    (regions, images): (&[R], &[usize]),
+    y: &mut [R],
+) {
+    let [batch, channels, height, width] = dims;
+    let [lines, columns] = how.cells;
+    let plane = height * width;
+    assert_eq!(x.len(), batch * channels * plane, "the input has other dims");
+    assert_eq!(regions.len(), 4 * images.len(), "four numbers per region");
+    let cells = lines * columns;
+    assert_eq!(y.len(), images.len() * channels * cells, "the output has other dims");
+    assert!(images.iter().all(|image| *image < batch), "an image does not exist");
+    if y.is_empty() {
+        return;
+    }
+    assert!(plane > 0, "an image has elements");
+    let row = channels * cells;
+    rows(exec.pool, y, row, row.saturating_mul(16), |first, y| {
+        for (region, y) in y.chunks_exact_mut(row).enumerate() {
+            let region = first + region;
+            let grid = how.grid(&regions[4 * region..][..4]);
+            let x = &x[images[region] * channels * plane..][..channels * plane];
+            y.fill(if how.value == CellValue::Max { R::LOWEST } else { R::ZERO });
+            for cell in 0..cells {
+                fill_cell((how.value, [height, width], cells), &grid, (cell, columns), x, y);
+            }
+        }
+    });
+}
+
+/// Fills one cell of all channels.
+#[inline]
+fn fill_cell<R: Math>(
+    (value, [height, width], cells): (CellValue, [usize; 2], usize),
+    grid: &Grid<R>,
+    (cell, columns): (usize, usize),
+    x: &[R],
+    y: &mut [R],
+) {
+    let [down, across] = grid.samples;
+    let plane = height * width;
+    let channels = || x.chunks_exact(plane).zip(0..).map(|(x, c)| (x, c * cells + cell));
+    for (i, j) in (0..down).flat_map(|i| (0..across).map(move |j| (i, j))) {
+        let line = around(grid.place(0, cell / columns, i), height);
+        let column = around(grid.place(1, cell % columns, j), width);
+        let Some(((top, bottom, ly), (left, right, lx))) = line.zip(column) else {
+            if value == CellValue::Max {
+                channels().for_each(|(_, at)| y[at] = at_least(y[at], R::ZERO));
+            }
+            continue;
+        };
+        let (hy, hx) = (R::ONE.sub(ly), R::ONE.sub(lx));
+        let corners = [
+            (top * width + left, hy.mul(hx)),
+            (top * width + right, hy.mul(lx)),
+            (bottom * width + left, ly.mul(hx)),
+            (bottom * width + right, ly.mul(lx)),
+        ];
+        for (x, at) in channels() {
+            let parts = corners.map(|(corner, weight)| weight.mul(x[corner]));
+            y[at] = match value {
+                CellValue::Mean => y[at].add(parts[0].add(parts[1]).add(parts[2]).add(parts[3])),
+                CellValue::Max => parts.into_iter().fold(y[at], crate::number::Arith::max),
+            };
+        }
+    }
+    let count = down * across;
+    for (_, at) in channels() {
+        y[at] = match value {
+            _ if count == 0 => R::ZERO,
+            CellValue::Mean => y[at].div(R::from_f64(count as f64)),
+            CellValue::Max => y[at],
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Isa, Pool};
+
+    #[test]
+    fn cells_of_a_ramp() {
+        // On a ramp every mean is the value in the middle.
+        let x: Vec<f32> = (0..2 * 64).map(|at| (at % 8 + at / 64 * 100) as f32).collect();
+        let mut how = RoiAlign {
+            value: CellValue::Mean,
+            cells: [1, 2],
+            sampling: 2,
+            scale: 1.0f32,
+            half_pixel: true,
+        };
+        let (regions, images) = ([1.0, 1.0, 5.0, 5.0, 30.0, 30.0, 40.0, 40.0], [0, 0]);
+        for threads in [1, 2] {
+            let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+            let mut y = [9.0; 8];
+            roi_align(&exec, &how, [1, 2, 8, 8], &x, (&regions, &images), &mut y);
+            // The second region is outside.
+            assert_eq!(y, [1.5, 3.5, 101.5, 103.5, 0.0, 0.0, 0.0, 0.0]);
+        }
+        how.sampling = 0;
+        assert_eq!(how.most_samples(&regions), 10);
+        how.half_pixel = false;
+        assert_eq!(how.most_samples(&[3.0, 3.0, 3.0, 3.0]), 1);
+    }
+}

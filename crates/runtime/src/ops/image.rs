@@ -1,0 +1,5 @@
+//! Images: other sizes, regions.
+
+mod places;
+pub(crate) mod resize;
+pub(crate) mod roi_align;

@@ -1,0 +1,463 @@
+//! ConvTranspose: constant weights packed once, for the sizes that are seen first.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sardonyx_kernels::Exec;
+use sardonyx_kernels::conv::{ConvError, PackedTranspose, TransposeParams, conv_transpose_naive};
+use sardonyx_tensor::{DataType, Dims};
+use smallvec::SmallVec;
+
+use super::window::{counts, per_axis};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Selected, Site};
+use crate::ops::narrow::{narrow, widen};
+use crate::scratch::Scratch;
+
+struct ConvTranspose {
+    elem: DataType,
+    group: usize,
+    /// Lists of the attributes, where they are given.
+    kernel: Option<Vec<usize>>,
+    strides: Option<Vec<usize>>,
+    dilations: Option<Vec<usize>>,
+    output_padding: Option<Vec<usize>>,
+    output_shape: Option<Vec<usize>>,
+    padding: Padding,
+    /// Constant weights, with their dimensions.
+    weights: Option<(Vec<f32>, Dims)>,
+    /// What was found for the input that was seen last. Only with constant weights.
+    kept: Mutex<Option<Arc<Ready>>>,
+}
+
+/// What does not change while inputs have the same dimensions.
+struct Ready {
+    input: Dims,
+    placed: Placed,
+    packed: Option<Arc<PackedTranspose>>,
+}
+
+/// Spatial axes that loops on packed weights have at most.
+const MOST_AXES: usize = PackedTranspose::MOST_AXES;
+
+/// What is cut off from both sides of the output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Padding {
+    /// Numbers for all axes, or for none.
+    Explicit(Option<Vec<isize>>),
+    /// What makes the output as large as the strides times the input. `true` if the smaller half is
+    /// before the first element.
+    Same(bool),
+}
+
+/// `ConvTranspose`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
+    let elem = site.elem(0)?;
+    if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
+    {
+        return site.unsupported_type(elem);
+    }
+    let padding = match site.string("auto_pad").as_deref() {
+        Some("SAME_UPPER") => Padding::Same(true),
+        Some("SAME_LOWER") => Padding::Same(false),
+        Some("VALID") => Padding::Explicit(None),
+        Some("NOTSET") | None => {
+            let pads = site.ints("pads").map(|pads| pads.into_iter().map(isize::try_from));
+            let pads = pads.map(Iterator::collect::<Result<Vec<isize>, _>>).transpose();
+            Padding::Explicit(
+                pads.map_err(|_| BindError::Invalid("pads are too large".to_string()))?,
+            )
+        }
+        Some(other) => {
+            return Err(BindError::Invalid(format!("auto_pad has no value '{other}'")));
+        }
+    };
+    let weights = match site.constant(1).filter(|_| elem != DataType::Double) {
+        Some(constant) if elem == DataType::Float => {
+            Some((constant.to_vec::<f32>()?, constant.dims().into()))
+        }
+        Some(constant) => {
+            let wide = sardonyx_tensor::cast(constant, DataType::Float, Default::default())?;
+            Some((wide.to_vec::<f32>()?, constant.dims().into()))
+        }
+        None => None,
+    };
+    let (group, is_constant) = (site.need_int("group")?, weights.is_some());
+    let kernel = ConvTranspose {
+        elem,
+        group: usize::try_from(group)
+            .ok()
+            .filter(|group| *group > 0)
+            .ok_or_else(|| BindError::Invalid(format!("group must be positive, not {group}")))?,
+        kernel: per_axis(site, "kernel_shape")?,
+        strides: per_axis(site, "strides")?,
+        dilations: per_axis(site, "dilations")?,
+        output_padding: counts(site, "output_padding")?,
+        output_shape: counts(site, "output_shape")?,
+        padding,
+        weights,
+        kept: Mutex::default(),
+    };
+    Ok(Selected::new(kernel).packing(is_constant.then_some(1)))
+}
+
+/// One transposed convolution of known sizes.
+struct Placed {
+    params: TransposeParams,
+    batch: usize,
+    spatial: SmallVec<[usize; 4]>,
+    /// All dimensions of the output.
+    dims: Dims,
+}
+
+impl Placed {
+    fn sizes(&self) -> (&[usize], &[usize]) {
+        (&self.spatial, &self.dims[2..])
+    }
+}
+
+/// A list of one number per axis, or ones.
+fn listed(
+    name: &str,
+    list: Option<&Vec<usize>>,
+    rank: usize,
+    default: usize,
+) -> Result<Vec<usize>, KernelError> {
+    match list {
+        Some(list) if list.len() != rank => {
+            fail!("{name} has {} elements, but there are {rank} spatial axes", list.len())
+        }
+        Some(list) => Ok(list.clone()),
+        None => Ok(vec![default; rank]),
+    }
+}
+
+impl ConvTranspose {
+    fn place(&self, x: &[usize], w: &[usize]) -> Result<Placed, KernelError> {
+        if x.len() < 3 || w.len() != x.len() {
+            fail!(
+                "the input {x:?} and the weights {w:?} must have the same number of dimensions, at \
+                 least three"
+            );
+        }
+        let rank = x.len() - 2;
+        if let Some(kernel) = self.kernel.as_ref().filter(|kernel| kernel[..] != w[2..]) {
+            fail!("kernel_shape is {kernel:?}, but the weights have dimensions {w:?}");
+        }
+        if x[1] != w[0] || !x[1].is_multiple_of(self.group) {
+            fail!(
+                "the input has {} channels, but the weights are for {} in {} groups",
+                x[1],
+                w[0],
+                self.group
+            );
+        }
+        let Some(out_channels) = w[1].checked_mul(self.group) else {
+            fail!("{} groups of {} channels are too many", self.group, w[1]);
+        };
+        let strides = listed("strides", self.strides.as_ref(), rank, 1)?;
+        let dilations = listed("dilations", self.dilations.as_ref(), rank, 1)?;
+        let extra = listed("output_padding", self.output_padding.as_ref(), rank, 0)?;
+        let pads = match &self.padding {
+            Padding::Explicit(Some(pads)) if pads.len() != 2 * rank => {
+                fail!("pads must be {} numbers, not {pads:?}", 2 * rank)
+            }
+            Padding::Explicit(Some(pads)) => pads.clone(),
+            _ => vec![0; 2 * rank],
+        };
+        let mut dims: Dims = [x[0], out_channels].into_iter().collect();
+        let mut pads_begin = Vec::with_capacity(rank);
+        for axis in 0..rank {
+            let numbers = [w[axis + 2], strides[axis], dilations[axis], extra[axis]];
+            let whole = reach(x[axis + 2], numbers)?;
+            let fixed = match (&self.output_shape, &self.padding) {
+                (Some(sizes), _) if sizes.len() != rank => {
+                    fail!(
+                        "output_shape has {} elements, but there are {rank} spatial axes",
+                        sizes.len()
+                    )
+                }
+                (Some(sizes), _) => Some(sizes[axis]),
+                (None, Padding::Same(_)) => x[axis + 2].checked_mul(strides[axis]),
+                (None, Padding::Explicit(_)) => None,
+            };
+            let (begin, size) = match fixed {
+                Some(size) => (self.begin(whole - size as i128), size as i128),
+                None => {
+                    let (begin, end) = (pads[axis] as i128, pads[axis + rank] as i128);
+                    let size = if x[axis + 2] == 0 { 0 } else { whole - begin - end };
+                    (begin, size)
+                }
+            };
+            let (Ok(begin), Ok(size)) = (isize::try_from(begin), usize::try_from(size)) else {
+                fail!("the pads take more than there is: spatial axis {axis} gets size {size}");
+            };
+            pads_begin.push(begin);
+            dims.push(size);
+        }
+        let params = TransposeParams {
+            in_channels: x[1],
+            out_channels,
+            groups: self.group,
+            kernel: w[2..].to_vec(),
+            strides,
+            dilations,
+            pads_begin,
+        };
+        Ok(Placed { params, batch: x[0], spatial: x[2..].into(), dims })
+    }
+
+    /// How much of what is cut off in all is cut off before the first element.
+    fn begin(&self, cut: i128) -> i128 {
+        let half = cut.div_euclid(2);
+        match self.padding {
+            Padding::Same(true) => half,
+            Padding::Same(false) => cut - half,
+            // What is larger than the input reaches is so at the end.
+            Padding::Explicit(_) => cut.max(0) - half.max(0),
+        }
+    }
+
+    /// Where everything lies for an input of these dimensions, with weights packed for it.
+    fn ready(&self, call: &Call<'_>) -> Result<Arc<Ready>, KernelError> {
+        let x = call.tensor(0)?.dims();
+        let given = match &self.weights {
+            Some(_) => None,
+            None => Some(call.tensor(1)?),
+        };
+        let w = match (&self.weights, given) {
+            (Some((_, dims)), _) => &dims[..],
+            (None, Some(view)) => view.dims(),
+            (None, None) => &[],
+        };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = kept.as_ref().filter(|ready| ready.input[..] == *x) {
+            return Ok(ready.clone());
+        }
+        let placed = self.place(x, w)?;
+        let packs = self.elem != DataType::Double && placed.spatial.len() <= MOST_AXES;
+        let packed = match (&self.weights, given) {
+            (Some((weights, _)), _) if packs => {
+                let (spatial, output) = placed.sizes();
+                let suits = |packed: &Arc<PackedTranspose>| {
+                    *packed.params() == placed.params && packed.suits(spatial, output)
+                };
+                let packed = kept.take().and_then(|ready| ready.packed.clone()).filter(suits);
+                Some(match packed {
+                    Some(packed) => packed,
+                    None => pack(call, &placed, weights)?,
+                })
+            }
+            (None, Some(view)) if packs && self.elem == DataType::Float => {
+                Some(pack(call, &placed, view.as_slice::<f32>()?)?)
+            }
+            (None, Some(view)) if packs => Some(pack(call, &placed, &widen(call, view)?)?),
+            _ => None,
+        };
+        let ready = Arc::new(Ready { input: x.into(), placed, packed });
+        if self.weights.is_some() {
+            *kept = Some(ready.clone());
+        }
+        Ok(ready)
+    }
+
+    fn run_doubles(&self, call: &mut Call<'_>, placed: &Placed) -> Result<(), KernelError> {
+        let (x, w) = (call.slice::<f64>(0)?, call.slice::<f64>(1)?);
+        let (pool, bias) = (call.exec.pool, call.maybe_slice::<f64>(2)?);
+        let y = call.output_slice::<f64>(0, &placed.dims)?;
+        let (batch, sizes) = (placed.batch, placed.sizes());
+        conv_transpose_naive(pool, &placed.params, batch, sizes, (x, w, bias), y).map_err(said)
+    }
+
+    /// Narrower floats are computed in `f32`.
+    fn run_narrow(&self, call: &mut Call<'_>, ready: &Ready) -> Result<(), KernelError> {
+        let x = widen(call, call.tensor(0)?)?;
+        let bias = match call.maybe_tensor(2)? {
+            Some(bias) => Some(widen(call, bias)?),
+            None => None,
+        };
+        let given = match (&self.weights, &ready.packed) {
+            (None, None) => Some(widen(call, call.tensor(1)?)?),
+            _ => None,
+        };
+        let dims = &ready.placed.dims;
+        let mut y = call.scratch::<f32>(sardonyx_tensor::shape::elems(dims)?)?;
+        let mut results = ready.results(call)?;
+        let operands = (&x[..], bias.as_deref(), &mut results[..]);
+        self.compute(call.exec, ready, given.as_deref(), operands, &mut y)?;
+        narrow(call, 0, self.elem, dims, &y)
+    }
+
+    fn run_floats(&self, call: &mut Call<'_>, ready: &Ready) -> Result<(), KernelError> {
+        let (exec, x, bias) = (call.exec, call.slice(0)?, call.maybe_slice(2)?);
+        let given = match (&self.weights, &ready.packed) {
+            (None, None) => Some(call.slice::<f32>(1)?),
+            _ => None,
+        };
+        let mut results = ready.results(call)?;
+        let y = call.output_slice::<f32>(0, &ready.placed.dims)?;
+        self.compute(exec, ready, given, (x, bias, &mut results), y)
+    }
+
+    fn compute(
+        &self,
+        exec: &Exec<'_>,
+        ready: &Ready,
+        given: Option<&[f32]>,
+        (x, bias, results): (&[f32], Option<&[f32]>, &mut [f32]),
+        y: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let Placed { params, batch, .. } = &ready.placed;
+        let sizes = ready.placed.sizes();
+        if let Some(packed) = &ready.packed {
+            return packed.run(exec, *batch, sizes, (x, bias, results), y).map_err(said);
+        }
+        let constant = self.weights.as_ref().map(|(weights, _)| &weights[..]);
+        let Some(weights) = constant.or(given) else {
+            fail!("there are no weights");
+        };
+        conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y).map_err(said)
+    }
+}
+
+impl Ready {
+    /// Memory for the results of the phases; what else a run takes is counted.
+    fn results(&self, call: &Call<'_>) -> Result<Scratch<f32>, KernelError> {
+        let Some(packed) = &self.packed else {
+            return call.scratch(0);
+        };
+        let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
+        call.reserve(packed.scratch(call.exec.pool, batch, spatial).map_err(said)?)?;
+        call.scratch(packed.results_len(batch, spatial).map_err(said)?)
+    }
+}
+
+/// Packs weights for the sizes of a call.
+fn pack(
+    call: &Call<'_>,
+    placed: &Placed,
+    weights: &[f32],
+) -> Result<Arc<PackedTranspose>, KernelError> {
+    let (isa, params, sizes) = (call.exec.isa, &placed.params, placed.sizes());
+    call.reserve(PackedTranspose::bytes_of(isa, params, sizes).map_err(said)?)?;
+    let packed = PackedTranspose::new(isa, params.clone(), sizes, weights);
+    Ok(Arc::new(packed.map_err(said)?))
+}
+
+fn said(error: ConvError) -> KernelError {
+    KernelError(error.to_string())
+}
+
+/// How many outputs the spread input reaches along an axis, with the extra ones at the end.
+fn reach(len: usize, [kernel, stride, dilation, extra]: [usize; 4]) -> Result<i128, KernelError> {
+    if kernel == 0 {
+        fail!("the kernel has no element");
+    }
+    let spread = (len as i128 - 1).checked_mul(stride as i128);
+    let window = (kernel as i128 - 1).checked_mul(dilation as i128);
+    match spread.zip(window).and_then(|(spread, window)| spread.checked_add(window)) {
+        Some(sum) => Ok(sum + 1 + extra as i128),
+        None => fail!("a stride of {stride} or a dilation of {dilation} is too large"),
+    }
+}
+
+impl Kernel for ConvTranspose {
+    fn describe(&self) -> String {
+        match &self.weights {
+            Some(_) => "packed when first run".to_string(),
+            None if self.elem == DataType::Double => "plain".to_string(),
+            None => "packed when run".to_string(),
+        }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let ready = self.ready(call)?;
+        match self.elem {
+            DataType::Double => self.run_doubles(call, &ready.placed),
+            DataType::Float => self.run_floats(call, &ready),
+            _ => self.run_narrow(call, &ready),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_ops::AttrValue::{self, Int, Ints};
+    use sardonyx_tensor::Tensor;
+
+    use crate::ops::testing::{run, run_with_constants, tensor};
+
+    type Given = Vec<(&'static str, AttrValue<'static>)>;
+
+    fn ints(values: &[i64]) -> AttrValue<'static> {
+        Ints(values.to_vec().into())
+    }
+
+    /// Three elements, each spread over a kernel of two.
+    fn spread(attributes: &[(&'static str, AttrValue<'static>)]) -> Vec<f32> {
+        let (x, w) = (tensor(&[1, 1, 3], &[1f32, 2.0, 3.0]), tensor(&[1, 1, 2], &[1f32, 10.0]));
+        let inputs = [Some(&x), Some(&w)];
+        let found = run("ConvTranspose", attributes, &inputs, 1).unwrap();
+        let constant = run_with_constants("ConvTranspose", attributes, &inputs, &[1], 1).unwrap();
+        assert!(constant[0].bit_eq(&found[0]));
+        found[0].to_vec().unwrap()
+    }
+
+    #[test]
+    fn elements_are_spread() {
+        let strides = |by: i64| ("strides", ints(&[by]));
+        let rows: Vec<(Given, &[f32])> = vec![
+            (vec![], &[1.0, 12.0, 23.0, 30.0]),
+            (vec![strides(2)], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]),
+            (vec![strides(3)], &[1.0, 10.0, 0.0, 2.0, 20.0, 0.0, 3.0, 30.0]),
+            (vec![("dilations", ints(&[2]))], &[1.0, 2.0, 13.0, 20.0, 30.0]),
+            (vec![("pads", ints(&[1, 2]))], &[12.0]),
+            (vec![("pads", ints(&[-1, 1]))], &[0.0, 1.0, 12.0, 23.0]),
+            (vec![("output_padding", ints(&[1]))], &[1.0, 12.0, 23.0, 30.0, 0.0]),
+            (vec![("auto_pad", AttrValue::from("VALID"))], &[1.0, 12.0, 23.0, 30.0]),
+            (vec![("auto_pad", AttrValue::from("SAME_UPPER"))], &[1.0, 12.0, 23.0]),
+            (vec![("auto_pad", AttrValue::from("SAME_LOWER"))], &[12.0, 23.0, 30.0]),
+            (vec![("output_shape", ints(&[3]))], &[12.0, 23.0, 30.0]),
+            (vec![("output_shape", ints(&[6]))], &[1.0, 12.0, 23.0, 30.0, 0.0, 0.0]),
+        ];
+        for (attributes, expected) in rows {
+            assert_eq!(spread(&attributes), expected, "{attributes:?}");
+        }
+    }
+
+    #[test]
+    fn every_float_type_and_number_of_axes() {
+        // Two groups of one channel; four axes of one element each.
+        let attributes = [("group", Int(2)), ("strides", ints(&[2, 1, 1, 1]))];
+        let (x, w) = ([1f32, 2.0, 3.0, 4.0], [1f32, -1.0, 2.0, 5.0]);
+        let expected = [1.5f32, -0.5, 2.5, -1.5, 5.5, 14.5, 7.5, 19.5];
+        macro_rules! check {
+            ($($T:ty, $from:expr;)*) => {$({
+                let of = |dims: &[usize], x: &[f32]| -> Tensor {
+                    tensor(dims, &x.iter().map(|x| $from(*x)).collect::<Vec<$T>>())
+                };
+                let (x, w) = (of(&[1, 2, 2, 1, 1, 1], &x), of(&[2, 1, 2, 1, 1, 1], &w));
+                let b = of(&[2], &[0.5, -0.5]);
+                let inputs = [Some(&x), Some(&w), Some(&b)];
+                let found = run("ConvTranspose", &attributes, &inputs, 1).unwrap();
+                assert!(found[0].bit_eq(&of(&[1, 2, 4, 1, 1, 1], &expected)), "{found:?}");
+            })*};
+        }
+        check! { f32, |x| x; f64, f64::from; half::f16, half::f16::from_f32; half::bf16, half::bf16::from_f32; }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let (x, w) = (tensor(&[1, 2, 1], &[1f32, 2.0]), tensor(&[2, 1, 1], &[1f32, 1.0]));
+        let said = |attributes: Given| {
+            run("ConvTranspose", &attributes, &[Some(&x), Some(&w)], 1).unwrap_err()
+        };
+        let found = said(vec![("pads", ints(&[2, 2]))]);
+        assert!(found.contains("spatial axis 0 gets size -3"), "{found}");
+        let found = said(vec![("group", Int(3))]);
+        assert!(found.contains("channels"), "{found}");
+        let found = said(vec![("strides", ints(&[1, 1]))]);
+        assert!(found.contains("strides has 2 elements"), "{found}");
+        let found = said(vec![("dilations", ints(&[0]))]);
+        assert!(found.contains("positive"), "{found}");
+    }
+}
