@@ -476,6 +476,11 @@ impl<'a> Call<'a> {
         Ok(OrderedMut { data, order: Order::Rows })
     }
 
+    /// Whether an output does not lie in rows.
+    pub(crate) fn is_laid(&self, index: usize) -> bool {
+        matches!(self.targets.get(index), Some(Target::Planned { laid: Some(_), .. }))
+    }
+
     /// The bytes in which an output of that type and shape lies, and how, if it is not in rows.
     pub(crate) fn laid_output(
         &mut self,

@@ -163,7 +163,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ReduceSumSquare", bind(reduction::bind_reduce_sum_square)),
     ("", "Relu", lowered(math::unary::lower_relu)),
     ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
-    ("", "Resize", bind(image::resize::bind)),
+    ("", "Resize", of_images(image::resize::bind, image::resize::images)),
     ("", "RoiAlign", bind(image::roi_align::bind)),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
     ("", "Round", lowered(math::unary::lower_round)),

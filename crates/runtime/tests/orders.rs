@@ -202,6 +202,18 @@ impl Writer {
         self.add(x.channels, x.size, &node);
     }
 
+    fn resize(&mut self) {
+        let x = self.pick();
+        let mode = ["nearest", "linear", "cubic"][self.random.below(3)];
+        if x.size.iter().any(|size| *size > 16) {
+            return;
+        }
+        let scales = self.name();
+        let _ = writeln!(self.body, "{scales} = Constant <value = float[4] {{1, 1, 2, 1.5}}> ()");
+        let size = [x.size[0] * 2, x.size[1] * 3 / 2];
+        self.add(x.channels, size, &format!("Resize <mode = \"{mode}\"> ({}, , {scales})", x.name));
+    }
+
     /// As ConvNeXt does: features of pixels are normalised and multiplied.
     fn features(&mut self) {
         let x = self.pick();
@@ -217,7 +229,7 @@ impl Writer {
     /// The graph, whose outputs are the last image, all of one in rows, and its means.
     fn finish(mut self) -> String {
         for _ in 0..4 + self.random.below(10) {
-            match self.random.below(12) {
+            match self.random.below(13) {
                 0..4 => self.conv(),
                 4 | 5 => self.function(),
                 6 => self.pair(),
@@ -225,6 +237,7 @@ impl Writer {
                 8 => self.cut(),
                 9 => self.pool(),
                 10 => self.normalize(),
+                11 => self.resize(),
                 _ => self.features(),
             }
         }

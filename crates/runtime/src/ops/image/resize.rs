@@ -10,9 +10,11 @@ use smallvec::{SmallVec, smallvec};
 use super::places::{Axis, Blend, Nearest, Transform};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::ops::math::over_images::over_pixels;
 use crate::ops::nn::batch_normalization::wide;
 use crate::ops::tensor::moves::{Movement, copy_view, move_elements};
 use crate::ops::tensor::reshape::axes;
+use crate::program::Images;
 use crate::scratch::Scratch;
 
 /// Positions of operands.
@@ -114,31 +116,47 @@ fn element_of(elem: DataType, number: f32) -> Result<Option<Tensor>, BindError> 
     }))
 }
 
+/// The same axes with those of channels, which do not change, last.
+fn pixels_of(mut axes: SmallVec<[Axis; 6]>, dims: &[usize]) -> SmallVec<[Axis; 6]> {
+    let mut channels = axes.remove(1);
+    if let Some(pitch) = dims.last() {
+        (channels.len, channels.out) = (*pitch, *pitch);
+    }
+    axes.push(channels);
+    axes
+}
+
+/// Images whose channels are certain to stay as they are.
+pub(crate) fn images(site: &Site<'_>) -> Images {
+    let keeps = || {
+        let shape = site.shape(0)?;
+        let channels = shape.get(1)?.known()?;
+        if let Some(axes) = site.ints("axes").filter(|axes| !axes.is_empty()) {
+            let rank = shape.len() as i64;
+            return Some(axes.iter().all(|axis| (axis + rank) % rank != 1));
+        }
+        let scales = site.constant(SCALES).filter(|scales| !scales.is_empty());
+        if let Some(scales) = scales.and_then(|scales| scales.to_vec::<f32>().ok()) {
+            return Some(scales.get(1) == Some(&1.0));
+        }
+        let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
+        let stretches =
+            site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
+        Some(stretches && sizes.get(1) == Some(&channels))
+    };
+    let mode = site.string("coordinate_transformation_mode");
+    let is_cropped = mode.as_deref() == Some("tf_crop_and_resize");
+    if !is_cropped && keeps() == Some(true) { Images::Alike { gain: 0 } } else { Images::Rows }
+}
+
 impl Kernel for Resize {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let x = call.tensor(0)?.clone();
         let axes = self.axes(call, x.dims())?;
-        let dims: Dims = axes.iter().map(|axis| axis.out).collect();
-        let is_empty = shape::elems(&dims)? == 0;
-        if let Some(axis) = axes.iter().position(|axis| axis.len == 0).filter(|_| !is_empty) {
-            fail!("axis {axis} has no element to make {} of", dims[axis]);
+        if call.is_laid(0) {
+            return over_pixels(call, |call, x| self.run_on(call, x, pixels_of(axes, x.dims())));
         }
-        if is_empty {
-            let moved = Picked { dims: &dims, axes: &axes, tables: &[] };
-            return move_elements(call, 0, &dims, &[x], &moved);
-        }
-        match (self.method, self.elem) {
-            (Method::Nearest(nearest), _) => self.pick(call, &x, &axes, &dims, nearest),
-            (Method::Blend(blend), DataType::Float) => self.blend::<f32>(call, &x, axes, &blend),
-            (Method::Blend(blend), DataType::Double) => self.blend::<f64>(call, &x, axes, &blend),
-            (Method::Blend(blend), DataType::Complex64) => {
-                self.blend_parts::<f32>(call, &x, axes, &blend)
-            }
-            (Method::Blend(blend), DataType::Complex128) => {
-                self.blend_parts::<f64>(call, &x, axes, &blend)
-            }
-            (Method::Blend(blend), _) => self.blend_converted(call, &x, axes, &blend),
-        }
+        self.run_on(call, &x, axes)
     }
 
     fn describe(&self) -> String {
@@ -152,6 +170,35 @@ impl Kernel for Resize {
 }
 
 impl Resize {
+    fn run_on(
+        &self,
+        call: &mut Call<'_>,
+        x: &TensorView<'_>,
+        axes: SmallVec<[Axis; 6]>,
+    ) -> Result<(), KernelError> {
+        let dims: Dims = axes.iter().map(|axis| axis.out).collect();
+        let is_empty = shape::elems(&dims)? == 0;
+        if let Some(axis) = axes.iter().position(|axis| axis.len == 0).filter(|_| !is_empty) {
+            fail!("axis {axis} has no element to make {} of", dims[axis]);
+        }
+        if is_empty {
+            let moved = Picked { dims: &dims, axes: &axes, tables: &[] };
+            return move_elements(call, 0, &dims, &[x.clone()], &moved);
+        }
+        match (self.method, self.elem) {
+            (Method::Nearest(nearest), _) => self.pick(call, x, &axes, &dims, nearest),
+            (Method::Blend(blend), DataType::Float) => self.blend::<f32>(call, x, axes, &blend),
+            (Method::Blend(blend), DataType::Double) => self.blend::<f64>(call, x, axes, &blend),
+            (Method::Blend(blend), DataType::Complex64) => {
+                self.blend_parts::<f32>(call, x, axes, &blend)
+            }
+            (Method::Blend(blend), DataType::Complex128) => {
+                self.blend_parts::<f64>(call, x, axes, &blend)
+            }
+            (Method::Blend(blend), _) => self.blend_converted(call, x, axes, &blend),
+        }
+    }
+
     /// What becomes of each axis of the input.
     fn axes(&self, call: &Call<'_>, dims: &[usize]) -> Result<SmallVec<[Axis; 6]>, KernelError> {
         let whole = |len: &usize| Axis { len: *len, out: *len, scale: 1.0, region: (0.0, 1.0) };
@@ -264,7 +311,7 @@ impl Resize {
         if passes.list.is_empty() {
             return copy_view(call, 0, x, &dims);
         }
-        let (exec, x) = (call.exec, call.slice::<R>(0)?);
+        let (exec, x) = (call.exec, x.as_slice::<R>()?);
         let y = call.output_slice::<R>(0, &dims)?;
         passes.run(exec, x, y);
         Ok(())

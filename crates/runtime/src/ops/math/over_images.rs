@@ -30,11 +30,9 @@ impl Kernel for OverImages {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let Some(Target::Planned { laid: Some(laid), dims, data_type, .. }) = call.targets.first()
-        else {
+        let Some(Target::Planned { laid: Some(_), dims, .. }) = call.targets.first() else {
             return self.0.run(call);
         };
-        let (laid, dims, data_type) = (*laid, *dims, *data_type);
         let images = Images::new(dims);
         let operands: SmallVec<[Operand<'_>; 6]> = take(&mut call.operands);
         let copies: SmallVec<[Option<Scratch<u8>>; 4]> = operands
@@ -44,10 +42,6 @@ impl Kernel for OverImages {
                 _ => Ok(None),
             })
             .collect::<Result<_, _>>()?;
-        let mut apart = None;
-        if laid.is_part {
-            apart = Some(call.scratch::<u8>(images.bytes())?);
-        }
         let mut over = SmallVec::new();
         for (operand, copy) in operands.into_iter().zip(&copies) {
             over.push(match operand {
@@ -55,33 +49,73 @@ impl Kernel for OverImages {
                 other => other,
             });
         }
-        let Some(Target::Planned { bytes, .. }) = call.targets.first_mut() else {
-            fail!("an output has moved");
-        };
-        let mut inner = Call {
-            operands: over,
-            targets: smallvec![Target::Planned {
-                data_type,
-                dims: &images.pixels,
-                bytes: match &mut apart {
-                    Some(apart) => apart,
-                    None => &mut bytes[..images.bytes()],
-                },
-                laid: None,
-            }],
-            over: call.over,
-            exec: call.exec,
-            random: Draws::default(),
-            memory: None,
-            account: call.account,
-        };
-        self.0.run(&mut inner)?;
-        drop(inner);
-        if let Some(apart) = apart {
-            copy_images(call.exec.pool, dims, (&apart, &images.own), (bytes, laid.layout));
-        }
-        Ok(())
+        into_pixels(call, over, |inner| self.0.run(inner))
     }
+}
+
+/// Runs `body` on the first input over pixels, in a call whose first output has the axes of pixels
+/// as well. That has its channels last.
+pub(in crate::ops) fn over_pixels(
+    call: &mut Call<'_>,
+    body: impl FnOnce(&mut Call<'_>, &TensorView<'_>) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
+    let x = call.tensor(0)?.clone();
+    let dims = Dims::from(x.dims());
+    let images = Images::new(&dims);
+    let copy = images.copied(call, &x)?;
+    let x = images.view(&x, copy.as_deref())?;
+    into_pixels(call, SmallVec::new(), |inner| body(inner, &x))
+}
+
+/// Runs `body` in a call with these operands whose first output is that of `call` over pixels.
+fn into_pixels(
+    call: &mut Call<'_>,
+    operands: SmallVec<[Operand<'_>; 6]>,
+    body: impl FnOnce(&mut Call<'_>) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
+    let Some(Target::Planned { laid: Some(laid), dims, data_type, .. }) = call.targets.first()
+    else {
+        fail!("the output is in rows");
+    };
+    let (laid, dims, data_type) = (*laid, *dims, *data_type);
+    let images = Images::new(dims);
+    let mut apart = None;
+    if laid.is_part {
+        apart = Some(call.scratch::<u8>(images.bytes())?);
+    }
+    let (over, exec, account) = (call.over, call.exec, call.account);
+    let Some(Target::Planned { bytes, .. }) = call.targets.first_mut() else {
+        fail!("an output has moved");
+    };
+    let target = match &mut apart {
+        Some(apart) => apart,
+        None => &mut bytes[..images.bytes()],
+    };
+    let mut shorter = SmallVec::new();
+    // One by one, as their lifetimes become that of the target.
+    for operand in operands {
+        shorter.push(operand);
+    }
+    let mut inner = Call {
+        operands: shorter,
+        targets: smallvec![Target::Planned {
+            data_type,
+            dims: &images.pixels,
+            bytes: target,
+            laid: None,
+        }],
+        over,
+        exec,
+        random: Draws::default(),
+        memory: None,
+        account,
+    };
+    body(&mut inner)?;
+    drop(inner);
+    if let Some(apart) = apart {
+        copy_images(exec.pool, dims, (&apart, &images.own), (bytes, laid.layout));
+    }
+    Ok(())
 }
 
 /// Images of floats over pixels.
@@ -96,7 +130,7 @@ struct Images<'a> {
 impl Images<'_> {
     fn new(dims: &Dims) -> Images<'_> {
         let own = Layout::channels_last(dims);
-        let mut pixels: Dims = over_pixels(dims).collect();
+        let mut pixels: Dims = channels_last(dims).collect();
         if let Some(last) = pixels.last_mut() {
             *last = sardonyx_kernels::pixels::pitch_of(dims[1]);
         }
@@ -130,7 +164,7 @@ impl Images<'_> {
         let pitch = self.pixels.last().copied()?;
         let is_vector = dims[2..].iter().all(|dim| *dim == 1);
         let fits = dims[1] == 1 || (is_vector && dims[1] == pitch);
-        fits.then(|| (over_pixels(&dims).collect(), bytes))
+        fits.then(|| (channels_last(&dims).collect(), bytes))
     }
 
     /// A copy of an operand whose elements do not lie as they are wanted.
@@ -159,7 +193,7 @@ impl Images<'_> {
 
     /// Dimensions of the copy of an operand: channels are filled up where they do not broadcast.
     fn copied_dims(&self, view: &TensorView<'_>) -> Dims {
-        let mut pixels: Dims = over_pixels(&self.aligned(view)).collect();
+        let mut pixels: Dims = channels_last(&self.aligned(view)).collect();
         if let (Some(last), Some(pitch)) = (pixels.last_mut(), self.pixels.last())
             && *last != 1
         {
@@ -186,6 +220,6 @@ impl Images<'_> {
 }
 
 /// The axes with channels last.
-fn over_pixels(dims: &[usize]) -> impl Iterator<Item = usize> {
+fn channels_last(dims: &[usize]) -> impl Iterator<Item = usize> {
     std::iter::once(dims[0]).chain(dims[2..].iter().copied()).chain([dims[1]])
 }

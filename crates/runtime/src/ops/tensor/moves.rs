@@ -12,7 +12,7 @@ use sardonyx_tensor::{
 use smallvec::SmallVec;
 
 use crate::error::{KernelError, fail};
-use crate::kernel::{Call, Target};
+use crate::kernel::Call;
 use crate::layout::Layout;
 use crate::scratch::{Contents, Scratch};
 
@@ -80,7 +80,7 @@ pub(in crate::ops) fn copy_view(
         let copy = view.to_tensor()?.reshape(dims)?;
         return call.set_output(index, Value::Tensor(copy));
     }
-    if let Some(Target::Planned { laid: Some(_), .. }) = call.targets.get(index) {
+    if call.is_laid(index) {
         return copy_to_images(call, index, view, dims);
     }
     let mut output = call.output(index, view.data_type(), dims)?;

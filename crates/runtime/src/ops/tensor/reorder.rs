@@ -5,7 +5,7 @@ use sardonyx_tensor::Dims;
 
 use super::moves::copy_view;
 use crate::error::KernelError;
-use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Target};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules};
 use crate::layout::pitch_of_strides;
 
 /// See the module.
@@ -20,7 +20,7 @@ impl Kernel for Reorder {
         let view = call.tensor(0)?.clone();
         let dims = Dims::from(view.dims());
         let (exec, images) = (call.exec, dims[0]);
-        let is_laid = matches!(call.targets.first(), Some(Target::Planned { laid: Some(_), .. }));
+        let is_laid = call.is_laid(0);
         // A value in rows may be a part of another one.
         let is_image = pitch_of_strides(&dims, &view.strides()).is_some();
         if view.is_contiguous() && is_laid {
