@@ -166,6 +166,7 @@ struct Memory {
     views: usize,
     in_place: usize,
     strided: usize,
+    channels_last: usize,
     copies: usize,
 }
 
@@ -179,6 +180,7 @@ impl Memory {
             views: count(|step| step.is_view),
             in_place: count(|step| step.in_place),
             strided: count(|step| step.strided),
+            channels_last: count(|step| step.channels_last),
             copies: count(|step| step.copies),
         }
     }
@@ -377,8 +379,12 @@ impl Story<'_> {
                 lines.add(
                     "",
                     format!(
-                        "of the steps {} are views and never run, {} work in place, {} read through strides, {} copy what could be a view",
-                        memory.views, memory.in_place, memory.strided, memory.copies
+                        "of the steps {} are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
+                        memory.views,
+                        memory.in_place,
+                        memory.strided,
+                        memory.channels_last,
+                        memory.copies
                     ),
                 );
             }
@@ -460,6 +466,7 @@ impl Story<'_> {
                     "views": memory.views,
                     "in_place": memory.in_place,
                     "strided": memory.strided,
+                    "channels_last": memory.channels_last,
                     "copies": memory.copies,
                 })
             }

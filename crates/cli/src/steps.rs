@@ -18,6 +18,7 @@ pub(crate) fn layout(step: &StepDetails) -> String {
         (step.is_view, "view"),
         (step.in_place, "in place"),
         (step.strided, "strided"),
+        (step.channels_last, "channels last"),
         (step.copies, "copy"),
     ];
     let words = words.into_iter().filter(|(holds, _)| *holds);
@@ -44,6 +45,7 @@ pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, V
         ("view", json!(details.is_view)),
         ("in_place", json!(details.in_place)),
         ("strided", json!(details.strided)),
+        ("channels_last", json!(details.channels_last)),
         ("copy", json!(details.copies)),
         ("multiply_adds", json!(details.multiply_adds)),
         ("read_bytes", json!(details.read_bytes)),
@@ -66,5 +68,6 @@ fn operand_json(operand: &OperandDetails) -> Value {
         "shape": shape.map(|shape| shape.iter().map(dim_json).collect::<Vec<_>>()),
         "constant": operand.constant,
         "strided": operand.strided,
+        "channels_last": operand.channels_last,
     })
 }

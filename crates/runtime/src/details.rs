@@ -39,6 +39,8 @@ pub struct StepDetails {
     pub in_place: bool,
     /// An input is read through strides.
     pub strided: bool,
+    /// It reads or writes images whose channels come last.
+    pub channels_last: bool,
     /// It copies what could be a view, if whoever reads it could follow.
     pub copies: bool,
     /// Multiply-adds; `None` if sizes are unknown, or nobody knows how to count the operator.
@@ -64,6 +66,8 @@ pub struct OperandDetails {
     pub constant: bool,
     /// Whether it is read through strides.
     pub strided: bool,
+    /// Whether it is images whose channels come last.
+    pub channels_last: bool,
 }
 
 impl OperandDetails {
@@ -141,7 +145,7 @@ impl Look<'_> {
                 inputs.push(match (slot, packed) {
                     (Some(slot), _) => self.operand(*slot),
                     (None, Some((_, slot))) => {
-                        OperandDetails { ty: self.type_of(*slot), constant: true, strided: false }
+                        OperandDetails { constant: true, ..self.operand(*slot) }
                     }
                     (None, None) => return None,
                 });
@@ -168,6 +172,7 @@ impl Look<'_> {
             is_view,
             in_place: self.plan.over[index].is_some(),
             strided: !is_view && inputs.iter().any(|input| input.strided),
+            channels_last: inputs.iter().chain(&outputs).any(|operand| operand.channels_last),
             copies: !is_view && self.could_be_view(step),
             multiply_adds: node_multiply_adds(
                 &self.executable.resolved,
@@ -182,10 +187,12 @@ impl Look<'_> {
     }
 
     fn operand(&self, slot: Slot) -> OperandDetails {
+        let channels_last = self.plan.has_channels_last(self.body, slot);
         OperandDetails {
             ty: self.type_of(slot),
             constant: self.body.slots[slot.index()].is_constant(),
-            strided: self.plan.layout(slot).is_some(),
+            strided: self.plan.layout(slot).is_some() && !channels_last,
+            channels_last,
         }
     }
 

@@ -138,6 +138,11 @@ impl Plan {
         }
     }
 
+    /// Whether a slot is images whose channels come last.
+    pub(crate) fn has_channels_last(&self, body: &Body, slot: Slot) -> bool {
+        self.order(body, slot) == Order::ChannelsLast
+    }
+
     fn order(&self, body: &Body, slot: Slot) -> Order {
         if self.has_orders { body.slots[slot.index()].order } else { Order::Rows }
     }
