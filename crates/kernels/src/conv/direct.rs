@@ -8,9 +8,9 @@
 //! padding; planes become pixels on the way. The layout and the loops are those of XNNPACK and of
 //! oneDNN's channels-last convolutions without their lists of pointers.
 //!
-//! Sums are chains of at most [`CHAIN`] steps, which are added up in order. Where chains end follows
-//! from channels and kernel alone, so neither threads, nor tiles, nor where the input lies changes
-//! a bit of the result.
+//! Sums are chains of at most [`CHAIN`] steps, which are added up in order. Where chains end
+//! follows from channels and kernel alone, so neither threads, nor tiles, nor where the input lies
+//! changes a bit of the result.
 
 use std::ops::Range;
 

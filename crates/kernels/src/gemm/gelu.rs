@@ -1,8 +1,8 @@
 //! The Gaussian error linear unit by a table, where a permutation looks up 16 numbers at once.
 //!
-//! `x Phi(x) = x / 2 + |x| (Phi(|x|) - 1/2)`, and the function in brackets is a polynomial of degree
-//! 4 in each of 31 segments of one width; from there on it is 1/2. Coefficients interpolate at the
-//! Chebyshev nodes of a segment, which leaves 5e-9 of error before rounding.
+//! `x Phi(x) = x / 2 + |x| (Phi(|x|) - 1/2)`, and the function in brackets is a polynomial of
+//! degree 4 in each of 31 segments of one width; from there on it is 1/2. Coefficients interpolate
+//! at the Chebyshev nodes of a segment, which leaves 5e-9 of error before rounding.
 
 use std::sync::LazyLock;
 

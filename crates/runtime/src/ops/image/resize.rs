@@ -140,9 +140,9 @@ pub(crate) fn images(site: &Site<'_>) -> Images {
             return Some(scales.get(1) == Some(&1.0));
         }
         let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
-        let stretches =
+        let is_plain =
             site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
-        Some(stretches && sizes.get(1) == Some(&channels))
+        Some(is_plain && sizes.get(1) == Some(&channels))
     };
     let mode = site.string("coordinate_transformation_mode");
     let is_cropped = mode.as_deref() == Some("tf_crop_and_resize");
@@ -183,7 +183,7 @@ impl Resize {
         }
         if is_empty {
             let moved = Picked { dims: &dims, axes: &axes, tables: &[] };
-            return move_elements(call, 0, &dims, &[x.clone()], &moved);
+            return move_elements(call, 0, &dims, std::slice::from_ref(x), &moved);
         }
         match (self.method, self.elem) {
             (Method::Nearest(nearest), _) => self.pick(call, x, &axes, &dims, nearest),
