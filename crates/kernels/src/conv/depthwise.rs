@@ -223,6 +223,7 @@ impl Depthwise<'_> {
                 high,
                 x: self.input.pixel(image, 0).wrapping_add(c).cast_const(),
                 in_pitch,
+                ahead: 2 * shape.cols * g.strides[2] * in_pitch,
                 weights: self.weights[c..].as_ptr(),
                 weights_step: self.channels.next_multiple_of(lanes),
                 channels: channels.len(),
@@ -297,6 +298,8 @@ struct Tile<'a> {
     /// The first pixel of the image.
     x: *const f32,
     in_pitch: usize,
+    /// From inputs to those that are fetched meanwhile.
+    ahead: usize,
     weights: *const f32,
     /// From the weights of one tap to those of the next.
     weights_step: usize,
@@ -346,7 +349,11 @@ unsafe fn input<S: Simd, const FAST: bool>(
     // SAFETY: the caller's promise.
     unsafe {
         if FAST {
-            return S::load(row.add(j * step + c));
+            let p = row.add(j * step + c);
+            // Pixels that the next tile has beyond this one come from far, and no processor guesses
+            // which.
+            S::prefetch_far(p.wrapping_add(t.ahead));
+            return S::load(p);
         }
         let is_inside = j as isize >= t.low && (j as isize) < t.high && step > 0;
         let p = if is_inside { row.wrapping_add(j * step + c) } else { ZEROS.0.as_ptr() };
