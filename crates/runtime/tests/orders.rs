@@ -265,6 +265,18 @@ fn random_networks_give_the_same_as_in_rows() {
 }
 
 #[test]
+fn sizes_with_other_names_may_be_the_same_or_broadcast() {
+    let graph = "g (float[a, 8, c, d] x, float[e, f, g, h] z) => (y) {
+        ws = Constant <value = int64[4] {16, 8, 3, 3}> ()
+        w = ConstantOfShape <value = float[1] {0.1}> (ws)
+        r = Conv (x, w) s = Add (r, z) t = Relu (s) y = Mul (z, t) }";
+    let both = Both::new(graph);
+    for (e, f, h) in [(2, 16, 6), (1, 1, 6), (2, 16, 1), (1, 16, 6)] {
+        both.agree(&[("a", 2), ("c", 8), ("d", 8), ("e", e), ("f", f), ("g", 6), ("h", h)]);
+    }
+}
+
+#[test]
 fn bits_do_not_depend_on_threads() {
     for seed in 1..=20 {
         let text = both_ways::whole(&Writer::new(seed).finish());

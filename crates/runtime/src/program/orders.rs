@@ -137,8 +137,8 @@ impl Program {
             _ => false,
         };
         for (takes, slot) in orders.operands.iter_mut().zip(&pointwise.operands) {
-            // What broadcasts is read in whatever order it has.
-            *takes = if is_whole(*slot) { Takes::Alike } else { Takes::Any };
+            // What broadcasts, or may, is read in rows.
+            *takes = if is_whole(*slot) { Takes::Alike } else { Takes::Rows };
         }
         if orders.operands.contains(&Takes::Alike) {
             orders.outputs[0] = Takes::Alike;
