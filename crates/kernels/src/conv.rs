@@ -16,7 +16,6 @@ mod depthwise;
 mod direct;
 mod naive;
 mod packing;
-#[macro_use]
 mod tile;
 mod transpose;
 

@@ -18,7 +18,7 @@ mod reduce;
 mod reorder;
 mod rows;
 
-pub use affine::{After, scale_shift};
+pub use affine::scale_shift;
 pub use local::local_response_norm;
 pub use normalize::{GroupNorm, group_norm};
 pub use pool::{average_pool, max_pool};

@@ -432,13 +432,22 @@ impl<'a> Call<'a> {
         Ok(Ordered { data, order: Order::ChannelsLast { pitch } })
     }
 
-    /// Images of floats whose channels come last; `None` if they are in rows.
+    /// Images of floats whose channels come last; `None` if they are in rows alone. Images of one
+    /// pixel and no images at all may be both.
     pub(crate) fn pixels(&self, index: usize) -> Result<Option<Pixels<'a>>, KernelError> {
-        let Ordered { data, order: Order::ChannelsLast { pitch } } = self.image(index)? else {
-            return Ok(None);
-        };
-        let dims = self.tensor(index)?.dims();
+        let view = self.tensor(index)?;
+        let dims = view.dims();
         let count = dims[0] * dims[2..].iter().product::<usize>();
+        if view.is_empty() {
+            return Ok(Some(Pixels::new(&[], count, dims[1], dims[1])));
+        }
+        let Some(pitch) = pitch_of_strides(dims, &view.strides()) else {
+            if view.is_contiguous() {
+                return Ok(None);
+            }
+            fail!("input {index} is neither in rows nor has its channels last");
+        };
+        let data = view.data_slice::<f32>()?.get(view.offset()..).unwrap_or_default();
         Ok(Some(Pixels::new(data, count, dims[1], pitch)))
     }
 

@@ -292,7 +292,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),
-        Op::Reorder(_) => Selected::new(tensor::reorder::Reorder),
+        Op::Reorder(_) => Selected::new(tensor::reorder::Reorder { to: site.order }),
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
-use crate::executable::{Body, SlotInfo, Work};
+use crate::executable::{Body, SlotInfo, Step, Work};
 use crate::kernel::Laid;
 use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::{MoveKind, Order, Slot};
@@ -271,6 +271,9 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
 /// has its place there already, as one of the first of several joins of more and more values,
 /// leaves the later ones as they are: if all parts lie next to each other, the join is a view.
 fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
+    if !body.slots.iter().any(|slot| slot.order == Order::ChannelsLast) {
+        return;
+    }
     let mut maker: Vec<Option<usize>> = vec![None; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
         for slot in step.outputs.iter().flatten() {
@@ -311,7 +314,7 @@ fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
     }
 }
 
-/// Whether no step that writes a part of a value reads from that value.
+/// Whether no step that writes a part of a value reads from that value, or writes another part.
 fn writes_elsewhere(body: &Body, plan: &Plan, root: Slot, maker: &[Option<usize>]) -> bool {
     let places = plan.places.iter().zip(maker);
     let mut makers = places.filter_map(|(place, maker)| match place {
@@ -319,8 +322,10 @@ fn writes_elsewhere(body: &Body, plan: &Plan, root: Slot, maker: &[Option<usize>
         _ => None,
     });
     makers.all(|step| {
-        let mut inputs = body.steps[step].inputs.iter().flatten();
-        inputs.all(|input| plan.root(*input) != root)
+        let Step { inputs, outputs, .. } = &body.steps[step];
+        let is_there = |slot: &&Slot| plan.root(**slot) == root;
+        !inputs.iter().flatten().any(|slot| is_there(&slot))
+            && outputs.iter().flatten().filter(is_there).count() == 1
     })
 }
 

@@ -259,6 +259,7 @@ fn random_networks_give_the_same_as_in_rows() {
         let both = Both::new(&Writer::new(seed).finish());
         both.agree(&[("n", 1)]);
         both.agree(&[("n", 3)]);
+        both.agree(&[("n", 0)]);
         last += usize::from(both.listing().contains("over pixels"));
     }
     assert!(last > 50, "{last} networks have steps over pixels");
@@ -273,6 +274,33 @@ fn sizes_with_other_names_may_be_the_same_or_broadcast() {
     let both = Both::new(graph);
     for (e, f, h) in [(2, 16, 6), (1, 1, 6), (2, 16, 1), (1, 16, 6)] {
         both.agree(&[("a", 2), ("c", 8), ("d", 8), ("e", e), ("f", f), ("g", 6), ("h", h)]);
+    }
+}
+
+#[test]
+fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
+    for chain in [
+        "b = LRN <size = 3> (a)",
+        "b = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a)",
+        "b = AveragePool <kernel_shape = [2, 2], pads = [1, 1, 1, 1]> (a)",
+        "b = Softmax <axis = 1> (a)",
+        "b = ReduceSum (a, axes)",
+        "b = HardSwish (a)",
+        "p = LRN <size = 3> (a) b = Concat <axis = 1> (a, p, a)",
+    ] {
+        let both = Both::new(&format!(
+            "g (float[n, 16, h, h] x) => (y, b) <int64[2] axes = {{2, 3}}> {{
+                ws = Constant <value = int64[4] {{16, 16, 3, 3}}> ()
+                w = ConstantOfShape <value = float[1] {{0.1}}> (ws)
+                a = Conv <pads = [1, 1, 1, 1]> (x, w) {chain}
+                vs = Constant <value = int64[4] {{32, {}, 3, 3}}> ()
+                v = ConstantOfShape <value = float[1] {{0.1}}> (vs)
+                y = Conv <pads = [1, 1, 1, 1]> (b, v) }}",
+            if chain.contains("Concat") { 48 } else { 16 }
+        ));
+        for (n, h) in [(1, 1), (3, 1), (0, 1), (2, 5), (0, 5)] {
+            both.agree(&[("n", n), ("h", h)]);
+        }
     }
 }
 

@@ -202,7 +202,7 @@ impl Direct<'_> {
         let cut = self.cut(pool);
         let units = self.units(&cut);
         let depth_of_runs = self.conv.geometry.taps() * self.group_in().div_ceil(CHAIN).max(1);
-        with_scratch_of::<[usize; 2], _>(depth_of_runs, |runs| {
+        with_scratch_of::<Run, _>(depth_of_runs, |runs| {
             let runs = self.runs(&cut, runs);
             let one = |unit: usize| {
                 with_scratch(cut.copy_floats, |copy| {
@@ -215,9 +215,9 @@ impl Direct<'_> {
         });
     }
 
-    /// The runs of a window, joined where they are adjacent. `memory` has room for one for each
-    /// tap and part of a chain.
-    fn runs<'m>(&self, cut: &Cut, memory: &'m mut [[usize; 2]]) -> &'m [Run] {
+    /// The runs of a window, joined where they are adjacent. There is room for one for each tap
+    /// and part of a chain.
+    fn runs<'m>(&self, cut: &Cut, runs: &'m mut [Run]) -> &'m [Run] {
         let g = &self.conv.geometry;
         let channels = self.group_in();
         let [_, in_h, in_w] = self.in_dims;
@@ -235,10 +235,6 @@ impl Direct<'_> {
         let taps_of_chain = if pieces > 1 { 1 } else { taps.div_ceil(chains) };
         let mut count = 0;
         let mut tap = 0;
-        // SAFETY: a run is two words, and any words are one.
-        let runs = unsafe {
-            std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<Run>(), memory.len())
-        };
         let mut joins: Option<(usize, usize)> = None;
         for kd in 0..g.kernel[0] {
             for kh in 0..g.kernel[1] {

@@ -5,6 +5,7 @@
 //! outputs are `a_rs` apart. The wide operand is weights, one vector of output channels for each
 //! step, vector after vector.
 
+use crate::gemm::buffer::AnyBits;
 use crate::gemm::{TileEnd, TileEpilogue, finish};
 use crate::simd::Simd;
 
@@ -17,6 +18,9 @@ pub(super) struct Run {
     /// Even in its lowest bit: twice the steps, plus one if a chain of sums ends with the run.
     pub(super) code: usize,
 }
+
+// SAFETY: two words with nothing between them.
+unsafe impl AnyBits for Run {}
 
 impl Run {
     pub(super) fn new(offset: usize, steps: usize, ends_chain: bool) -> Run {

@@ -271,11 +271,10 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
                 }
             }
             Activation::HardSwish => {
-                let (zero, one) = (S::splat(0.0), S::splat(1.0));
-                let (a, b) = (S::splat(1.0 / 6.0), S::splat(0.5));
+                let prepared = Activation::HardSwish.prepare::<S>();
                 for row in &mut acc {
                     for x in row.iter_mut() {
-                        *x = S::mul(*x, S::min(one, S::max(zero, S::fma(a, *x, b))));
+                        *x = prepared.apply(*x);
                     }
                 }
             }

@@ -7,15 +7,7 @@ use crate::Exec;
 use crate::elementwise::chunks::ranges;
 use crate::simd::{Body, Simd, check_isa, dispatch};
 
-/// What is done to the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    Nothing,
-    /// The greater of the result and zero; NaN stays.
-    Relu,
-}
-
-/// `y = x * scale[c] + shift[c]`, and what comes after. Without `x`, `y` is changed in place.
+/// `y = x * scale[c] + shift[c]`. Without `x`, `y` is changed in place.
 ///
 /// # Panics
 ///
@@ -24,12 +16,11 @@ pub fn scale_shift(
     exec: &Exec<'_>,
     scale: &[f32],
     shift: &[f32],
-    after: After,
     x: Option<Pixels<'_>>,
     y: PixelsMut<'_>,
 ) {
     let parameters = Parameters { minus: None, scale, shift };
-    apply(exec, 1, parameters, after, x, &y);
+    apply(exec, 1, parameters, x, &y);
 }
 
 /// One of each per channel; lists may have as many for each image, all or none of the first two.
@@ -46,7 +37,6 @@ pub(super) fn apply(
     exec: &Exec<'_>,
     images: usize,
     parameters: Parameters<'_>,
-    after: After,
     x: Option<Pixels<'_>>,
     y: &PixelsMut<'_>,
 ) {
@@ -64,11 +54,9 @@ pub(super) fn apply(
         let scaled = Scaled { x: &x, y, parameters, pixels, per_image };
         // SAFETY: the machine has the instruction set; threads take pixels of their own.
         unsafe {
-            match (minus, after) {
-                (None, After::Nothing) => dispatch(isa, With::<false, false>(scaled)),
-                (None, After::Relu) => dispatch(isa, With::<false, true>(scaled)),
-                (Some(_), After::Nothing) => dispatch(isa, With::<true, false>(scaled)),
-                (Some(_), After::Relu) => dispatch(isa, With::<true, true>(scaled)),
+            match minus {
+                None => dispatch(isa, With::<false>(scaled)),
+                Some(_) => dispatch(isa, With::<true>(scaled)),
             }
         }
     });
@@ -83,10 +71,10 @@ struct Scaled<'a> {
     per_image: usize,
 }
 
-/// Whether there are centers, and a Relu.
-struct With<'a, const CENTERED: bool, const RELU: bool>(Scaled<'a>);
+/// Whether there are centers.
+struct With<'a, const CENTERED: bool>(Scaled<'a>);
 
-impl<const CENTERED: bool, const RELU: bool> Body for With<'_, CENTERED, RELU> {
+impl<const CENTERED: bool> Body for With<'_, CENTERED> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
@@ -105,7 +93,7 @@ impl<const CENTERED: bool, const RELU: bool> Body for With<'_, CENTERED, RELU> {
                 let (x, y) = (x.pixel(i), y.pixel(i));
                 // SAFETY: the channels of both pixels are valid, and there is a parameter for each.
                 unsafe {
-                    over_channels!(S, channels, |c, mask| scaled::<CENTERED, RELU>(
+                    over_channels!(S, channels, |c, mask| scaled::<CENTERED>(
                         x.add(c),
                         [minus.add(c), scale.add(c), shift.add(c)],
                         y.add(c),
@@ -124,13 +112,7 @@ impl<const CENTERED: bool, const RELU: bool> Body for With<'_, CENTERED, RELU> {
 ///
 /// Must run with `S` enabled; all lanes meant must be readable, or writable for `y`.
 #[inline(always)]
-unsafe fn scaled<
-    S: Simd,
-    const CENTERED: bool,
-    const RELU: bool,
-    const N: usize,
-    const MASKED: bool,
->(
+unsafe fn scaled<S: Simd, const CENTERED: bool, const N: usize, const MASKED: bool>(
     x: *const f32,
     [minus, scale, shift]: [*const f32; 3],
     y: *mut f32,
@@ -149,9 +131,6 @@ unsafe fn scaled<
         let shift = load::<S, N, MASKED>(shift, mask);
         for ((value, scale), shift) in values.iter_mut().zip(&scale).zip(&shift) {
             *value = S::fma(*value, *scale, *shift);
-            if RELU {
-                *value = S::max(S::splat(0.0), *value);
-            }
         }
         store::<S, N, MASKED>(y, mask, values);
     }

@@ -2,7 +2,7 @@
 
 use super::affine::{Parameters, apply};
 use super::reduce::fold_images;
-use super::{After, Pixels, PixelsMut, check_alike};
+use super::{Pixels, PixelsMut, check_alike};
 use crate::Exec;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::reduce::{Squares, Sum};
@@ -62,7 +62,7 @@ pub fn group_norm(
                 }
             }
             let parameters = Parameters { minus: Some(minus), scale: scales, shift };
-            apply(exec, images, parameters, After::Nothing, Some(x), &y);
+            apply(exec, images, parameters, Some(x), &y);
         });
     });
 }

@@ -36,7 +36,9 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             program.values[slot.index()].order = Order::ChannelsLast;
         }
     }
-    reorder(program, &choice.reads, &last)
+    reorder(program, &choice.reads, &last);
+    // No node joins the step of another.
+    Vec::new()
 }
 
 /// The network of a program.
@@ -141,12 +143,7 @@ fn elements(program: &Program, slot: Slot) -> u64 {
 }
 
 /// Puts a step before the first reader that wants a value in the other order.
-fn reorder(
-    program: &mut Program,
-    reads: &HashMap<(usize, usize), u32>,
-    last: &[bool],
-) -> Vec<Note> {
-    let mut notes = Vec::new();
+fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[bool]) {
     let mut other: HashMap<Slot, Slot> = HashMap::new();
     let mut steps = Vec::with_capacity(program.steps.len());
     for (index, step) in taken_apart(program).into_iter().enumerate() {
@@ -160,7 +157,6 @@ fn reorder(
             }
             let reordered = *other.entry(slot).or_insert_with(|| {
                 let (reordered, reorder) = reordered(program, slot, &step);
-                notes.push(Note::joined(&step, &reorder));
                 steps.push(reorder);
                 reordered
             });
@@ -177,7 +173,6 @@ fn reorder(
         steps.push(step);
     }
     program.steps = steps;
-    notes
 }
 
 /// A value in the other order, and the step that makes it so for a reader.

@@ -210,7 +210,7 @@ impl Session {
         let body = &self.executable.body;
         for step in &body.steps {
             for slot in step.outputs.iter().flatten() {
-                if let Place::Arena(range, _) = &plan.places[slot.index()]
+                if let Place::Arena(range, _) = &plan.places[plan.root(*slot).index()]
                     && let before = account.more(range.start)
                     && let Err(refused) = before.charge(range.len())
                 {

@@ -241,7 +241,7 @@ impl Resize {
             let region = wide(call, REGION)?;
             demand("roi", region.len(), 2)?;
             if let Some(number) = region.iter().find(|number| !number.is_finite()) {
-                fail!("roi has the element {number}, which is no place");
+                fail!("roi has the element {number}: starts and ends must be finite numbers");
             }
             let (starts, ends) = region.split_at(changed.len());
             for (index, axis) in changed.iter().enumerate() {

@@ -7,7 +7,7 @@
 
 use std::mem::take;
 
-use sardonyx_tensor::{Dims, Strides, TensorView, ViewData};
+use sardonyx_tensor::{DataType, Dims, Strides, TensorView, ViewData};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{KernelError, fail};
@@ -15,7 +15,7 @@ use crate::kernel::{Call, Kernel, MemoryRules, Operand, Target};
 use crate::layout::{Layout, pitch_of_strides};
 use crate::ops::tensor::moves::copy_images;
 use crate::random::Draws;
-use crate::scratch::Scratch;
+use crate::scratch::Contents;
 
 /// A kernel that computes each element from those at its place.
 pub(crate) struct OverImages(pub(crate) Box<dyn Kernel>);
@@ -35,18 +35,18 @@ impl Kernel for OverImages {
         };
         let images = Images::new(dims);
         let operands: SmallVec<[Operand<'_>; 6]> = take(&mut call.operands);
-        let copies: SmallVec<[Option<Scratch<u8>>; 4]> = operands
+        let found: SmallVec<[Option<Found<'_>>; 6]> = operands
             .iter()
             .map(|operand| match operand {
-                Operand::Tensor(view) => images.copied(call, view),
+                Operand::Tensor(view) => images.find(call, view).map(Some),
                 _ => Ok(None),
             })
             .collect::<Result<_, _>>()?;
         let mut over = SmallVec::new();
-        for (operand, copy) in operands.into_iter().zip(&copies) {
-            over.push(match operand {
-                Operand::Tensor(view) => Operand::Tensor(images.view(&view, copy.as_deref())?),
-                other => other,
+        for (operand, found) in operands.into_iter().zip(&found) {
+            over.push(match found {
+                Some(found) => Operand::Tensor(found.view()?),
+                None => operand,
             });
         }
         into_pixels(call, over, |inner| self.0.run(inner))
@@ -62,8 +62,8 @@ pub(in crate::ops) fn over_pixels(
     let x = call.tensor(0)?.clone();
     let dims = Dims::from(x.dims());
     let images = Images::new(&dims);
-    let copy = images.copied(call, &x)?;
-    let x = images.view(&x, copy.as_deref())?;
+    let found = images.find(call, &x)?;
+    let x = found.view()?;
     into_pixels(call, SmallVec::new(), |inner| body(inner, &x))
 }
 
@@ -118,6 +118,18 @@ fn into_pixels(
     Ok(())
 }
 
+/// An operand over pixels.
+struct Found<'v> {
+    dims: Dims,
+    bytes: Contents<'v, u8>,
+}
+
+impl Found<'_> {
+    fn view(&self) -> Result<TensorView<'_>, KernelError> {
+        Ok(TensorView::over(DataType::Float, &self.dims, &self.bytes)?)
+    }
+}
+
 /// Images of floats over pixels.
 struct Images<'a> {
     dims: &'a Dims,
@@ -147,75 +159,42 @@ impl Images<'_> {
         std::iter::repeat_n(1, added).chain(view.dims().iter().copied()).collect()
     }
 
-    /// Where the elements of an operand are as they are wanted; `None` if they must be copied.
-    fn found<'v>(&self, view: &TensorView<'v>) -> Option<(Dims, &'v [u8])> {
-        let ViewData::Bytes(data) = view.data() else {
-            return None;
-        };
-        let dims = self.aligned(view);
-        if dims == *self.dims
-            && pitch_of_strides(&dims, &view.strides()) == self.pixels.last().copied()
-        {
-            let start = view.offset() * size_of::<f32>();
-            let bytes = data.get(start..)?.get(..self.bytes())?;
-            return Some((self.pixels.clone(), bytes));
-        }
-        let bytes = view.contiguous_bytes()?;
-        let pitch = self.pixels.last().copied()?;
-        let is_vector = dims[2..].iter().all(|dim| *dim == 1);
-        let fits = dims[1] == 1 || (is_vector && dims[1] == pitch);
-        fits.then(|| (channels_last(&dims).collect(), bytes))
-    }
-
-    /// A copy of an operand whose elements do not lie as they are wanted.
-    fn copied(
-        &self,
-        call: &Call<'_>,
-        view: &TensorView<'_>,
-    ) -> Result<Option<Scratch<u8>>, KernelError> {
-        if self.found(view).is_some() {
-            return Ok(None);
-        }
+    /// An operand where it lies, or a copy of one whose elements do not lie as they are wanted.
+    fn find<'v>(&self, call: &Call<'_>, view: &TensorView<'v>) -> Result<Found<'v>, KernelError> {
         let ViewData::Bytes(data) = view.data() else {
             fail!("strings are not computed with");
         };
-        let (dims, pixels) = (self.aligned(view), self.copied_dims(view));
+        let dims = self.aligned(view);
+        if let Some(bytes) = self.in_place(&dims, view, data) {
+            let is_whole = dims == *self.dims;
+            let dims = if is_whole { self.pixels.clone() } else { channels_last(&dims).collect() };
+            return Ok(Found { dims, bytes: Contents::Borrowed(bytes) });
+        }
+        // Channels are filled up where they do not broadcast.
+        let mut pixels: Dims = channels_last(&dims).collect();
+        let rank = pixels.len();
+        if pixels[rank - 1] != 1 {
+            pixels[rank - 1] = self.pixels[rank - 1];
+        }
         let mut copy = call.scratch::<u8>(pixels.iter().product::<usize>() * size_of::<f32>())?;
-        let mut strides = Strides::from_elem(0, dims.len() - view.rank());
+        let mut strides = Strides::from_elem(0, rank - view.rank());
         strides.extend(view.strides());
         let from = Layout { offset: view.offset(), strides };
-        let rank = pixels.len();
         let order: Dims = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
         let to = Layout::dense(&pixels).transposed(&order);
         copy_images(call.exec.pool, &dims, (data, &from), (&mut copy, &to));
-        Ok(Some(copy))
+        Ok(Found { dims: pixels, bytes: Contents::Made(copy) })
     }
 
-    /// Dimensions of the copy of an operand: channels are filled up where they do not broadcast.
-    fn copied_dims(&self, view: &TensorView<'_>) -> Dims {
-        let mut pixels: Dims = channels_last(&self.aligned(view)).collect();
-        if let (Some(last), Some(pitch)) = (pixels.last_mut(), self.pixels.last())
-            && *last != 1
-        {
-            *last = *pitch;
+    /// The elements of an operand of these dimensions, if they lie as they are wanted.
+    fn in_place<'v>(&self, dims: &Dims, view: &TensorView<'v>, data: &'v [u8]) -> Option<&'v [u8]> {
+        let pitch = self.pixels.last().copied()?;
+        if dims == self.dims && pitch_of_strides(dims, &view.strides()) == Some(pitch) {
+            return data.get(view.offset() * size_of::<f32>()..)?.get(..self.bytes());
         }
-        pixels
-    }
-
-    /// An operand over pixels, or its copy.
-    fn view<'v>(
-        &self,
-        view: &TensorView<'v>,
-        copy: Option<&'v [u8]>,
-    ) -> Result<TensorView<'v>, KernelError> {
-        let (dims, bytes) = match copy {
-            Some(copy) => (self.copied_dims(view), copy),
-            None => match self.found(view) {
-                Some(found) => found,
-                None => fail!("an operand is neither found nor copied"),
-            },
-        };
-        Ok(TensorView::new(view.data_type(), &dims, bytes)?)
+        let is_vector = dims[2..].iter().all(|dim| *dim == 1);
+        let fits = dims[1] == 1 || (is_vector && dims[1] == pitch);
+        view.contiguous_bytes().filter(|_| fits)
     }
 }
 

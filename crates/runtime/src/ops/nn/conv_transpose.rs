@@ -313,7 +313,7 @@ impl ConvTranspose {
         }
         let constant = self.weights.as_ref().map(|(weights, _)| &weights[..]);
         let Some(weights) = constant.or(given) else {
-            fail!("there are no weights");
+            fail!("input 1, the weights, is left out");
         };
         conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y).map_err(said)
     }

@@ -5,7 +5,7 @@
 use std::iter::repeat_n;
 
 use sardonyx_kernels::norm::LocalResponse;
-use sardonyx_kernels::pixels::{self, After, GroupNorm, PixelsMut, Total};
+use sardonyx_kernels::pixels::{self, GroupNorm, PixelsMut, Total};
 use sardonyx_kernels::pooling::Divisor;
 use sardonyx_kernels::softmax::Softmax;
 use sardonyx_tensor::Dims;
@@ -83,8 +83,16 @@ impl Kernel for WithPixels {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let Some(x) = call.pixels(0)? else {
+        // The order of the result decides: an image of one pixel lies in both.
+        let has_pixels = match self.pixels {
+            OverPixels::Total(..) => !call.tensor(0)?.is_contiguous(),
+            _ => call.is_laid(0),
+        };
+        if !has_pixels {
             return self.rows.run(call);
+        }
+        let Some(x) = call.pixels(0)? else {
+            fail!("input 0 is in rows, output 0 is not");
         };
         let (exec, dims) = (call.exec, Dims::from(call.tensor(0)?.dims()));
         let images = dims[0];
@@ -121,7 +129,7 @@ impl Kernel for WithPixels {
                     fail!("{} channels have parameters for {}", dims[1], scale.len());
                 }
                 let y = call.output_pixels(0, &dims)?;
-                pixels::scale_shift(exec, scale, shift, After::Nothing, Some(x), y);
+                pixels::scale_shift(exec, scale, shift, Some(x), y);
             }
             OverPixels::Softmax(op) => {
                 pixels::softmax(exec, *op, Some(x), call.output_pixels(0, &dims)?);

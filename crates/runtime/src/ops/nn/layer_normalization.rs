@@ -8,6 +8,7 @@ use sardonyx_kernels::elementwise::{
 };
 use sardonyx_kernels::norm::{Affine, ByRow, Norm, RowInputs, RowOutputs, Statistics};
 use sardonyx_kernels::number::Number;
+use sardonyx_kernels::pixels::{self, Pixels, PixelsMut};
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
@@ -16,7 +17,8 @@ use super::batch_normalization::wide;
 use super::images::{OverPixels, WithPixels};
 use super::instance_normalization::per_channel;
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Kernel, Site};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
+use crate::layout::Layout;
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
@@ -63,6 +65,7 @@ pub(crate) fn select(site: &Site<'_>, norm: &program::Norm) -> Result<Box<dyn Ke
                 stash,
                 has_bias,
                 sum,
+                takes_pitch: takes_pitch(site, norm, axis),
                 elements: PhantomData,
             })
         }
@@ -75,6 +78,16 @@ pub(crate) fn select(site: &Site<'_>, norm: &program::Norm) -> Result<Box<dyn Ke
             })
         }
     }
+}
+
+/// Whether rows may be a pitch apart, as the pixels of images are whose channels come last: rows of
+/// floats along the last axis, of which nothing else is wanted.
+fn takes_pitch(site: &Site<'_>, norm: &program::Norm, axis: i64) -> bool {
+    let rank = |input: usize| site.shape(input).map(|shape| shape.len() as i64);
+    let is_last = axis == -1 || rank(0) == Some(axis + 1);
+    let are_vectors = rank(1) == Some(1) && (norm.bias.is_none() || rank(2) == Some(1));
+    let is_alone = norm.residual.is_none() && !site.has_output(1) && !site.has_output(2);
+    norm.elem == DataType::Float && is_last && are_vectors && is_alone
 }
 
 /// `RMSNormalization` of an input whose type is not that of the scale.
@@ -203,7 +216,30 @@ struct LayerNormalization<T> {
     stash: DataType,
     has_bias: bool,
     sum: Option<Sum>,
+    takes_pitch: bool,
     elements: PhantomData<fn() -> T>,
+}
+
+/// Rows of floats that are a pitch apart.
+fn normalize_pixels(
+    call: &mut Call<'_>,
+    dims: &Dims,
+    (epsilon, has_bias): (f64, bool),
+) -> Result<(), KernelError> {
+    let view = call.tensor(0)?;
+    let layout = Layout { offset: view.offset(), strides: view.strides() };
+    let Some(pitch) = layout.row_pitch(dims) else {
+        fail!("the rows of input 0 are not one distance apart");
+    };
+    let last = dims.len() - 1;
+    let (count, width) = (product(&dims[..last]), dims[last]);
+    let x = Pixels::new(call.strided::<f32>(0)?, count, width, pitch);
+    let exec = call.exec;
+    let scale = over_rows::<f32>(call, 1, dims, last)?;
+    let bias = if has_bias { Some(over_rows::<f32>(call, 2, dims, last)?) } else { None };
+    let y = PixelsMut::new(call.output_slice::<f32>(0, dims)?, count, width, width);
+    pixels::layer_norm(exec, &scale, bias.as_deref(), epsilon, Some(x), y);
+    Ok(())
 }
 
 impl<T> LayerNormalization<T> {
@@ -214,8 +250,16 @@ impl<T> LayerNormalization<T> {
 }
 
 impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
+    fn memory(&self) -> MemoryRules {
+        let pitched = if self.takes_pitch { Inputs::at(&[0]) } else { Inputs::default() };
+        MemoryRules { pitched, ..MemoryRules::default() }
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
+        if self.takes_pitch && !call.tensor(0)?.is_contiguous() {
+            return normalize_pixels(call, &dims, (self.epsilon, self.has_bias));
+        }
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);

@@ -7,9 +7,12 @@ use super::moves::copy_view;
 use crate::error::KernelError;
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules};
 use crate::layout::pitch_of_strides;
+use crate::program::Order;
 
 /// See the module.
-pub(crate) struct Reorder;
+pub(crate) struct Reorder {
+    pub(crate) to: Order,
+}
 
 impl Kernel for Reorder {
     fn memory(&self) -> MemoryRules {
@@ -39,6 +42,10 @@ impl Kernel for Reorder {
     }
 
     fn describe(&self) -> String {
-        "reorder".to_string()
+        match self.to {
+            Order::Rows => "reorder to rows",
+            Order::ChannelsLast => "reorder to channels last",
+        }
+        .to_string()
     }
 }
