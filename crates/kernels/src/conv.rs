@@ -5,6 +5,7 @@
 //! | convolution | loops |
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
+//! | 3 x 3 with many channels | [`winograd`] |
 //! | everything else | [`direct`] |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
@@ -18,6 +19,7 @@ mod naive;
 mod packing;
 mod tile;
 mod transpose;
+mod winograd;
 
 use std::fmt;
 
@@ -28,6 +30,7 @@ use depthwise::Depthwise;
 use direct::Direct;
 pub use naive::conv_naive;
 pub use packing::WeightSource;
+use winograd::Winograd;
 
 /// How the elements of an input or output lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +212,8 @@ pub enum ConvError {
     Length { what: &'static str, want: usize, got: usize },
     /// A part of the epilogue lies in another order than the output.
     Order { what: &'static str },
+    /// The convolution cannot be computed so.
+    Algorithm(Algorithm),
 }
 
 impl fmt::Display for ConvError {
@@ -233,11 +238,61 @@ impl fmt::Display for ConvError {
             ConvError::Order { what } => {
                 write!(f, "{what} lies in another order than the output")
             }
+            ConvError::Algorithm(algorithm) => {
+                write!(f, "this convolution has no form for {}", algorithm.name())
+            }
         }
     }
 }
 
 impl std::error::Error for ConvError {}
+
+/// How a convolution is computed, which decides the form of its packed weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// One output channel for each input channel, by taps.
+    Depthwise,
+    /// One multiply-add for each weight and output.
+    Direct,
+    /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory.
+    Winograd,
+}
+
+impl Algorithm {
+    /// The fastest for an output of so many pixels in all images, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other.
+    pub fn of(params: &ConvParams, pixels: Option<usize>) -> Result<Algorithm, ConvError> {
+        params.check()?;
+        let suits = winograd::suits(params, &Geometry::new(params)?);
+        Ok(match pixels {
+            _ if params.is_depthwise() => Algorithm::Depthwise,
+            None if suits => Algorithm::Winograd,
+            Some(pixels) if suits && pixels >= winograd::LEAST_PIXELS => Algorithm::Winograd,
+            _ => Algorithm::Direct,
+        })
+    }
+
+    fn check(self, params: &ConvParams, geometry: &Geometry) -> Result<(), ConvError> {
+        let fits = match self {
+            Algorithm::Depthwise => params.is_depthwise(),
+            Algorithm::Direct => !params.is_depthwise(),
+            Algorithm::Winograd => winograd::suits(params, geometry),
+        };
+        if fits { Ok(()) } else { Err(ConvError::Algorithm(self)) }
+    }
+
+    /// For profiles.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Depthwise => "depthwise",
+            Algorithm::Direct => "direct",
+            Algorithm::Winograd => "winograd",
+        }
+    }
+}
 
 /// A convolution with its weights packed, ready for inputs of any batch and spatial size.
 #[derive(Debug)]
@@ -245,6 +300,7 @@ pub struct PackedConv {
     params: ConvParams,
     geometry: Geometry,
     isa: Isa,
+    algorithm: Algorithm,
     /// As [`packing`] says.
     weights: AlignedBuf,
 }
@@ -295,12 +351,11 @@ impl PackedConv {
     /// # Errors
     ///
     /// If the parameters do not fit each other.
-    pub fn strategy(params: &ConvParams) -> Result<&'static str, ConvError> {
-        params.check()?;
-        Ok(match Geometry::new(params)? {
-            _ if params.is_depthwise() => "depthwise",
-            geometry if geometry.is_pointwise() => "pointwise",
-            _ => "direct",
+    pub fn strategy(params: &ConvParams, algorithm: Algorithm) -> Result<&'static str, ConvError> {
+        let is_pointwise = Geometry::new(params)?.is_pointwise();
+        Ok(match algorithm {
+            Algorithm::Direct if is_pointwise => "pointwise",
+            _ => algorithm.name(),
         })
     }
 
@@ -362,8 +417,8 @@ impl PackedConv {
             plane: sizes.out_plane,
         };
         let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
-        if p.is_depthwise() {
-            return Job::Depthwise(Depthwise {
+        match self.algorithm {
+            Algorithm::Depthwise => Job::Depthwise(Depthwise {
                 isa: self.isa,
                 geometry: &self.geometry,
                 channels: p.out_channels,
@@ -374,10 +429,26 @@ impl PackedConv {
                 input,
                 output,
                 epilogue,
-            });
+            }),
+            Algorithm::Direct => {
+                let direct =
+                    Direct { conv: self, images, in_dims, out_dims, input, output, epilogue };
+                Job::Direct(direct.flattened())
+            }
+            Algorithm::Winograd => {
+                let [[_, in_h, in_w], [_, out_h, out_w]] = [in_dims, out_dims];
+                let (in_dims, out_dims) = ([in_h, in_w], [out_h, out_w]);
+                Job::Winograd(Winograd {
+                    conv: self,
+                    images,
+                    in_dims,
+                    out_dims,
+                    input,
+                    output,
+                    epilogue,
+                })
+            }
         }
-        let direct = Direct { conv: self, images, in_dims, out_dims, input, output, epilogue };
-        Job::Direct(direct.flattened())
     }
 }
 
@@ -385,6 +456,7 @@ impl PackedConv {
 enum Job<'a> {
     Direct(Direct<'a>),
     Depthwise(Depthwise<'a>),
+    Winograd(Winograd<'a>),
 }
 
 impl Job<'_> {
@@ -392,6 +464,7 @@ impl Job<'_> {
         match self {
             Job::Direct(direct) => direct.run(pool),
             Job::Depthwise(depthwise) => depthwise.run(pool),
+            Job::Winograd(winograd) => winograd.run(pool),
         }
     }
 
@@ -399,6 +472,7 @@ impl Job<'_> {
         match self {
             Job::Direct(direct) => direct.scratch(pool),
             Job::Depthwise(depthwise) => depthwise.scratch(pool),
+            Job::Winograd(winograd) => winograd.scratch(pool),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::ConvParams;
+use sardonyx_kernels::conv::{Algorithm, ConvParams};
 use sardonyx_tensor::{BufferName, DataType, Dims, Tensor};
 
 use crate::account::Account;
@@ -73,7 +73,7 @@ pub(crate) enum Form {
     /// The right operand of products; `transposed` if the constant is its transpose.
     Right { isa: Isa, precision: Precision, transposed: bool },
     /// The weights of a convolution, each channel multiplied with a number if there are some.
-    Convolution { isa: Isa, params: ConvParams, scale: Option<Bits> },
+    Convolution { isa: Isa, params: ConvParams, algorithm: Algorithm, scale: Option<Bits> },
 }
 
 /// Numbers that are the same if their bits are.

@@ -279,7 +279,7 @@ fn sizes_with_other_names_may_be_the_same_or_broadcast() {
 
 #[test]
 fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
-    for chain in [
+    let chains = [
         "b = LRN <size = 3> (a)",
         "b = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a)",
         "b = AveragePool <kernel_shape = [2, 2], pads = [1, 1, 1, 1]> (a)",
@@ -287,16 +287,17 @@ fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
         "b = ReduceSum (a, axes)",
         "b = HardSwish (a)",
         "p = LRN <size = 3> (a) b = Concat <axis = 1> (a, p, a)",
-    ] {
+    ];
+    for (channels, chain) in [16, 64].into_iter().flat_map(|c| chains.map(|chain| (c, chain))) {
         let both = Both::new(&format!(
-            "g (float[n, 16, h, h] x) => (y, b) <int64[2] axes = {{2, 3}}> {{
-                ws = Constant <value = int64[4] {{16, 16, 3, 3}}> ()
+            "g (float[n, {channels}, h, h] x) => (y, b) <int64[2] axes = {{2, 3}}> {{
+                ws = Constant <value = int64[4] {{{channels}, {channels}, 3, 3}}> ()
                 w = ConstantOfShape <value = float[1] {{0.1}}> (ws)
                 a = Conv <pads = [1, 1, 1, 1]> (x, w) {chain}
-                vs = Constant <value = int64[4] {{32, {}, 3, 3}}> ()
+                vs = Constant <value = int64[4] {{80, {}, 3, 3}}> ()
                 v = ConstantOfShape <value = float[1] {{0.1}}> (vs)
-                y = Conv <pads = [1, 1, 1, 1]> (b, v) }}",
-            if chain.contains("Concat") { 48 } else { 16 }
+                y = Conv <auto_pad = \"SAME_UPPER\"> (b, v) }}",
+            if chain.contains("Concat") { 3 * channels } else { channels }
         ));
         for (n, h) in [(1, 1), (3, 1), (0, 1), (2, 5), (0, 5)] {
             both.agree(&[("n", n), ("h", h)]);

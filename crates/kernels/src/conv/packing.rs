@@ -3,9 +3,11 @@
 //! Of a depthwise convolution: a row of all channels, up to whole vectors, for each tap. Of any
 //! other: group after group and vector after vector of output channels, one vector for each step;
 //! steps go through the taps, and through the channels of the group for each. Channels that fill up
-//! the last vector are zero.
+//! the last vector are zero. For Winograd's algorithm this form is that of a pointwise convolution
+//! for each point, one after the other.
 
-use super::{ConvError, ConvParams, Geometry, PackedConv, check_len};
+use super::winograd::{self, POINTS};
+use super::{Algorithm, ConvError, ConvParams, Geometry, PackedConv, check_len};
 use crate::gemm::SendPtr;
 use crate::gemm::buffer::AlignedBuf;
 use crate::simd::{Body, Simd, check_isa, dispatch};
@@ -22,7 +24,8 @@ pub enum WeightSource<'a> {
 }
 
 impl PackedConv {
-    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`.
+    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`, for outputs of a size
+    /// that is not known.
     ///
     /// # Errors
     ///
@@ -32,7 +35,8 @@ impl PackedConv {
     ///
     /// As [`PackedConv::scaled`].
     pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
-        PackedConv::scaled(isa, params, WeightSource::Floats(weights), None)
+        let algorithm = Algorithm::of(&params, None)?;
+        PackedConv::scaled(isa, params, algorithm, WeightSource::Floats(weights), None)
     }
 
     /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
@@ -41,7 +45,8 @@ impl PackedConv {
     /// # Errors
     ///
     /// If the parameters do not fit each other, there are more than three spatial dimensions (use
-    /// [`conv_naive`](super::conv_naive)), or `weights` or `scale` has the wrong length.
+    /// [`conv_naive`](super::conv_naive)), the convolution has no such algorithm, or `weights` or
+    /// `scale` has the wrong length.
     ///
     /// # Panics
     ///
@@ -49,12 +54,14 @@ impl PackedConv {
     pub fn scaled(
         isa: Isa,
         params: ConvParams,
+        algorithm: Algorithm,
         weights: WeightSource<'_>,
         scale: Option<&[f64]>,
     ) -> Result<PackedConv, ConvError> {
         check_isa(isa);
         params.check()?;
         let geometry = Geometry::new(&params)?;
+        algorithm.check(&params, &geometry)?;
         let len = params.weights_len().ok_or(ConvError::TooLarge)?;
         if let Some(scale) = scale {
             check_len("scale", params.out_channels, scale.len())?;
@@ -78,14 +85,14 @@ impl PackedConv {
             }
             WeightSource::Fill(weight) => (&raw const *weight, 0),
         };
-        let floats = packed_len(isa, &params, &geometry).ok_or(ConvError::TooLarge)?;
+        let floats = packed_len(isa, &params, &geometry, algorithm).ok_or(ConvError::TooLarge)?;
         let source = Source { start: SendPtr(start.cast_mut()), step, scale };
-        let weights = if params.is_depthwise() {
-            source.pack_depthwise(&params, &geometry, floats)
-        } else {
-            source.pack_direct(isa, &params, &geometry, floats)
+        let weights = match algorithm {
+            Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, floats),
+            Algorithm::Direct => source.pack_direct(isa, &params, &geometry, floats),
+            Algorithm::Winograd => source.pack_points(isa, &params, floats),
         };
-        Ok(PackedConv { params, geometry, isa, weights })
+        Ok(PackedConv { params, geometry, isa, algorithm, weights })
     }
 
     /// Memory that the packed weights of such a convolution take.
@@ -93,22 +100,36 @@ impl PackedConv {
     /// # Errors
     ///
     /// If the parameters do not fit each other, or the size overflows.
-    pub fn bytes_of(isa: Isa, params: &ConvParams) -> Result<usize, ConvError> {
+    pub fn bytes_of(
+        isa: Isa,
+        params: &ConvParams,
+        algorithm: Algorithm,
+    ) -> Result<usize, ConvError> {
         params.check()?;
-        let floats = packed_len(isa, params, &Geometry::new(params)?);
+        let floats = packed_len(isa, params, &Geometry::new(params)?, algorithm);
         let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));
         bytes.ok_or(ConvError::TooLarge)
     }
 }
 
 /// Floats of packed weights; `None` when that overflows.
-fn packed_len(isa: Isa, params: &ConvParams, geometry: &Geometry) -> Option<usize> {
+fn packed_len(
+    isa: Isa,
+    params: &ConvParams,
+    geometry: &Geometry,
+    algorithm: Algorithm,
+) -> Option<usize> {
     let lanes = isa.lanes();
-    if params.is_depthwise() {
-        return params.out_channels.checked_next_multiple_of(lanes)?.checked_mul(geometry.taps());
-    }
+    let steps = match algorithm {
+        Algorithm::Depthwise => {
+            let width = params.out_channels.checked_next_multiple_of(lanes)?;
+            return width.checked_mul(geometry.taps());
+        }
+        Algorithm::Direct => geometry.taps(),
+        Algorithm::Winograd => POINTS,
+    };
     let group_out = params.out_channels / params.groups;
-    let depth = (params.in_channels / params.groups).checked_mul(geometry.taps())?;
+    let depth = (params.in_channels / params.groups).checked_mul(steps)?;
     let rows = group_out.checked_next_multiple_of(lanes)?.checked_mul(params.groups)?;
     rows.checked_mul(depth)
 }
@@ -164,24 +185,88 @@ impl Source<'_> {
         let vectors = group_out.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
         let count = if floats == 0 { 0 } else { vectors * params.groups };
-        let pool = Pool::global();
-        let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
-        pool.run(chunks, |chunk| {
-            for index in crate::split_even(count, chunks, chunk) {
-                let (group, vector) = (index / vectors, index % vectors);
-                let body = PackVector {
-                    source: self,
-                    first: group * group_out + vector * lanes,
-                    rows: lanes.min(group_out - vector * lanes),
-                    channels,
-                    taps,
-                    to: to.get().wrapping_add(index * channels * taps * lanes),
-                };
-                // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
-                unsafe { dispatch(isa, body) };
-            }
+        for_each(count, floats, |index| {
+            let (group, vector) = (index / vectors, index % vectors);
+            let body = PackVector {
+                source: self,
+                first: group * group_out + vector * lanes,
+                rows: lanes.min(group_out - vector * lanes),
+                channels,
+                taps,
+                to: to.get().wrapping_add(index * channels * taps * lanes),
+            };
+            // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
+            unsafe { dispatch(isa, body) };
         });
         packed
+    }
+
+    fn pack_points(&self, isa: Isa, params: &ConvParams, floats: usize) -> AlignedBuf {
+        // SAFETY: all vectors of all points are written below.
+        let mut packed = unsafe { AlignedBuf::unwritten(floats) };
+        let lanes = isa.lanes();
+        let vectors = params.out_channels.div_ceil(lanes);
+        let to = SendPtr(packed.as_mut_ptr());
+        let vector_floats = params.in_channels * lanes;
+        for_each(vectors, floats, |vector| {
+            let first = vector * lanes;
+            let body = PackPoints {
+                source: self,
+                first,
+                rows: lanes.min(params.out_channels - first),
+                channels: params.in_channels,
+                to: to.get().wrapping_add(vector * vector_floats),
+                point: vectors * vector_floats,
+            };
+            // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
+            unsafe { dispatch(isa, body) };
+        });
+        packed
+    }
+}
+
+/// Runs `one` for so many vectors of output channels, on all threads if that is worth it.
+fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
+    let pool = Pool::global();
+    let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
+    pool.run(chunks, |chunk| crate::split_even(count, chunks, chunk).for_each(&one));
+}
+
+/// The points of the weights of a vector of output channels.
+struct PackPoints<'a> {
+    source: &'a Source<'a>,
+    /// The first output channel, and how many there are.
+    first: usize,
+    rows: usize,
+    channels: usize,
+    to: *mut f32,
+    /// From one point to the next.
+    point: usize,
+}
+
+impl Body for PackPoints<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut taps = [[0.0f64; 16]; 9];
+        for c in 0..self.channels {
+            for lane in 0..self.rows {
+                let channel = self.first + lane;
+                let start = (channel * self.channels + c) * taps.len();
+                for (tap, weights) in taps.iter_mut().enumerate() {
+                    weights[lane] = f64::from(self.source.weight(channel, start + tap));
+                }
+            }
+            let points = winograd::points_of_weights(&taps);
+            let to = self.to.wrapping_add(c * S::LANES);
+            for (point, weights) in points.iter().enumerate() {
+                for (lane, weight) in weights.iter().enumerate().take(S::LANES) {
+                    // SAFETY: each point has a vector for each channel.
+                    unsafe { *to.add(point * self.point + lane) = *weight as f32 };
+                }
+            }
+        }
     }
 }
 

@@ -101,6 +101,14 @@ const CASES: &[Case] = &[
         strides: &[1, 2, 1],
         ..case("3-D", (3, 4), &[4, 6, 7], &[3, 2, 3])
     },
+    Case {
+        pads: (&[1, 1], &[1, 1]),
+        batch: 2,
+        ..case("points, many blocks", (72, 100), &[25, 24], &[3, 3])
+    },
+    Case { pads: (&[0, 2], &[3, 0]), ..case("points, uneven pads", (65, 64), &[8, 5], &[3, 3]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("points of a pixel", (64, 81), &[1, 1], &[3, 3]) },
+    Case { batch: 3, ..case("points, deep", (300, 64), &[5, 9], &[3, 3]) },
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
     Case { batch: 2, ..case("one position", (40, 70), &[1, 1], &[1, 1]) },
@@ -275,6 +283,13 @@ impl Data {
     }
 }
 
+/// The algorithms that a convolution has.
+fn algorithms(params: &ConvParams) -> impl Iterator<Item = Algorithm> + use<'_> {
+    let all = [Algorithm::Depthwise, Algorithm::Direct, Algorithm::Winograd];
+    let geometry = Geometry::new(params).unwrap();
+    all.into_iter().filter(move |algorithm| algorithm.check(params, &geometry).is_ok())
+}
+
 /// Input and output in all orders, with pitches of values of their own and of parts of others.
 fn orders(case: &Case) -> [[Order; 2]; 4] {
     let last = |channels: usize, more: usize| Order::ChannelsLast { pitch: channels + more };
@@ -331,10 +346,12 @@ fn all_loops_agree_with_the_plain_one() {
             let x = x + at(&ending.residual, i, 0.0);
             f64::from(ending.activation.apply(x as f32)) * at(&ending.factor, i, 1.0)
         };
-        for &isa in Isa::available() {
-            let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
+        let both = Isa::available().iter().flat_map(|isa| algorithms(&params).map(|a| (*isa, a)));
+        for (isa, algorithm) in both {
+            let source = WeightSource::Floats(&weights);
+            let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
-            let again = PackedConv::scaled(isa, params.clone(), source, None).unwrap();
+            let again = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
             for (number, ending) in endings.iter().enumerate() {
                 let [rows, others @ ..] = orders(case);
                 let got = data.run((case, &conv, &pools[0]), rows, ending);
@@ -345,14 +362,15 @@ fn all_loops_agree_with_the_plain_one() {
                     let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
                     assert!(
                         (f64::from(got[i]) - x).abs() <= bound,
-                        "{} {isa:?} ending {number} at {i}: {}, not {x}",
+                        "{} {isa:?} {algorithm:?} ending {number} at {i}: {}, not {x}",
                         case.what,
                         got[i]
                     );
                 }
                 for (orders, pool) in others.into_iter().zip(pools.iter().cycle()) {
                     let found = data.run((case, &conv, pool), orders, ending);
-                    assert_eq!(got, found, "{} {isa:?} {pool:?} {orders:?}", case.what);
+                    let what = case.what;
+                    assert_eq!(got, found, "{what} {isa:?} {algorithm:?} {pool:?} {orders:?}");
                 }
                 let found = data.run((case, &again, &pools[1]), rows, ending);
                 assert_eq!(got, found, "{} from bytes", case.what);
@@ -375,9 +393,11 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
         let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
         let data = Data::new(case);
-        for &isa in Isa::available() {
+        let both = Isa::available().iter().flat_map(|isa| algorithms(&params).map(|a| (*isa, a)));
+        for (isa, algorithm) in both {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
-                let conv = PackedConv::scaled(isa, params.clone(), weights, scale).unwrap();
+                let params = params.clone();
+                let conv = PackedConv::scaled(isa, params, algorithm, weights, scale).unwrap();
                 data.run((case, &conv, &Pool::new(2)), [Order::Rows; 2], &PLAIN)
             };
             let want = run(WeightSource::Floats(&expected), None);
@@ -428,7 +448,13 @@ fn what_does_not_fit_is_an_error() {
     let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
     assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
     assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
-    let short = PackedConv::scaled(isa, ok.clone(), WeightSource::Fill(1.0), Some(&[1.0; 5]));
+    let fill = |algorithm, scale: &[f64]| {
+        PackedConv::scaled(isa, ok.clone(), algorithm, WeightSource::Fill(1.0), Some(scale))
+    };
+    for algorithm in [Algorithm::Depthwise, Algorithm::Winograd] {
+        assert_eq!(fill(algorithm, &[1.0; 6]).unwrap_err(), ConvError::Algorithm(algorithm));
+    }
+    let short = fill(Algorithm::Direct, &[1.0; 5]);
     assert_eq!(short.unwrap_err(), ConvError::Length { what: "scale", want: 6, got: 5 });
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {

@@ -7,7 +7,8 @@
 
 use super::naive::advance;
 use super::{
-    ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv, check_len, product,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv,
+    check_len, product,
 };
 use crate::elementwise::chunks::rows;
 use crate::gemm::Number;
@@ -310,7 +311,8 @@ impl PackedTranspose {
             for &y in &axes[1] {
                 for &x in &axes[2] {
                     let conv = params.of_phase(&[z, y, x]);
-                    bytes = bytes.saturating_add(PackedConv::bytes_of(isa, &conv)?);
+                    let algorithm = Algorithm::of(&conv, None)?;
+                    bytes = bytes.saturating_add(PackedConv::bytes_of(isa, &conv, algorithm)?);
                 }
             }
         }

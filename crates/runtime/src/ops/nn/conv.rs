@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{
-    ConvEpilogue, ConvError, ConvParams, PackedConv, WeightSource, conv_naive,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, PackedConv, WeightSource, conv_naive,
 };
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ struct Conv {
 
 enum Weights {
     /// Packed for the padding that the attributes fix.
-    Packed { params: ConvParams, packed: Packed<PackedConv> },
+    Packed { params: ConvParams, algorithm: Algorithm, packed: Packed<PackedConv> },
     /// Constant, but the padding depends on the size of the input: packed when that is first seen.
     Constant { elements: Vec<f32>, dims: Dims, packed: Mutex<Option<(Placed, Arc<PackedConv>)>> },
     /// Not constant.
@@ -224,26 +224,38 @@ fn pack(
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
     match (site.weight(1), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
-            let params = params(window, constant.dims, group, begin, end)?;
+            let params = params(window, constant.dims, group, &begin, &end)?;
+            let fastest = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
             if channels.unmade {
-                return Ok(Weights::Packed { params, packed: Packed::Outline });
+                let packed = Packed::Outline;
+                return Ok(Weights::Packed { params, algorithm: fastest, packed });
             }
             let scale = channels.scale.as_deref();
-            let form =
-                Form::Convolution { isa, params: params.clone(), scale: scale.map(Bits::of) };
-            let bytes = PackedConv::bytes_of(isa, &params).map_err(invalid)?;
-            let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
-                let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
-                let source = match fill.map(f32::from_ne_bytes) {
-                    Some(fill) => WeightSource::Fill(fill),
-                    None => WeightSource::LeBytes(weights.at_once()),
+            // A form that takes less memory, if there is none for the fastest.
+            for algorithm in [fastest, Algorithm::Direct] {
+                let form = Form::Convolution {
+                    isa,
+                    params: params.clone(),
+                    algorithm,
+                    scale: scale.map(Bits::of),
                 };
-                PackedConv::scaled(isa, params.clone(), source, scale)
-            });
-            Ok(match packed.map_err(invalid)? {
-                Some(packed) => Weights::Packed { params, packed },
-                None => Weights::Given,
-            })
+                let bytes = PackedConv::bytes_of(isa, &params, algorithm).map_err(invalid)?;
+                let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
+                    let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
+                    let source = match fill.map(f32::from_ne_bytes) {
+                        Some(fill) => WeightSource::Fill(fill),
+                        None => WeightSource::LeBytes(weights.at_once()),
+                    };
+                    PackedConv::scaled(isa, params.clone(), algorithm, source, scale)
+                });
+                if let Some(packed) = packed.map_err(invalid)? {
+                    return Ok(Weights::Packed { params, algorithm, packed });
+                }
+                if fastest != Algorithm::Winograd {
+                    break;
+                }
+            }
+            Ok(Weights::Given)
         }
         (Some(_), None) => match site.constant(1) {
             Some(constant) => Ok(Weights::Constant {
@@ -255,6 +267,16 @@ fn pack(
         },
         _ => Ok(Weights::Given),
     }
+}
+
+/// How many pixels the output has, if its size is known before the run; of one image, if their
+/// number is not.
+fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
+    let shape = site.shape(0)?;
+    let spatial: Vec<usize> = shape.iter().skip(2).map(|dim| dim.size()).collect::<Option<_>>()?;
+    let images = shape.first()?.size().unwrap_or(1);
+    let outputs = params.output_dims(&spatial).ok()?;
+    Some(outputs.iter().fold(images, |pixels, outputs| pixels.saturating_mul(*outputs)))
 }
 
 fn params(
@@ -285,14 +307,17 @@ impl Conv {
         window: &Window,
         placed: &Placed,
     ) -> Result<Arc<PackedConv>, KernelError> {
+        let invalid = |error: ConvError| KernelError(error.to_string());
         let pack = |elements: &[f32], dims: &[usize]| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
-            let bytes = PackedConv::bytes_of(self.isa, &params);
-            call.reserve(bytes.map_err(|error| KernelError(error.to_string()))?)?;
+            // What is packed in a run is packed in the least time.
+            let algorithm = Algorithm::of(&params, Some(0)).map_err(invalid)?;
+            let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
+            call.reserve(bytes.map_err(invalid)?)?;
             let source = WeightSource::Floats(elements);
-            PackedConv::scaled(self.isa, params, source, self.scale.as_deref())
+            PackedConv::scaled(self.isa, params, algorithm, source, self.scale.as_deref())
                 .map(Arc::new)
-                .map_err(|error| KernelError(error.to_string()))
+                .map_err(invalid)
         };
         match &self.weights {
             Weights::Packed { packed, .. } => packed.get().cloned(),
@@ -356,8 +381,8 @@ impl Conv {
 impl Kernel for Conv {
     fn describe(&self) -> String {
         match &self.weights {
-            Weights::Packed { params, .. } => {
-                let strategy = PackedConv::strategy(params).unwrap_or_default();
+            Weights::Packed { params, algorithm, .. } => {
+                let strategy = PackedConv::strategy(params, *algorithm).unwrap_or_default();
                 format!("{strategy} {:?}", self.isa)
             }
             Weights::Constant { .. } | Weights::Given => format!("packed when run, {:?}", self.isa),
@@ -393,6 +418,9 @@ impl Kernel for Conv {
             }
             DataType::Float => {}
             _ => return self.run_narrow(call, window, &placed, &dims),
+        }
+        if dims.contains(&0) {
+            return call.output_image(0, &dims).map(|_| ());
         }
         let packed = self.packed(call, window, &placed)?;
         if packed.params().in_channels != input[1] {

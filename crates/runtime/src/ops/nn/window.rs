@@ -98,11 +98,14 @@ impl Window {
     }
 
     /// The padding, if it does not depend on the size of the input.
-    pub(crate) fn fixed_pads(&self) -> Option<(&[usize], &[usize])> {
-        match &self.padding {
-            Padding::Explicit(begin, end) => Some((begin, end)),
-            _ => None,
+    pub(crate) fn fixed_pads(&self) -> Option<(Dims, Dims)> {
+        if let Padding::Explicit(begin, end) = &self.padding {
+            return Some((begin.as_slice().into(), end.as_slice().into()));
         }
+        // Windows that move by one element need as much for any input that is not empty.
+        let placed = self.place(&vec![1; self.kernel.len()]).ok()?;
+        let is_fixed = self.strides.iter().all(|stride| *stride == 1);
+        is_fixed.then_some((placed.pads_begin, placed.pads_end))
     }
 
     /// The windows over an input with these spatial sizes.
