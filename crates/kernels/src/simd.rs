@@ -76,6 +76,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn look_up_32(table: *const f32, indices: Self::V) -> Self::V;
     /// Asks for the cache line of `p`, which need not be a valid address.
     unsafe fn prefetch(_p: *const f32) {}
+    /// Asks for a cache line that will be written.
+    unsafe fn prefetch_write(_p: *const f32) {}
     /// The same into the second-level cache only.
     unsafe fn prefetch_far(_p: *const f32) {}
     /// Vectors of halves, at any alignment.

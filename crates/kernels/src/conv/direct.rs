@@ -31,6 +31,10 @@ const ALIASED: usize = 1024;
 /// Channels from which pixels are read where they lie, if nothing else is against it. A run of
 /// fewer is not worth its beginning.
 const READ_IN_PLACE: usize = 16;
+/// Floats of outputs that a second-level cache does not hold.
+const LARGE_OUTPUT: usize = 512 * 1024;
+/// Floats of weights of which it holds all.
+const WEIGHTS_FLOATS: usize = 128 * 1024;
 /// Units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
 /// Multiply-adds from which a parallel region is worth its price.
@@ -64,11 +68,32 @@ struct Cut {
     parts: usize,
     /// Whether input rows are copied.
     copies: bool,
+    /// Whether all panels of some pixels come before the next pixels.
+    by_pixels: bool,
     /// From one pixel to the next, where the tiles read them.
     pixel: usize,
     /// Floats of a block's copy of the input and of its outputs.
     copy_floats: usize,
     out_floats: usize,
+}
+
+/// What the tiles of a unit of work have in common.
+struct Unit<'a> {
+    cut: &'a Cut,
+    runs: &'a [Run],
+    block: &'a Block,
+    group: usize,
+    /// Those of the unit.
+    panels: Range<usize>,
+    /// The window of the first output, and from the windows of a row of outputs to the next.
+    from: *const f32,
+    from_line: usize,
+    /// The first output pixel, and from a row or pixel of outputs to the next.
+    to: *mut f32,
+    to_line: usize,
+    ldc: usize,
+    /// That of the first output pixel.
+    epilogue: TileEpilogue,
 }
 
 /// Outputs that are computed from one copy of input rows.
@@ -184,6 +209,13 @@ impl Direct<'_> {
         let have = blocks * out_h.div_ceil(rows) * out_w.div_ceil(cols);
         let parts = if have >= wanted { 1 } else { wanted.div_ceil(have).min(panels) };
         let ld = group_vectors * lanes;
+        // Large outputs come from memory, best in order; weights must stay in the cache then.
+        let outputs = blocks.saturating_mul(out_h * out_w).saturating_mul(group_out);
+        let by_pixels = !copies
+            && !is_rows
+            && g.taps() == 1
+            && outputs > LARGE_OUTPUT
+            && ld.saturating_mul(group_in) <= WEIGHTS_FLOATS;
         Cut {
             rows,
             cols,
@@ -192,6 +224,7 @@ impl Direct<'_> {
             vectors,
             parts,
             copies,
+            by_pixels,
             pixel,
             copy_floats: if copies { copy(rows, cols) } else { 0 },
             out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
@@ -302,7 +335,7 @@ impl Direct<'_> {
             (start.wrapping_add(group * self.group_in()).cast_const(), in_w * cut.pixel)
         };
         let lanes = self.conv.isa.lanes();
-        let (group_out, depth) = (self.group_out(), self.conv.depth());
+        let group_out = self.group_out();
         let group_vectors = group_out.div_ceil(lanes);
         let panels = group_vectors.div_ceil(cut.vectors);
         let panels = crate::split_even(panels, cut.parts, part);
@@ -318,60 +351,30 @@ impl Direct<'_> {
                 (start.wrapping_add(group * group_out), out_w * pitch, pitch)
             }
         };
-        let epilogue = self.epilogue.at(block.image * out_h * out_w * self.out_dims[0] + pixel, 0);
-        let table = tiles(self.conv.isa);
-        let is_pointwise = !cut.copies && g.taps() == 1;
-        for panel in panels.clone() {
-            let vector = panel * cut.vectors;
-            let vectors = cut.vectors.min(group_vectors - vector);
-            let channel = vector * lanes;
-            let functions = table[vectors - 1];
-            let count = block.cols.len().div_ceil(functions.len());
-            let weights = (group * group_vectors + vector) * depth * lanes;
-            let weights = self.conv.weights[weights..].as_ptr();
-            let tiles = block.rows.len() * count;
-            // The weights of the next panel, spread over the tiles of this one.
-            let next = if panel + 1 < panels.end { vectors * depth * lanes } else { 0 };
-            let share = next.div_ceil(tiles.max(1));
-            let mut tile = Tile {
-                runs,
-                a: first,
-                a_rs: g.strides[2] * cut.pixel,
-                b: weights,
-                b_vs: depth * lanes,
-                ahead: [Ahead::none(weights); 2],
-                c: to,
-                ldc,
-                n: if is_rows { vectors * lanes } else { group_out - channel }.min(vectors * lanes),
-                epilogue: std::ptr::null(),
-            };
-            for row in 0..block.rows.len() {
-                for part in 0..count {
-                    let cols = crate::split_even(block.cols.len(), count, part);
-                    tile.a = first.wrapping_add(
-                        row * g.strides[1] * line + cols.start * g.strides[2] * cut.pixel,
-                    );
-                    tile.c = to.wrapping_add(row * to_line + cols.start * ldc + channel);
-                    if next > 0 {
-                        let at = weights.wrapping_add(next + (row * count + part) * share);
-                        tile.ahead[0] = Ahead { at, step: share.div_ceil(depth.max(1)) };
-                    }
-                    if is_pointwise && panel == panels.start {
-                        // The pixels of the next tile, which nobody has read yet.
-                        let pixels = cols.len() * tile.a_rs;
-                        let at = tile.a.wrapping_add(pixels);
-                        tile.ahead[1] = Ahead { at, step: pixels.div_ceil(depth.max(1)) };
-                    }
-                    let end;
-                    if !is_rows && !epilogue.is_plain() {
-                        let pixels = row * out_w + cols.start;
-                        end = epilogue.at(pixels, group * group_out + channel);
-                        tile.epilogue = &end;
-                    }
-                    // SAFETY: windows of these outputs are inside the input, or the copy; weights
-                    // were packed for these channels and an instruction set that this machine has;
-                    // the unit owns these outputs.
-                    unsafe { functions[cols.len() - 1](&tile) };
+        let unit = Unit {
+            cut,
+            runs,
+            block: &block,
+            group,
+            panels: panels.clone(),
+            from: first,
+            from_line: line,
+            to,
+            to_line,
+            ldc,
+            epilogue: self.epilogue.at(block.image * out_h * out_w * self.out_dims[0] + pixel, 0),
+        };
+        let rows = block.rows.len();
+        if cut.by_pixels {
+            let count = self.tiles_of_row(&unit, panels.start);
+            for (row, part) in (0..rows).flat_map(|row| (0..count).map(move |part| (row, part))) {
+                panels.clone().for_each(|panel| self.tile(&unit, panel, row, (part, count)));
+            }
+        } else {
+            for panel in panels.clone() {
+                let count = self.tiles_of_row(&unit, panel);
+                for row in 0..rows {
+                    (0..count).for_each(|part| self.tile(&unit, panel, row, (part, count)));
                 }
             }
         }
@@ -380,6 +383,72 @@ impl Direct<'_> {
                 panels.start * cut.vectors * lanes..group_out.min(panels.end * cut.vectors * lanes);
             self.write_planes(&block, pixel, group * group_out, channels, out, ld);
         }
+    }
+
+    /// Vectors of the channels of a panel.
+    fn vectors_of(&self, unit: &Unit<'_>, panel: usize) -> usize {
+        let vectors = self.group_out().div_ceil(self.conv.isa.lanes());
+        unit.cut.vectors.min(vectors - panel * unit.cut.vectors)
+    }
+
+    /// How many tiles a row of a block has.
+    fn tiles_of_row(&self, unit: &Unit<'_>, panel: usize) -> usize {
+        let functions = tiles(self.conv.isa)[self.vectors_of(unit, panel) - 1];
+        unit.block.cols.len().div_ceil(functions.len())
+    }
+
+    fn tile(&self, unit: &Unit<'_>, panel: usize, row: usize, (part, count): (usize, usize)) {
+        let Unit { cut, block, group, .. } = unit;
+        let lanes = self.conv.isa.lanes();
+        let (group_out, depth) = (self.group_out(), self.conv.depth());
+        let is_rows = self.output.order == Order::Rows;
+        let (vector, vectors) = (panel * cut.vectors, self.vectors_of(unit, panel));
+        let channel = vector * lanes;
+        let functions = tiles(self.conv.isa)[vectors - 1];
+        let weights = (group * group_out.div_ceil(lanes) + vector) * depth * lanes;
+        let weights = self.conv.weights[weights..].as_ptr();
+        let cols = crate::split_even(block.cols.len(), count, part);
+        let strides = self.conv.geometry.strides;
+        let a_rs = strides[2] * cut.pixel;
+        let a = unit.from.wrapping_add(row * strides[1] * unit.from_line + cols.start * a_rs);
+        let mut ahead = [Ahead::none(weights); 2];
+        if panel + 1 < unit.panels.end {
+            // The weights of the next panel, spread over the tiles of this one.
+            let tiles = if cut.by_pixels { 1 } else { block.rows.len() * count };
+            let next = vectors * depth * lanes;
+            let share = next.div_ceil(tiles);
+            let at = weights.wrapping_add(next + (row * count + part) % tiles * share);
+            ahead[0] = Ahead { at, step: share.div_ceil(depth.max(1)) };
+        }
+        let is_pointwise = !cut.copies && self.conv.geometry.taps() == 1;
+        if is_pointwise && panel == unit.panels.start {
+            // The pixels of the next tile, which nobody has read yet.
+            let pixels = cols.len() * a_rs;
+            ahead[1] = Ahead { at: a.wrapping_add(pixels), step: pixels.div_ceil(depth.max(1)) };
+        }
+        let end;
+        let mut tile = Tile {
+            runs: unit.runs,
+            a,
+            a_rs,
+            b: weights,
+            b_vs: depth * lanes,
+            ahead,
+            c: unit.to.wrapping_add(row * unit.to_line + cols.start * unit.ldc + channel),
+            ldc: unit.ldc,
+            n: if is_rows { vectors * lanes } else { group_out - channel }.min(vectors * lanes),
+            epilogue: std::ptr::null(),
+            fetches: !is_rows,
+        };
+        if !is_rows && !unit.epilogue.is_plain() {
+            let pixels = row * self.out_dims[2] + cols.start;
+            end = unit.epilogue.at(pixels, group * group_out + channel);
+            tile.epilogue = &end;
+        }
+        // SAFETY: windows of these outputs are inside the input, or the copy; weights were packed
+        // for these channels and an instruction set that this machine has; the unit owns these
+        // outputs.
+        unsafe { functions[cols.len() - 1](&tile) };
     }
 
     /// Writes the outputs of a block, which lie by pixels, into their planes.

@@ -59,6 +59,8 @@ pub(super) struct Tile<'a> {
     pub(super) n: usize,
     /// Null: store the plain sums.
     pub(super) epilogue: *const TileEpilogue,
+    /// Whether the lines of the output, and of what is added to it, are fetched first.
+    pub(super) fetches: bool,
 }
 
 /// Something that is fetched step by step.
@@ -97,6 +99,18 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
     // SAFETY: the caller's promise; every access is inside the sizes of the tile.
     unsafe {
         let zero = S::splat(0.0);
+        if t.fetches {
+            let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
+            for r in 0..R {
+                for v in 0..V {
+                    S::prefetch_write(t.c.wrapping_add(r * t.ldc + v * S::LANES));
+                    if !e.residual.is_null() {
+                        let at = r * e.residual_rs + v * S::LANES;
+                        S::prefetch(e.residual.wrapping_add(at));
+                    }
+                }
+            }
+        }
         let mut acc = [[zero; V]; R];
         let mut total = [[zero; V]; R];
         let mut b = t.b;

@@ -279,6 +279,7 @@ impl Winograd<'_> {
                     ldc: cut.outputs.tile,
                     n: width * lanes,
                     epilogue: std::ptr::null(),
+                    fetches: false,
                 };
                 // SAFETY: the points of these tiles have been written, weights were packed for
                 // these channels and an instruction set that this machine has.
@@ -493,6 +494,21 @@ impl Body for FromPoints<'_> {
             let rows = OUTPUTS.min(out_h - place.row);
             let cols = OUTPUTS.min(out_w - place.col);
             let from = self.from.wrapping_add(index * self.at.tile);
+            if let Order::ChannelsLast { pitch } = output.order {
+                // Of the tile after the next.
+                let place = self.conv.place((tile + 2).min(self.tiles.end - 1));
+                for row in 0..rows.min(out_h - place.row) {
+                    let pixel = (place.row + row) * out_w + place.col;
+                    let at = output.pixel(place.image, pixel);
+                    for channel in self.channels.clone().step_by(16) {
+                        // SAFETY: a prefetch is no access.
+                        unsafe {
+                            S::prefetch_write(at.wrapping_add(channel));
+                            S::prefetch_write(at.wrapping_add(pitch + channel));
+                        }
+                    }
+                }
+            }
             for channel in self.channels.clone().step_by(S::LANES) {
                 // SAFETY: the caller's promise; a tile's last channels are followed by zeros up to
                 // a whole vector.

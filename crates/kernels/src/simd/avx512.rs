@@ -205,6 +205,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn prefetch_write(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn prefetch_far(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
