@@ -361,6 +361,22 @@ unsafe fn input<S: Simd, const FAST: bool>(
     }
 }
 
+/// Asks for the outputs of the tile after the next: nobody else does before they are written.
+///
+/// # Safety
+///
+/// As [`Simd`].
+#[inline(always)]
+unsafe fn fetch_outputs<S: Simd, const R: usize, const Q: usize>(t: &Tile<'_>, c: usize) {
+    for r in 0..R {
+        for q in 0..Q {
+            let at = t.y.wrapping_add(r * t.out_line + (2 * Q + q) * t.out_pitch + c);
+            // SAFETY: a prefetch is no access.
+            unsafe { S::prefetch_write(at) };
+        }
+    }
+}
+
 /// Writes a row of a tile.
 ///
 /// # Safety
@@ -413,6 +429,9 @@ unsafe fn pair<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
                     *w = S::load(t.weights.add((kh * 3 + kw) * t.weights_step + c));
                 }
             }
+            if FAST {
+                fetch_outputs::<S, 2, Q>(t, c);
+            }
             let mut sums = [[[S::splat(0.0); 1]; Q]; 2];
             for (i, row) in rows.iter().enumerate() {
                 for j in 0..Q + 2 {
@@ -453,6 +472,9 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
         while c < t.channels {
             let n = S::LANES.min(t.channels - c);
             let mask = S::first(n);
+            if FAST {
+                fetch_outputs::<S, 1, Q>(t, c);
+            }
             let mut sums = [[S::splat(0.0); 1]; Q];
             let mut weights = t.weights.add(c);
             for kd in 0..g.kernel[0] {
@@ -493,6 +515,9 @@ unsafe fn general<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
         while c < t.channels {
             let n = S::LANES.min(t.channels - c);
             let mask = S::first(n);
+            if FAST {
+                fetch_outputs::<S, 1, Q>(t, c);
+            }
             let mut sums = [[S::splat(0.0); 1]; Q];
             let mut weights = t.weights.add(c);
             for kd in 0..g.kernel[0] {

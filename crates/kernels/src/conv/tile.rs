@@ -88,6 +88,10 @@ pub(super) type TileTable = [&'static [TileFn]; MAX_VECTORS];
 
 /// How far ahead weights are fetched, in steps.
 const PREFETCH_STEPS: usize = 8;
+/// Tiles of so few pixels wait for their weights to come from memory.
+const FEW_PIXELS: usize = 4;
+/// How far ahead weights are fetched then.
+const STREAM_STEPS: usize = 64;
 
 /// The body of a tile function of `R` pixels and `V` vectors.
 ///
@@ -115,6 +119,7 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
         let mut total = [[zero; V]; R];
         let mut b = t.b;
         let a_rs = t.a_rs;
+        let steps_ahead = if R <= FEW_PIXELS { STREAM_STEPS } else { PREFETCH_STEPS };
         let [mut first, mut second] = [t.ahead[0].at, t.ahead[1].at];
         let [first_step, second_step] = [t.ahead[0].step, t.ahead[1].step];
         for run in t.runs {
@@ -125,7 +130,7 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
                 let mut wide = [zero; V];
                 for (v, x) in wide.iter_mut().enumerate() {
                     let p = b.add(v * t.b_vs);
-                    S::prefetch(p.wrapping_add(PREFETCH_STEPS * S::LANES));
+                    S::prefetch(p.wrapping_add(steps_ahead * S::LANES));
                     *x = S::load(p);
                 }
                 for (r, row) in acc.iter_mut().enumerate() {
