@@ -227,7 +227,7 @@ impl Writer {
         self.add(12, x.size, &format!("Transpose <perm = [0, 3, 1, 2]> ({c})"));
     }
 
-    /// As YOLO does: half of an image goes through steps that add to it, and all of them are joined.
+    /// As YOLO does: half of an image goes through steps that add to it, and all are joined.
     fn split_and_add(&mut self) {
         let x = self.pick();
         let half = [4, 8, 20][self.random.below(3)];
