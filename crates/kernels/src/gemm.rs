@@ -29,13 +29,13 @@ mod blocked;
 pub(crate) mod buffer;
 mod epilogue;
 mod form;
-mod gelu;
 mod gemv;
 mod generic;
 mod halves;
 mod integer;
 mod matrix;
 pub(crate) mod pack;
+mod segments;
 mod sizes;
 mod tables;
 

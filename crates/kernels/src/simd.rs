@@ -34,6 +34,8 @@ pub(crate) trait Simd: Copy + 'static {
     type V: Copy;
     /// Which of the first lanes take part.
     type M: Copy;
+    /// 32 numbers in registers, where they fit.
+    type Of32: Copy;
     const ISA: Isa;
     /// Lanes of a vector, at most 16.
     const LANES: usize;
@@ -70,10 +72,10 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn abs(a: Self::V) -> Self::V;
-    /// Rounds towards zero; for numbers that an integer of 32 bits holds.
-    unsafe fn trunc(a: Self::V) -> Self::V;
-    /// Of 32 numbers at `table`, those at the indices, which are whole. NaN may give any of them.
-    unsafe fn look_up_32(table: *const f32, indices: Self::V) -> Self::V;
+    /// 32 numbers at `p`, to be looked up.
+    unsafe fn load_32(p: *const f32) -> Self::Of32;
+    /// Of 32 numbers those at the indices in the lowest five bits of the lanes.
+    unsafe fn look_up_32(numbers: Self::Of32, indices: Self::V) -> Self::V;
     /// Asks for the cache line of `p`, which need not be a valid address.
     unsafe fn prefetch(_p: *const f32) {}
     /// Asks for a cache line that will be written.

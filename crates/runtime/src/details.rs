@@ -46,7 +46,7 @@ pub struct StepDetails {
     /// Multiply-adds; `None` if sizes are unknown, or nobody knows how to count the operator.
     pub multiply_adds: Option<u64>,
     /// Bytes that it reads, constants included; of a table that rows are taken from, only as much
-    /// as is taken. `None` if a size is unknown.
+    /// as is taken, and of what is joined, only what is copied. `None` if a size is unknown.
     pub read_bytes: Option<u64>,
     /// Bytes that it writes. `None` if a size is unknown.
     pub written_bytes: Option<u64>,
@@ -158,7 +158,7 @@ impl Look<'_> {
             let mut bytes = operands.iter().map(OperandDetails::bytes);
             bytes.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
         };
-        let (mut read_bytes, written_bytes) = (sum(&inputs), sum(&outputs));
+        let (mut read_bytes, mut written_bytes) = (sum(&inputs), sum(&outputs));
         let table = places.first().copied().flatten();
         let operator = self.executable.resolved.op(step.origins[0]);
         if operator.is_some_and(|op| op.def.is_part_of_first())
@@ -168,6 +168,17 @@ impl Look<'_> {
             *read -= inputs[table].bytes().unwrap_or(0).saturating_sub(written);
         }
         let is_view = self.plan.skip[index];
+        // What is in its place in the output is neither read nor written.
+        for (position, at) in places.iter().enumerate() {
+            if let Some(at) = at
+                && !is_view
+                && self.plan.lies_there(step, position)
+            {
+                let bytes = inputs[*at].bytes().unwrap_or(0);
+                let without = |all: Option<u64>| all.map(|all| all.saturating_sub(bytes));
+                (read_bytes, written_bytes) = (without(read_bytes), without(written_bytes));
+            }
+        }
         StepDetails {
             is_view,
             in_place: self.plan.over[index].is_some(),

@@ -305,6 +305,9 @@ pub(crate) enum Operand<'a> {
     Taken(Value),
     /// Its memory is that of the first output: see [`Call::in_place`].
     InPlace,
+    /// A tensor of these dimensions, which is a part of the first output and lies there: only steps
+    /// that join see it.
+    There(&'a Dims),
     /// The input is left out.
     Absent,
 }
@@ -373,6 +376,7 @@ impl<'a> Call<'a> {
                 Ok(Value::Tensor(copy))
             }
             Operand::InPlace => fail!("input {index} is being overwritten"),
+            Operand::There(_) => fail!("input {index} is a part of the output"),
             Operand::Absent => fail!("input {index} is left out"),
         }
     }
@@ -388,6 +392,7 @@ impl<'a> Call<'a> {
                 fail!("input {index} is {}, which is taken, not read", value.value_type())
             }
             Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
+            Some(Operand::There(_)) => fail!("input {index} is a part of the output"),
             Some(Operand::Absent) | None => fail!("input {index} is left out"),
         }
     }

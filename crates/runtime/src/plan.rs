@@ -138,6 +138,26 @@ impl Plan {
         }
     }
 
+    /// Whether an input of a step that joins images lies where the step puts it.
+    pub(crate) fn lies_there(&self, step: &Step, position: usize) -> bool {
+        let (Some(MoveKind::Concat(_)), [Some(joined)]) =
+            (step.movement.as_deref(), &step.outputs[..])
+        else {
+            return false;
+        };
+        let offset = |slot: Slot| self.layout(slot).map_or(0, |layout| layout.offset);
+        let channels = |slot: &Option<Slot>| {
+            let (_, dims) = self.types[slot.as_ref()?.index()].as_ref()?;
+            dims.get(1).copied()
+        };
+        let before: Option<usize> = step.inputs[..position].iter().map(channels).sum();
+        let Some(input) = step.inputs[position] else { return false };
+        // Only images with channels last are parts of anything.
+        self.root(input) == self.root(*joined)
+            && !self.is_view(*joined)
+            && before.is_some_and(|before| offset(input) == offset(*joined) + before)
+    }
+
     /// Whether a slot is images whose channels come last.
     pub(crate) fn has_channels_last(&self, body: &Body, slot: Slot) -> bool {
         self.order(body, slot) == Order::ChannelsLast
@@ -265,7 +285,7 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
 }
 
 /// Lets images that are joined along their channels lie in the joined value from the beginning, and
-/// joined values in larger ones.
+/// joined values in larger ones. What cannot is copied by the step that joins.
 ///
 /// From the last step to the first: what is joined once more later is in place then. A value that
 /// has its place there already, as one of the first of several joins of more and more values,
@@ -296,37 +316,75 @@ fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
         if let Some(view) = adjacent(body, plan, &parts) {
             plan.places[joined.index()] = view;
             plan.skip[index] = true;
-        } else if let Some(places) = (Parts { body, owns, plan, maker: &maker }).of(*joined, &parts)
+        } else if let Some(groups) = (Parts { body, owns, plan, maker: &maker }).of(*joined, &parts)
         {
-            let before: Vec<(Slot, Place)> = places
-                .into_iter()
-                .map(|(slot, place)| {
-                    (slot, std::mem::replace(&mut plan.places[slot.index()], place))
-                })
-                .collect();
-            plan.skip[index] = writes_elsewhere(body, plan, plan.root(*joined), &maker);
-            if !plan.skip[index] {
-                for (slot, place) in before {
-                    plan.places[slot.index()] = place;
-                }
-            }
+            place_groups(body, plan, (index, *joined), groups, &maker);
         }
     }
 }
 
-/// Whether no step that writes a part of a value reads from that value, or writes another part.
-fn writes_elsewhere(body: &Body, plan: &Plan, root: Slot, maker: &[Option<usize>]) -> bool {
-    let places = plan.places.iter().zip(maker);
-    let mut makers = places.filter_map(|(place, maker)| match place {
-        Place::Part(of, _) if *of == root => *maker,
+/// A value that may become a part of another one, and what views it: with their places there.
+type Group = Vec<(Slot, Place)>;
+
+/// Gives values their places in the value that a step makes of them, but for those of which that
+/// is not possible: the step copies them.
+fn place_groups(
+    body: &Body,
+    plan: &mut Plan,
+    (index, joined): (usize, Slot),
+    groups: Vec<Group>,
+    maker: &[Option<usize>],
+) {
+    let root = plan.root(joined);
+    let exchange = |plan: &mut Plan, group: &mut Group| {
+        for (slot, place) in group {
+            std::mem::swap(&mut plan.places[slot.index()], place);
+        }
+    };
+    let mut placed = groups;
+    placed.iter_mut().for_each(|group| exchange(plan, group));
+    while let Some(slot) = reads_where_it_writes(body, plan, root, maker) {
+        let of = placed.iter().position(|group| group.iter().any(|(other, _)| *other == slot));
+        // Parts of an earlier join were in order without these.
+        let Some(of) = of else {
+            placed.iter_mut().for_each(|group| exchange(plan, group));
+            return;
+        };
+        let mut group = placed.remove(of);
+        exchange(plan, &mut group);
+    }
+    let step = &body.steps[index];
+    plan.skip[index] = (0..step.inputs.len()).all(|position| plan.lies_there(step, position));
+}
+
+/// The first part of a value, if any, or the value, that a step writes which reads from the value,
+/// or writes another part of it: memory is lent for reading or for writing.
+fn reads_where_it_writes(
+    body: &Body,
+    plan: &Plan,
+    root: Slot,
+    maker: &[Option<usize>],
+) -> Option<Slot> {
+    let parts = plan.places.iter().zip(maker).enumerate();
+    let parts = parts.filter_map(|(slot, (place, maker))| match place {
+        Place::Part(of, _) if *of == root => Some((*maker, Slot(slot as u32))),
         _ => None,
     });
-    makers.all(|step| {
-        let Step { inputs, outputs, .. } = &body.steps[step];
-        let is_there = |slot: &&Slot| plan.root(**slot) == root;
-        !inputs.iter().flatten().any(|slot| is_there(&slot))
-            && outputs.iter().flatten().filter(is_there).count() == 1
-    })
+    let parts = parts.chain([(maker[root.index()], root)]);
+    let is_in = |slot: Slot| plan.root(slot) == root;
+    let offends = |index: usize| {
+        let step = &body.steps[index];
+        let reads =
+            step.inputs.iter().enumerate().any(|(position, slot)| {
+                slot.is_some_and(is_in) && !plan.lies_there(step, position)
+            });
+        reads || step.outputs.iter().flatten().filter(|slot| is_in(**slot)).count() != 1
+    };
+    parts
+        .filter_map(|(maker, slot)| Some((maker?, slot)))
+        .filter(|(maker, _)| offends(*maker))
+        .min_by_key(|(maker, _)| *maker)
+        .map(|(_, slot)| slot)
 }
 
 /// The view of several images that is their join, if they are parts of one value next to each
@@ -361,44 +419,47 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Where images lie that `joined` is the join of; `None` if one of them must stay where it is.
-    fn of(&self, joined: Slot, parts: &[Slot]) -> Option<Vec<(Slot, Place)>> {
+    /// Where images lie that `joined` is the join of, but for those that must stay where they are;
+    /// `None` if all must.
+    fn of(&self, joined: Slot, parts: &[Slot]) -> Option<Vec<Group>> {
         let plan = self.plan;
-        let root = plan.root(joined);
         let whole = match plan.layout(joined) {
             Some(layout) => layout.clone(),
             None => plan.own_layout(self.body, joined)?,
         };
-        let mut places: Vec<(Slot, Place)> = Vec::with_capacity(parts.len());
+        let mut groups: Vec<Group> = Vec::with_capacity(parts.len());
         let mut channel = 0;
         let mut rest = parts;
         while let [first, ..] = rest {
             // Views of one value, all of it in order, are that value.
-            let (slot, count) = self.value_of(rest)?;
+            let (slot, count) = self.value_of(rest).unwrap_or((*first, 1));
             let (_, dims) = plan.types[slot.index()].as_ref()?;
-            let is_taken = places.iter().any(|(other, _)| *other == slot || other == first);
-            if is_taken || !self.may_move(slot) {
-                return None;
+            // What is joined twice has two places. A view that is not all of a value stays with it.
+            let others = parts.iter().filter(|part| plan.root(**part) == plan.root(slot)).count();
+            if others == count && self.may_move(slot) {
+                groups.extend(self.group(slot, plan.root(joined), whole.narrowed(1, channel, 1)?));
             }
-            let part = whole.narrowed(1, channel, 1)?;
-            for viewer in self.viewers(slot) {
-                let Place::View(_, view) = &plan.places[viewer.index()] else { return None };
-                let (_, dims) = plan.types[viewer.index()].as_ref()?;
-                let (offset, own) = match view {
-                    Some(view) => (view.offset, view.pitch(dims)),
-                    None => return None,
-                };
-                // Only whole pixels move with what they are a part of.
-                let is_image = plan.order(self.body, viewer) == Order::ChannelsLast;
-                own.filter(|_| is_image)?;
-                let moved = part.narrowed(1, offset, 1)?;
-                places.push((viewer, Place::View(root, Some(moved))));
-            }
-            places.push((slot, Place::Part(root, part)));
             channel += dims[1];
             rest = &rest[count..];
         }
-        Some(places)
+        (!groups.is_empty()).then_some(groups)
+    }
+
+    /// A value as a part of another one, and its views; `None` if one of these cannot move with it.
+    fn group(&self, slot: Slot, root: Slot, part: Layout) -> Option<Group> {
+        let plan = self.plan;
+        let mut group = Vec::new();
+        for viewer in self.viewers(slot) {
+            let Place::View(_, Some(view)) = &plan.places[viewer.index()] else { return None };
+            let (_, dims) = plan.types[viewer.index()].as_ref()?;
+            // Only whole pixels move with what they are a part of.
+            let is_image = plan.order(self.body, viewer) == Order::ChannelsLast;
+            view.pitch(dims).filter(|_| is_image)?;
+            let moved = part.narrowed(1, view.offset, 1)?;
+            group.push((viewer, Place::View(root, Some(moved))));
+        }
+        group.push((slot, Place::Part(root, part)));
+        Some(group)
     }
 
     /// The value that the first of some parts is, or whose views in order the first parts are; and

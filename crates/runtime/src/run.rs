@@ -396,6 +396,10 @@ impl Body {
         let (slot, bytes) = match source {
             Source::Absent => return Ok(Operand::Absent),
             Source::InPlace => return Ok(Operand::InPlace),
+            Source::There(slot) => {
+                let ty = plan.types[slot.index()].as_ref().ok_or_else(absent)?;
+                return Ok(Operand::There(&ty.1));
+            }
             Source::Arena(slot) => (slot, bytes.ok_or_else(absent)?),
             Source::Constant { root, slot } => {
                 let constant = self.slots[root.index()].constant.as_ref();

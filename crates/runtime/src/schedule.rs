@@ -50,6 +50,8 @@ pub(crate) enum Source {
     Absent,
     /// Where the first output will be.
     InPlace,
+    /// Where the first output will have it as a part.
+    There(Slot),
     /// The next of the ranges that the step reads.
     Arena(Slot),
     /// The constant of a slot, or what another slot is of it.
@@ -92,6 +94,7 @@ impl Schedule {
                 let source = match *slot {
                     None => Source::Absent,
                     Some(_) if Some(position) == over => Source::InPlace,
+                    Some(slot) if plan.lies_there(step, position) => Source::There(slot),
                     Some(slot) => match schedule.source(&mut held, plan, slot) {
                         Source::Held { place, root, .. }
                             if root == slot

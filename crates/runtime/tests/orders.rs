@@ -6,6 +6,7 @@ mod both_ways;
 use std::fmt::Write;
 
 use both_ways::{Both, Numbers, inputs};
+use sardonyx_model::Type;
 
 /// An image of a network that is being written.
 #[derive(Clone)]
@@ -226,10 +227,43 @@ impl Writer {
         self.add(12, x.size, &format!("Transpose <perm = [0, 3, 1, 2]> ({c})"));
     }
 
+    /// As YOLO does: half of an image goes through steps that add to it, and all are joined.
+    fn split_and_add(&mut self) {
+        let x = self.pick();
+        let half = [4, 8, 20][self.random.below(3)];
+        let w = self.constant(&[2 * half, x.channels, 1, 1], x.channels);
+        let (both, a, mut last) = (self.name(), self.name(), self.name());
+        let _ = writeln!(self.body, "{both} = Conv ({}, {w})", x.name);
+        let _ = writeln!(self.body, "{a}, {last} = Split <axis = 1, num_outputs = 2> ({both})");
+        let mut joined = vec![a, last.clone()];
+        for _ in 0..1 + self.random.below(3) {
+            let w = self.constant(&[half, half, 3, 3], 9 * half);
+            let (conv, function) = (self.name(), self.name());
+            let _ = writeln!(self.body, "{conv} = Conv <pads = [1, 1, 1, 1]> ({last}, {w})");
+            let _ = writeln!(self.body, "{function} = HardSwish ({conv})");
+            last = match self.random.below(3) {
+                0 => function,
+                _ => {
+                    let sum = self.name();
+                    let _ = writeln!(self.body, "{sum} = Add ({last}, {function})");
+                    sum
+                }
+            };
+            joined.push(last.clone());
+        }
+        let mut channels = half * joined.len();
+        let first = &self.images[0];
+        if first.size == x.size && self.random.below(3) == 0 {
+            joined.push(first.name.clone());
+            channels += first.channels;
+        }
+        self.add(channels, x.size, &format!("Concat <axis = 1> ({})", joined.join(", ")));
+    }
+
     /// The graph, whose outputs are the last image, all of one in rows, and its means.
     fn finish(mut self) -> String {
         for _ in 0..4 + self.random.below(10) {
-            match self.random.below(13) {
+            match self.random.below(14) {
                 0..4 => self.conv(),
                 4 | 5 => self.function(),
                 6 => self.pair(),
@@ -238,6 +272,7 @@ impl Writer {
                 9 => self.pool(),
                 10 => self.normalize(),
                 11 => self.resize(),
+                12 => self.split_and_add(),
                 _ => self.features(),
             }
         }
@@ -320,5 +355,83 @@ fn bits_do_not_depend_on_threads() {
                 assert!(a.bit_eq(b), "{name} of\n{text}");
             }
         }
+    }
+}
+
+/// Bytes that the join of a network copies.
+fn joined_bytes(both: &Both, sizes: &[(&str, usize)]) -> u64 {
+    let given = both.inputs(sizes, 1);
+    let types: Vec<_> = given
+        .iter()
+        .map(|(_, value)| value.as_tensor().unwrap())
+        .map(|x| Some(Type::tensor(x.data_type(), x.dims().iter().copied())))
+        .collect();
+    let details = both.fused.details(&types).unwrap();
+    let steps = both.fused.steps();
+    let mut joins = steps.iter().zip(&details.steps).filter(|(step, _)| step.op == "Concat");
+    let (_, join) = joins.next().unwrap();
+    if join.is_view { 0 } else { join.read_bytes.unwrap() }
+}
+
+#[test]
+fn what_is_computed_from_another_part_alone_is_copied_when_joined() {
+    let conv = |y: &str, x: &str| format!("{y} = Conv <pads = [1, 1, 1, 1]> ({x}, w)\n");
+    let block = |y: &str, x: &str| {
+        let [c, d] = ["c", "d"].map(|of| format!("{of}{y}"));
+        format!("{}{}{y} = Add ({x}, {d})\n", conv(&c, x), conv(&d, &c))
+    };
+    let plane = 4 * 16 * 10 * 12;
+    for (parts, body, copied) in [
+        (3, conv("c", "b") + &conv("e", "c"), 0),
+        (3, conv("e", "b"), plane),
+        (3, block("e", "b"), plane),
+        (4, block("e", "b") + &block("f", "e"), plane),
+        (5, block("e", "b") + &block("f", "e") + &block("g", "f"), 2 * plane),
+        (4, block("e", "b") + &conv("f", "e"), plane),
+    ] {
+        let names = ["a", "b", "e", "f", "g"][..parts].join(", ");
+        let both = Both::new(&format!(
+            "g (float[n, 16, h, k] x) => (y) {{
+                us = Constant <value = int64[4] {{32, 16, 1, 1}}> ()
+                u = ConstantOfShape <value = float[1] {{0.1}}> (us)
+                ws = Constant <value = int64[4] {{16, 16, 3, 3}}> ()
+                w = ConstantOfShape <value = float[1] {{0.02}}> (ws)
+                vs = Constant <value = int64[4] {{8, {}, 1, 1}}> ()
+                v = ConstantOfShape <value = float[1] {{0.1}}> (vs)
+                s = Conv (x, u) a, b = Split <axis = 1, num_outputs = 2> (s)
+                {body} j = Concat <axis = 1> ({names}) y = Conv (j, v) }}",
+            16 * parts
+        ));
+        assert_eq!(joined_bytes(&both, &[("n", 2), ("h", 10), ("k", 12)]), 2 * copied, "{names}");
+        for (n, h) in [(1, 10), (2, 5), (1, 1)] {
+            both.agree(&[("n", n), ("h", h), ("k", 12)]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_a_part_is_copied_when_joined() {
+    let plane = 4 * 16 * 10 * 12;
+    for (count, parts, copied) in [
+        (4, "c, d, c, d", 4 * plane),
+        (3, "c, d, c", 2 * plane),
+        (3, "x, c, d", plane),
+        (3, "e, c, d", 2 * plane),
+    ] {
+        let both = Both::new(&format!(
+            "g (float[n, 16, h, k] x) => (y) {{
+                ws = Constant <value = int64[4] {{16, 16, 3, 3}}> ()
+                w = ConstantOfShape <value = float[1] {{0.02}}> (ws)
+                vs = Constant <value = int64[4] {{8, {}, 1, 1}}> ()
+                v = ConstantOfShape <value = float[1] {{0.1}}> (vs)
+                c = Conv <pads = [1, 1, 1, 1]> (x, w)
+                d = Conv <pads = [1, 1, 1, 1]> (c, w)
+                e = Add (c, d)
+                j = Concat <axis = 1> ({parts}) y = Conv (j, v) }}",
+            16 * count
+        ));
+        both.agree(&[("n", 1), ("h", 10), ("k", 12)]);
+        let found = joined_bytes(&both, &[("n", 1), ("h", 10), ("k", 12)]);
+        assert_eq!(found, copied, "{parts}");
     }
 }

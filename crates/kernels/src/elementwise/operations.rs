@@ -71,12 +71,10 @@ operations! {
         half.mul_add::<FMA>(phi, half)
     };
     GeluTanh |x, FMA| {
-        // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+        // x/2 (1 + tanh(u)) = x sigmoid(2 u) with u = sqrt(2/pi) (x + 0.044715 x^3)
         let cubic = x.mul(x).mul_add::<FMA>(W::from_f64(0.044_715), W::ONE).mul(x);
         let root = (2.0 / std::f64::consts::PI).sqrt();
-        let t = Math::tanh::<FMA>(cubic.mul(W::from_f64(root)));
-        let half = x.mul(W::from_f64(0.5));
-        half.mul_add::<FMA>(t, half)
+        x.mul(Math::sigmoid::<FMA>(cubic.mul(W::from_f64(2.0 * root))))
     };
     Mish |x, FMA| x.mul(Math::tanh::<FMA>(x.softplus::<FMA>()));
     HardSwish |x, FMA| {

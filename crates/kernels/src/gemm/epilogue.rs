@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use super::gelu;
 use super::matrix::MatRef;
+use super::segments::{self, Gate};
 use crate::Isa;
 use crate::elementwise::operations::{self as op, Map};
 use crate::simd::{Body, Simd};
@@ -85,10 +85,18 @@ impl Activation {
     /// before it has made vectors of it.
     #[inline(always)]
     pub(crate) fn function_on<S: Simd>(self, lanes: &mut [f32]) {
-        match (S::ISA, self) {
+        let gate = match self {
+            Activation::Gelu => Some((Gate::Normal, 1.0)),
+            Activation::GeluTanh => Some((Gate::NormalTanh, 1.0)),
+            Activation::Swish(alpha) if alpha >= 0.0 => Some((Gate::Logistic, alpha)),
+            _ => None,
+        };
+        match (S::ISA, gate) {
             (Isa::Portable, _) => self.function_of::<false>(lanes),
             // SAFETY: code for this instruction set runs only where there is it.
-            (Isa::Avx512, Activation::Gelu) => unsafe { gelu::on::<S>(lanes) },
+            (Isa::Avx512, Some((gate, scale))) => unsafe {
+                segments::on::<S>(gate, scale, lanes);
+            },
             _ => self.function_of::<true>(lanes),
         }
     }

@@ -9,7 +9,9 @@
 //! results do not depend on the partition. Chains of limited length also keep the rounding error of
 //! long sums small.
 
-use super::epilogue::{Activation, ApplyFunction, TileEpilogue};
+use std::cell::UnsafeCell;
+
+use super::epilogue::{Activation, TileEpilogue};
 use crate::simd::{Body, Simd, dispatch};
 
 /// One tile's work. Pointers are valid for the sizes given.
@@ -278,6 +280,16 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
                     }
                 }
             }
+            activation if activation.is_function() => {
+                const { assert!(R * V * S::LANES <= MOST_SUMS) };
+                let sums = sums_of_thread();
+                for (r, row) in acc.iter().enumerate() {
+                    for (v, &x) in row.iter().enumerate() {
+                        S::store(sums.add((r * V + v) * S::LANES), x);
+                    }
+                }
+                return finish_function::<S>(t, e, [R, V]);
+            }
             _ => return finish_in_memory::<S, R, V>(t, &e.after_residual(), &acc),
         }
         if !e.factor.is_null() {
@@ -312,22 +324,23 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
                 S::store_m(t.c.add(r * t.ldc + v * S::LANES), mask, x);
             }
         }
-        finish_rows::<S>(t, e, R);
+        finish_rows::<S>(t, e, [R, V]);
     }
 }
 
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
 #[inline(never)]
-unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, rows: usize) {
+unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, size: [usize; 2]) {
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, rows }) }
+    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, size }) }
 }
 
 struct FinishRows<'a> {
     /// Its output has the sums.
     tile: &'a TileEnd,
     epilogue: &'a TileEpilogue,
-    rows: usize,
+    /// Rows, and vectors of each.
+    size: [usize; 2],
 }
 
 impl Body for FinishRows<'_> {
@@ -335,24 +348,95 @@ impl Body for FinishRows<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let &TileEnd { c, ldc, n, .. } = self.tile;
-        let before = self.epilogue.before_function();
-        // SAFETY: inside the tile.
+        let FinishRows { tile, epilogue, size } = self;
+        let before = epilogue.before_function();
+        let is_function = epilogue.activation.is_function();
+        let mut sums = sums_of_thread();
+        // SAFETY: inside the tile, whose sums have room in the copy.
         unsafe {
-            if !before.is_plain() {
-                for r in 0..self.rows {
-                    let e = before.at(r, 0);
-                    for col in (0..n).step_by(S::LANES) {
-                        let (p, mask) = (c.add(r * ldc + col), S::first(n - col));
-                        let x = e.finish_linear::<S>(S::load_m(p, mask), col, n - col);
+            for r in 0..size[0] {
+                let e = before.at(r, 0);
+                for col in (0..size[1] * S::LANES).step_by(S::LANES) {
+                    let left = tile.n - col;
+                    let (p, mask) = (tile.c.add(r * tile.ldc + col), S::first(left));
+                    let x = e.finish_linear::<S>(S::load_m(p, mask), col, left);
+                    if is_function {
+                        S::store(sums, x);
+                        sums = sums.add(S::LANES);
+                    } else {
                         S::store_m(p, mask, x);
                     }
                 }
             }
-            let (epilogue, rows) = (*self.epilogue, self.rows);
-            ApplyFunction { epilogue, out: c, rows, cols: n, ldc }.run::<S>();
+            if is_function {
+                FinishFunction { tile, epilogue, size }.run::<S>();
+            }
         }
     }
+}
+
+/// The end of a tile with a function, after all that comes before; not inlined, as above.
+#[inline(never)]
+unsafe fn finish_function<S: Simd>(t: &TileEnd, e: &TileEpilogue, size: [usize; 2]) {
+    // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
+    unsafe { dispatch(S::ISA, FinishFunction { tile: t, epilogue: e, size }) }
+}
+
+/// Applies the function of an epilogue and what comes after it to the copied sums of a tile, and
+/// stores them.
+struct FinishFunction<'a> {
+    tile: &'a TileEnd,
+    epilogue: &'a TileEpilogue,
+    /// Rows, and vectors of each.
+    size: [usize; 2],
+}
+
+impl Body for FinishFunction<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let &TileEnd { c, ldc, n, .. } = self.tile;
+        let &TileEpilogue { activation, factor, factor_rs, .. } = self.epilogue;
+        let [rows, vectors] = self.size;
+        let sums = sums_of_thread();
+        // SAFETY: inside the tile; as many sums have been copied.
+        unsafe {
+            let all = std::slice::from_raw_parts_mut(sums, rows * vectors * S::LANES);
+            activation.function_on::<S>(all);
+            for v in 0..vectors {
+                let (col, mask) = (v * S::LANES, S::first(n - v * S::LANES));
+                for r in 0..rows {
+                    let mut x = S::load(sums.add((r * vectors + v) * S::LANES));
+                    if !factor.is_null() {
+                        x = S::mul(x, S::load_m(factor.add(r * factor_rs + col), mask));
+                    }
+                    S::store_m(c.add(r * ldc + col), mask, x);
+                }
+            }
+        }
+    }
+}
+
+/// Floats of the largest tile.
+const MOST_SUMS: usize = 384;
+
+/// A copy of the sums of a tile, vector after vector: functions are applied to all of them at once.
+/// A row alone is one or two vectors, which do not fill the processor, and has more ends of loops
+/// than loops. The output is no place for that: it is mostly in no cache yet, and what is stored
+/// there holds up all that is stored later.
+#[repr(align(64))]
+struct Sums(UnsafeCell<[f32; MOST_SUMS]>);
+
+/// Where [`Sums`] of this thread are. Not in the frame of a tile: with room for them there, the
+/// compiler keeps the sums in memory in the loop over k, too, which made convolutions 3/2 times as
+/// slow.
+#[inline(always)]
+fn sums_of_thread() -> *mut f32 {
+    thread_local! {
+        static SUMS: Sums = const { Sums(UnsafeCell::new([0.0; MOST_SUMS])) };
+    }
+    SUMS.with(|sums| sums.0.get().cast())
 }
 
 /// Defines the tile functions of one instruction set, for the row counts listed.

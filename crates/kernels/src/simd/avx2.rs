@@ -13,6 +13,7 @@ pub(crate) struct Avx2;
 impl Simd for Avx2 {
     type V = __m256;
     type M = usize;
+    type Of32 = *const f32;
     const ISA: Isa = Isa::Avx2;
     const LANES: usize = 8;
 
@@ -167,18 +168,17 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn trunc(a: __m256) -> __m256 {
-        // SAFETY: see the head of this impl.
-        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a) }
+    unsafe fn load_32(p: *const f32) -> *const f32 {
+        p
     }
 
     #[inline(always)]
-    unsafe fn look_up_32(table: *const f32, indices: __m256) -> __m256 {
+    unsafe fn look_up_32(numbers: *const f32, indices: __m256) -> __m256 {
         // SAFETY: see the head of this impl; indices of 5 bits are inside the table.
         unsafe {
             let five = _mm256_set1_epi32(31);
-            let indices = _mm256_and_si256(_mm256_cvttps_epi32(indices), five);
-            _mm256_i32gather_ps::<4>(table, indices)
+            let indices = _mm256_and_si256(_mm256_castps_si256(indices), five);
+            _mm256_i32gather_ps::<4>(numbers, indices)
         }
     }
 

@@ -13,6 +13,7 @@ pub(crate) struct Avx512;
 impl Simd for Avx512 {
     type V = __m512;
     type M = __mmask16;
+    type Of32 = [__m512; 2];
     const ISA: Isa = Isa::Avx512;
     const LANES: usize = 16;
 
@@ -184,18 +185,15 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn trunc(a: __m512) -> __m512 {
-        // SAFETY: see the head of this impl.
-        unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a) }
+    unsafe fn load_32(p: *const f32) -> [__m512; 2] {
+        // SAFETY: see the head of this impl; 32 floats are there.
+        unsafe { [_mm512_loadu_ps(p), _mm512_loadu_ps(p.add(16))] }
     }
 
     #[inline(always)]
-    unsafe fn look_up_32(table: *const f32, indices: __m512) -> __m512 {
-        // SAFETY: see the head of this impl; 32 floats are there.
-        unsafe {
-            let (low, high) = (_mm512_loadu_ps(table), _mm512_loadu_ps(table.add(16)));
-            _mm512_permutex2var_ps(low, _mm512_cvttps_epi32(indices), high)
-        }
+    unsafe fn look_up_32([low, high]: [__m512; 2], indices: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_permutex2var_ps(low, _mm512_castps_si512(indices), high) }
     }
 
     #[inline(always)]

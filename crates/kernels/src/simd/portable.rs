@@ -22,6 +22,7 @@ fn map2(a: F4, b: F4, f: impl Fn(f32, f32) -> f32) -> F4 {
 impl Simd for Portable {
     type V = F4;
     type M = usize;
+    type Of32 = *const f32;
     const ISA: Isa = Isa::Portable;
     const LANES: usize = 4;
 
@@ -108,14 +109,14 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    unsafe fn trunc(a: F4) -> F4 {
-        F4(a.0.map(|a| a as i32 as f32))
+    unsafe fn load_32(p: *const f32) -> *const f32 {
+        p
     }
 
     #[inline(always)]
-    unsafe fn look_up_32(table: *const f32, indices: F4) -> F4 {
+    unsafe fn look_up_32(numbers: *const f32, indices: F4) -> F4 {
         // SAFETY: indices of 5 bits are inside the table.
-        F4(indices.0.map(|index| unsafe { *table.add(index as i32 as usize & 31) }))
+        F4(indices.0.map(|index| unsafe { *numbers.add(index.to_bits() as usize & 31) }))
     }
 
     #[inline(always)]

@@ -86,15 +86,21 @@ pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     // tanh(10) is 1 to well below half an ULP.
-    let t = expm1::<FMA>(2.0 * clamp(x.abs(), 0.0, 10.0));
+    let (p, n) = reduced_exp::<FMA>(2.0 * clamp(x.abs(), 0.0, 10.0));
+    // As in `expm1`, where neither part is too large.
+    let power = power_of_two(n);
+    let t = fma::<FMA>(p, power, power - 1.0);
     (t / (t + 2.0)).copysign(x)
 }
 
+/// `e / (1 + e)` with `e = exp(x)`, where the small side keeps its relative precision.
 #[inline(always)]
 pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
-    // exp of a negative number cannot overflow, and the small side keeps its relative precision.
-    let e = exp::<FMA>(-x.abs());
-    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+    // From 17 on the quotient is 1, and up to 40 nothing overflows.
+    let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 40.0));
+    // The first power makes no number that is below the normal ones, the second is a constant.
+    let e = (1.0 + p) * power_of_two(n.wrapping_add(64)) * power_of_two(-64);
+    e / (1.0 + e)
 }
 
 #[inline(always)]

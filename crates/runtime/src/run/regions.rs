@@ -158,7 +158,7 @@ impl Run<'_> {
                 self.account.charge(value.bytes()).map_err(KernelError::from)?;
                 Ok(value.clone())
             }
-            Operand::InPlace | Operand::Absent => {
+            Operand::InPlace | Operand::There(_) | Operand::Absent => {
                 Err("an output has not been computed".to_string().into())
             }
         }
@@ -170,7 +170,7 @@ pub(super) fn borrowed<'a>(operand: &Operand<'a>) -> Held<'a> {
     match operand {
         Operand::Tensor(view) => Held::Input(view.clone()),
         Operand::Value(value) => Held::Borrowed(value),
-        Operand::Taken(_) | Operand::InPlace | Operand::Absent => Held::Nothing,
+        Operand::Taken(_) | Operand::InPlace | Operand::There(_) | Operand::Absent => Held::Nothing,
     }
 }
 

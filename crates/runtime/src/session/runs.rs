@@ -355,7 +355,11 @@ impl Session {
                     .as_deref()
                     .cloned()
                     .map(Value::Tensor),
-                Source::Absent | Source::InPlace | Source::Arena(_) | Source::Taken { .. } => None,
+                Source::Absent
+                | Source::InPlace
+                | Source::There(_)
+                | Source::Arena(_)
+                | Source::Taken { .. } => None,
             };
             let value = value.ok_or_else(|| {
                 InputError::new(format!("the output '{}' is not a value", port.name()))

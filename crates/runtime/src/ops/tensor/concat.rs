@@ -2,12 +2,12 @@
 
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_tensor::{Dims, TensorView, ViewData, shape, shape::normalize_axis};
+use sardonyx_tensor::{DataType, Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
 use super::moves::{MAX_RANK, Movement, copy_images, move_elements};
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Inputs, Kernel, Laid, MemoryRules, Site, Target};
+use crate::kernel::{Call, Inputs, Kernel, Laid, MemoryRules, Operand, Site, Target};
 use crate::layout::Layout;
 use crate::program::{Concat, MoveKind, Op};
 
@@ -18,6 +18,9 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
 
 impl Kernel for Concat {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        if call.operands.iter().any(|operand| matches!(operand, Operand::There(_))) {
+            return join_rest(call, self.axis);
+        }
         let inputs: SmallVec<[TensorView<'_>; 4]> = (0..call.input_count())
             .map(|index| call.tensor(index).cloned())
             .collect::<Result<_, _>>()?;
@@ -111,6 +114,63 @@ fn join_through_strides(
     Ok(())
 }
 
+/// Joins images of which some lie in the output already: copies the others.
+fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
+    let Some(Target::Planned { laid: Some(Laid { layout, .. }), dims, data_type, .. }) =
+        call.targets.first()
+    else {
+        fail!("an input lies in an output that is in rows");
+    };
+    let (layout, dims, data_type) = ((*layout).clone(), *dims, *data_type);
+    let axis = normalize_axis(axis, dims.len())?;
+    let mut inputs: SmallVec<[(usize, Option<TensorView<'_>>); 4]> = SmallVec::new();
+    let mut end = 0;
+    for (index, operand) in call.operands.iter().enumerate() {
+        let (of, view) = match operand {
+            Operand::There(dims) => (&dims[..], None),
+            _ => {
+                let view = call.tensor(index)?;
+                (view.dims(), Some(view.clone()))
+            }
+        };
+        let is_same = |other: usize| other == axis || of[other] == dims[other];
+        if of.len() != dims.len() || !(0..dims.len()).all(is_same) {
+            fail!("input {index} has shape {of:?}, which is no part of {:?}", &dims[..]);
+        }
+        inputs.push((end, view));
+        end += of[axis];
+    }
+    if end != dims[axis] {
+        fail!("inputs with {end} channels become images with {}", dims[axis]);
+    }
+    let pool = call.exec.pool;
+    let (bytes, _) = call.laid_output(0, data_type, dims)?;
+    for (start, input) in inputs {
+        let Some(input) = input else { continue };
+        let offset = layout.offset + start * layout.strides[axis] as usize;
+        copy_into(pool, &input, data_type, bytes, offset, &layout)?;
+    }
+    Ok(())
+}
+
+/// Copies an image to its place in an output.
+fn copy_into(
+    pool: &Pool,
+    input: &TensorView<'_>,
+    data_type: DataType,
+    bytes: &mut [u8],
+    offset: usize,
+    layout: &Layout,
+) -> Result<(), KernelError> {
+    let (ViewData::Bytes(data), true) = (input.data(), input.data_type() == data_type) else {
+        fail!("inputs of different types do not go together");
+    };
+    let from = Layout { offset: input.offset(), strides: input.strides() };
+    let to = Layout { offset, strides: layout.strides.clone() };
+    copy_images(pool, input.dims(), (data, &from), (bytes, &to));
+    Ok(())
+}
+
 /// Joins inputs into an output that does not lie in rows.
 fn join_into(
     call: &mut Call<'_>,
@@ -123,12 +183,7 @@ fn join_into(
     let (bytes, _) = call.laid_output(0, data_type, dims)?;
     let mut start = layout.offset;
     for input in inputs {
-        let (ViewData::Bytes(data), true) = (input.data(), input.data_type() == data_type) else {
-            fail!("inputs of different types do not go together");
-        };
-        let from = Layout { offset: input.offset(), strides: input.strides() };
-        let to = Layout { offset: start, strides: layout.strides.clone() };
-        copy_images(pool, input.dims(), (data, &from), (bytes, &to));
+        copy_into(pool, input, data_type, bytes, start, layout)?;
         start += input.dims()[axis] * layout.strides[axis] as usize;
     }
     Ok(())
