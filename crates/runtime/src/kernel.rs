@@ -427,24 +427,20 @@ impl<'a> Call<'a> {
     /// The elements of images of floats, in rows or with channels last.
     pub(crate) fn image(&self, index: usize) -> Result<Ordered<'a>, KernelError> {
         let view = self.tensor(index)?;
-        if view.is_contiguous() {
-            return Ok(Ordered { data: view.as_slice::<f32>()?, order: Order::Rows });
+        match self.channels_last(index)? {
+            Some(image) if !view.is_contiguous() => Ok(image),
+            _ => Ok(Ordered { data: view.as_slice::<f32>()?, order: Order::Rows }),
         }
-        let Some(pitch) = pitch_of_strides(view.dims(), &view.strides()) else {
-            fail!("input {index} is neither in rows nor has its channels last");
-        };
-        let data = view.data_slice::<f32>()?.get(view.offset()..).unwrap_or_default();
-        Ok(Ordered { data, order: Order::ChannelsLast { pitch } })
     }
 
     /// Images of floats whose channels come last; `None` if they are in rows alone. Images of one
     /// pixel and no images at all may be both.
-    pub(crate) fn pixels(&self, index: usize) -> Result<Option<Pixels<'a>>, KernelError> {
+    pub(crate) fn channels_last(&self, index: usize) -> Result<Option<Ordered<'a>>, KernelError> {
         let view = self.tensor(index)?;
         let dims = view.dims();
-        let count = dims[0] * dims[2..].iter().product::<usize>();
         if view.is_empty() {
-            return Ok(Some(Pixels::new(&[], count, dims[1], dims[1])));
+            let order = Order::ChannelsLast { pitch: dims[1] };
+            return Ok(Some(Ordered { data: &[], order }));
         }
         let Some(pitch) = pitch_of_strides(dims, &view.strides()) else {
             if view.is_contiguous() {
@@ -453,6 +449,18 @@ impl<'a> Call<'a> {
             fail!("input {index} is neither in rows nor has its channels last");
         };
         let data = view.data_slice::<f32>()?.get(view.offset()..).unwrap_or_default();
+        Ok(Some(Ordered { data, order: Order::ChannelsLast { pitch } }))
+    }
+
+    /// The same as pixels.
+    pub(crate) fn pixels(&self, index: usize) -> Result<Option<Pixels<'a>>, KernelError> {
+        let Some(Ordered { data, order: Order::ChannelsLast { pitch } }) =
+            self.channels_last(index)?
+        else {
+            return Ok(None);
+        };
+        let dims = self.tensor(index)?.dims();
+        let count = dims[0] * dims[2..].iter().product::<usize>();
         Ok(Some(Pixels::new(data, count, dims[1], pitch)))
     }
 

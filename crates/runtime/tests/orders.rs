@@ -321,6 +321,7 @@ fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
         "b = Softmax <axis = 1> (a)",
         "b = ReduceSum (a, axes)",
         "b = HardSwish (a)",
+        "p = Conv <pads = [1, 1, 1, 1]> (a, w) b = Add (p, a)",
         "p = LRN <size = 3> (a) b = Concat <axis = 1> (a, p, a)",
     ];
     for (channels, chain) in [16, 64].into_iter().flat_map(|c| chains.map(|chain| (c, chain))) {

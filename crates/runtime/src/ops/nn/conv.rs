@@ -435,6 +435,11 @@ impl Kernel for Conv {
             Some(position) if call.tensor(position)?.dims() != &dims[..] => {
                 fail!("input {position} is {:?}, not {dims:?}", call.tensor(position)?.dims());
             }
+            // An image of one pixel lies in both orders: it is taken in that of the output.
+            Some(position) if call.is_laid(0) => match call.channels_last(position)? {
+                Some(image) => Ok(Some(image)),
+                None => fail!("input {position} is in rows, output 0 is not"),
+            },
             Some(position) => call.image(position).map(Some),
             None => Ok(None),
         };
