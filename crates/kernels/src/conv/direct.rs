@@ -590,6 +590,13 @@ impl CopyPixels<'_> {
         // SAFETY: the caller's promise: `count` pixels of these planes are readable, and the copy
         // has as many.
         unsafe {
+            match channels {
+                1 if self.step == 1 => return interleave::<1>(from, plane, to, count),
+                2 if self.step == 2 => return interleave::<2>(from, plane, to, count),
+                3 if self.step == 3 => return interleave::<3>(from, plane, to, count),
+                4 if self.step == 4 => return interleave::<4>(from, plane, to, count),
+                _ => {}
+            }
             for c in (0..whole_channels).step_by(S::LANES) {
                 for i in (0..whole_pixels).step_by(S::LANES) {
                     let to = to.add(i * self.step + c);
@@ -603,6 +610,22 @@ impl CopyPixels<'_> {
                     *to.add(i * self.step) = *from.add(i);
                 }
             }
+        }
+    }
+}
+
+/// Copies `C` rows, `plane` apart, next to each other element by element. The compiler makes
+/// vectors and permutations of it.
+///
+/// # Safety
+///
+/// Rows of `count` elements are readable, and `C` times as many writable.
+#[inline(always)]
+unsafe fn interleave<const C: usize>(from: *const f32, plane: usize, to: *mut f32, count: usize) {
+    for i in 0..count {
+        for c in 0..C {
+            // SAFETY: the caller's promise.
+            unsafe { *to.add(i * C + c) = *from.add(c * plane + i) };
         }
     }
 }

@@ -32,7 +32,7 @@ const INPUTS: usize = 4;
 /// Outputs of a tile along each axis.
 const OUTPUTS: usize = 2;
 /// Fewest input and output channels: with fewer, sums of points take longer than products save.
-const LEAST_CHANNELS: usize = 64;
+const LEAST_CHANNELS: usize = 32;
 /// Fewest pixels of all images: with fewer, the weights, of which there are more, are read for too
 /// little work.
 pub(super) const LEAST_PIXELS: usize = 32;
