@@ -165,7 +165,10 @@ pub(crate) unsafe fn tile_body<
                 for v in 0..if P::HALVES { 1 } else { V } {
                     S::prefetch(b.wrapping_add(v * t.b_vs + steps_ahead * t.b_ks));
                 }
-                S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
+                // Rows where they lie are found by the processor, and a line holds many steps.
+                if UNIT {
+                    S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
+                }
                 let mut wide = [zero; V];
                 for (v, x) in wide.iter_mut().enumerate() {
                     *x = P::wide(b.add(v * t.b_vs));
