@@ -13,7 +13,8 @@
 //!
 //! A point is the difference of inputs that an output does not depend on. Where an input is
 //! infinite or NaN, all outputs of its tiles are infinite or NaN, not only those whose window it is
-//! in.
+//! in. Four inputs are added up before they meet a weight, which may overflow from a quarter of the
+//! largest float on.
 
 use std::ops::Range;
 
