@@ -7,7 +7,7 @@
 //! which the tiles of direct convolution compute.
 //!
 //! Weights are transformed in double precision and rounded once. Sums over channels are chains of
-//! at most [`CHAIN`] steps: the sums of points lose a bit more than a bit, which shorter chains give
+//! at most [`CHAIN`] steps: the sums of points lose about a bit, which shorter chains give
 //! back. Where chains end follows from the channels alone, so neither threads, nor blocks, nor
 //! where the images lie changes a bit of the result.
 //!
