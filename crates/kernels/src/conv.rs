@@ -329,7 +329,7 @@ impl PackedConv {
     ///
     /// # Errors
     ///
-    /// If the kernel is larger than the padded input.
+    /// If the kernel is larger than the padded input, or no memory is that large.
     pub fn scratch(
         &self,
         pool: &Pool,
@@ -342,8 +342,7 @@ impl PackedConv {
             return Ok(0);
         }
         let null = || SendPtr(std::ptr::null_mut());
-        let job = self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN);
-        Ok(job.scratch(pool))
+        self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
     }
 
     /// Which loops run, for profiles.
@@ -363,7 +362,8 @@ impl PackedConv {
     ///
     /// # Errors
     ///
-    /// If a length does not fit, or the kernel is larger than the padded input.
+    /// If a length does not fit, the kernel is larger than the padded input, or no memory is as large
+    /// as the scratch memory.
     pub fn run(
         &self,
         pool: &Pool,
@@ -396,7 +396,9 @@ impl PackedConv {
         }
         let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(&sizes, data, [input.order, output.order], raw).run(pool);
+        let job = self.job(&sizes, data, [input.order, output.order], raw);
+        job.scratch(pool)?;
+        job.run(pool);
         Ok(())
     }
 
@@ -468,12 +470,14 @@ impl Job<'_> {
         }
     }
 
-    fn scratch(&self, pool: &Pool) -> usize {
-        match self {
+    /// Bytes of scratch memory of all threads.
+    fn scratch(&self, pool: &Pool) -> Result<usize, ConvError> {
+        let bytes = match self {
             Job::Direct(direct) => direct.scratch(pool),
             Job::Depthwise(depthwise) => depthwise.scratch(pool),
             Job::Winograd(winograd) => winograd.scratch(pool),
-        }
+        };
+        if bytes > isize::MAX as usize / 2 { Err(ConvError::TooLarge) } else { Ok(bytes) }
     }
 }
 

@@ -48,7 +48,7 @@ pub struct StepDetails {
     /// Bytes that it reads, constants included; of a table that rows are taken from, only as much
     /// as is taken, and of what is joined, only what is copied. `None` if a size is unknown.
     pub read_bytes: Option<u64>,
-    /// Bytes that it writes. `None` if a size is unknown.
+    /// Bytes that it writes; of what is joined, only what is copied. `None` if a size is unknown.
     pub written_bytes: Option<u64>,
     /// What it reads, in the order of its inputs; those left out are not listed.
     pub inputs: Vec<OperandDetails>,

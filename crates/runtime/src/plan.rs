@@ -314,8 +314,13 @@ fn place_parts(body: &Body, owns: &[bool], plan: &mut Plan) {
         let parts: Option<Vec<Slot>> = step.inputs.iter().copied().collect();
         let Some(parts) = parts else { continue };
         if let Some(view) = adjacent(body, plan, &parts) {
-            plan.places[joined.index()] = view;
+            let own = std::mem::replace(&mut plan.places[joined.index()], view);
             plan.skip[index] = true;
+            // What is computed from this join may have its place beside these parts.
+            if reads_where_it_writes(body, plan, plan.root(*joined), &maker).is_some() {
+                plan.places[joined.index()] = own;
+                plan.skip[index] = false;
+            }
         } else if let Some(groups) = (Parts { body, owns, plan, maker: &maker }).of(*joined, &parts)
         {
             place_groups(body, plan, (index, *joined), groups, &maker);
@@ -357,8 +362,8 @@ fn place_groups(
     plan.skip[index] = (0..step.inputs.len()).all(|position| plan.lies_there(step, position));
 }
 
-/// The first part of a value, if any, or the value, that a step writes which reads from the value,
-/// or writes another part of it: memory is lent for reading or for writing.
+/// The first value in the memory of `root` whose step cannot run there, as it reads that memory as
+/// well, or writes two parts of it: memory is lent for reading or for writing.
 fn reads_where_it_writes(
     body: &Body,
     plan: &Plan,

@@ -342,6 +342,25 @@ fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
 }
 
 #[test]
+fn a_join_whose_parts_lie_in_a_later_one_may_be_read_for_that() {
+    let weight = |name: &str, dims: &str| {
+        format!(
+            "{name}s = Constant <value = int64[4] {{{dims}}}> ()
+            {name} = ConstantOfShape <value = float[1] {{0.1}}> ({name}s) "
+        )
+    };
+    let both = Both::new(&format!(
+        "g (float[n, 16, 6, 6] x) => (y) {{ {}{}{}
+            a = Conv (x, w) b = Conv (a, w) j = Concat <axis = 1> (a, b)
+            c = Conv (j, v) r = Concat <axis = 1> (a, b, c) y = Conv (r, u) }}",
+        weight("w", "16, 16, 1, 1"),
+        weight("v", "16, 32, 1, 1"),
+        weight("u", "24, 48, 1, 1"),
+    ));
+    both.agree(&[("n", 2)]);
+}
+
+#[test]
 fn bits_do_not_depend_on_threads() {
     for seed in 1..=20 {
         let text = both_ways::whole(&Writer::new(seed).finish());

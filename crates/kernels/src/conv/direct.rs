@@ -123,7 +123,8 @@ impl Direct<'_> {
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         let cut = self.cut(pool);
         let threads = pool.threads().min(self.units(&cut));
-        (cut.copy_floats + cut.out_floats).saturating_mul(threads).saturating_mul(size_of::<f32>())
+        let floats = cut.copy_floats.saturating_add(cut.out_floats);
+        floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
 
     fn group_in(&self) -> usize {

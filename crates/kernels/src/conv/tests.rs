@@ -490,4 +490,17 @@ fn what_does_not_fit_is_an_error() {
     assert_eq!(run(6, (12, rows), (6, rows)), short("factor", 12, 6));
     let error = Err(ConvError::Order { what: "residual" });
     assert_eq!(run(6, (12, last), (12, rows)), error);
+    // Windows of which no copy fits into memory.
+    let far = ConvParams {
+        dilations: vec![1 << 40; 2],
+        pads_begin: vec![1 << 40; 2],
+        pads_end: vec![1 << 40; 2],
+        ..ConvParams::new(4, 6, &[3, 3])
+    };
+    let conv = PackedConv::new(isa, far, &weights).unwrap();
+    let input = Ordered { data: &[0.0; 4], order: rows };
+    let output = OrderedMut { data: &mut [0.0; 6], order: rows };
+    let found = conv.run(&Pool::new(1), 1, &[1, 1], input, output, &ConvEpilogue::default());
+    assert_eq!(found, Err(ConvError::TooLarge));
+    assert_eq!(conv.scratch(&Pool::new(1), 1, &[1, 1], [rows; 2]), Err(ConvError::TooLarge));
 }

@@ -8,7 +8,7 @@
 use super::naive::advance;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv,
-    check_len, product,
+    WeightSource, check_len, product,
 };
 use crate::elementwise::chunks::rows;
 use crate::gemm::Number;
@@ -311,7 +311,7 @@ impl PackedTranspose {
             for &y in &axes[1] {
                 for &x in &axes[2] {
                     let conv = params.of_phase(&[z, y, x]);
-                    let algorithm = Algorithm::of(&conv, None)?;
+                    let algorithm = Algorithm::of(&conv, Some(0))?;
                     bytes = bytes.saturating_add(PackedConv::bytes_of(isa, &conv, algorithm)?);
                 }
             }
@@ -516,7 +516,10 @@ impl Phase {
                 }
             }
         }
-        Ok(Phase { conv: PackedConv::new(isa, conv, &reversed)?, axes })
+        // In the form that takes the least memory.
+        let algorithm = Algorithm::of(&conv, Some(0))?;
+        let weights = WeightSource::Floats(&reversed);
+        Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, weights, None)?, axes })
     }
 
     /// Outputs of the convolution in a plane: none if none are wanted.

@@ -11,10 +11,9 @@
 //! back. Where chains end follows from the channels alone, so neither threads, nor blocks, nor
 //! where the images lie changes a bit of the result.
 //!
-//! A point is the difference of inputs that an output does not depend on. Where an input is
-//! infinite or NaN, all outputs of its tiles are infinite or NaN, not only those whose window it is
-//! in. Four inputs are added up before they meet a weight, which may overflow from a quarter of the
-//! largest float on.
+//! A point is a sum or difference of up to four inputs. Where an input is infinite, outputs whose
+//! window it is in may be NaN instead of infinite; the others are as they would be without it.
+//! Sums of inputs may overflow from a quarter of the largest float on.
 
 use std::ops::Range;
 
@@ -37,6 +36,8 @@ const LEAST_CHANNELS: usize = 32;
 /// Fewest pixels of all images: with fewer, the weights, of which there are more, are read for too
 /// little work.
 pub(super) const LEAST_PIXELS: usize = 32;
+/// Vectors of output channels of a tile of the products.
+const PANEL: usize = 2;
 /// Most steps of a chain of sums.
 const CHAIN: usize = 128;
 /// Most floats of the points of a block: those of inputs and outputs of one point stay in the
@@ -53,7 +54,6 @@ pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
         && geometry.kernel == [1, 3, 3]
         && geometry.strides == [1; 3]
         && geometry.dilations == [1; 3]
-        && geometry.pads_begin[0] == 0
         && params.kernel.len() <= 2;
     is_plain && params.in_channels.min(params.out_channels) >= LEAST_CHANNELS
 }
@@ -324,9 +324,6 @@ impl Winograd<'_> {
         }
     }
 }
-
-/// Vectors of output channels of a tile of the products.
-const PANEL: usize = 2;
 
 /// The points of the inputs of tiles.
 struct ToPoints<'a> {

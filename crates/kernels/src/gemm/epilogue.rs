@@ -88,7 +88,9 @@ impl Activation {
         let gate = match self {
             Activation::Gelu => Some((Gate::Normal, 1.0)),
             Activation::GeluTanh => Some((Gate::NormalTanh, 1.0)),
-            Activation::Swish(alpha) if alpha >= 0.0 => Some((Gate::Logistic, alpha)),
+            Activation::Swish(alpha) if (0.0..=1e30).contains(&alpha) => {
+                Some((Gate::Logistic, alpha))
+            }
             _ => None,
         };
         match (S::ISA, gate) {

@@ -311,8 +311,8 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// Stores a tile whose epilogue is more than a few instructions for each vector: it is done where
-/// the output is.
+/// Stores a tile whose epilogue is more than a few instructions for each vector: all but a
+/// function is done where the output is.
 #[inline(always)]
 unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,

@@ -98,7 +98,7 @@ pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
 pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
     // From 17 on the quotient is 1, and up to 40 nothing overflows.
     let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 40.0));
-    // The first power makes no number that is below the normal ones, the second is a constant.
+    // The first power never gives a subnormal number, the second is a constant.
     let e = (1.0 + p) * power_of_two(n.wrapping_add(64)) * power_of_two(-64);
     e / (1.0 + e)
 }

@@ -231,7 +231,7 @@ fn pack(
                 return Ok(Weights::Packed { params, algorithm: fastest, packed });
             }
             let scale = channels.scale.as_deref();
-            // A form that takes less memory, if there is none for the fastest.
+            // Direct takes less memory: it is packed where that for the fastest is refused.
             for algorithm in [fastest, Algorithm::Direct] {
                 let form = Form::Convolution {
                     isa,
@@ -419,9 +419,6 @@ impl Kernel for Conv {
             DataType::Float => {}
             _ => return self.run_narrow(call, window, &placed, &dims),
         }
-        if dims.contains(&0) {
-            return call.output_image(0, &dims).map(|_| ());
-        }
         let packed = self.packed(call, window, &placed)?;
         if packed.params().in_channels != input[1] {
             fail!(
@@ -443,6 +440,9 @@ impl Kernel for Conv {
             Some(position) => call.image(position).map(Some),
             None => Ok(None),
         };
+        if dims.contains(&0) {
+            return call.output_image(0, &dims).map(|_| ());
+        }
         let given = match self.ending.bias {
             Some(position) => Some(call.slice::<f32>(position)?),
             None => None,
