@@ -362,8 +362,8 @@ impl PackedConv {
     ///
     /// # Errors
     ///
-    /// If a length does not fit, the kernel is larger than the padded input, or no memory is as large
-    /// as the scratch memory.
+    /// If a length does not fit, the kernel is larger than the padded input, or the scratch memory
+    /// is larger than any memory.
     pub fn run(
         &self,
         pool: &Pool,
