@@ -396,10 +396,7 @@ impl PackedConv {
         }
         let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        let job = self.job(&sizes, data, [input.order, output.order], raw);
-        job.scratch(pool)?;
-        job.run(pool);
-        Ok(())
+        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
     }
 
     fn job(
@@ -462,22 +459,22 @@ enum Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(&self, pool: &Pool) {
+    fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         match self {
-            Job::Direct(direct) => direct.run(pool),
+            Job::Direct(direct) => return direct.run(pool),
             Job::Depthwise(depthwise) => depthwise.run(pool),
             Job::Winograd(winograd) => winograd.run(pool),
         }
+        Ok(())
     }
 
     /// Bytes of scratch memory of all threads.
     fn scratch(&self, pool: &Pool) -> Result<usize, ConvError> {
-        let bytes = match self {
+        check_memory(match self {
             Job::Direct(direct) => direct.scratch(pool),
             Job::Depthwise(depthwise) => depthwise.scratch(pool),
             Job::Winograd(winograd) => winograd.scratch(pool),
-        };
-        if bytes > isize::MAX as usize / 2 { Err(ConvError::TooLarge) } else { Ok(bytes) }
+        })
     }
 }
 
@@ -559,6 +556,11 @@ impl ConvEpilogue<'_> {
             ..TileEpilogue::PLAIN
         }
     }
+}
+
+/// The bytes, if a buffer can have as many.
+fn check_memory(bytes: usize) -> Result<usize, ConvError> {
+    if bytes > isize::MAX as usize / 2 { Err(ConvError::TooLarge) } else { Ok(bytes) }
 }
 
 fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {

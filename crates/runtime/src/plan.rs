@@ -145,17 +145,18 @@ impl Plan {
         else {
             return false;
         };
+        let Some(input) = step.inputs[position] else { return false };
+        // Only images with channels last are parts of anything.
+        if self.root(input) != self.root(*joined) || self.is_view(*joined) {
+            return false;
+        }
         let offset = |slot: Slot| self.layout(slot).map_or(0, |layout| layout.offset);
         let channels = |slot: &Option<Slot>| {
             let (_, dims) = self.types[slot.as_ref()?.index()].as_ref()?;
             dims.get(1).copied()
         };
         let before: Option<usize> = step.inputs[..position].iter().map(channels).sum();
-        let Some(input) = step.inputs[position] else { return false };
-        // Only images with channels last are parts of anything.
-        self.root(input) == self.root(*joined)
-            && !self.is_view(*joined)
-            && before.is_some_and(|before| offset(input) == offset(*joined) + before)
+        before.is_some_and(|before| offset(input) == offset(*joined) + before)
     }
 
     /// Whether a slot is images whose channels come last.

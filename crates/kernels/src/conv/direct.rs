@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable, tiles};
-use super::{Geometry, Order, PackedConv, Side};
+use super::{ConvError, Geometry, Order, PackedConv, Side, check_memory};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::{FinishTransposed, TileEpilogue};
@@ -121,8 +121,11 @@ impl Direct<'_> {
 
     /// Bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
-        let cut = self.cut(pool);
-        let threads = pool.threads().min(self.units(&cut));
+        self.scratch_of(&self.cut(pool), pool)
+    }
+
+    fn scratch_of(&self, cut: &Cut, pool: &Pool) -> usize {
+        let threads = pool.threads().min(self.units(cut));
         let floats = cut.copy_floats.saturating_add(cut.out_floats);
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
@@ -232,8 +235,12 @@ impl Direct<'_> {
         }
     }
 
-    pub(super) fn run(&self, pool: &Pool) {
+    /// # Errors
+    ///
+    /// If the copies of rows are larger than any memory.
+    pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
+        check_memory(self.scratch_of(&cut, pool))?;
         let units = self.units(&cut);
         let depth_of_runs = self.conv.geometry.taps() * self.group_in().div_ceil(CHAIN).max(1);
         with_scratch_of::<Run, _>(depth_of_runs, |runs| {
@@ -247,6 +254,7 @@ impl Direct<'_> {
                 pool.run(units, one);
             }
         });
+        Ok(())
     }
 
     /// The runs of a window, joined where they are adjacent. There is room for one for each tap

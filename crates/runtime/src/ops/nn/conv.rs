@@ -232,7 +232,8 @@ fn pack(
             }
             let scale = channels.scale.as_deref();
             // Direct takes less memory: it is packed where that for the fastest is refused.
-            for algorithm in [fastest, Algorithm::Direct] {
+            let smaller = (fastest == Algorithm::Winograd).then_some(Algorithm::Direct);
+            for algorithm in std::iter::once(fastest).chain(smaller) {
                 let form = Form::Convolution {
                     isa,
                     params: params.clone(),
@@ -250,9 +251,6 @@ fn pack(
                 });
                 if let Some(packed) = packed.map_err(invalid)? {
                     return Ok(Weights::Packed { params, algorithm, packed });
-                }
-                if fastest != Algorithm::Winograd {
-                    break;
                 }
             }
             Ok(Weights::Given)

@@ -135,7 +135,10 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
         };
         let is_same = |other: usize| other == axis || of[other] == dims[other];
         if of.len() != dims.len() || !(0..dims.len()).all(is_same) {
-            fail!("input {index} has shape {of:?}, which is no part of {:?}", &dims[..]);
+            fail!(
+                "input {index} of shape {of:?} cannot be joined along axis {axis} into shape {:?}",
+                &dims[..]
+            );
         }
         inputs.push((end, view));
         end += of[axis];
