@@ -24,12 +24,13 @@ mod winograd;
 use std::fmt;
 
 use crate::gemm::buffer::AlignedBuf;
-use crate::gemm::{Activation, SendPtr, TileEpilogue};
+use crate::gemm::{Activation, SendPtr, TileEpilogue, bf16};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
 pub use naive::conv_naive;
 pub use packing::WeightSource;
+use tile::{TileTable, tiles};
 use winograd::Winograd;
 
 /// How the elements of an input or output lie.
@@ -247,19 +248,37 @@ impl fmt::Display for ConvError {
 
 impl std::error::Error for ConvError {}
 
+/// What a convolution multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operands {
+    /// Floats.
+    Exact,
+    /// Floats rounded to bfloat16, ties to even; sums are floats. Two neighbouring channels are
+    /// one step, so an instruction does twice the multiply-adds, and weights take half the memory.
+    Rounded,
+}
+
 /// How a convolution is computed, which decides the form of its packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One output channel for each input channel, by taps.
     Depthwise,
     /// One multiply-add for each weight and output.
-    Direct,
-    /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory.
-    Winograd,
+    Direct(Operands),
+    /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory. It is the
+    /// sums that are rounded.
+    Winograd(Operands),
 }
 
+/// Fewest input and output channels of a group for which operands are rounded: with fewer, rounding
+/// the inputs takes longer than the products save.
+const LEAST_ROUNDED: usize = 16;
+/// The same for the sums of Winograd's algorithm, which are more numbers.
+const LEAST_ROUNDED_SUMS: usize = 64;
+
 impl Algorithm {
-    /// The fastest for an output of so many pixels in all images, if that is known.
+    /// The fastest with exact operands for an output of so many pixels in all images, if that is
+    /// known.
     ///
     /// # Errors
     ///
@@ -269,27 +288,62 @@ impl Algorithm {
         let suits = winograd::suits(params, &Geometry::new(params)?);
         Ok(match pixels {
             _ if params.is_depthwise() => Algorithm::Depthwise,
-            None if suits => Algorithm::Winograd,
-            Some(pixels) if suits && pixels >= winograd::LEAST_PIXELS => Algorithm::Winograd,
-            _ => Algorithm::Direct,
+            None if suits => Algorithm::Winograd(Operands::Exact),
+            Some(pixels) if suits && pixels >= winograd::LEAST_PIXELS => {
+                Algorithm::Winograd(Operands::Exact)
+            }
+            _ => Algorithm::Direct(Operands::Exact),
         })
     }
 
-    fn check(self, params: &ConvParams, geometry: &Geometry) -> Result<(), ConvError> {
+    /// The same with rounded operands, where these are faster.
+    pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
+        let channels = params.in_channels.min(params.out_channels) / params.groups.max(1);
+        if channels < LEAST_ROUNDED || !bf16::is_available(isa) {
+            return self;
+        }
+        match self {
+            Algorithm::Depthwise => Algorithm::Depthwise,
+            Algorithm::Winograd(_) if channels >= LEAST_ROUNDED_SUMS => {
+                Algorithm::Winograd(Operands::Rounded)
+            }
+            Algorithm::Direct(_) | Algorithm::Winograd(_) => Algorithm::Direct(Operands::Rounded),
+        }
+    }
+
+    /// One that needs less memory, if there is one.
+    pub fn smaller(self) -> Option<Algorithm> {
+        match self {
+            Algorithm::Winograd(operands) => Some(Algorithm::Direct(operands)),
+            Algorithm::Depthwise | Algorithm::Direct(_) => None,
+        }
+    }
+
+    fn operands(self) -> Operands {
+        match self {
+            Algorithm::Depthwise => Operands::Exact,
+            Algorithm::Direct(operands) | Algorithm::Winograd(operands) => operands,
+        }
+    }
+
+    fn check(self, isa: Isa, params: &ConvParams, geometry: &Geometry) -> Result<(), ConvError> {
         let fits = match self {
             Algorithm::Depthwise => params.is_depthwise(),
-            Algorithm::Direct => !params.is_depthwise(),
-            Algorithm::Winograd => winograd::suits(params, geometry),
+            Algorithm::Direct(_) => !params.is_depthwise(),
+            Algorithm::Winograd(_) => winograd::suits(params, geometry),
         };
-        if fits { Ok(()) } else { Err(ConvError::Algorithm(self)) }
+        let multiplies = self.operands() == Operands::Exact || bf16::is_available(isa);
+        if fits && multiplies { Ok(()) } else { Err(ConvError::Algorithm(self)) }
     }
 
     /// For profiles.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Depthwise => "depthwise",
-            Algorithm::Direct => "direct",
-            Algorithm::Winograd => "winograd",
+            Algorithm::Direct(Operands::Exact) => "direct",
+            Algorithm::Direct(Operands::Rounded) => "direct in bfloat16",
+            Algorithm::Winograd(Operands::Exact) => "winograd",
+            Algorithm::Winograd(Operands::Rounded) => "winograd in bfloat16",
         }
     }
 }
@@ -319,9 +373,18 @@ impl PackedConv {
         self.weights.len() * size_of::<f32>()
     }
 
-    /// Steps of the sum of an output.
+    /// Words of the input channels of a group, each of which is a step.
+    fn words(&self) -> usize {
+        words(&self.params, self.algorithm.operands())
+    }
+
+    /// Steps of the sum of an output, computed directly.
     fn depth(&self) -> usize {
-        self.params.in_channels / self.params.groups * self.geometry.taps()
+        self.words() * self.geometry.taps()
+    }
+
+    fn tiles(&self) -> &'static TileTable {
+        tiles(self.isa, self.algorithm.operands())
     }
 
     /// The most bytes of scratch memory that [`PackedConv::run`] takes on all threads, but for a
@@ -353,7 +416,8 @@ impl PackedConv {
     pub fn strategy(params: &ConvParams, algorithm: Algorithm) -> Result<&'static str, ConvError> {
         let is_pointwise = Geometry::new(params)?.is_pointwise();
         Ok(match algorithm {
-            Algorithm::Direct if is_pointwise => "pointwise",
+            Algorithm::Direct(Operands::Exact) if is_pointwise => "pointwise",
+            Algorithm::Direct(Operands::Rounded) if is_pointwise => "pointwise in bfloat16",
             _ => algorithm.name(),
         })
     }
@@ -429,12 +493,12 @@ impl PackedConv {
                 output,
                 epilogue,
             }),
-            Algorithm::Direct => {
+            Algorithm::Direct(_) => {
                 let direct =
                     Direct { conv: self, images, in_dims, out_dims, input, output, epilogue };
                 Job::Direct(direct.flattened())
             }
-            Algorithm::Winograd => {
+            Algorithm::Winograd(_) => {
                 let [[_, in_h, in_w], [_, out_h, out_w]] = [in_dims, out_dims];
                 let (in_dims, out_dims) = ([in_h, in_w], [out_h, out_w]);
                 Job::Winograd(Winograd {
@@ -555,6 +619,15 @@ impl ConvEpilogue<'_> {
             factor_rs,
             ..TileEpilogue::PLAIN
         }
+    }
+}
+
+/// Words of the input channels of a group.
+fn words(params: &ConvParams, operands: Operands) -> usize {
+    let channels = params.in_channels / params.groups;
+    match operands {
+        Operands::Exact => channels,
+        Operands::Rounded => channels.div_ceil(2),
     }
 }
 

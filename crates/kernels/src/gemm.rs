@@ -21,10 +21,10 @@
 //! whether one with a rounded constant has so many rows that both operands become bfloat16.
 
 #[macro_use]
-mod tile;
+pub(crate) mod tile;
 
 mod batch;
-mod bf16;
+pub(crate) mod bf16;
 mod blocked;
 pub(crate) mod buffer;
 mod epilogue;

@@ -14,8 +14,8 @@
 
 use std::ops::Range;
 
-use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable, tiles};
-use super::{ConvError, Geometry, Order, PackedConv, Side, check_memory};
+use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable};
+use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::{FinishTransposed, TileEpilogue};
@@ -150,22 +150,23 @@ impl Direct<'_> {
             return true;
         };
         let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
-        g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+        let is_rounded = self.conv.algorithm.operands() == Operands::Rounded;
+        is_rounded || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
     }
 
     fn cut(&self, pool: &Pool) -> Cut {
         let g = &self.conv.geometry;
-        let (group_in, group_out) = (self.group_in(), self.group_out());
+        let (words, group_out) = (self.conv.words(), self.group_out());
         let [_, out_h, out_w] = self.out_dims;
         let copies = self.copies();
         let pixel = match self.input.order {
             Order::ChannelsLast { pitch } if !copies => pitch,
-            _ if group_in.is_multiple_of(256) && group_in > 0 => group_in + 16,
-            _ => group_in,
+            _ if words.is_multiple_of(256) && words > 0 => words + 16,
+            _ => words,
         };
         let lanes = self.conv.isa.lanes();
         let group_vectors = group_out.div_ceil(lanes);
-        let table = tiles(self.conv.isa);
+        let table = self.conv.tiles();
         // What a block of these rows and columns takes of the cache.
         let is_rows = self.output.order == Order::Rows;
         let copy = |rows: usize, cols: usize| {
@@ -219,7 +220,7 @@ impl Direct<'_> {
             && !is_rows
             && g.taps() == 1
             && outputs > LARGE_OUTPUT
-            && ld.saturating_mul(group_in) <= WEIGHTS_FLOATS;
+            && ld.saturating_mul(words) <= WEIGHTS_FLOATS;
         Cut {
             rows,
             cols,
@@ -242,7 +243,7 @@ impl Direct<'_> {
         let cut = self.cut(pool);
         check_memory(self.scratch_of(&cut, pool))?;
         let units = self.units(&cut);
-        let depth_of_runs = self.conv.geometry.taps() * self.group_in().div_ceil(CHAIN).max(1);
+        let depth_of_runs = self.conv.geometry.taps() * self.conv.words().div_ceil(CHAIN).max(1);
         with_scratch_of::<Run, _>(depth_of_runs, |runs| {
             let runs = self.runs(&cut, runs);
             let one = |unit: usize| {
@@ -261,7 +262,7 @@ impl Direct<'_> {
     /// and part of a chain.
     fn runs<'m>(&self, cut: &Cut, runs: &'m mut [Run]) -> &'m [Run] {
         let g = &self.conv.geometry;
-        let channels = self.group_in();
+        let words = self.conv.words();
         let [_, in_h, in_w] = self.in_dims;
         let (line, slice) = if cut.copies {
             // A copy has the slices and rows that the kernel meets.
@@ -270,10 +271,10 @@ impl Direct<'_> {
         } else {
             (in_w * cut.pixel, in_h * in_w * cut.pixel * g.dilations[0])
         };
-        let pieces = channels.div_ceil(CHAIN).max(1);
+        let pieces = words.div_ceil(CHAIN).max(1);
         let taps = g.taps();
         // Whole taps to a chain, or parts of one, all of about the same length.
-        let chains = (taps * channels).div_ceil(CHAIN).max(1);
+        let chains = (taps * words).div_ceil(CHAIN).max(1);
         let taps_of_chain = if pieces > 1 { 1 } else { taps.div_ceil(chains) };
         let mut count = 0;
         let mut tap = 0;
@@ -284,7 +285,7 @@ impl Direct<'_> {
                     let at =
                         kd * slice + kh * g.dilations[1] * line + kw * g.dilations[2] * cut.pixel;
                     for piece in 0..pieces {
-                        let part = crate::split_even(channels, pieces, piece);
+                        let part = crate::split_even(words, pieces, piece);
                         let (offset, steps) = (at + part.start, part.len());
                         let ends = pieces > 1 || (tap + 1) % taps_of_chain == 0;
                         let is_last = tap + 1 == taps && piece + 1 == pieces;
@@ -402,7 +403,7 @@ impl Direct<'_> {
 
     /// How many tiles a row of a block has.
     fn tiles_of_row(&self, unit: &Unit<'_>, panel: usize) -> usize {
-        let functions = tiles(self.conv.isa)[self.vectors_of(unit, panel) - 1];
+        let functions = self.conv.tiles()[self.vectors_of(unit, panel) - 1];
         unit.block.cols.len().div_ceil(functions.len())
     }
 
@@ -413,7 +414,7 @@ impl Direct<'_> {
         let is_rows = self.output.order == Order::Rows;
         let (vector, vectors) = (panel * cut.vectors, self.vectors_of(unit, panel));
         let channel = vector * lanes;
-        let functions = tiles(self.conv.isa)[vectors - 1];
+        let functions = self.conv.tiles()[vectors - 1];
         let weights = (group * group_out.div_ceil(lanes) + vector) * depth * lanes;
         let weights = self.conv.weights[weights..].as_ptr();
         let cols = crate::split_even(block.cols.len(), count, part);
@@ -517,17 +518,21 @@ impl Direct<'_> {
                 to[high * cut.pixel..needed.1 * cut.pixel].fill(0.0);
                 let row = (d as usize * in_h + h as usize) * in_w;
                 let pixel = row + (w0 + low as isize) as usize;
-                let to = &mut to[low * cut.pixel..high * cut.pixel];
                 let body = CopyPixels {
                     input: &self.input,
                     image: block.image,
                     pixel,
                     channels: group * channels..(group + 1) * channels,
-                    to,
+                    to: &mut to[low * cut.pixel..high * cut.pixel],
                     step: cut.pixel,
                 };
                 // SAFETY: these pixels are inside the input, and the machine has `isa`.
-                unsafe { dispatch(self.conv.isa, body) };
+                unsafe {
+                    match self.conv.algorithm.operands() {
+                        Operands::Exact => dispatch(self.conv.isa, body),
+                        Operands::Rounded => dispatch(self.conv.isa, RoundPixels(body)),
+                    }
+                }
             }
         }
     }
@@ -619,6 +624,80 @@ impl CopyPixels<'_> {
                     *to.add(i * self.step) = *from.add(i);
                 }
             }
+        }
+    }
+}
+
+/// The same, each channel rounded to bfloat16, so that a word has two. A last channel without a
+/// partner gets zero.
+struct RoundPixels<'a>(CopyPixels<'a>);
+
+impl Body for RoundPixels<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let CopyPixels { input, image, pixel, channels, to, step } = self.0;
+        if channels.is_empty() {
+            return;
+        }
+        let pixels = to.len() / step;
+        let to = to.as_mut_ptr();
+        let mut block = [[0.0f32; 16]; 16];
+        for c in channels.clone().step_by(S::LANES) {
+            let n = S::LANES.min(channels.end - c);
+            let to = to.cast::<u16>().wrapping_add(c - channels.start);
+            let pitch = match input.order {
+                Order::ChannelsLast { pitch } => pitch,
+                Order::Rows => 0,
+            };
+            for first in (0..pixels).step_by(S::LANES) {
+                let count = S::LANES.min(pixels - first);
+                // SAFETY: the caller's promise: these pixels are readable, of each its channels,
+                // and there are words for as many.
+                unsafe {
+                    let (from, from_step) = if pitch > 0 {
+                        let from = input.pixel(image, pixel + first);
+                        (from.wrapping_add(c).cast_const(), pitch)
+                    } else {
+                        let plane = input.plane;
+                        let from = input.pixel(image, pixel + first).wrapping_add(c * plane);
+                        if (n, count) == (S::LANES, S::LANES) {
+                            S::transpose(from, plane, block.as_mut_ptr().cast(), 16);
+                        } else {
+                            for i in 0..count {
+                                for lane in 0..n {
+                                    block[i][lane] = *from.add(lane * plane + i);
+                                }
+                            }
+                        }
+                        (block.as_ptr().cast(), 16)
+                    };
+                    for i in 0..count {
+                        let to = to.wrapping_add((first + i) * 2 * step);
+                        round::<S>(from.wrapping_add(i * from_step), n, to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rounds `n` floats, at most a vector, to bfloat16, and puts a zero after an odd number.
+///
+/// # Safety
+///
+/// As [`Simd`]; so many floats are readable, and as many words of two halves writable.
+#[inline(always)]
+unsafe fn round<S: Simd>(from: *const f32, n: usize, to: *mut u16) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n == S::LANES {
+            S::store_bf16(to, S::load(from));
+        } else {
+            let mut halves = [0u16; 16];
+            S::store_bf16(halves.as_mut_ptr(), S::load_m(from, S::first(n)));
+            std::ptr::copy_nonoverlapping(halves.as_ptr(), to, n.next_multiple_of(2));
         }
     }
 }

@@ -4,12 +4,13 @@
 //! other: group after group and vector after vector of output channels, one vector for each step;
 //! steps go through the taps, and through the channels of the group for each. Channels that fill up
 //! the last vector are zero. For Winograd's algorithm this form is that of a pointwise convolution
-//! for each point, one after the other.
+//! for each point, one after the other. Where operands are rounded, a step is two neighbouring
+//! channels.
 
 use super::winograd::{self, POINTS};
-use super::{Algorithm, ConvError, ConvParams, Geometry, PackedConv, check_len};
-use crate::gemm::SendPtr;
-use crate::gemm::buffer::AlignedBuf;
+use super::{Algorithm, ConvError, ConvParams, Geometry, Operands, PackedConv, check_len, words};
+use crate::gemm::buffer::{AlignedBuf, with_scratch};
+use crate::gemm::{SendPtr, bf16};
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
 
@@ -45,8 +46,8 @@ impl PackedConv {
     /// # Errors
     ///
     /// If the parameters do not fit each other, there are more than three spatial dimensions (use
-    /// [`conv_naive`](super::conv_naive)), the convolution has no such algorithm, or `weights` or
-    /// `scale` has the wrong length.
+    /// [`conv_naive`](super::conv_naive)), the convolution or the machine has no such algorithm, or
+    /// `weights` or `scale` has the wrong length.
     ///
     /// # Panics
     ///
@@ -61,7 +62,7 @@ impl PackedConv {
         check_isa(isa);
         params.check()?;
         let geometry = Geometry::new(&params)?;
-        algorithm.check(&params, &geometry)?;
+        algorithm.check(isa, &params, &geometry)?;
         let len = params.weights_len().ok_or(ConvError::TooLarge)?;
         if let Some(scale) = scale {
             check_len("scale", params.out_channels, scale.len())?;
@@ -89,8 +90,10 @@ impl PackedConv {
         let source = Source { start: SendPtr(start.cast_mut()), step, scale };
         let weights = match algorithm {
             Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, floats),
-            Algorithm::Direct => source.pack_direct(isa, &params, &geometry, floats),
-            Algorithm::Winograd => source.pack_points(isa, &params, floats),
+            Algorithm::Direct(operands) => {
+                source.pack_direct(isa, &params, &geometry, operands, floats)
+            }
+            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, floats),
         };
         Ok(PackedConv { params, geometry, isa, algorithm, weights })
     }
@@ -125,11 +128,11 @@ fn packed_len(
             let width = params.out_channels.checked_next_multiple_of(lanes)?;
             return width.checked_mul(geometry.taps());
         }
-        Algorithm::Direct => geometry.taps(),
-        Algorithm::Winograd => POINTS,
+        Algorithm::Direct(_) => geometry.taps(),
+        Algorithm::Winograd(_) => POINTS,
     };
     let group_out = params.out_channels / params.groups;
-    let depth = (params.in_channels / params.groups).checked_mul(steps)?;
+    let depth = words(params, algorithm.operands()).checked_mul(steps)?;
     let rows = group_out.checked_next_multiple_of(lanes)?.checked_mul(params.groups)?;
     rows.checked_mul(depth)
 }
@@ -175,6 +178,7 @@ impl Source<'_> {
         isa: Isa,
         params: &ConvParams,
         g: &Geometry,
+        operands: Operands,
         floats: usize,
     ) -> AlignedBuf {
         // SAFETY: all vectors of all groups are written below.
@@ -182,46 +186,86 @@ impl Source<'_> {
         let lanes = isa.lanes();
         let group_out = params.out_channels / params.groups;
         let (channels, taps) = (params.in_channels / params.groups, g.taps());
+        let tap = words(params, operands) * lanes;
         let vectors = group_out.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
         let count = if floats == 0 { 0 } else { vectors * params.groups };
         for_each(count, floats, |index| {
             let (group, vector) = (index / vectors, index % vectors);
-            let body = PackVector {
-                source: self,
-                first: group * group_out + vector * lanes,
-                rows: lanes.min(group_out - vector * lanes),
-                channels,
-                taps,
-                to: to.get().wrapping_add(index * channels * taps * lanes),
-            };
-            // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
-            unsafe { dispatch(isa, body) };
+            let to = to.get().wrapping_add(index * taps * tap);
+            in_form(operands, [taps, channels, lanes], to, tap, |to, _| {
+                let body = PackVector {
+                    source: self,
+                    first: group * group_out + vector * lanes,
+                    rows: lanes.min(group_out - vector * lanes),
+                    channels,
+                    taps,
+                    to,
+                };
+                // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
+                unsafe { dispatch(isa, body) };
+            });
         });
         packed
     }
 
-    fn pack_points(&self, isa: Isa, params: &ConvParams, floats: usize) -> AlignedBuf {
+    fn pack_points(
+        &self,
+        isa: Isa,
+        params: &ConvParams,
+        operands: Operands,
+        floats: usize,
+    ) -> AlignedBuf {
         // SAFETY: all vectors of all points are written below.
         let mut packed = unsafe { AlignedBuf::unwritten(floats) };
         let lanes = isa.lanes();
         let vectors = params.out_channels.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
-        let vector_floats = params.in_channels * lanes;
+        let vector_floats = words(params, operands) * lanes;
         for_each(vectors, floats, |vector| {
             let first = vector * lanes;
-            let body = PackPoints {
-                source: self,
-                first,
-                rows: lanes.min(params.out_channels - first),
-                channels: params.in_channels,
-                to: to.get().wrapping_add(vector * vector_floats),
-                point: vectors * vector_floats,
-            };
-            // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
-            unsafe { dispatch(isa, body) };
+            let to = to.get().wrapping_add(vector * vector_floats);
+            let parts = [POINTS, params.in_channels, lanes];
+            in_form(operands, parts, to, vectors * vector_floats, |to, point| {
+                let body = PackPoints {
+                    source: self,
+                    first,
+                    rows: lanes.min(params.out_channels - first),
+                    channels: params.in_channels,
+                    to,
+                    point,
+                };
+                // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
+                unsafe { dispatch(isa, body) };
+            });
         });
         packed
+    }
+}
+
+/// Has `write` write `count` parts of a vector for each channel to where it is told, at a distance
+/// that it is told. The parts go to `to`, `step` apart, in the form of the operands.
+fn in_form(
+    operands: Operands,
+    [count, channels, lanes]: [usize; 3],
+    to: *mut f32,
+    step: usize,
+    write: impl FnOnce(*mut f32, usize),
+) {
+    let part = channels * lanes;
+    match operands {
+        Operands::Exact => write(to, step),
+        Operands::Rounded => with_scratch(count * part, |floats| {
+            write(floats.as_mut_ptr(), part);
+            for (index, floats) in floats.chunks_exact(part.max(1)).enumerate() {
+                // SAFETY: the parts are disjoint, and belong to the caller.
+                let to = unsafe {
+                    let to = to.add(index * step);
+                    std::slice::from_raw_parts_mut(to, channels.div_ceil(2) * lanes)
+                };
+                bf16::to_pairs(channels, lanes, floats, to);
+            }
+        }),
     }
 }
 

@@ -283,11 +283,18 @@ impl Data {
     }
 }
 
-/// The algorithms that a convolution has.
-fn algorithms(params: &ConvParams) -> impl Iterator<Item = Algorithm> + use<'_> {
-    let all = [Algorithm::Depthwise, Algorithm::Direct, Algorithm::Winograd];
+/// The algorithms that a convolution has on each instruction set of the machine.
+fn algorithms(params: &ConvParams) -> impl Iterator<Item = (Isa, Algorithm)> + use<'_> {
+    let all = [
+        Algorithm::Depthwise,
+        Algorithm::Direct(Operands::Exact),
+        Algorithm::Direct(Operands::Rounded),
+        Algorithm::Winograd(Operands::Exact),
+        Algorithm::Winograd(Operands::Rounded),
+    ];
     let geometry = Geometry::new(params).unwrap();
-    all.into_iter().filter(move |algorithm| algorithm.check(params, &geometry).is_ok())
+    let both = Isa::available().iter().flat_map(move |isa| all.map(|algorithm| (*isa, algorithm)));
+    both.filter(move |(isa, algorithm)| algorithm.check(*isa, params, &geometry).is_ok())
 }
 
 /// Input and output in all orders, with pitches of values of their own and of parts of others.
@@ -319,6 +326,7 @@ fn all_loops_agree_with_the_plain_one() {
             out
         };
         let (want, magnitude) = (reference(f64::from), reference(|x| f64::from(x.abs())));
+        let rounded = reference(|x| half::bf16::from_f32(x).to_f64());
         let bytes: Vec<u8> =
             std::iter::once(0).chain(weights.iter().flat_map(|x| x.to_le_bytes())).collect();
         let bias = || Some(random(channels, 3));
@@ -338,7 +346,7 @@ fn all_loops_agree_with_the_plain_one() {
                 factor: Some(random(out_len, 6)),
             },
         ];
-        let element = |ending: &Ending, i: usize| {
+        let element = |ending: &Ending, want: &[f64], i: usize| {
             let at = |part: &Option<Vec<f32>>, i: usize, absent: f64| {
                 part.as_ref().map_or(absent, |part| f64::from(part[i]))
             };
@@ -346,20 +354,25 @@ fn all_loops_agree_with_the_plain_one() {
             let x = x + at(&ending.residual, i, 0.0);
             f64::from(ending.activation.apply(x as f32)) * at(&ending.factor, i, 1.0)
         };
-        let both = Isa::available().iter().flat_map(|isa| algorithms(&params).map(|a| (*isa, a)));
-        for (isa, algorithm) in both {
+        for (isa, algorithm) in algorithms(&params) {
             let source = WeightSource::Floats(&weights);
             let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
             let again = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
+            // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs stay
+            // far below. Of rounded points only the distance to the exact result is known, which
+            // random signs keep far below as well.
+            let (want, eps) = match algorithm {
+                Algorithm::Direct(Operands::Rounded) => (&rounded, 64.0 * f64::from(f32::EPSILON)),
+                Algorithm::Winograd(Operands::Rounded) => (&want, 1.0 / 128.0),
+                _ => (&want, 64.0 * f64::from(f32::EPSILON)),
+            };
             for (number, ending) in endings.iter().enumerate() {
                 let [rows, others @ ..] = orders(case);
                 let got = data.run((case, &conv, &pools[0]), rows, ending);
                 for i in 0..out_len {
-                    let x = element(ending, i);
-                    // A chain of roundings, each at most eps / 2 of the magnitudes so far; random
-                    // signs stay far below.
-                    let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
+                    let x = element(ending, want, i);
+                    let bound = eps * (magnitude[i] + 2.0);
                     assert!(
                         (f64::from(got[i]) - x).abs() <= bound,
                         "{} {isa:?} {algorithm:?} ending {number} at {i}: {}, not {x}",
@@ -393,8 +406,7 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
         let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
         let data = Data::new(case);
-        let both = Isa::available().iter().flat_map(|isa| algorithms(&params).map(|a| (*isa, a)));
-        for (isa, algorithm) in both {
+        for (isa, algorithm) in algorithms(&params) {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
                 let params = params.clone();
                 let conv = PackedConv::scaled(isa, params, algorithm, weights, scale).unwrap();
@@ -451,10 +463,11 @@ fn what_does_not_fit_is_an_error() {
     let fill = |algorithm, scale: &[f64]| {
         PackedConv::scaled(isa, ok.clone(), algorithm, WeightSource::Fill(1.0), Some(scale))
     };
-    for algorithm in [Algorithm::Depthwise, Algorithm::Winograd] {
+    let rounded = Algorithm::Direct(Operands::Rounded);
+    for algorithm in [Algorithm::Depthwise, Algorithm::Winograd(Operands::Exact), rounded] {
         assert_eq!(fill(algorithm, &[1.0; 6]).unwrap_err(), ConvError::Algorithm(algorithm));
     }
-    let short = fill(Algorithm::Direct, &[1.0; 5]);
+    let short = fill(Algorithm::Direct(Operands::Exact), &[1.0; 5]);
     assert_eq!(short.unwrap_err(), ConvError::Length { what: "scale", want: 6, got: 5 });
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {

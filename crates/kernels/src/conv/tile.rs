@@ -4,8 +4,13 @@
 //! The narrow operand is the input as it lies: the values that one weight meets for neighbouring
 //! outputs are `a_rs` apart. The wide operand is weights, one vector of output channels for each
 //! step, vector after vector.
+//!
+//! A step is a float of both, or two neighbouring channels rounded to bfloat16 in a word of the
+//! size of a float.
 
+use super::Operands;
 use crate::gemm::buffer::AnyBits;
+use crate::gemm::tile::Mac;
 use crate::gemm::{TileEnd, TileEpilogue, finish};
 use crate::simd::Simd;
 
@@ -97,9 +102,9 @@ const STREAM_STEPS: usize = 64;
 ///
 /// # Safety
 ///
-/// As [`Simd`] and [`Tile`] say.
+/// As [`Simd`], [`Mac`] and [`Tile`] say.
 #[inline(always)]
-pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile<'_>) {
+pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usize>(t: &Tile<'_>) {
     // SAFETY: the caller's promise; every access is inside the sizes of the tile.
     unsafe {
         let zero = S::splat(0.0);
@@ -136,7 +141,7 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
                 for (r, row) in acc.iter_mut().enumerate() {
                     let narrow = S::splat(*a.add(r * a_rs));
                     for (x, &w) in row.iter_mut().zip(&wide) {
-                        *x = S::fma(narrow, w, *x);
+                        *x = M::mac(narrow, w, *x);
                     }
                 }
                 S::prefetch_far(first);
@@ -165,15 +170,16 @@ pub(super) unsafe fn tile_body<S: Simd, const R: usize, const V: usize>(t: &Tile
     }
 }
 
-/// Defines the tile functions of one instruction set, for the pixel counts listed by vectors.
+/// Defines the tile functions of one instruction set and multiply-add, for the pixel counts listed
+/// by vectors.
 macro_rules! conv_tiles {
-    ($name:ident, $simd:ty, $set:ident, [$($one:literal)*] [$($two:literal)*] [$($three:literal)*] [$($four:literal)*]) => {
+    ($name:ident, $simd:ty, $mac:ty, $set:ident, [$($one:literal)*] [$($two:literal)*] [$($three:literal)*] [$($four:literal)*]) => {
         pub(super) static $name: super::TileTable = {
             enable!(
                 $set,
                 unsafe fn tile<const R: usize, const V: usize>(t: &super::Tile<'_>) {
                     // SAFETY: the instructions are enabled here; the rest is the caller's promise.
-                    unsafe { super::tile_body::<$simd, R, V>(t) }
+                    unsafe { super::tile_body::<$simd, $mac, R, V>(t) }
                 }
             );
             [
@@ -188,14 +194,20 @@ macro_rules! conv_tiles {
 
 /// Eight registers of four lanes at most, as the baseline of x86 has 16 registers.
 mod portable {
-    conv_tiles!(TILES, crate::simd::portable::Portable, portable, [1 2 3 4] [1 2 3 4] [1 2] [1 2]);
+    use crate::gemm::tile::Floats;
+    use crate::simd::portable::Portable;
+
+    conv_tiles!(TILES, Portable, Floats, portable, [1 2 3 4] [1 2 3 4] [1 2] [1 2]);
 }
 
 /// 12 of 16 registers are sums.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
+    use crate::gemm::tile::Floats;
+    use crate::simd::avx2::Avx2;
+
     conv_tiles!(
-        TILES, crate::simd::avx2::Avx2, avx2,
+        TILES, Avx2, Floats, avx2,
         [1 2 3 4 5 6 7 8 9 10 11 12] [1 2 3 4 5 6] [1 2 3 4] [1 2 3]
     );
 }
@@ -203,8 +215,19 @@ mod avx2 {
 /// 24 of 32 registers are sums.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
+    use crate::gemm::bf16::tiles::Pairs;
+    use crate::gemm::tile::Floats;
+    use crate::simd::avx512::Avx512;
+
     conv_tiles!(
-        TILES, crate::simd::avx512::Avx512, avx512,
+        TILES, Avx512, Floats, avx512,
+        [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]
+        [1 2 3 4 5 6 7 8 9 10 11 12]
+        [1 2 3 4 5 6 7 8]
+        [1 2 3 4 5 6]
+    );
+    conv_tiles!(
+        PAIRS, Avx512, Pairs, avx512_bf16,
         [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]
         [1 2 3 4 5 6 7 8 9 10 11 12]
         [1 2 3 4 5 6 7 8]
@@ -212,7 +235,14 @@ mod avx512 {
     );
 }
 
-/// The tile functions of an instruction set.
-pub(super) fn tiles(isa: crate::Isa) -> &'static TileTable {
-    by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES)
+/// The tile functions of an instruction set. There are those for rounded operands where the machine
+/// [multiplies pairs](crate::gemm::bf16::is_available).
+pub(super) fn tiles(isa: crate::Isa, operands: Operands) -> &'static TileTable {
+    match operands {
+        Operands::Exact => by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES),
+        #[cfg(target_arch = "x86_64")]
+        Operands::Rounded => &avx512::PAIRS,
+        #[cfg(not(target_arch = "x86_64"))]
+        Operands::Rounded => unreachable!("no machine but x86 multiplies pairs"),
+    }
 }

@@ -17,8 +17,8 @@
 
 use std::ops::Range;
 
-use super::tile::{Ahead, Run, Tile, tiles};
-use super::{ConvParams, Geometry, Order, PackedConv, Side};
+use super::tile::{Ahead, Run, Tile};
+use super::{ConvParams, Geometry, Operands, Order, PackedConv, Side};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue, finish};
@@ -162,7 +162,7 @@ impl Winograd<'_> {
 
     fn cut(&self, pool: &Pool) -> Cut {
         let lanes = self.conv.isa.lanes();
-        let (pitch, width) = (pitch_of(self.conv.params.in_channels), self.vectors() * lanes);
+        let (pitch, width) = (pitch_of(self.conv.words()), self.vectors() * lanes);
         let most = (BLOCK_FLOATS / POINTS / (pitch + width)).max(LEAST_TILES);
         let all = self.all_tiles();
         let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
@@ -190,11 +190,11 @@ impl Winograd<'_> {
 
     pub(super) fn run(&self, pool: &Pool) {
         let cut = self.cut(pool);
-        let channels = self.conv.params.in_channels;
-        let pieces = channels.div_ceil(CHAIN);
+        let words = self.conv.words();
+        let pieces = words.div_ceil(CHAIN);
         with_scratch_of::<Run, _>(pieces, |runs| {
             for (piece, run) in runs.iter_mut().enumerate() {
-                let steps = crate::split_even(channels, pieces, piece);
+                let steps = crate::split_even(words, pieces, piece);
                 *run = Run::new(steps.start, steps.len(), piece + 1 < pieces);
             }
             let runs = &*runs;
@@ -221,7 +221,12 @@ impl Winograd<'_> {
         let to_points =
             ToPoints { conv: self, tiles: tiles.clone(), to: of_inputs, at: cut.inputs };
         // SAFETY: the machine has `isa`; there is room for the points of the block's tiles.
-        unsafe { dispatch(isa, to_points) };
+        unsafe {
+            match self.conv.algorithm.operands() {
+                Operands::Exact => dispatch(isa, to_points),
+                Operands::Rounded => dispatch(isa, ToRoundedPoints(to_points)),
+            }
+        }
         for point in 0..POINTS {
             self.multiply(cut, runs, point, tiles.len(), vectors.clone(), [of_inputs, of_outputs]);
         }
@@ -255,8 +260,8 @@ impl Winograd<'_> {
         [inputs, outputs]: [*mut f32; 2],
     ) {
         let lanes = self.conv.isa.lanes();
-        let depth = self.conv.params.in_channels;
-        let table = tiles(self.conv.isa);
+        let depth = self.conv.words();
+        let table = self.conv.tiles();
         let inputs = inputs.wrapping_add(point * cut.inputs.point).cast_const();
         let outputs = outputs.wrapping_add(point * cut.outputs.point);
         for vector in vectors.clone().step_by(PANEL) {
@@ -338,6 +343,30 @@ impl Body for ToPoints<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.write::<S, false>() }
+    }
+}
+
+/// The same, rounded to bfloat16.
+struct ToRoundedPoints<'a>(ToPoints<'a>);
+
+impl Body for ToRoundedPoints<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.write::<S, true>() }
+    }
+}
+
+impl ToPoints<'_> {
+    /// # Safety
+    ///
+    /// As [`Body::run`].
+    #[inline(always)]
+    unsafe fn write<S: Simd, const ROUNDED: bool>(self) {
         let Winograd { conv, in_dims: [in_h, in_w], input, .. } = self.conv;
         let pads = conv.geometry.pads_begin;
         let channels = conv.params.in_channels;
@@ -364,7 +393,7 @@ impl Body for ToPoints<'_> {
                     // promise.
                     unsafe {
                         let d = whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
-                        store_points::<S>(&d, to.wrapping_add(c), self.at.point);
+                        store_points::<S, ROUNDED>(&d, to, self.at.point, c);
                     }
                 }
             }
@@ -386,7 +415,7 @@ impl Body for ToPoints<'_> {
                 // promise.
                 unsafe {
                     let d = some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
-                    store_points::<S>(&d, to.wrapping_add(c), self.at.point);
+                    store_points::<S, ROUNDED>(&d, to, self.at.point, c);
                 }
             }
         }
@@ -443,11 +472,29 @@ unsafe fn some_inputs<S: Simd>(
     }
 }
 
+/// Writes channels from `c` on of the points of a tile, which lie `point` words apart from `to` on.
+///
 /// # Safety
 ///
 /// As [`Simd`]; each point has room for a vector.
 #[inline(always)]
-unsafe fn store_points<S: Simd>(d: &[[S::V; INPUTS]; INPUTS], to: *mut f32, point: usize) {
+unsafe fn store_points<S: Simd, const ROUNDED: bool>(
+    d: &[[S::V; INPUTS]; INPUTS],
+    to: *mut f32,
+    point: usize,
+    c: usize,
+) {
+    let store = |index: usize, v: S::V| {
+        let to = to.wrapping_add(index * point);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if ROUNDED {
+                S::store_bf16(to.cast::<u16>().wrapping_add(c), v);
+            } else {
+                S::store(to.wrapping_add(c), v);
+            }
+        }
+    };
     // SAFETY: the caller's promise.
     unsafe {
         let mut rows = [[S::splat(0.0); INPUTS]; INPUTS];
@@ -459,11 +506,10 @@ unsafe fn store_points<S: Simd>(d: &[[S::V; INPUTS]; INPUTS], to: *mut f32, poin
             to_fourth[col] = S::sub(d[1][col], d[3][col]);
         }
         for (i, row) in rows.iter().enumerate() {
-            let to = to.wrapping_add(INPUTS * i * point);
-            S::store(to, S::sub(row[0], row[2]));
-            S::store(to.wrapping_add(point), S::add(row[1], row[2]));
-            S::store(to.wrapping_add(2 * point), S::sub(row[2], row[1]));
-            S::store(to.wrapping_add(3 * point), S::sub(row[1], row[3]));
+            store(INPUTS * i, S::sub(row[0], row[2]));
+            store(INPUTS * i + 1, S::add(row[1], row[2]));
+            store(INPUTS * i + 2, S::sub(row[2], row[1]));
+            store(INPUTS * i + 3, S::sub(row[1], row[3]));
         }
     }
 }

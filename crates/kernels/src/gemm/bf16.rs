@@ -39,7 +39,7 @@ fn pair(first: f32, second: f32) -> f32 {
 
 /// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets
 /// zeros.
-fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
+pub(crate) fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     for step in 0..depth.div_ceil(2) {
         let first = &from[2 * step * width..][..width];
         let to = &mut to[step * width..][..width];
@@ -117,7 +117,7 @@ pub(super) fn with_pairs<R>(
 
 /// The multiply-add of pairs, and pairs from panels of 16 bits.
 #[cfg(target_arch = "x86_64")]
-pub(super) mod tiles {
+pub(crate) mod tiles {
     use std::arch::x86_64::*;
 
     use crate::gemm::tile::Mac;

@@ -236,6 +236,23 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn store_bf16(p: *mut u16, v: __m512) {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let bits = _mm512_castps_si512(v);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(_mm512_set1_epi32(0x7fff), odd);
+            let rounded = _mm512_add_epi32(bits, half);
+            // Rounding could carry a NaN into infinity.
+            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+            let rounded =
+                _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x40_0000));
+            let halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded));
+            _mm256_storeu_si256(p.cast(), halves);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn sum(v: __m512) -> f32 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_reduce_add_ps(v) }

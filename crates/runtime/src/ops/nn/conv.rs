@@ -14,6 +14,7 @@ use super::window::Placed;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
+use crate::precision::Precision;
 use crate::program::{self, Epilogue, Numbers, Op, Stage, Window};
 use crate::weights::{Bits, Elements, Form, Packed};
 
@@ -225,15 +226,18 @@ fn pack(
     match (site.weight(1), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, &begin, &end)?;
-            let fastest = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
+            let exact = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
+            let fastest = match site.precision {
+                Precision::Exact => exact,
+                Precision::Fast => exact.rounded(isa, &params),
+            };
             if channels.unmade {
                 let packed = Packed::Outline;
                 return Ok(Weights::Packed { params, algorithm: fastest, packed });
             }
             let scale = channels.scale.as_deref();
-            // Direct takes less memory: it is packed where that for the fastest is refused.
-            let smaller = (fastest == Algorithm::Winograd).then_some(Algorithm::Direct);
-            for algorithm in std::iter::once(fastest).chain(smaller) {
+            // What takes less memory is packed where that for the fastest is refused.
+            for algorithm in std::iter::once(fastest).chain(fastest.smaller()) {
                 let form = Form::Convolution {
                     isa,
                     params: params.clone(),
