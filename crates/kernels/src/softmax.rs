@@ -100,6 +100,11 @@ pub(crate) fn each_row<'a, T: Number>(
     });
 }
 
+/// Whether elements can hold the exponentials without rounding, so that these are taken once.
+fn holds_exponentials<T: Number>(op: Softmax) -> bool {
+    size_of::<T>() == size_of::<T::Real>() && op == Softmax::Softmax
+}
+
 struct Row<'a, T> {
     op: Softmax,
     row: &'a mut [T],
@@ -124,9 +129,7 @@ impl<T: Number> Loop for Row<'_, T> {
             return;
         }
         let max = T::narrow(max).to_real();
-        // Where the row can hold the exponentials without rounding, they are taken once.
-        let store = size_of::<T>() == size_of::<T::Real>() && op == Softmax::Softmax;
-        if store {
+        if holds_exponentials::<T>(op) {
             for x in row.iter_mut() {
                 *x = T::from_real(Math::exp::<FMA>(x.to_real().sub(max)));
             }
@@ -211,10 +214,20 @@ impl<T: Number> Loop for Columns<'_, T> {
             }
             return;
         }
+        let holds = holds_exponentials::<T>(self.op);
         let mut sums = [0.0; COLUMNS];
         for i in 0..self.axis {
-            for ((x, max), sum) in self.row(i).iter().zip(&max).zip(&mut sums) {
-                *sum += Math::exp::<FMA>(x.to_real().sub(*max)).to_f64();
+            let columns = self.row(i).iter_mut().zip(&max).zip(&mut sums);
+            if holds {
+                for ((x, max), sum) in columns {
+                    let e = Math::exp::<FMA>(x.to_real().sub(*max));
+                    *x = T::from_real(e);
+                    *sum += e.to_f64();
+                }
+            } else {
+                for ((x, max), sum) in columns {
+                    *sum += Math::exp::<FMA>(x.to_real().sub(*max)).to_f64();
+                }
             }
         }
         let mut last = [T::Real::ZERO; COLUMNS];
@@ -223,6 +236,12 @@ impl<T: Number> Loop for Columns<'_, T> {
                 T::Real::from_f64(if self.op == Softmax::Softmax { 1.0 / sum } else { sum.ln() });
         }
         for i in 0..self.axis {
+            if holds {
+                for (x, last) in self.row(i).iter_mut().zip(&last) {
+                    *x = T::from_real(x.to_real().mul(*last));
+                }
+                continue;
+            }
             for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {
                 let shifted = x.to_real().sub(*max);
                 *x = T::from_real(if self.op == Softmax::Softmax {

@@ -21,7 +21,7 @@ use crate::expanded::{Expanded, expand, nodes_in};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::options::{Optimization, Options};
-use crate::precision::{Precision, small_matrices};
+use crate::precision::{Precision, small_products};
 use crate::program::{Broken, Program};
 use crate::report::{Clock, CompileReport};
 use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
@@ -187,7 +187,7 @@ pub(crate) fn compile(
     report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;
     check_types(&program, &resolved)?;
-    let exact_up_to = small_matrices(program.constant_matrices());
+    let exact_up_to = small_products(program.constant_products());
     let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "lower");
     let (notes, printed) = rewrite(&mut program, &resolved, options);

@@ -197,7 +197,7 @@ pub(crate) struct Site<'a> {
     pub(crate) outputs: SmallVec<[bool; 8]>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
-    /// Constant matrices of that many elements or fewer are exact in any precision.
+    /// Products of that many multiply-adds or fewer are exact in any precision.
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
     /// In which order the first output is wanted.

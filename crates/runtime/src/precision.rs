@@ -1,5 +1,7 @@
 //! How exact products are, and which of a model's stay exact where not all have to.
 
+use sardonyx_model::Shape;
+
 /// How exact products are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
@@ -9,23 +11,35 @@ pub enum Precision {
     /// Constant right operands of products of `float` are rounded to 16 bits, which halves the
     /// memory that they take and that products of few rows wait for. Products of two dozen rows or
     /// more round both operands to `bfloat16`, where the machine multiplies these faster. Nothing
-    /// is rounded without AVX2. Sums stay in `float`, and so do products with the smallest
-    /// constants of a model, which add errors but hardly any time.
+    /// is rounded without AVX2. Sums stay in `float`, and so do the smallest products of a model
+    /// with constants, which add errors but hardly any time.
+    ///
+    /// Where the machine multiplies `bfloat16`, convolutions with constant weights and at least 16
+    /// input and output channels in a group round inputs and weights, or the sums of them that
+    /// Winograd's algorithm multiplies.
     Fast,
 }
 
-/// Part of all elements of constant matrices that may stay exact where products need not be.
+/// Part of all multiply-adds with constant matrices that may stay exact where products need not be.
 const EXACT_PART: f64 = 0.1;
 
-/// The size up to which constant matrices stay exact with [`Precision::Fast`], of the numbers of
-/// elements of those that products read.
+/// The multiply-adds up to which products with constant matrices stay exact with
+/// [`Precision::Fast`], of those of all such products.
 ///
 /// Every product that rounds its operands adds about the same relative error to what follows, while
 /// it saves time in proportion to its size. So the smallest do not round: in models with shared
 /// heads and a wide hidden layer these are the projections of the attention, and the error of the
 /// whole falls by a third where many positions are computed at once.
-pub(crate) fn small_matrices(sizes: Vec<usize>) -> usize {
+pub(crate) fn small_products(sizes: Vec<usize>) -> usize {
     smallest_part(sizes, EXACT_PART)
+}
+
+/// Multiply-adds of a product with a constant matrix of some depth and width. Dimensions of the
+/// left operand that are not known count once.
+pub(crate) fn multiply_adds(left: Option<&Shape>, [depth, width]: [usize; 2]) -> usize {
+    let dims = left.into_iter().flat_map(|shape| shape.iter());
+    let elements = dims.filter_map(|dim| dim.size()).fold(1, usize::saturating_mul);
+    elements.max(depth).saturating_mul(width)
 }
 
 /// The largest size such that all of at most that size are together no more than a part of the sum.

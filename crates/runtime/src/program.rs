@@ -23,6 +23,8 @@ use sardonyx_model::{GraphId, NodeId, Shape, Type, ValueId};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
+use crate::precision::multiply_adds;
+
 pub(crate) use movement::{
     Concat, Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose,
     Window,
@@ -694,18 +696,19 @@ impl Program {
 }
 
 impl Program {
-    /// The numbers of elements of constant matrices that products read as their right operands,
-    /// also in inner graphs.
-    pub(crate) fn constant_matrices(&self) -> Vec<usize> {
-        let matrix = |program: &Program, step: &Step| {
+    /// The multiply-adds of products with constant matrices, also in inner graphs.
+    pub(crate) fn constant_products(&self) -> Vec<usize> {
+        let product = |program: &Program, step: &Step| {
             let Op::Product(product) = &step.op else { return None };
             let shape = program.shape(product.b).filter(|_| program.is_constant(product.b))?;
             let [rows, cols] = &shape[..] else { return None };
-            usize::try_from(rows.known()?.checked_mul(cols.known()?)?).ok()
+            let (rows, cols) = (rows.size()?, cols.size()?);
+            let sizes = if product.trans_b { [cols, rows] } else { [rows, cols] };
+            Some(multiply_adds(program.shape(product.a), sizes))
         };
         let programs = self.tree().into_iter();
         let steps = programs.flat_map(|within| within.steps.iter().map(move |step| (within, step)));
-        steps.filter_map(|(within, step)| matrix(within, step)).collect()
+        steps.filter_map(|(within, step)| product(within, step)).collect()
     }
 }
 

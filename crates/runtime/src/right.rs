@@ -10,7 +10,7 @@ use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::KernelError;
 use crate::kernel::Site;
-use crate::precision::Precision;
+use crate::precision::{Precision, multiply_adds};
 use crate::weights::{self, Form, Packed, Unpacked, Weight};
 
 /// A constant matrix as the right operand of products.
@@ -60,7 +60,10 @@ impl Site<'_> {
     fn pack_matrix(&self, b: &Weight<'_>, transposed: bool) -> Option<Right> {
         let isa = self.isa;
         let storage = storage(b.data_type)?;
-        let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
+        let [rows, cols] = *b.dims else { return None };
+        let sizes = if transposed { [cols, rows] } else { [rows, cols] };
+        let is_small = multiply_adds(self.shape(0), sizes) <= self.exact_up_to;
+        let precision = if is_small { Precision::Exact } else { self.precision };
         let form = Form::Right { isa, precision, transposed };
         self.pack(b, form, storage, |constant, [rows, cols]| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));

@@ -70,6 +70,8 @@ struct Cut {
     copies: bool,
     /// Whether all panels of some pixels come before the next pixels.
     by_pixels: bool,
+    /// Whether the pixels of each tile are copied just before it.
+    copies_tiles: bool,
     /// From one pixel to the next, where the tiles read them.
     pixel: usize,
     /// Floats of a block's copy of the input and of its outputs.
@@ -143,6 +145,10 @@ impl Direct<'_> {
         blocks * self.conv.params.groups * cut.parts
     }
 
+    fn rounds(&self) -> bool {
+        self.conv.algorithm.operands() == Operands::Rounded
+    }
+
     /// Whether tiles cannot read the input where it lies.
     fn copies(&self) -> bool {
         let g = &self.conv.geometry;
@@ -150,25 +156,28 @@ impl Direct<'_> {
             return true;
         };
         let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
-        let is_rounded = self.conv.algorithm.operands() == Operands::Rounded;
-        is_rounded || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+        self.rounds() || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
     }
 
     fn cut(&self, pool: &Pool) -> Cut {
         let g = &self.conv.geometry;
         let (words, group_out) = (self.conv.words(), self.group_out());
         let [_, out_h, out_w] = self.out_dims;
-        let copies = self.copies();
+        let lanes = self.conv.isa.lanes();
+        let group_vectors = group_out.div_ceil(lanes);
+        let ld = group_vectors * lanes;
+        let fits_cache = ld.saturating_mul(words) <= WEIGHTS_FLOATS;
+        let is_rows = self.output.order == Order::Rows;
+        // Pixels that come from memory meanwhile.
+        let copies_tiles = self.rounds() && g.is_pointwise() && !is_rows && fits_cache;
+        let copies = self.copies() && !copies_tiles;
         let pixel = match self.input.order {
-            Order::ChannelsLast { pitch } if !copies => pitch,
+            Order::ChannelsLast { pitch } if !copies && !copies_tiles => pitch,
             _ if words.is_multiple_of(256) && words > 0 => words + 16,
             _ => words,
         };
-        let lanes = self.conv.isa.lanes();
-        let group_vectors = group_out.div_ceil(lanes);
         let table = self.conv.tiles();
         // What a block of these rows and columns takes of the cache.
-        let is_rows = self.output.order == Order::Rows;
         let copy = |rows: usize, cols: usize| {
             let reach = |i: usize, outputs: usize| g.extent(i, outputs);
             let lines = g.kernel[0].saturating_mul(reach(1, rows));
@@ -213,14 +222,15 @@ impl Direct<'_> {
         let panels = group_vectors.div_ceil(vectors).max(1);
         let have = blocks * out_h.div_ceil(rows) * out_w.div_ceil(cols);
         let parts = if have >= wanted { 1 } else { wanted.div_ceil(have).min(panels) };
-        let ld = group_vectors * lanes;
         // Large outputs come from memory, best in order; weights must stay in the cache then.
         let outputs = blocks.saturating_mul(out_h * out_w).saturating_mul(group_out);
-        let by_pixels = !copies
-            && !is_rows
-            && g.taps() == 1
-            && outputs > LARGE_OUTPUT
-            && ld.saturating_mul(words) <= WEIGHTS_FLOATS;
+        let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
+        let copy_floats = match (copies, copies_tiles) {
+            (true, _) => copy(rows, cols),
+            // Of as many pixels as any tile has.
+            (_, true) => table[0].len() * pixel,
+            _ => 0,
+        };
         Cut {
             rows,
             cols,
@@ -229,9 +239,10 @@ impl Direct<'_> {
             vectors,
             parts,
             copies,
-            by_pixels,
+            by_pixels: copies_tiles || is_large && fits_cache,
+            copies_tiles,
             pixel,
-            copy_floats: if copies { copy(rows, cols) } else { 0 },
+            copy_floats,
             out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
         }
     }
@@ -338,6 +349,8 @@ impl Direct<'_> {
         let (first, line) = if cut.copies {
             self.copy_rows(cut, &block, group, copy);
             (copy.as_ptr(), g.extent(2, cut.cols) * cut.pixel)
+        } else if cut.copies_tiles {
+            (copy.as_ptr(), 0)
         } else {
             let row = (block.depth * g.strides[0] * in_h + block.rows.start * g.strides[1]) * in_w;
             let pixel = row + block.cols.start * g.strides[2];
@@ -378,6 +391,12 @@ impl Direct<'_> {
         if cut.by_pixels {
             let count = self.tiles_of_row(&unit, panels.start);
             for (row, part) in (0..rows).flat_map(|row| (0..count).map(move |part| (row, part))) {
+                if cut.copies_tiles {
+                    let cols = crate::split_even(block.cols.len(), count, part);
+                    let first = block.cols.start + cols.start;
+                    let to = &mut copy[..cols.len() * cut.pixel];
+                    self.copy_pixels(cut, block.image, first, group, to);
+                }
                 panels.clone().for_each(|panel| self.tile(&unit, panel, row, (part, count)));
             }
         } else {
@@ -420,9 +439,23 @@ impl Direct<'_> {
         let cols = crate::split_even(block.cols.len(), count, part);
         let strides = self.conv.geometry.strides;
         let a_rs = strides[2] * cut.pixel;
-        let a = unit.from.wrapping_add(row * strides[1] * unit.from_line + cols.start * a_rs);
+        let a = if cut.copies_tiles {
+            unit.from
+        } else {
+            unit.from.wrapping_add(row * strides[1] * unit.from_line + cols.start * a_rs)
+        };
         let mut ahead = [Ahead::none(weights); 2];
-        if panel + 1 < unit.panels.end {
+        if cut.copies_tiles {
+            if let Order::ChannelsLast { pitch } = self.input.order
+                && panel == unit.panels.start
+            {
+                // The pixels of the next tile.
+                let next = self.input.pixel(block.image, block.cols.start + cols.end);
+                let half = (cols.len() * pitch).div_ceil(2);
+                let step = half.div_ceil(depth.max(1));
+                ahead = [0, half].map(|at| Ahead { at: next.wrapping_add(at).cast_const(), step });
+            }
+        } else if panel + 1 < unit.panels.end {
             // The weights of the next panel, spread over the tiles of this one.
             let tiles = if cut.by_pixels { 1 } else { block.rows.len() * count };
             let next = vectors * depth * lanes;
@@ -430,7 +463,7 @@ impl Direct<'_> {
             let at = weights.wrapping_add(next + (row * count + part) % tiles * share);
             ahead[0] = Ahead { at, step: share.div_ceil(depth.max(1)) };
         }
-        let is_pointwise = !cut.copies && self.conv.geometry.taps() == 1;
+        let is_pointwise = !cut.copies && !cut.copies_tiles && self.conv.geometry.taps() == 1;
         if is_pointwise && panel == unit.panels.start {
             // The pixels of the next tile, which nobody has read yet.
             let pixels = cols.len() * a_rs;
@@ -496,7 +529,6 @@ impl Direct<'_> {
         let [in_d, in_h, in_w] = self.in_dims;
         let (lines, pixels) = (g.extent(1, cut.rows), g.extent(2, cut.cols));
         let needed = (g.extent(1, block.rows.len()), g.extent(2, block.cols.len()));
-        let channels = self.group_in();
         let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
         let (d0, h0, w0) =
             (first(0, block.depth), first(1, block.rows.start), first(2, block.cols.start));
@@ -518,21 +550,28 @@ impl Direct<'_> {
                 to[high * cut.pixel..needed.1 * cut.pixel].fill(0.0);
                 let row = (d as usize * in_h + h as usize) * in_w;
                 let pixel = row + (w0 + low as isize) as usize;
-                let body = CopyPixels {
-                    input: &self.input,
-                    image: block.image,
-                    pixel,
-                    channels: group * channels..(group + 1) * channels,
-                    to: &mut to[low * cut.pixel..high * cut.pixel],
-                    step: cut.pixel,
-                };
-                // SAFETY: these pixels are inside the input, and the machine has `isa`.
-                unsafe {
-                    match self.conv.algorithm.operands() {
-                        Operands::Exact => dispatch(self.conv.isa, body),
-                        Operands::Rounded => dispatch(self.conv.isa, RoundPixels(body)),
-                    }
-                }
+                let to = &mut to[low * cut.pixel..high * cut.pixel];
+                self.copy_pixels(cut, block.image, pixel, group, to);
+            }
+        }
+    }
+
+    /// Copies the channels of a group of neighbouring pixels, in the form of the operands.
+    fn copy_pixels(&self, cut: &Cut, image: usize, pixel: usize, group: usize, to: &mut [f32]) {
+        let channels = self.group_in();
+        let body = CopyPixels {
+            input: &self.input,
+            image,
+            pixel,
+            channels: group * channels..(group + 1) * channels,
+            to,
+            step: cut.pixel,
+        };
+        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`.
+        unsafe {
+            match self.conv.algorithm.operands() {
+                Operands::Exact => dispatch(self.conv.isa, body),
+                Operands::Rounded => dispatch(self.conv.isa, RoundPixels(body)),
             }
         }
     }

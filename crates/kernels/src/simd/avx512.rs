@@ -245,8 +245,7 @@ impl Simd for Avx512 {
             let rounded = _mm512_add_epi32(bits, half);
             // Rounding could carry a NaN into infinity.
             let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            let rounded =
-                _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x40_0000));
+            let rounded = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x40_0000));
             let halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded));
             _mm256_storeu_si256(p.cast(), halves);
         }
