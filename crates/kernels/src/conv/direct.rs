@@ -14,10 +14,11 @@
 
 use std::ops::Range;
 
-use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable};
+use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
+use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEpilogue};
 use crate::simd::{Body, Simd, dispatch};
 
@@ -567,11 +568,12 @@ impl Direct<'_> {
             to,
             step: cut.pixel,
         };
+        let (isa, operands) = (self.conv.isa, self.conv.algorithm.operands());
         // SAFETY: the callers' pixels are inside the input, and the machine has `isa`.
         unsafe {
-            match self.conv.algorithm.operands() {
-                Operands::Exact => dispatch(self.conv.isa, body),
-                Operands::Rounded => dispatch(self.conv.isa, RoundPixels(body)),
+            match operands {
+                Operands::Exact => dispatch(isa, body),
+                Operands::Rounded => write_operands(isa, operands, RoundPixels(body)),
             }
         }
     }
@@ -671,11 +673,9 @@ impl CopyPixels<'_> {
 /// partner gets zero.
 struct RoundPixels<'a>(CopyPixels<'a>);
 
-impl Body for RoundPixels<'_> {
-    type Out = ();
-
+impl Writes for RoundPixels<'_> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn write<S: Simd, M: Mac<S>>(self) {
         let CopyPixels { input, image, pixel, channels, to, step } = self.0;
         if channels.is_empty() {
             return;
@@ -685,7 +685,7 @@ impl Body for RoundPixels<'_> {
         let mut block = [[0.0f32; 16]; 16];
         for c in channels.clone().step_by(S::LANES) {
             let n = S::LANES.min(channels.end - c);
-            let to = to.cast::<u16>().wrapping_add(c - channels.start);
+            let at = c - channels.start;
             let pitch = match input.order {
                 Order::ChannelsLast { pitch } => pitch,
                 Order::Rows => 0,
@@ -713,8 +713,8 @@ impl Body for RoundPixels<'_> {
                         (block.as_ptr().cast(), 16)
                     };
                     for i in 0..count {
-                        let to = to.wrapping_add((first + i) * 2 * step);
-                        round::<S>(from.wrapping_add(i * from_step), n, to);
+                        let to = to.wrapping_add((first + i) * step);
+                        round::<S, M>(from.wrapping_add(i * from_step), n, to, at);
                     }
                 }
             }
@@ -722,21 +722,22 @@ impl Body for RoundPixels<'_> {
     }
 }
 
-/// Rounds `n` floats, at most a vector, to bfloat16, and puts a zero after an odd number.
+/// Writes `n` floats, at most a vector, as channels from number `at` on of a pixel, and a zero
+/// after an odd number.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; so many floats are readable, and as many words of two halves writable.
+/// As [`Simd`] and [`Mac`]; so many floats are readable, and there are words for as many.
 #[inline(always)]
-unsafe fn round<S: Simd>(from: *const f32, n: usize, to: *mut u16) {
-    // SAFETY: the caller's promise.
+unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at: usize) {
+    // SAFETY: the caller's promise. Channels before a part of a vector are whole words.
     unsafe {
         if n == S::LANES {
-            S::store_bf16(to, S::load(from));
+            M::put(to, at, S::load(from));
         } else {
-            let mut halves = [0u16; 16];
-            S::store_bf16(halves.as_mut_ptr(), S::load_m(from, S::first(n)));
-            std::ptr::copy_nonoverlapping(halves.as_ptr(), to, n.next_multiple_of(2));
+            let mut words = [0.0f32; 16];
+            M::put(words.as_mut_ptr(), 0, S::load_m(from, S::first(n)));
+            std::ptr::copy_nonoverlapping(words.as_ptr(), to.add(at / 2), n.div_ceil(2));
         }
     }
 }

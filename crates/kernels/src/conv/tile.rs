@@ -10,9 +10,9 @@
 
 use super::Operands;
 use crate::gemm::buffer::AnyBits;
-use crate::gemm::tile::Mac;
+use crate::gemm::tile::{Floats, Mac};
 use crate::gemm::{TileEnd, TileEpilogue, finish};
-use crate::simd::Simd;
+use crate::simd::{Body, Simd, dispatch};
 
 /// Steps whose inputs are adjacent in memory.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +233,55 @@ mod avx512 {
         [1 2 3 4 5 6 7 8]
         [1 2 3 4 5 6]
     );
+
+    enable!(
+        avx512_bf16,
+        /// # Safety
+        ///
+        /// As [`write_operands`](super::write_operands).
+        pub(super) unsafe fn write_pairs<W: super::Writes>(body: W) {
+            // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+            unsafe { body.write::<Avx512, Pairs>() }
+        }
+    );
+}
+
+/// A loop that writes narrow operands.
+pub(super) trait Writes: Sized {
+    /// # Safety
+    ///
+    /// As [`Body::run`] and [`Mac`].
+    unsafe fn write<S: Simd, M: Mac<S>>(self);
+}
+
+/// Runs a loop on an instruction set, for the operands of which there are [`tiles`].
+///
+/// # Safety
+///
+/// As [`dispatch`].
+pub(super) unsafe fn write_operands(isa: crate::Isa, operands: Operands, body: impl Writes) {
+    struct Floating<W>(W);
+
+    impl<W: Writes> Body for Floating<W> {
+        type Out = ();
+
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) {
+            // SAFETY: the caller's promise.
+            unsafe { self.0.write::<S, Floats>() }
+        }
+    }
+
+    // SAFETY: the caller's promise; whoever has packed weights for pairs has the instructions.
+    unsafe {
+        match operands {
+            Operands::Exact => dispatch(isa, Floating(body)),
+            #[cfg(target_arch = "x86_64")]
+            Operands::Rounded => avx512::write_pairs(body),
+            #[cfg(not(target_arch = "x86_64"))]
+            Operands::Rounded => unreachable!("no machine but x86 multiplies pairs"),
+        }
+    }
 }
 
 /// The tile functions of an instruction set. There are those for rounded operands where the machine

@@ -17,10 +17,11 @@
 
 use std::ops::Range;
 
-use super::tile::{Ahead, Run, Tile};
-use super::{ConvParams, Geometry, Operands, Order, PackedConv, Side};
+use super::tile::{Ahead, Run, Tile, Writes, write_operands};
+use super::{ConvParams, Geometry, Order, PackedConv, Side};
 use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
+use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue, finish};
 use crate::pixels::pitch_of;
 use crate::simd::{Body, Simd, dispatch};
@@ -42,7 +43,7 @@ const PANEL: usize = 2;
 const CHAIN: usize = 128;
 /// Most floats of the points of a block: those of inputs and outputs of one point stay in the
 /// second-level cache.
-const BLOCK_FLOATS: usize = 256 * 1024;
+const BLOCK_FLOATS: usize = 128 * 1024;
 /// Fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
 /// Blocks per thread, so that a late thread does not make all others wait.
@@ -221,12 +222,7 @@ impl Winograd<'_> {
         let to_points =
             ToPoints { conv: self, tiles: tiles.clone(), to: of_inputs, at: cut.inputs };
         // SAFETY: the machine has `isa`; there is room for the points of the block's tiles.
-        unsafe {
-            match self.conv.algorithm.operands() {
-                Operands::Exact => dispatch(isa, to_points),
-                Operands::Rounded => dispatch(isa, ToRoundedPoints(to_points)),
-            }
-        }
+        unsafe { write_operands(isa, self.conv.algorithm.operands(), to_points) };
         for point in 0..POINTS {
             self.multiply(cut, runs, point, tiles.len(), vectors.clone(), [of_inputs, of_outputs]);
         }
@@ -338,35 +334,9 @@ struct ToPoints<'a> {
     at: Points,
 }
 
-impl Body for ToPoints<'_> {
-    type Out = ();
-
+impl Writes for ToPoints<'_> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.write::<S, false>() }
-    }
-}
-
-/// The same, rounded to bfloat16.
-struct ToRoundedPoints<'a>(ToPoints<'a>);
-
-impl Body for ToRoundedPoints<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.write::<S, true>() }
-    }
-}
-
-impl ToPoints<'_> {
-    /// # Safety
-    ///
-    /// As [`Body::run`].
-    #[inline(always)]
-    unsafe fn write<S: Simd, const ROUNDED: bool>(self) {
+    unsafe fn write<S: Simd, M: Mac<S>>(self) {
         let Winograd { conv, in_dims: [in_h, in_w], input, .. } = self.conv;
         let pads = conv.geometry.pads_begin;
         let channels = conv.params.in_channels;
@@ -393,7 +363,7 @@ impl ToPoints<'_> {
                     // promise.
                     unsafe {
                         let d = whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
-                        store_points::<S, ROUNDED>(&d, to, self.at.point, c);
+                        store_points::<S, M>(&d, to, self.at.point, c);
                     }
                 }
             }
@@ -415,7 +385,7 @@ impl ToPoints<'_> {
                 // promise.
                 unsafe {
                     let d = some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
-                    store_points::<S, ROUNDED>(&d, to, self.at.point, c);
+                    store_points::<S, M>(&d, to, self.at.point, c);
                 }
             }
         }
@@ -478,23 +448,12 @@ unsafe fn some_inputs<S: Simd>(
 ///
 /// As [`Simd`]; each point has room for a vector.
 #[inline(always)]
-unsafe fn store_points<S: Simd, const ROUNDED: bool>(
+unsafe fn store_points<S: Simd, M: Mac<S>>(
     d: &[[S::V; INPUTS]; INPUTS],
     to: *mut f32,
     point: usize,
     c: usize,
 ) {
-    let store = |index: usize, v: S::V| {
-        let to = to.wrapping_add(index * point);
-        // SAFETY: the caller's promise.
-        unsafe {
-            if ROUNDED {
-                S::store_bf16(to.cast::<u16>().wrapping_add(c), v);
-            } else {
-                S::store(to.wrapping_add(c), v);
-            }
-        }
-    };
     // SAFETY: the caller's promise.
     unsafe {
         let mut rows = [[S::splat(0.0); INPUTS]; INPUTS];
@@ -506,10 +465,11 @@ unsafe fn store_points<S: Simd, const ROUNDED: bool>(
             to_fourth[col] = S::sub(d[1][col], d[3][col]);
         }
         for (i, row) in rows.iter().enumerate() {
-            store(INPUTS * i, S::sub(row[0], row[2]));
-            store(INPUTS * i + 1, S::add(row[1], row[2]));
-            store(INPUTS * i + 2, S::sub(row[2], row[1]));
-            store(INPUTS * i + 3, S::sub(row[1], row[3]));
+            let to = to.wrapping_add(INPUTS * i * point);
+            M::put(to, c, S::sub(row[0], row[2]));
+            M::put(to.wrapping_add(point), c, S::add(row[1], row[2]));
+            M::put(to.wrapping_add(2 * point), c, S::sub(row[2], row[1]));
+            M::put(to.wrapping_add(3 * point), c, S::sub(row[1], row[3]));
         }
     }
 }

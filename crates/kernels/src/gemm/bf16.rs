@@ -136,6 +136,15 @@ pub(crate) mod tiles {
                 _mm512_dpbf16_ps(c, a, b)
             }
         }
+
+        #[inline(always)]
+        unsafe fn put(p: *mut f32, index: usize, v: __m512) {
+            // SAFETY: as above; both types are 32 bytes without invalid values.
+            unsafe {
+                let halves = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v));
+                _mm256_storeu_si256(p.cast::<u16>().wrapping_add(index).cast(), halves);
+            }
+        }
     }
 
     enable!(

@@ -96,6 +96,18 @@ pub(crate) trait Mac<S: Simd> {
         unsafe { S::fma(a, b, c) }
     }
 
+    /// Writes floats as elements of the narrow operand that lie next to each other, from number
+    /// `index` on.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd::store`], on a machine with the instructions.
+    #[inline(always)]
+    unsafe fn put(p: *mut f32, index: usize, v: S::V) {
+        // SAFETY: the caller's promise.
+        unsafe { S::store(p.wrapping_add(index), v) }
+    }
+
     /// Adds up sums.
     ///
     /// # Safety
