@@ -13,6 +13,7 @@
 mod affine;
 mod local;
 mod normalize;
+mod pick;
 mod pool;
 mod reduce;
 mod reorder;
@@ -21,6 +22,7 @@ mod rows;
 pub use affine::scale_shift;
 pub use local::local_response_norm;
 pub use normalize::{GroupNorm, group_norm};
+pub use pick::pick;
 pub use pool::{average_pool, max_pool};
 pub use reduce::{Total, reduce};
 pub use reorder::{from_rows, to_rows};

@@ -357,3 +357,30 @@ fn scales_and_shifts() {
         }
     }
 }
+
+#[test]
+fn pixels_of_images_of_another_size() {
+    let tables = [1, 0, 1, 1, 4, 0, 0, 2, 3, 6, 5, 5];
+    let (spatial, out) = ([2, 5, 7], [3, 4, 5]);
+    for channels in CHANNELS {
+        let x = odd_values(70 * channels, 3);
+        // All axes but that of the channels move.
+        let mut expected = vec![0.0; 60 * channels];
+        for (i, y) in expected.iter_mut().enumerate() {
+            let [image, c, row, col] = [i / 20 / channels, i / 20 % channels, i / 5 % 4, i % 5];
+            let [image, row, col] = [tables[image], tables[3 + row], tables[7 + col]];
+            *y = x[((image * channels + c) * 5 + row) * 7 + col];
+        }
+        let found =
+            through(Isa::Portable, &x, [2, channels, 35], [3, channels, 20], |exec, x, y| {
+                pick(exec, (&spatial, &out), &tables, x, y);
+            });
+        assert_eq!(bits(&found), bits(&expected), "{channels}");
+    }
+    let none = |images| {
+        through(Isa::Portable, &[], [0, 3, 35], [images, 3, 20], |exec, x, y| {
+            pick(exec, (&[0, 5, 7], &[images, 4, 5]), &tables[3..], x, y);
+        })
+    };
+    assert_eq!(none(0), []);
+}

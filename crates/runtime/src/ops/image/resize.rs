@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::pixels::{self, Pixels};
 use sardonyx_kernels::resize::Taps;
 use sardonyx_kernels::{Exec, Loops, Pool, ResizeLoops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
@@ -154,6 +155,11 @@ impl Kernel for Resize {
         let x = call.tensor(0)?.clone();
         let axes = self.axes(call, x.dims())?;
         if call.is_laid(0) {
+            if let Method::Nearest(nearest) = self.method
+                && let Some(x) = call.pixels(0)?
+            {
+                return self.pick_pixels(call, x, &axes, nearest);
+            }
             return over_pixels(call, |call, x| self.run_on(call, x, pixels_of(axes, x.dims())));
         }
         self.run_on(call, &x, axes)
@@ -177,11 +183,7 @@ impl Resize {
         axes: SmallVec<[Axis; 6]>,
     ) -> Result<(), KernelError> {
         let dims: Dims = axes.iter().map(|axis| axis.out).collect();
-        let is_empty = shape::elems(&dims)? == 0;
-        if let Some(axis) = axes.iter().position(|axis| axis.len == 0).filter(|_| !is_empty) {
-            fail!("axis {axis} has no element to make {} of", dims[axis]);
-        }
-        if is_empty {
+        if is_empty(&axes)? {
             let moved = Picked { dims: &dims, axes: &axes, tables: &[] };
             return move_elements(call, 0, &dims, std::slice::from_ref(x), &moved);
         }
@@ -286,16 +288,51 @@ impl Resize {
         dims: &[usize],
         nearest: Nearest,
     ) -> Result<(), KernelError> {
-        let mut tables = call.scratch::<usize>(total(dims)?)?;
+        let tables = self.tables(call, axes.iter(), nearest)?;
+        let mut sources: SmallVec<[TensorView<'_>; 2]> = smallvec![x.clone()];
+        sources.extend(self.outside_element.as_ref().map(Tensor::view));
+        move_elements(call, 0, dims, &sources, &Picked { dims, axes, tables: &tables })
+    }
+
+    /// Takes the nearest pixel of images whose channels come last, and stay as they are.
+    fn pick_pixels(
+        &self,
+        call: &mut Call<'_>,
+        x: Pixels<'_>,
+        axes: &[Axis],
+        nearest: Nearest,
+    ) -> Result<(), KernelError> {
+        let dims: Dims = axes.iter().map(|axis| axis.out).collect();
+        let moving =
+            || axes.iter().enumerate().filter(|(axis, _)| *axis != 1).map(|(_, axis)| axis);
+        let from: Dims = moving().map(|axis| axis.len).collect();
+        let to: Dims = moving().map(|axis| axis.out).collect();
+        let exec = call.exec;
+        if is_empty(axes)? {
+            call.output_pixels(0, &dims)?;
+            return Ok(());
+        }
+        let tables = self.tables(call, moving(), nearest)?;
+        pixels::pick(exec, (&from, &to), &tables, x, call.output_pixels(0, &dims)?);
+        Ok(())
+    }
+
+    /// The indices of the nearest elements along each axis, one axis after the other.
+    fn tables<'a>(
+        &self,
+        call: &Call<'_>,
+        axes: impl Iterator<Item = &'a Axis> + Clone,
+        nearest: Nearest,
+    ) -> Result<Scratch<usize>, KernelError> {
+        let outs: Dims = axes.clone().map(|axis| axis.out).collect();
+        let mut tables = call.scratch::<usize>(total(&outs)?)?;
         let mut rest = &mut tables[..];
         for axis in axes {
             let (table, after) = std::mem::take(&mut rest).split_at_mut(axis.out);
             axis.indices(self.transform, nearest, table);
             rest = after;
         }
-        let mut sources: SmallVec<[TensorView<'_>; 2]> = smallvec![x.clone()];
-        sources.extend(self.outside_element.as_ref().map(Tensor::view));
-        move_elements(call, 0, dims, &sources, &Picked { dims, axes, tables: &tables })
+        Ok(tables)
     }
 
     /// Interpolates elements of the type in which that is computed.
@@ -411,6 +448,16 @@ impl Axis {
         (self.scale, self.out) = (scale, size as usize);
         Ok(())
     }
+}
+
+/// Whether there is nothing to compute. An axis without elements cannot be made larger.
+fn is_empty(axes: &[Axis]) -> Result<bool, KernelError> {
+    let outs: Dims = axes.iter().map(|axis| axis.out).collect();
+    let is_empty = shape::elems(&outs)? == 0;
+    if let Some(axis) = axes.iter().position(|axis| axis.len == 0).filter(|_| !is_empty) {
+        fail!("axis {axis} has no element to make {} of", outs[axis]);
+    }
+    Ok(is_empty)
 }
 
 /// The sum of sizes.

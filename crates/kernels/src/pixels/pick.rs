@@ -1,0 +1,49 @@
+//! Pixels that stand for others: the nearest of an image of another size.
+
+use super::{Pixels, PixelsMut};
+use crate::Exec;
+use crate::elementwise::chunks::ranges;
+
+/// Pixel `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`. The dims are images and
+/// spatial axes; `tables` are those of all of them one after the other, each as long as `out_dims`
+/// says.
+///
+/// # Panics
+///
+/// If sizes do not fit, or an index is outside of its dim.
+pub fn pick(
+    exec: &Exec<'_>,
+    (dims, out_dims): (&[usize], &[usize]),
+    tables: &[usize],
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) {
+    assert_eq!(out_dims.len(), dims.len(), "dims of the same number");
+    assert_eq!(tables.len(), out_dims.iter().sum::<usize>(), "one index per output");
+    assert_eq!(x.count, dims.iter().product::<usize>(), "the input has other dims");
+    assert_eq!(y.count, out_dims.iter().product::<usize>(), "the output has other dims");
+    assert_eq!(x.channels, y.channels, "as many channels out as in");
+    let mut start = 0;
+    for (dim, out) in dims.iter().zip(out_dims) {
+        assert!(tables[start..start + out].iter().all(|at| at < dim), "an index is outside");
+        start += out;
+    }
+    let (Some(last), false) = (out_dims.last(), y.count == 0) else {
+        return;
+    };
+    let columns = &tables[start - last..];
+    let width = dims[dims.len() - 1];
+    ranges(exec.pool, y.count / last, last * (x.channels + 8), |rows| {
+        for row in rows {
+            let (mut rest, mut stride, mut from, mut end) = (row, width, 0, start - last);
+            for (dim, out) in dims.iter().zip(out_dims).rev().skip(1) {
+                from += tables[end - out + rest % out] * stride;
+                (rest, stride, end) = (rest / out, stride * dim, end - out);
+            }
+            for (col, at) in columns.iter().enumerate() {
+                // SAFETY: each row of outputs is taken by one thread.
+                unsafe { y.row(row * last + col) }.copy_from_slice(x.row(from + at));
+            }
+        }
+    });
+}
