@@ -29,6 +29,7 @@ pub mod copy;
 pub mod cumulative;
 pub mod deform;
 pub mod elementwise;
+pub mod fourier;
 pub mod gemm;
 pub mod norm;
 pub mod number;

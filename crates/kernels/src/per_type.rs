@@ -10,6 +10,7 @@ use half::{bf16, f16};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
+use crate::fourier::{Lines, Spectrum};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
@@ -128,6 +129,9 @@ per_type! {
         );
         norm::rms_norm = fn rms_norm(
             exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
+        );
+        fourier::transform = fn fourier_transform(
+            exec: &Exec<'_>, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self], y: &mut [Self],
         );
     }
 

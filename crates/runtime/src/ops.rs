@@ -14,6 +14,7 @@ mod optional;
 mod random;
 mod reduction;
 mod sequence;
+mod signal;
 mod tensor;
 #[cfg(test)]
 mod testing;
@@ -72,6 +73,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
+    ("", "DFT", bind(signal::fourier::bind_dft)),
     ("", "DeformConv", bind(nn::deform_conv::bind)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
@@ -120,6 +122,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "MaxUnpool", bind(nn::max_unpool::bind)),
     ("", "Mean", bind(math::variadic::bind_mean)),
     ("", "MeanVarianceNormalization", bind(nn::layer_normalization::bind_mean_variance)),
+    ("", "MelWeightMatrix", bind(signal::bind_mel_weight_matrix)),
     ("", "Min", either(math::variadic::lower_min, math::variadic::bind_min)),
     ("", "Mish", lowered(math::unary::lower_mish)),
     ("", "Mod", lowered(math::binary::lower_mod)),
@@ -167,6 +170,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "RoiAlign", bind(image::roi_align::bind)),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
     ("", "Round", lowered(math::unary::lower_round)),
+    ("", "STFT", bind(signal::fourier::bind_stft)),
     ("", "Scan", REGION),
     ("", "ScatterElements", bind(tensor::scatter::bind_scatter_elements)),
     ("", "ScatterND", bind(tensor::scatter::bind_scatter_nd)),

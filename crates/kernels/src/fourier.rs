@@ -1,0 +1,499 @@
+//! Discrete Fourier transforms of any length.
+//!
+//! Everything is computed in double precision and rounded once. Lengths whose prime factors are at
+//! most [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and
+//! Tukey (An Algorithm for the Machine Calculation of Complex Fourier Series, 1965), which needs no
+//! reordering. Any other length becomes a convolution with a chirp, which is computed with
+//! transforms of a power of two (Bluestein, A Linear Filtering Approach to the Computation of
+//! Discrete Fourier Transform, 1970).
+
+use std::f64::consts::FRAC_PI_4;
+
+use crate::Exec;
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::gemm::buffer::with_scratch_of;
+use crate::number::Number;
+use crate::simd::{Level, Loop};
+
+/// Real and imaginary part.
+type Complex = [f64; 2];
+
+/// Largest prime factor that has stages of its own.
+const LARGEST_RADIX: usize = 13;
+/// Most factors of a length.
+const MAX_FACTORS: usize = 64;
+
+/// What is computed of each line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spectrum {
+    /// Elements of the transform, at least 1. Lines are cut to it, or continued with zeros.
+    pub length: usize,
+    /// From a spectrum to a signal, divided by the length.
+    pub inverse: bool,
+    /// Whether only the first half of the spectrum is written, or read: `length / 2 + 1` elements.
+    /// The other half is that of a real signal.
+    pub half: bool,
+    /// Whether elements of the input are pairs, real and imaginary part.
+    pub complex: bool,
+}
+
+impl Spectrum {
+    fn inputs(&self) -> usize {
+        if self.half && self.inverse { self.length / 2 + 1 } else { self.length }
+    }
+
+    /// How many elements a line of the output has.
+    pub fn outputs(&self) -> usize {
+        if self.half && !self.inverse { self.length / 2 + 1 } else { self.length }
+    }
+
+    /// Numbers of an element of the output: 2, or 1 of the signal of half a spectrum.
+    pub fn parts(&self) -> usize {
+        if self.half && self.inverse { 1 } else { 2 }
+    }
+
+    /// Bytes of scratch memory on so many threads; `None` when that overflows.
+    pub fn scratch(&self, threads: usize) -> Option<usize> {
+        let plan = Sizes::new(self.length)?;
+        let work = plan.work.checked_mul(threads)?;
+        plan.tables.checked_add(work)?.checked_mul(size_of::<Complex>())
+    }
+}
+
+/// Where lines lie: a grid of them. Distances are in elements, whether these are pairs or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines {
+    pub grid: [usize; 2],
+    /// Elements of a line of the input.
+    pub len: usize,
+    /// From a line of the input to the next along each axis of the grid, and from one of its
+    /// elements to the next.
+    pub x: [usize; 3],
+    /// The same of the output.
+    pub y: [usize; 3],
+}
+
+/// Transforms lines of `x`, each multiplied with `window` first, into lines of `y`.
+///
+/// # Panics
+///
+/// If the length is 0, or lines are outside of the memory.
+pub fn transform<T: Number>(
+    exec: &Exec<'_>,
+    spectrum: Spectrum,
+    lines: Lines,
+    window: Option<&[T]>,
+    x: &[T],
+    y: &mut [T],
+) {
+    let count = lines.grid[0] * lines.grid[1];
+    if count == 0 {
+        return;
+    }
+    let sizes = Sizes::new(spectrum.length).expect("a length that fits into memory");
+    let read = lines.len.min(spectrum.inputs());
+    assert!(window.is_none_or(|window| window.len() >= read), "one factor per element");
+    let parts = if spectrum.complex { 2 } else { 1 };
+    let (level, shared) = (Level::new(exec.isa), Shared::new(y));
+    with_scratch_of::<Complex, _>(sizes.tables, |tables| {
+        let plan = sizes.plan(level, tables);
+        ranges(exec.pool, count, 8 * sizes.work, |range| {
+            with_scratch_of::<Complex, _>(sizes.work, |work| {
+                let (values, work) = work.split_at_mut(spectrum.length);
+                for line in range {
+                    let (a, b) = (line / lines.grid[1], line % lines.grid[1]);
+                    let [x_a, x_b, x_step] = lines.x;
+                    for (i, value) in values.iter_mut().enumerate() {
+                        *value = [0.0; 2];
+                        if i < read {
+                            let at = (a * x_a + b * x_b + i * x_step) * parts;
+                            let factor = window.map_or(1.0, |window| window[i].to_f64());
+                            for (part, x) in value.iter_mut().zip(&x[at..at + parts]) {
+                                *part = x.to_f64() * factor;
+                            }
+                        }
+                    }
+                    if spectrum.half && spectrum.inverse {
+                        mirror(values);
+                    }
+                    plan.run(level, spectrum.inverse, values, work);
+                    let [y_a, y_b, y_step] = lines.y;
+                    let parts = spectrum.parts();
+                    for (i, value) in values.iter().enumerate().take(spectrum.outputs()) {
+                        let at = (a * y_a + b * y_b + i * y_step) * parts;
+                        // SAFETY: each element of each line is written by one thread.
+                        let y = unsafe { shared.part(at, parts) };
+                        for (y, part) in y.iter_mut().zip(value) {
+                            *y = T::from_f64(*part);
+                        }
+                    }
+                }
+            });
+        });
+    });
+}
+
+/// Fills in the second half of the spectrum of a real signal. The elements that have no twin are
+/// real.
+fn mirror(values: &mut [Complex]) {
+    let n = values.len();
+    values[0][1] = 0.0;
+    if n.is_multiple_of(2) {
+        values[n / 2][1] = 0.0;
+    }
+    for i in n / 2 + 1..n {
+        let [re, im] = values[n - i];
+        values[i] = [re, -im];
+    }
+}
+
+/// The factors of a length.
+#[derive(Clone, Copy)]
+struct Factors {
+    list: [u8; MAX_FACTORS],
+    count: usize,
+}
+
+impl Factors {
+    /// `None` if there are larger ones.
+    fn of(mut n: usize) -> Option<Factors> {
+        let mut factors = Factors { list: [0; MAX_FACTORS], count: 0 };
+        for radix in [4, 2, 3, 5, 7, 11, LARGEST_RADIX] {
+            while n.is_multiple_of(radix) {
+                factors.list[factors.count] = radix as u8;
+                factors.count += 1;
+                n /= radix;
+            }
+        }
+        (n == 1).then_some(factors)
+    }
+
+    fn radixes(&self) -> impl Iterator<Item = usize> {
+        self.list[..self.count].iter().map(|radix| usize::from(*radix))
+    }
+}
+
+/// How much memory a length needs, in complex numbers.
+struct Sizes {
+    length: usize,
+    /// The length of the transforms that are computed in stages.
+    staged: usize,
+    factors: Factors,
+    tables: usize,
+    /// The values of a line, and what is between.
+    work: usize,
+}
+
+impl Sizes {
+    fn new(length: usize) -> Option<Sizes> {
+        assert!(length > 0, "a transform of nothing");
+        if let Some(factors) = Factors::of(length) {
+            let work = length.checked_mul(2)?;
+            return Some(Sizes { length, staged: length, factors, tables: length, work });
+        }
+        let staged = length.checked_mul(2)?.checked_next_power_of_two()?;
+        let factors = Factors::of(staged)?;
+        // Roots, the spectrum of the filter, and the chirp.
+        let tables = staged.checked_mul(2)?.checked_add(length)?;
+        let work = staged.checked_mul(2)?.checked_add(length)?;
+        Some(Sizes { length, staged, factors, tables, work })
+    }
+
+    fn plan<'t>(&self, level: Level, tables: &'t mut [Complex]) -> Plan<'t> {
+        let (roots, rest) = tables.split_at_mut(self.staged);
+        for (k, value) in roots.iter_mut().enumerate() {
+            *value = root(k as u128, self.staged as u128);
+        }
+        let mut plan = Plan { factors: self.factors, roots, chirp: &[], filter: &[] };
+        if self.staged == self.length {
+            return plan;
+        }
+        let (filter, chirp) = rest.split_at_mut(self.staged);
+        let n = self.length as u128;
+        for (j, value) in chirp.iter_mut().enumerate() {
+            *value = root((j as u128).pow(2) % (2 * n), 2 * n);
+        }
+        filter.fill([0.0; 2]);
+        for (j, [re, im]) in chirp.iter().enumerate() {
+            filter[j] = [*re, -*im];
+            filter[(self.staged - j) % self.staged] = [*re, -*im];
+        }
+        with_scratch_of::<Complex, _>(self.staged, |work| plan.stages(level, filter, work));
+        (plan.chirp, plan.filter) = (chirp, filter);
+        plan
+    }
+}
+
+/// Tables for transforms of one length.
+struct Plan<'t> {
+    factors: Factors,
+    roots: &'t [Complex],
+    /// Empty where the length itself has stages.
+    chirp: &'t [Complex],
+    filter: &'t [Complex],
+}
+
+impl Plan<'_> {
+    /// The transform of a line in place.
+    fn run(&self, level: Level, inverse: bool, values: &mut [Complex], work: &mut [Complex]) {
+        // The inverse is the transform with the parts exchanged, before and after.
+        if inverse {
+            values.iter_mut().for_each(|[re, im]| std::mem::swap(re, im));
+        }
+        if self.chirp.is_empty() {
+            self.stages(level, values, &mut work[..self.roots.len()]);
+        } else {
+            self.convolve(level, values, work);
+        }
+        if inverse {
+            let scale = 1.0 / values.len() as f64;
+            for value in values {
+                *value = [value[1] * scale, value[0] * scale];
+            }
+        }
+    }
+
+    fn convolve(&self, level: Level, values: &mut [Complex], work: &mut [Complex]) {
+        let (signal, work) = work.split_at_mut(self.roots.len());
+        let work = &mut work[..self.roots.len()];
+        signal.fill([0.0; 2]);
+        for ((to, value), chirp) in signal.iter_mut().zip(&*values).zip(self.chirp) {
+            *to = times(*value, *chirp);
+        }
+        self.stages(level, signal, work);
+        for (value, filter) in signal.iter_mut().zip(self.filter) {
+            let [re, im] = times(*value, *filter);
+            *value = [im, re];
+        }
+        self.stages(level, signal, work);
+        let scale = 1.0 / self.roots.len() as f64;
+        for ((to, [im, re]), chirp) in values.iter_mut().zip(signal).zip(self.chirp) {
+            *to = times([*re * scale, *im * scale], *chirp);
+        }
+    }
+
+    /// The transform of the length of the roots. The result is where the values were.
+    fn stages(&self, level: Level, values: &mut [Complex], work: &mut [Complex]) {
+        let (mut from, mut to) = (&mut *values, &mut *work);
+        let mut done = 1;
+        for radix in self.factors.radixes() {
+            let stage = Stage { radix, done, roots: self.roots, from, to };
+            (from, to) = level.run(stage);
+            done *= radix;
+        }
+        if !self.factors.count.is_multiple_of(2) {
+            // `to` is where the values were.
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+/// One stage: transforms of `radix` elements, `done` of them side by side, times roots.
+struct Stage<'a> {
+    radix: usize,
+    /// The product of the radixes of the stages before.
+    done: usize,
+    roots: &'a [Complex],
+    from: &'a mut [Complex],
+    to: &'a mut [Complex],
+}
+
+impl<'a> Loop for Stage<'a> {
+    /// The result, and what was read.
+    type Out = (&'a mut [Complex], &'a mut [Complex]);
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Self::Out {
+        let Stage { radix, done, roots, from, to } = self;
+        match radix {
+            2 => stage::<2>(done, roots, from, to, |[a, b], _| [plus(a, b), minus(a, b)]),
+            4 => stage::<4>(done, roots, from, to, |[a, b, c, d], _| {
+                let (even, odd) = ([plus(a, c), minus(a, c)], [plus(b, d), minus(b, d)]);
+                let turned = [odd[1][1], -odd[1][0]];
+                [
+                    plus(even[0], odd[0]),
+                    plus(even[1], turned),
+                    minus(even[0], odd[0]),
+                    minus(even[1], turned),
+                ]
+            }),
+            3 => stage::<3>(done, roots, from, to, sums),
+            5 => stage::<5>(done, roots, from, to, sums),
+            7 => stage::<7>(done, roots, from, to, sums),
+            11 => stage::<11>(done, roots, from, to, sums),
+            _ => stage::<LARGEST_RADIX>(done, roots, from, to, sums),
+        }
+        (to, from)
+    }
+}
+
+#[inline(always)]
+fn stage<const R: usize>(
+    done: usize,
+    roots: &[Complex],
+    from: &[Complex],
+    to: &mut [Complex],
+    butterfly: impl Fn([Complex; R], &[Complex; R]) -> [Complex; R],
+) {
+    let n = roots.len();
+    let groups = n / done / R;
+    let of_radix: [Complex; R] = std::array::from_fn(|k| roots[k * (n / R)]);
+    for (group, to) in to.chunks_exact_mut(R * done).enumerate() {
+        let turns: [Complex; R] = std::array::from_fn(|t| roots[group * t * done]);
+        let parts: [&[Complex]; R] =
+            std::array::from_fn(|k| &from[(group + k * groups) * done..][..done]);
+        for i in 0..done {
+            let sums = butterfly(std::array::from_fn(|k| parts[k][i]), &of_radix);
+            for (t, (sum, turn)) in sums.into_iter().zip(turns).enumerate() {
+                to[t * done + i] = times(sum, turn);
+            }
+        }
+    }
+}
+
+/// A transform of a few elements after its definition.
+#[inline(always)]
+fn sums<const R: usize>(values: [Complex; R], roots: &[Complex; R]) -> [Complex; R] {
+    std::array::from_fn(|t| {
+        let products = (0..R).map(|k| times(values[k], roots[k * t % R]));
+        products.fold([0.0; 2], plus)
+    })
+}
+
+#[inline(always)]
+fn plus(a: Complex, b: Complex) -> Complex {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+#[inline(always)]
+fn minus(a: Complex, b: Complex) -> Complex {
+    [a[0] - b[0], a[1] - b[1]]
+}
+
+#[inline(always)]
+fn times(a: Complex, b: Complex) -> Complex {
+    [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
+}
+
+/// `exp(-2 pi i k / n)`. Sines and cosines are taken of at most an eighth of a turn, so those that
+/// are 0, 1, or of the same size, are exactly so.
+fn root(k: u128, n: u128) -> Complex {
+    let (eighth, rest) = (8 * k / n % 8, 8 * k % n);
+    let angle = |rest: u128| rest as f64 / n as f64 * FRAC_PI_4;
+    let (cos, sin) = if eighth.is_multiple_of(2) {
+        (angle(rest).cos(), angle(rest).sin())
+    } else {
+        (angle(n - rest).sin(), angle(n - rest).cos())
+    };
+    match eighth / 2 {
+        0 => [cos, -sin],
+        1 => [-sin, -cos],
+        2 => [-cos, sin],
+        _ => [sin, cos],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Isa, Pool};
+
+    fn numbers(n: usize, by: usize) -> Vec<f64> {
+        (0..n).map(|i| ((i * by + 7) % 1009) as f64 / 504.0 - 1.0).collect()
+    }
+
+    /// After the definition. `x` has pairs.
+    fn naive(x: &[f64], n: usize, inverse: bool) -> Vec<f64> {
+        let mut y = vec![0.0; 2 * n];
+        for k in 0..n {
+            for j in 0..n.min(x.len() / 2) {
+                let turn = (j * k % n) as f64 / n as f64 * std::f64::consts::TAU;
+                let (sin, cos) = if inverse { turn.sin_cos() } else { (-turn).sin_cos() };
+                y[2 * k] += x[2 * j] * cos - x[2 * j + 1] * sin;
+                y[2 * k + 1] += x[2 * j] * sin + x[2 * j + 1] * cos;
+            }
+        }
+        let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
+        y.iter().map(|y| y * scale).collect()
+    }
+
+    fn close(found: &[f64], expected: &[f64], what: &str) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        let size = expected.iter().fold(1.0, |size: f64, x| size.max(x.abs()));
+        for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+            let error = (found - expected).abs() / size;
+            assert!(error <= 1e-12, "{what} at {i}: {found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn every_length() {
+        let lengths = (1..70).chain([77, 97, 121, 128, 169, 210, 240, 251, 400, 512, 1001, 1018]);
+        for length in lengths {
+            let x = numbers(2 * length, 37);
+            for isa in Isa::available() {
+                let exec = Exec { pool: &Pool::new(2), isa: *isa };
+                for inverse in [false, true] {
+                    let spectrum = Spectrum { length, inverse, half: false, complex: true };
+                    let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
+                    let mut y = vec![0.0; 2 * length];
+                    transform(&exec, spectrum, lines, None, &x, &mut y);
+                    close(&y, &naive(&x, length, inverse), &format!("{length} {isa:?}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_those_of_real_signals() {
+        for length in [1, 2, 3, 8, 9, 30, 34] {
+            let x = numbers(length, 29);
+            let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+            let pairs: Vec<f64> = x.iter().flat_map(|x| [*x, 0.0]).collect();
+            let whole = naive(&pairs, length, false);
+            let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
+            let there = Spectrum { length, inverse: false, half: true, complex: false };
+            let mut half = vec![0.0; 2 * there.outputs()];
+            transform(&exec, there, lines, None, &x, &mut half);
+            close(&half, &whole[..half.len()], &format!("half of {length}"));
+            let back = Spectrum { inverse: true, complex: true, ..there };
+            let lines = Lines { len: length / 2 + 1, ..lines };
+            let mut again = vec![0.0; length];
+            transform(&exec, back, lines, None, &half, &mut again);
+            close(&again, &x, &format!("back from half of {length}"));
+        }
+    }
+
+    #[test]
+    fn lines_of_a_grid_are_cut_filled_up_and_weighted() {
+        // Two by three lines of four elements, three apart.
+        let x: Vec<f32> = numbers(24, 31).iter().map(|x| *x as f32).collect();
+        let window = [0.5f32, 1.0, 2.0, 0.25, 4.0, 8.0];
+        for length in [3, 4, 6] {
+            for window in [None, Some(&window[..])] {
+                let spectrum = Spectrum { length, inverse: false, half: false, complex: false };
+                let lines = Lines { grid: [2, 3], len: 4, x: [12, 1, 3], y: [3 * length, 1, 3] };
+                let mut first: Option<Vec<f32>> = None;
+                for threads in [1, 2, 3] {
+                    let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                    let mut y = vec![0.0f32; 2 * 6 * length];
+                    transform(&exec, spectrum, lines, window, &x, &mut y);
+                    for (a, b) in (0..6).map(|line| (line / 3, line % 3)) {
+                        let element = |i: usize| {
+                            let factor = window.map_or(1.0, |window| f64::from(window[i]));
+                            [f64::from(x[a * 12 + b + 3 * i]) * factor, 0.0]
+                        };
+                        let line: Vec<f64> = (0..4).flat_map(element).collect();
+                        let expected = naive(&line, length, false);
+                        for (i, expected) in expected.iter().enumerate() {
+                            let at = 2 * (a * 3 * length + b + i / 2 * 3) + i % 2;
+                            let error = (f64::from(y[at]) - expected).abs();
+                            assert!(error <= 1e-6 * (1.0 + expected.abs()), "{length} {a} {b} {i}");
+                        }
+                    }
+                    assert_eq!(first.get_or_insert(y.clone()), &y, "{threads} threads");
+                }
+            }
+        }
+    }
+}
