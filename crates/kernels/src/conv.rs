@@ -15,6 +15,7 @@
 
 mod depthwise;
 mod direct;
+mod integer;
 mod naive;
 mod packing;
 mod tile;
@@ -28,6 +29,9 @@ use crate::gemm::{Activation, SendPtr, TileEpilogue};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
+pub use integer::{
+    ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
+};
 pub use naive::conv_naive;
 pub use packing::WeightSource;
 use winograd::Winograd;

@@ -7,6 +7,7 @@
 
 use half::{bf16, f16};
 
+use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
@@ -172,6 +173,10 @@ per_type! {
         );
         quantized::requantize = fn requantize(
             exec: &Exec<'_>, factors: &Factors<'_>, zero: Self, columns: usize, sums: &[i32], out: &mut [Self],
+        );
+        conv::conv_codes = fn conv_codes(
+            exec: &Exec<'_>, conv: &ByteConv<'_>, operands: &ByteOperands<'_>, ending: &ByteEnding<'_, Self>,
+            y: &mut [Self],
         );
     }
 
