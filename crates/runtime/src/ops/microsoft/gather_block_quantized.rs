@@ -4,10 +4,10 @@ use sardonyx_kernels::quantized::{Slices, Zeros};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{DataType, Dims};
 
-use super::{codes, numbers};
+use super::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::narrow::narrow;
+use crate::ops::narrow::{narrow, numbers};
 
 const DATA: usize = 0;
 const INDICES: usize = 1;
