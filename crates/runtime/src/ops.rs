@@ -11,6 +11,7 @@ mod microsoft;
 mod narrow;
 mod nn;
 mod optional;
+mod quantization;
 mod random;
 mod reduction;
 mod sequence;
@@ -73,6 +74,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "DeformConv", bind(nn::deform_conv::bind)),
+    ("", "DequantizeLinear", bind(quantization::linear::bind_dequantize)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
@@ -136,6 +138,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
+    ("", "QuantizeLinear", bind(quantization::linear::bind_quantize)),
     (
         "",
         "RMSNormalization",

@@ -1,0 +1,54 @@
+//! Integers and small floats in the place of floats, and computing with them.
+
+pub(crate) mod linear;
+
+use sardonyx_kernels::quantized::Spread;
+use sardonyx_tensor::shape::normalize_axis;
+
+use crate::error::{KernelError, fail};
+
+/// Elements before, along and after an axis.
+pub(super) fn split(dims: &[usize], axis: usize) -> [usize; 3] {
+    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
+}
+
+/// Which element of a tensor of `dims`, which is not empty, has which of the scales of these
+/// dimensions.
+fn spread(
+    dims: &[usize],
+    scales: &[usize],
+    axis: i64,
+    block: usize,
+) -> Result<Spread, KernelError> {
+    match (scales, block) {
+        ([], _) | ([1], 0) => return Ok(Spread::One),
+        ([_], 0) => {}
+        (_, 0) => fail!(
+            "scales are {scales:?}, but without block_size they are one, or one for each slice of \
+             an axis"
+        ),
+        _ if scales.len() != dims.len() => fail!(
+            "scales are {scales:?}, but scales of blocks have the rank of the input, {}",
+            dims.len()
+        ),
+        _ => {}
+    }
+    let axis = normalize_axis(axis, dims.len())?;
+    let sizes = split(dims, axis);
+    if block == 0 {
+        if scales[0] != dims[axis] {
+            fail!("{} scales for {} slices of axis {axis}", scales[0], dims[axis]);
+        }
+        return Ok(Spread::Slices(sizes));
+    }
+    for (at, (found, size)) in scales.iter().zip(dims).enumerate() {
+        let want = if at == axis { size.div_ceil(block) } else { *size };
+        if *found != want {
+            fail!(
+                "scales are {scales:?}, but blocks of {block} along axis {axis} of {dims:?} need \
+                 {want} in axis {at}"
+            );
+        }
+    }
+    Ok(Spread::Blocks { sizes, block })
+}
