@@ -69,6 +69,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
     ("", "Conv", lowered(nn::conv::lower)),
+    ("", "ConvInteger", packing(quantization::conv::bind_integer)),
     ("", "ConvTranspose", packing(nn::conv_transpose::bind)),
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
@@ -138,6 +139,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
+    ("", "QLinearConv", packing(quantization::conv::bind_quantized)),
     ("", "QuantizeLinear", bind(quantization::linear::bind_quantize)),
     (
         "",

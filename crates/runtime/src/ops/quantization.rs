@@ -1,11 +1,15 @@
 //! Integers and small floats in the place of floats, and computing with them.
 
+pub(crate) mod conv;
 pub(crate) mod linear;
 
 use sardonyx_kernels::quantized::Spread;
+use sardonyx_tensor::DataType;
 use sardonyx_tensor::shape::normalize_axis;
 
 use crate::error::{KernelError, fail};
+use crate::kernel::Call;
+use crate::ops::narrow::numbers;
 
 /// Elements before, along and after an axis.
 pub(super) fn split(dims: &[usize], axis: usize) -> [usize; 3] {
@@ -51,4 +55,37 @@ fn spread(
         }
     }
     Ok(Spread::Blocks { sizes, block })
+}
+
+/// Whether elements are integers of 8 bits.
+fn is_byte(elem: DataType) -> bool {
+    matches!(elem, DataType::Int8 | DataType::Uint8)
+}
+
+/// The only element of an input of integers of 8 bits, as it lies.
+fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelError> {
+    match bytes(call, index, elem)? {
+        [one] => Ok(*one),
+        several => fail!("input {index} has {} elements, but must have one", several.len()),
+    }
+}
+
+/// The only element of an input, as a float.
+fn one_number(call: &Call<'_>, index: usize) -> Result<f32, KernelError> {
+    match &*numbers(call, index)? {
+        [one] => Ok(*one),
+        several => fail!("input {index} has {} elements, but must have one", several.len()),
+    }
+}
+
+/// The elements of an input of integers of 8 bits, as they lie.
+fn bytes<'a>(call: &Call<'a>, index: usize, elem: DataType) -> Result<&'a [u8], KernelError> {
+    let found = call.tensor(index)?.data_type();
+    if found != elem {
+        fail!("input {index} is {found}, not {elem}");
+    }
+    Ok(match elem {
+        DataType::Int8 => bytemuck::cast_slice(call.slice::<i8>(index)?),
+        _ => call.slice::<u8>(index)?,
+    })
 }
