@@ -140,6 +140,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
     ("", "QLinearConv", packing(quantization::conv::bind_quantized)),
+    ("", "QLinearMatMul", packing(quantization::matmul::bind)),
     ("", "QuantizeLinear", bind(quantization::linear::bind_quantize)),
     (
         "",

@@ -2,6 +2,7 @@
 
 pub(crate) mod conv;
 pub(crate) mod linear;
+pub(crate) mod matmul;
 
 use sardonyx_kernels::quantized::Spread;
 use sardonyx_tensor::DataType;
