@@ -5,8 +5,8 @@ mod requantize;
 mod spread;
 
 pub use linear::{
-    Code, Dividend, Precision, Scaling, Stored, dequantize, dequantize_packed, divide, quantize,
-    quantize_packed,
+    Code, Dividend, Precision, Scaling, Stored, dequantize, dequantize_packed, divide, limits,
+    quantize, quantize_packed,
 };
 pub use requantize::{Factors, Requantize, requantize};
 pub use spread::Spread;

@@ -5,10 +5,11 @@
 //! then rounds to the nearest integer, ties to even, on every machine.
 
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use super::{Codes, Spread};
 use crate::Exec;
-use crate::elementwise::chunks::rows;
+use crate::elementwise::chunks::{ranges, rows};
 use crate::number::{Math, Number, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, to_f32_odd};
 use crate::simd::{Level, Loop};
 
@@ -343,8 +344,8 @@ impl Loop for RunShared<'_> {
                 }
                 (_, false) => unpack::<4>(bytes, unpacked, |byte, place| byte >> (2 * place) & 3),
             }
-            for place in whole * per_byte..out.len() {
-                unpacked[place] = codes.get(at + place) as i8;
+            for (place, code) in unpacked.iter_mut().enumerate().skip(whole * per_byte) {
+                *code = codes.get(at + place) as i8;
             }
             let len = out.len();
             Run { scaling, each, start: at, x: unpacked, out }.run::<FMA>();
@@ -416,6 +417,51 @@ pub fn divide<R: Dividend>(
     let nothing = [R::ZERO.neg()];
     let zeros = if scaling.zeros.is_empty() { &nothing } else { scaling.zeros };
     run(exec, &Scaling { zeros, ..*scaling }, Divide(precision, PhantomData), x, out);
+}
+
+/// The least and the greatest of some numbers and 0; NaN both if one of them is NaN.
+struct Limits<'a>(&'a [f32]);
+
+impl Loop for Limits<'_> {
+    type Out = [f32; 2];
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> [f32; 2] {
+        /// Numbers that are compared at a time, as the compiler does not change their order.
+        const LANES: usize = 64;
+        let (mut low, mut high, mut is_nan) = ([0f32; LANES], [0f32; LANES], [0u32; LANES]);
+        for chunk in self.0.chunks(LANES) {
+            let limits = low.iter_mut().zip(&mut high).zip(&mut is_nan);
+            for (x, ((low, high), is_nan)) in chunk.iter().zip(limits) {
+                *low = if *x < *low { *x } else { *low };
+                *high = if *x > *high { *x } else { *high };
+                *is_nan |= u32::from(x.is_nan());
+            }
+        }
+        if is_nan.contains(&1) {
+            return [f32::NAN; 2];
+        }
+        [low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max)]
+    }
+}
+
+/// The least and the greatest of some numbers and 0; NaN both if one of them is NaN.
+///
+/// # Panics
+///
+/// If this machine does not have the instruction set.
+pub fn limits(exec: &Exec<'_>, x: &[f32]) -> [f32; 2] {
+    let level = Level::new(exec.isa);
+    let all = Mutex::new([0f32; 2]);
+    ranges(exec.pool, x.len(), 1, |part| {
+        let [low, high] = level.run(Limits(&x[part]));
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let [least, greatest] = *all;
+        // Zeros have one sign here, and NaN stays, so the order does not matter.
+        let is_nan = low.is_nan() || least.is_nan();
+        *all = if is_nan { [f32::NAN; 2] } else { [least.min(low), greatest.max(high)] };
+    });
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -645,6 +691,32 @@ mod tests {
             assert!(out[0] < 1.5 && out[0] > 1.499, "{out:?}");
             assert!(out[1] < 1_073_741_824.0, "{out:?}");
         });
+    }
+
+    #[test]
+    fn limits_of_numbers_and_zero() {
+        for len in [0, 1, 5, 64, 65, 200_003] {
+            let x: Vec<f32> = (0..len).map(|i| (i * 7919 % 65_537) as f32 - 30_000.5).collect();
+            for (sign, place) in [(1.0, None), (-1.0, None), (1.0, Some(len / 2))] {
+                let mut x: Vec<f32> = x.iter().map(|x| sign * x.abs()).collect();
+                if let Some(nan) = place.and_then(|place| x.get_mut(place)) {
+                    *nan = f32::NAN;
+                }
+                let mut want = [0.0f32; 2];
+                if x.iter().any(|x| x.is_nan()) {
+                    want = [f32::NAN; 2];
+                } else {
+                    x.sort_by(f32::total_cmp);
+                    want[0] = x.first().map_or(0.0, |least| least.min(0.0));
+                    want[1] = x.last().map_or(0.0, |most| most.max(0.0));
+                }
+                everywhere(|exec| {
+                    assert_eq!(limits(exec, &x).map(f32::to_bits), want.map(f32::to_bits), "{len}");
+                });
+            }
+        }
+        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        assert_eq!(limits(&exec, &[-0.0]).map(f32::to_bits), [0; 2]);
     }
 
     #[test]
