@@ -315,7 +315,8 @@ fn run<E: Ending>(
     }
 }
 
-/// How bits become a number that is multiplied: they lose an offset that their zero point loses too.
+/// How bits become a number that is multiplied. They lose an offset that their zero point loses
+/// too.
 #[inline(always)]
 fn number(bits: u8, signed: bool) -> i32 {
     i32::from((bits ^ if signed { 0 } else { 0x80 }).cast_signed())

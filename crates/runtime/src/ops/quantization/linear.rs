@@ -1,5 +1,5 @@
-//! QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: floats to integers and small floats by scale and zero
-//! point, and back.
+//! QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: floats to integers and small floats
+//! by scale and zero point, and back.
 
 use sardonyx_kernels::quantized::{
     Codes, Precision, Scaling, Spread, dequantize_packed, limits, quantize_packed,
