@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
 //! | 3 x 3 with many channels | [`winograd`] |
+//! | integers of 8 bits, channels first | [`integer`] |
 //! | everything else | [`direct`] |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
