@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
 //! | 3 x 3 with many channels | [`winograd`] |
+//! | integers of 8 bits, channels first | [`integer`] |
 //! | everything else | [`direct`] |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
@@ -15,6 +16,7 @@
 
 mod depthwise;
 mod direct;
+mod integer;
 mod naive;
 mod packing;
 mod tile;
@@ -28,6 +30,9 @@ use crate::gemm::{Activation, SendPtr, TileEpilogue, bf16};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
+pub use integer::{
+    ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
+};
 pub use naive::conv_naive;
 pub use packing::WeightSource;
 use tile::{TileTable, tiles};

@@ -49,5 +49,8 @@ mod vecmath;
 
 pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
-pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops, RecurrentLoops, ResizeLoops};
+pub use per_type::{
+    CodeLoops, CumulativeLoops, DividendLoops, FloatLoops, Loops, MaxPoolLoops, RecurrentLoops,
+    ResizeLoops, StoredLoops,
+};
 pub use pool::{Pool, split_even};

@@ -328,7 +328,7 @@ narrow_floats!(f16, f16_to_f32, f32_to_f16; bf16, bf16_to_f32, f32_to_bf16);
 /// `half` crate looks at the upper half of a double only, and so takes what is just above a tie for
 /// one.
 #[inline(always)]
-fn to_f32_odd(x: f64) -> f32 {
+pub(crate) fn to_f32_odd(x: f64) -> f32 {
     let nearest = x as f32;
     let bits = nearest.to_bits();
     let is_odd = bits & 1 == 1;

@@ -7,6 +7,7 @@
 
 use half::{bf16, f16};
 
+use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
@@ -14,6 +15,7 @@ use crate::fourier::{Lines, Spectrum};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
+use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
 use crate::resize::Taps;
@@ -165,6 +167,34 @@ per_type! {
         );
         resize::along_axis = fn along_axis(
             exec: &Exec<'_>, dims: [usize; 3], taps: &Taps<'_, Self>, x: &[Self], y: &mut [Self],
+        );
+    }
+
+    /// Loops of the integers that floats are quantized to.
+    trait CodeLoops: Code for [i8, u8, i16, u16] {
+        quantized::quantize = fn quantize(
+            exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[f32], out: &mut [Self],
+        );
+        quantized::requantize = fn requantize(
+            exec: &Exec<'_>, factors: &Factors<'_>, zero: Self, columns: usize, sums: &[i32], out: &mut [Self],
+        );
+        conv::conv_codes = fn conv_codes(
+            exec: &Exec<'_>, conv: &ByteConv<'_>, operands: &ByteOperands<'_>, ending: &ByteEnding<'_, Self>,
+            y: &mut [Self],
+        );
+    }
+
+    /// Loops of the numbers that are dequantized.
+    trait StoredLoops: Stored for [i8, u8, i16, u16, i32, f32] {
+        quantized::dequantize = fn dequantize(
+            exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[Self], out: &mut [f32],
+        );
+    }
+
+    /// Loops of the floats that are divided.
+    trait DividendLoops: Dividend for [f32, f64] {
+        quantized::divide = fn divide(
+            exec: &Exec<'_>, scaling: &Scaling<'_, Self>, precision: Precision, x: &[Self], out: &mut [f32],
         );
     }
 

@@ -1,4 +1,15 @@
-//! Numbers of few bits, quantized in blocks: each block has a scale and perhaps a zero point.
+//! Numbers of few bits: tensors, slices and blocks of them have a scale and perhaps a zero point.
+
+mod linear;
+mod requantize;
+mod spread;
+
+pub use linear::{
+    Code, Dividend, Precision, Scaling, Stored, dequantize, dequantize_packed, divide, limits,
+    quantize, quantize_packed,
+};
+pub use requantize::{Factors, Requantize, requantize};
+pub use spread::Spread;
 
 use crate::Exec;
 use crate::elementwise::chunks::rows;

@@ -11,6 +11,7 @@ mod microsoft;
 mod narrow;
 mod nn;
 mod optional;
+mod quantization;
 mod random;
 mod reduction;
 mod sequence;
@@ -69,14 +70,17 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Constant", bind(tensor::constant::bind)),
     ("", "ConstantOfShape", lowered(tensor::constant_of_shape::lower)),
     ("", "Conv", lowered(nn::conv::lower)),
+    ("", "ConvInteger", packing(quantization::conv::bind_integer)),
     ("", "ConvTranspose", packing(nn::conv_transpose::bind)),
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "DFT", bind(signal::fourier::bind_dft)),
     ("", "DeformConv", bind(nn::deform_conv::bind)),
+    ("", "DequantizeLinear", bind(quantization::linear::bind_dequantize)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
+    ("", "DynamicQuantizeLinear", bind(quantization::linear::bind_dynamic)),
     ("", "Elu", lowered(math::unary::lower_elu)),
     ("", "Equal", either(math::binary::lower_equal, math::binary::bind_equal)),
     ("", "Erf", lowered(math::unary::lower_erf)),
@@ -139,6 +143,9 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "PRelu", lowered(math::prelu::lower)),
     ("", "Pad", bind(tensor::pad::bind)),
     ("", "Pow", either(math::binary::lower_pow, math::binary::bind_pow)),
+    ("", "QLinearConv", packing(quantization::conv::bind_quantized)),
+    ("", "QLinearMatMul", packing(quantization::matmul::bind)),
+    ("", "QuantizeLinear", bind(quantization::linear::bind_quantize)),
     (
         "",
         "RMSNormalization",

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::ops::Range;
+use std::sync::Arc;
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{ByteMatrix, Bytes, Elements, LeMatrix, MatRef, PackedB, Storage};
@@ -26,7 +27,12 @@ pub(crate) struct Right<E: Elements = Storage> {
 impl<E: Elements> Right<E> {
     /// The matrix, unless the session is only looked at.
     pub(crate) fn panels(&self) -> Result<&PackedB<E>, KernelError> {
-        self.panels.get().map(|panels| &**panels)
+        self.shared().map(|panels| &**panels)
+    }
+
+    /// The same, to be kept elsewhere.
+    pub(crate) fn shared(&self) -> Result<&Arc<PackedB<E>>, KernelError> {
+        self.panels.get()
     }
 }
 
@@ -42,19 +48,7 @@ impl Site<'_> {
     pub(crate) fn pack_right_of_rows(&self, index: usize, rows: Range<usize>) -> Option<Right> {
         let all = self.weight(index)?;
         let cols = *all.dims.last()?;
-        let dims = [rows.len(), cols];
-        let row = all.data_type.storage_bytes(cols)?;
-        let part;
-        let elements = match all.elements {
-            weights::Elements::All(tensor) => {
-                let bytes = rows.start.checked_mul(row)?..rows.end.checked_mul(row)?;
-                let bytes = tensor.buffer()?.slice(bytes).ok()?;
-                part = Tensor::from_buffer(all.data_type, dims, bytes).ok()?;
-                weights::Elements::All(&part)
-            }
-            other => other,
-        };
-        self.pack_matrix(&Weight { dims: &dims, elements, ..all }, true)
+        with_rows(&all, rows, cols, |rows| self.pack_matrix(rows, true))
     }
 
     fn pack_matrix(&self, b: &Weight<'_>, transposed: bool) -> Option<Right> {
@@ -90,15 +84,37 @@ impl Site<'_> {
         index: usize,
         transposed: bool,
     ) -> Option<Right<Bytes>> {
+        self.pack_bytes(&self.weight(index)?, transposed)
+    }
+
+    /// The same for the transposes of the rows of a constant, as many of them for each of some
+    /// groups. A row is all that an element of the first axis has.
+    pub(crate) fn pack_groups_of_bytes(
+        &self,
+        index: usize,
+        groups: usize,
+    ) -> Option<Vec<Right<Bytes>>> {
+        let all = self.weight(index)?;
+        let (rows, others) = all.dims.split_first()?;
+        let cols = others.iter().try_fold(1usize, |cols, size| cols.checked_mul(*size))?;
+        if groups == 0 || !rows.is_multiple_of(groups) {
+            return None;
+        }
+        let each = rows / groups;
+        let pack = |rows: &Weight<'_>| self.pack_bytes(rows, true);
+        let group = |group: usize| with_rows(&all, group * each..(group + 1) * each, cols, pack);
+        (0..groups).map(group).collect()
+    }
+
+    fn pack_bytes(&self, b: &Weight<'_>, transposed: bool) -> Option<Right<Bytes>> {
         let isa = self.isa;
-        let b = self.weight(index)?;
         let signed = match b.data_type {
             DataType::Int8 => true,
             DataType::Uint8 => false,
             _ => return None,
         };
         let form = Form::Right { isa, precision: Precision::Exact, transposed };
-        self.pack(&b, form, Bytes::new(isa, signed), |constant, [rows, cols]| {
+        self.pack(b, form, Bytes::new(isa, signed), |constant, [rows, cols]| {
             let bits = match constant.fill() {
                 Some(fill) => MatRef::new(fill, rows, cols, 0, 0),
                 None => MatRef::row_major(constant.at_once(), rows, cols),
@@ -127,6 +143,28 @@ impl Site<'_> {
         };
         Some(Right { depth, cols: width, elements, precision, isa, panels })
     }
+}
+
+/// Some rows of a constant as a matrix. Rows have `cols` elements, however many axes these are.
+fn with_rows<R>(
+    all: &Weight<'_>,
+    rows: Range<usize>,
+    cols: usize,
+    f: impl FnOnce(&Weight<'_>) -> Option<R>,
+) -> Option<R> {
+    let dims = [rows.len(), cols];
+    let row = all.data_type.storage_bytes(cols)?;
+    let part;
+    let elements = match all.elements {
+        weights::Elements::All(tensor) => {
+            let bytes = rows.start.checked_mul(row)?..rows.end.checked_mul(row)?;
+            let bytes = tensor.buffer()?.slice(bytes).ok()?;
+            part = Tensor::from_buffer(all.data_type, dims, bytes).ok()?;
+            weights::Elements::All(&part)
+        }
+        other => other,
+    };
+    f(&Weight { dims: &dims, elements, ..*all })
 }
 
 /// How elements of a type lie in packed matrices; `None` for types that are not packed.

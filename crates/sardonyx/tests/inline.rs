@@ -127,6 +127,18 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
         ],
         ONE,
     ),
+    (
+        "DynamicQuantizeLinear",
+        &[
+            "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) y = Mul (t, s)",
+            "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) u = Cast <to = 1> (z) y = Sub (t, u)",
+            // Zeros alone, and what is no number.
+            "n = Sub (a, a) q, s, z = DynamicQuantizeLinear (n) t = Cast <to = 1> (q) y = Add (t, s)",
+            "n = Sub (a, a) m = Div (n, n) q, s, z = DynamicQuantizeLinear (m)
+             t = Cast <to = 1> (q) u = Cast <to = 1> (z) y = Add (t, u)",
+        ],
+        ONE,
+    ),
     ("Elu", &["y = Elu (a)", "y = Elu <alpha = 0.5> (a)"], ONE),
     ("Gelu", &["y = Gelu (a)", "y = Gelu <approximate = \"tanh\"> (a)"], ONE),
     ("GreaterOrEqual", &["t = GreaterOrEqual (a, b) y = Cast <to = 1> (t)"], PAIR),
@@ -503,12 +515,15 @@ fn bodies_of_operators_fit_the_versions_of_the_model() {
           score_mod = s (x) => (t) { r = Mul (x, low) t = Tanh (r) },
           prob_mod = p (x) => (t) <float half = {0.5}> { t = Mul (x, half) }
         > (a, b, c)";
-    let inlined = |opset: u32, call: &str, operator: &str| {
+    let with_call = |opset: u32, call: &str| {
         let text = format!(
             "<ir_version: 8, opset_import: [\"\": {opset}, \"ai.onnx.preview\": 1]>
              g (float[1, 2, 3, 4] a, float[1, 2, 5, 4] b, float[1, 2, 5, 4] c) => (float y) {{ {call} }}"
         );
-        let mut model = Model::from_text(&text).unwrap();
+        Model::from_text(&text).unwrap()
+    };
+    let inlined = |opset: u32, call: &str, operator: &str| {
+        let mut model = with_call(opset, call);
         let report = model.inline(&Options::new().operators([operator])).unwrap();
         assert_eq!(report.operators.values().sum::<usize>(), 1, "{opset}");
         assert_eq!(report.without_body, [], "{opset}");
@@ -520,10 +535,12 @@ fn bodies_of_operators_fit_the_versions_of_the_model() {
         let model = inlined(opset, attention, "ai.onnx.preview.FlexAttention");
         assert_eq!(run_call(&model, SIZES), newest, "{opset}");
     }
-    // The engine has no QuantizeLinear. Its body finds the least element with a node that changed
-    // in version 18.
+    // Its body finds the least element with a node that changed in version 18, and gives what the
+    // engine does without it.
     let quantize = "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) y = Mul (t, s)";
+    let newest = run_call(&with_call(28, quantize), SIZES);
     for opset in 11..=28 {
-        inlined(opset, quantize, "DynamicQuantizeLinear");
+        let model = inlined(opset, quantize, "DynamicQuantizeLinear");
+        assert_eq!(run_call(&model, SIZES), newest, "{opset}");
     }
 }

@@ -7,17 +7,6 @@ use sardonyx_kernels::quantized::Codes;
 use sardonyx_tensor::{DataType, TensorView};
 
 use crate::error::{KernelError, fail};
-use crate::kernel::Call;
-use crate::scratch::Contents;
-
-/// The numbers of an input of floats as `f32`.
-fn numbers<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f32>, KernelError> {
-    let view = call.tensor(index)?;
-    Ok(match view.data_type() {
-        DataType::Float => Contents::Borrowed(call.slice(index)?),
-        _ => Contents::Made(super::narrow::widen(call, view)?),
-    })
-}
 
 /// The bytes of an input of integers of few bits; those of a type of bytes have `bits` each.
 fn codes<'a>(view: &TensorView<'a>, bits: usize) -> Result<Codes<'a>, KernelError> {

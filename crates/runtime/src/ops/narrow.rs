@@ -5,7 +5,7 @@ use sardonyx_tensor::{CastOptions, DataType, TensorView, cast_slices};
 use crate::error::KernelError;
 use crate::kernel::Call;
 use crate::ops::tensor::moves::dense;
-use crate::scratch::Scratch;
+use crate::scratch::{Contents, Scratch};
 
 /// The elements of a tensor as `f32`, for the time of the call.
 pub(crate) fn widen(call: &Call<'_>, view: &TensorView<'_>) -> Result<Scratch<f32>, KernelError> {
@@ -22,6 +22,15 @@ pub(crate) fn widen(call: &Call<'_>, view: &TensorView<'_>) -> Result<Scratch<f3
         options,
     )?;
     Ok(wide)
+}
+
+/// The numbers of an input as `f32`: those of floats of 32 bits as they lie.
+pub(crate) fn numbers<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f32>, KernelError> {
+    let view = call.tensor(index)?;
+    Ok(match view.data_type() {
+        DataType::Float => Contents::Borrowed(call.slice(index)?),
+        _ => Contents::Made(widen(call, view)?),
+    })
 }
 
 /// Writes `f32` elements as an output of a narrower type.

@@ -68,38 +68,38 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
 }
 
 /// The products that two shapes stand for.
-pub(super) struct Shapes {
+pub(in crate::ops) struct Shapes {
     /// Leading dimensions of the result.
-    pub(super) batch: Dims,
-    pub(super) rows: usize,
-    pub(super) depth: usize,
-    pub(super) cols: usize,
-    pub(super) a: Side,
-    pub(super) b: Side,
+    pub(in crate::ops) batch: Dims,
+    pub(in crate::ops) rows: usize,
+    pub(in crate::ops) depth: usize,
+    pub(in crate::ops) cols: usize,
+    pub(in crate::ops) a: Side,
+    pub(in crate::ops) b: Side,
     /// Dimensions of the result, without those that vectors stood in for.
-    pub(super) output: Dims,
+    pub(in crate::ops) output: Dims,
 }
 
 /// Where the matrices of an operand lie, in elements.
-pub(super) struct Side {
-    pub(super) row_step: usize,
-    pub(super) col_step: usize,
+pub(in crate::ops) struct Side {
+    pub(in crate::ops) row_step: usize,
+    pub(in crate::ops) col_step: usize,
     /// From matrix to matrix per leading dimension; 0 where the operand broadcasts.
-    pub(super) steps: SmallVec<[usize; 6]>,
+    pub(in crate::ops) steps: SmallVec<[usize; 6]>,
 }
 
 /// Dimensions of an operand and the distances of its elements.
-pub(super) struct Form<'a> {
-    pub(super) dims: &'a [usize],
-    pub(super) strides: Strides,
+pub(in crate::ops) struct Form<'a> {
+    pub(in crate::ops) dims: &'a [usize],
+    pub(in crate::ops) strides: Strides,
 }
 
 impl<'a> Form<'a> {
-    pub(super) fn of(view: &'a TensorView<'_>) -> Self {
+    pub(in crate::ops) fn of(view: &'a TensorView<'_>) -> Self {
         Form { dims: view.dims(), strides: view.strides() }
     }
 
-    pub(super) fn dense(dims: &'a [usize]) -> Self {
+    pub(in crate::ops) fn dense(dims: &'a [usize]) -> Self {
         Form { dims, strides: shape::strides(dims) }
     }
 
@@ -133,7 +133,7 @@ impl<'a> Form<'a> {
 impl Shapes {
     /// Those of the operands of a call, where they lie. A right operand that was packed has the
     /// dimensions `packed`; any other may be read as its transpose.
-    pub(super) fn strided(
+    pub(in crate::ops) fn strided(
         call: &Call<'_>,
         packed: Option<[usize; 2]>,
         trans_b: bool,
@@ -149,7 +149,7 @@ impl Shapes {
         }
     }
 
-    pub(super) fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
+    pub(in crate::ops) fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
         let (a, b) = (a_form.dims, b_form.dims);
         if a.is_empty() || b.is_empty() {
             fail!("scalars have no matrix product");
@@ -180,12 +180,12 @@ impl Shapes {
         Ok(Shapes { batch, rows, depth, cols, a: a_side, b: b_side, output })
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::ops) fn count(&self) -> usize {
         self.batch.iter().product()
     }
 
     /// Whether all matrices of the left operand are the rows of one, one after the other.
-    pub(super) fn left_is_one_matrix(&self) -> bool {
+    pub(in crate::ops) fn left_is_one_matrix(&self) -> bool {
         let mut next = self.rows * self.a.row_step;
         self.batch.iter().zip(&self.a.steps).rev().all(|(dim, step)| {
             let follows = *dim == 1 || *step == next;
@@ -195,7 +195,7 @@ impl Shapes {
     }
 
     /// Where matrix number `index` of an operand begins.
-    pub(super) fn start(&self, steps: &[usize], mut index: usize) -> usize {
+    pub(in crate::ops) fn start(&self, steps: &[usize], mut index: usize) -> usize {
         let mut start = 0;
         for (dim, step) in self.batch.iter().zip(steps).rev() {
             start += index % dim * step;

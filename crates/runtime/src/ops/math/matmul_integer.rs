@@ -71,22 +71,59 @@ struct MatMulInteger {
     isa: Isa,
 }
 
-/// The zero points of an operand.
-struct Points<'a> {
-    bits: &'a [u8],
+/// Numbers of the rows of a left operand or the columns of a right one.
+pub(in crate::ops) struct PerLine<'a, T> {
+    numbers: &'a [T],
     /// How many each matrix has.
-    each: usize,
+    pub(in crate::ops) each: usize,
     /// From matrix to matrix per leading dimension.
     steps: Dims,
 }
 
-impl<'a> Points<'a> {
-    fn matrix(&self, shapes: &Shapes, index: usize) -> &'a [u8] {
-        &self.bits[shapes.start(&self.steps, index)..][..self.each]
+/// Rows of the left operand or columns of the right one, so many of each matrix.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Lines {
+    Rows(usize),
+    Columns(usize),
+}
+
+impl<'a, T> PerLine<'a, T> {
+    /// None for any matrix.
+    fn none(batch: &Dims) -> Self {
+        PerLine { numbers: &[], each: 0, steps: Dims::from_elem(0, batch.len()) }
+    }
+
+    /// What an input of these dimensions says: one number, one for each line, or such for every
+    /// matrix of a batch.
+    pub(in crate::ops) fn new(
+        what: &str,
+        (numbers, dims): (&'a [T], &[usize]),
+        lines: Lines,
+        batch: &Dims,
+    ) -> Result<Self, KernelError> {
+        let (leading, own) = dims.split_at(dims.len().saturating_sub(2));
+        let (Lines::Rows(count) | Lines::Columns(count)) = lines;
+        let each = match (lines, own) {
+            (_, [] | [1] | [1, 1]) => 1,
+            (_, [each]) | (Lines::Rows(_), [each, 1]) | (Lines::Columns(_), [1, each])
+                if *each == count =>
+            {
+                count
+            }
+            (Lines::Rows(_), _) => fail!("{what} of dimensions {dims:?} for {count} rows"),
+            (Lines::Columns(_), _) => fail!("{what} of dimensions {dims:?} for {count} columns"),
+        };
+        let mut steps = steps(leading, batch)?;
+        steps.iter_mut().for_each(|step| *step *= each);
+        Ok(PerLine { numbers, each, steps })
+    }
+
+    pub(in crate::ops) fn matrix(&self, shapes: &Shapes, index: usize) -> &'a [T] {
+        &self.numbers[shapes.start(&self.steps, index)..][..self.each]
     }
 
     /// Whether all matrices have the same.
-    fn are_shared(&self) -> bool {
+    pub(in crate::ops) fn are_shared(&self) -> bool {
         self.steps.iter().all(|step| *step == 0)
     }
 }
@@ -101,37 +138,24 @@ impl MatMulInteger {
         })
     }
 
-    /// The zero points of an operand: none, one, one for each of the `count` rows (of the left
-    /// operand) or columns (of the right one), or such for every matrix of a batch.
+    /// The zero points of an operand.
     fn points<'a>(
         &self,
         call: &Call<'a>,
         operand: usize,
-        count: usize,
+        lines: Lines,
         batch: &Dims,
-    ) -> Result<Points<'a>, KernelError> {
+    ) -> Result<PerLine<'a, u8>, KernelError> {
         let index = operand + 2;
         let Some(view) = call.maybe_tensor(index)? else {
-            return Ok(Points { bits: &[], each: 0, steps: Dims::from_elem(0, batch.len()) });
+            return Ok(PerLine::none(batch));
         };
         let bits = match (self.is_signed[operand], view.data_type()) {
             (true, DataType::Int8) => bytemuck::cast_slice(call.slice::<i8>(index)?),
             (false, DataType::Uint8) => call.slice::<u8>(index)?,
             _ => fail!("input {index} is the zero point of input {operand}, but has another type"),
         };
-        let dims = view.dims();
-        let (leading, own) = dims.split_at(dims.len().saturating_sub(2));
-        let each = match (operand, own) {
-            (_, [] | [1] | [1, 1]) => 1,
-            (_, [each]) | (0, [each, 1]) | (1, [1, each]) if *each == count => count,
-            _ => {
-                let what = if operand == 0 { "rows" } else { "columns" };
-                fail!("zero points of dimensions {dims:?} for {count} {what}");
-            }
-        };
-        let mut steps = steps(leading, batch)?;
-        steps.iter_mut().for_each(|step| *step *= each);
-        Ok(Points { bits, each, steps })
+        PerLine::new("zero points", (bits, view.dims()), lines, batch)
     }
 }
 
@@ -149,8 +173,8 @@ impl Kernel for MatMulInteger {
         let packed = self.packed.as_ref().map(|packed| [packed.depth, packed.cols]);
         let shapes = Shapes::strided(call, packed, self.trans_b)?;
         let (mut m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
-        let a_points = self.points(call, 0, m, &shapes.batch)?;
-        let b_points = self.points(call, 1, n, &shapes.batch)?;
+        let a_points = self.points(call, 0, Lines::Rows(m), &shapes.batch)?;
+        let b_points = self.points(call, 1, Lines::Columns(n), &shapes.batch)?;
         let mut count = shapes.count();
         // All rows of a batch meet one matrix.
         let is_one_product = shapes.left_is_one_matrix()

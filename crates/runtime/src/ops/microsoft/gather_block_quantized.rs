@@ -4,10 +4,11 @@ use sardonyx_kernels::quantized::{Slices, Zeros};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{DataType, Dims};
 
-use super::{codes, numbers};
+use super::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::narrow::narrow;
+use crate::ops::narrow::{narrow, numbers};
+use crate::ops::quantization::split;
 
 const DATA: usize = 0;
 const INDICES: usize = 1;
@@ -51,11 +52,6 @@ struct GatherBlockQuantized {
     block: usize,
     gather_axis: i64,
     quantize_axis: i64,
-}
-
-/// Elements before, along and after an axis.
-fn split(dims: &[usize], axis: usize) -> [usize; 3] {
-    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }
 
 impl Kernel for GatherBlockQuantized {

@@ -5,10 +5,10 @@ use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Rhs, gemm, gemm_scratc
 use sardonyx_kernels::quantized::{Columns, Zeros};
 use sardonyx_tensor::{DataType, Dims, TensorView};
 
-use super::{codes, numbers};
+use super::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::narrow::narrow;
+use crate::ops::narrow::{narrow, numbers};
 
 const A: usize = 0;
 const B: usize = 1;

@@ -51,6 +51,26 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     {
         return site.unsupported_type(elem);
     }
+    let (window, group) = window_and_groups(site, 1)?;
+    let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
+    Ok(Op::Conv(Box::new(program::Conv {
+        elem,
+        x: site.slot(0)?,
+        weights: site.slot(1)?,
+        bias,
+        group,
+        window,
+        epilogue: Epilogue::default(),
+    })))
+}
+
+/// The window of a convolution whose weights are an input, and the number of its groups. `None`
+/// when only the weights at run time tell the size of the kernel; then nothing is padded or
+/// strided.
+pub(in crate::ops) fn window_and_groups(
+    site: &Site<'_>,
+    weights: usize,
+) -> Result<(Option<Window>, usize), BindError> {
     let group = site.need_int("group")?;
     let group =
         usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
@@ -61,12 +81,12 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
                     |_| BindError::Invalid("kernel_shape has a negative size".to_string()),
                 )?)
             }
-            None => {
-                site.shape(1).and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect())
-            }
+            None => site
+                .shape(weights)
+                .and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
         };
-    let window = match known_dims {
-        Some(kernel) => Some(Window::new(site, kernel)?),
+    match known_dims {
+        Some(kernel) => Ok((Some(Window::new(site, kernel)?), group)),
         None => {
             // Without the rank of the kernel, lists per axis cannot be checked before the first
             // run.
@@ -78,19 +98,9 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
                     "the size of the kernel is not known before running".to_string(),
                 ));
             }
-            None
+            Ok((None, group))
         }
-    };
-    let bias = if site.has_input(2) { Some(site.slot(2)?) } else { None };
-    Ok(Op::Conv(Box::new(program::Conv {
-        elem,
-        x: site.slot(0)?,
-        weights: site.slot(1)?,
-        bias,
-        group,
-        window,
-        epilogue: Epilogue::default(),
-    })))
+    }
 }
 
 impl program::Conv {

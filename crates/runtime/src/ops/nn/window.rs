@@ -15,6 +15,9 @@ pub(crate) struct Placed {
     pub(crate) counts: Dims,
 }
 
+/// Elements of a padded axis at most, so that places on it can be added up.
+const LONGEST: usize = isize::MAX as usize / 4;
+
 /// A list of numbers that are not negative, if the node has it.
 pub(super) fn counts(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, BindError> {
     let Some(values) = site.ints(name) else {
@@ -120,12 +123,19 @@ impl Window {
         let mut placed =
             Placed { pads_begin: Dims::new(), pads_end: Dims::new(), counts: Dims::new() };
         for (axis, size) in spatial.iter().enumerate() {
-            let (stride, reach) =
-                (self.strides[axis], (self.kernel[axis] - 1) * self.dilations[axis] + 1);
+            let stride = self.strides[axis];
+            let reach = self.kernel[axis].saturating_sub(1).saturating_mul(self.dilations[axis]);
+            let reach = reach.saturating_add(1);
             let (begin, end, count) = match &self.padding {
                 Padding::Explicit(begin, end) => {
                     let (begin, end) = (begin[axis], end[axis]);
-                    let Some(room) = (size + begin + end).checked_sub(reach) else {
+                    let padded = size.checked_add(begin).and_then(|size| size.checked_add(end));
+                    let Some(padded) = padded.filter(|size| *size <= LONGEST) else {
+                        fail!(
+                            "spatial axis {axis} of {size} elements is too long with padding {begin} and {end}"
+                        );
+                    };
+                    let Some(room) = padded.checked_sub(reach) else {
                         fail!(
                             "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding \
                              {begin} and {end}"
@@ -141,7 +151,13 @@ impl Window {
                 }
                 same => {
                     let count = size.div_ceil(stride);
-                    let total = (count.saturating_sub(1) * stride + reach).saturating_sub(*size);
+                    let last = count.saturating_sub(1) * stride;
+                    let total = last.saturating_add(reach).saturating_sub(*size);
+                    if total > LONGEST {
+                        fail!(
+                            "the kernel reaches over {reach} elements, too many to pad {size} of spatial axis {axis}"
+                        );
+                    }
                     let half = total / 2;
                     match same {
                         Padding::SameUpper => (half, total - half, count),

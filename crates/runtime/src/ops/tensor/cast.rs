@@ -101,7 +101,8 @@ impl Conversion {
         format!("{} to {}", self.from.name(), self.to.name())
     }
 
-    fn convert(
+    /// Converts elements, those of large tensors on all threads.
+    pub(in crate::ops) fn convert(
         &self,
         pool: &Pool,
         source: &[u8],

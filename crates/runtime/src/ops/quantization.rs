@@ -1,0 +1,92 @@
+//! Integers and small floats in the place of floats, and computing with them.
+
+pub(crate) mod conv;
+pub(crate) mod linear;
+pub(crate) mod matmul;
+
+use sardonyx_kernels::quantized::Spread;
+use sardonyx_tensor::DataType;
+use sardonyx_tensor::shape::normalize_axis;
+
+use crate::error::{KernelError, fail};
+use crate::kernel::Call;
+use crate::ops::narrow::numbers;
+
+/// Elements before, along and after an axis.
+pub(super) fn split(dims: &[usize], axis: usize) -> [usize; 3] {
+    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
+}
+
+/// Which element of a tensor of `dims`, which is not empty, has which of the scales of these
+/// dimensions.
+fn spread(
+    dims: &[usize],
+    scales: &[usize],
+    axis: i64,
+    block: usize,
+) -> Result<Spread, KernelError> {
+    match (scales, block) {
+        ([], _) | ([1], 0) => return Ok(Spread::One),
+        ([_], 0) => {}
+        (_, 0) => fail!(
+            "scales are {scales:?}, but without block_size they are one, or one for each slice of \
+             an axis"
+        ),
+        _ if scales.len() != dims.len() => fail!(
+            "scales are {scales:?}, but scales of blocks have the rank of the input, {}",
+            dims.len()
+        ),
+        _ => {}
+    }
+    let axis = normalize_axis(axis, dims.len())?;
+    let sizes = split(dims, axis);
+    if block == 0 {
+        if scales[0] != dims[axis] {
+            fail!("{} scales for {} slices of axis {axis}", scales[0], dims[axis]);
+        }
+        return Ok(Spread::Slices(sizes));
+    }
+    for (at, (found, size)) in scales.iter().zip(dims).enumerate() {
+        let want = if at == axis { size.div_ceil(block) } else { *size };
+        if *found != want {
+            fail!(
+                "scales are {scales:?}, but blocks of {block} along axis {axis} of {dims:?} need \
+                 {want} in axis {at}"
+            );
+        }
+    }
+    Ok(Spread::Blocks { sizes, block })
+}
+
+/// Whether elements are integers of 8 bits.
+fn is_byte(elem: DataType) -> bool {
+    matches!(elem, DataType::Int8 | DataType::Uint8)
+}
+
+/// The only element of an input of integers of 8 bits, as it lies.
+fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelError> {
+    match bytes(call, index, elem)? {
+        [one] => Ok(*one),
+        several => fail!("input {index} has {} elements, but must have one", several.len()),
+    }
+}
+
+/// The only element of an input, as a float.
+fn one_number(call: &Call<'_>, index: usize) -> Result<f32, KernelError> {
+    match &*numbers(call, index)? {
+        [one] => Ok(*one),
+        several => fail!("input {index} has {} elements, but must have one", several.len()),
+    }
+}
+
+/// The elements of an input of integers of 8 bits, as they lie.
+fn bytes<'a>(call: &Call<'a>, index: usize, elem: DataType) -> Result<&'a [u8], KernelError> {
+    let found = call.tensor(index)?.data_type();
+    if found != elem {
+        fail!("input {index} is {found}, not {elem}");
+    }
+    Ok(match elem {
+        DataType::Int8 => bytemuck::cast_slice(call.slice::<i8>(index)?),
+        _ => call.slice::<u8>(index)?,
+    })
+}
