@@ -196,6 +196,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Swish", lowered(math::gated::lower_swish)),
     ("", "Tan", lowered(math::unary::lower_tan)),
     ("", "Tanh", lowered(math::unary::lower_tanh)),
+    ("", "TensorScatter", bind(tensor::scatter::bind_tensor_scatter)),
     ("", "ThresholdedRelu", lowered(math::unary::lower_thresholded_relu)),
     ("", "Tile", lowered(tensor::rearrange::lower_tile)),
     ("", "TopK", bind(tensor::select::bind_top_k)),
