@@ -164,6 +164,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Relu", lowered(math::unary::lower_relu)),
     ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
     ("", "Resize", of_images(image::resize::bind, image::resize::images)),
+    ("", "ReverseSequence", bind(tensor::rearrange::bind_reverse_sequence)),
     ("", "RoiAlign", bind(image::roi_align::bind)),
     ("", "RotaryEmbedding", bind(nn::attention::rotary::bind)),
     ("", "Round", lowered(math::unary::lower_round)),
