@@ -54,6 +54,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
         either(nn::batch_normalization::lower, nn::batch_normalization::bind),
     ),
     ("", "Bernoulli", bind(random::bind_bernoulli)),
+    ("", "BitCast", either(tensor::bit_cast::lower, tensor::bit_cast::bind)),
     ("", "BitShift", bind(math::binary::bind_bit_shift)),
     ("", "BitwiseAnd", bind(math::binary::bind_bitwise_and)),
     ("", "BitwiseNot", bind(math::unary::bind_bitwise_not)),

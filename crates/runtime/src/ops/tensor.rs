@@ -3,6 +3,7 @@
 pub(crate) mod movement;
 pub(crate) mod moves;
 
+pub(crate) mod bit_cast;
 pub(crate) mod cast;
 pub(crate) mod concat;
 pub(crate) mod constant;
