@@ -181,6 +181,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "SequenceInsert", bind(sequence::bind_insert)),
     ("", "SequenceLength", bind(sequence::bind_length)),
     ("", "Shape", bind(tensor::shape::bind)),
+    ("", "Shrink", lowered(math::unary::lower_shrink)),
     ("", "Sigmoid", lowered(math::unary::lower_sigmoid)),
     ("", "Sign", lowered(math::unary::lower_sign)),
     ("", "Sin", lowered(math::unary::lower_sin)),
