@@ -131,9 +131,9 @@ per_type! {
         );
     }
 
-    /// Loops of the types that are summed up along an axis.
+    /// Loops of the types that are summed or multiplied up along an axis.
     trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
-        cumulative::cumulative_sum = fn cumulative_sum(
+        cumulative::cumulative = fn cumulative(
             exec: &Exec<'_>, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
     }

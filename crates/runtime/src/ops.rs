@@ -73,6 +73,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ConvTranspose", packing(nn::conv_transpose::bind)),
     ("", "Cos", lowered(math::unary::lower_cos)),
     ("", "Cosh", lowered(math::unary::lower_cosh)),
+    ("", "CumProd", bind(math::cumulative::bind_product)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "DeformConv", bind(nn::deform_conv::bind)),
     ("", "Div", lowered(math::binary::lower_div)),
