@@ -98,8 +98,8 @@ impl Kernel for ReverseSequence {
                 "sequence_lens is {length} for sequence {sequence}, but the time axis has size {time}"
             );
         }
-        let turned = Reversed { time_first: self.time_first, sizes, lengths };
-        move_elements(call, 0, &dims, &[data], &turned)
+        let reversed = Reversed { time_first: self.time_first, sizes, lengths };
+        move_elements(call, 0, &dims, &[data], &reversed)
     }
 
     fn describe(&self) -> String {
