@@ -28,6 +28,7 @@ pub mod conv;
 pub mod copy;
 pub mod cumulative;
 pub mod deform;
+pub mod determinant;
 pub mod elementwise;
 pub mod gemm;
 pub mod norm;

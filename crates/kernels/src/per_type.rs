@@ -95,6 +95,9 @@ per_type! {
         softmax::softmax_in_place = fn softmax_in_place(
             exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [Self],
         );
+        determinant::determinants = fn determinants(
+            exec: &Exec<'_>, size: usize, x: &[Self], y: &mut [Self],
+        );
         pooling::lp_pool = fn lp_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
         );

@@ -76,6 +76,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "CumProd", bind(math::cumulative::bind_product)),
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "DeformConv", bind(nn::deform_conv::bind)),
+    ("", "Det", bind(math::linear::bind_det)),
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
