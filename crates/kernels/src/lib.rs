@@ -24,6 +24,7 @@ mod pool;
 
 pub mod attention;
 pub mod choose;
+pub mod columns;
 pub mod conv;
 pub mod copy;
 pub mod cumulative;

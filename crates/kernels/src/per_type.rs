@@ -7,6 +7,7 @@
 
 use half::{bf16, f16};
 
+use crate::columns::BlockAxis;
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
@@ -69,6 +70,9 @@ per_type! {
         choose::top_k = fn top_k(
             pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
             positions: &mut [i64],
+        );
+        columns::add_columns = fn add_columns(
+            exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
         );
         elementwise::compare = fn compare(
             exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,

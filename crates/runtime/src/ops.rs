@@ -64,6 +64,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Ceil", lowered(math::unary::lower_ceil)),
     ("", "Celu", lowered(math::unary::lower_celu)),
     ("", "Clip", either(math::clip::lower, math::clip::bind)),
+    ("", "Col2Im", bind(nn::col2im::bind)),
     ("", "Compress", bind(tensor::select::bind_compress)),
     ("", "Concat", lowered(tensor::concat::lower)),
     ("", "ConcatFromSequence", bind(sequence::bind_concat)),
