@@ -46,6 +46,7 @@ pub mod resize;
 pub mod roi;
 pub mod rotary;
 pub mod softmax;
+pub mod unique;
 mod vecmath;
 
 pub use exec::Exec;

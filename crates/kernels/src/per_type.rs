@@ -71,6 +71,7 @@ per_type! {
             pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
             positions: &mut [i64],
         );
+        unique::keys = fn keys(pool: &Pool, dims: [usize; 3], x: &[Self], keys: &mut [u64]);
         columns::add_columns = fn add_columns(
             exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
         );

@@ -209,6 +209,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "TopK", bind(tensor::select::bind_top_k)),
     ("", "Transpose", lowered(tensor::transpose::lower)),
     ("", "Trilu", bind(tensor::generate::bind_trilu)),
+    ("", "Unique", bind(tensor::unique::bind)),
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", bind(tensor::where_::bind)),
     ("", "Xor", lowered(math::binary::lower_xor)),

@@ -23,4 +23,5 @@ pub(crate) mod size;
 pub(crate) mod slice;
 pub(crate) mod split;
 pub(crate) mod transpose;
+pub(crate) mod unique;
 pub(crate) mod where_;
