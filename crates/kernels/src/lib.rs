@@ -32,6 +32,7 @@ pub mod deform;
 pub mod determinant;
 pub mod elementwise;
 pub mod gemm;
+pub mod grid;
 pub mod norm;
 pub mod number;
 pub mod peak;

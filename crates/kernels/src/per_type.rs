@@ -11,6 +11,7 @@ use crate::columns::BlockAxis;
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
+use crate::grid::Reading;
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
@@ -103,6 +104,9 @@ per_type! {
         determinant::determinants = fn determinants(
             exec: &Exec<'_>, size: usize, x: &[Self], y: &mut [Self],
         );
+        grid::coordinates = fn coordinates(
+            pool: &Pool, how: Reading, sizes: &[usize], grid: &[Self], places: &mut [f64],
+        );
         pooling::lp_pool = fn lp_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
         );
@@ -165,6 +169,10 @@ per_type! {
         );
         roi::roi_align = fn roi_align(
             exec: &Exec<'_>, how: &RoiAlign<Self>, dims: [usize; 4], x: &[Self], regions: (&[Self], &[usize]),
+            y: &mut [Self],
+        );
+        grid::read_between = fn read_between(
+            exec: &Exec<'_>, how: Reading, images: (usize, usize, &[usize]), x: &[Self], places: &[f64],
             y: &mut [Self],
         );
         resize::along_axis = fn along_axis(

@@ -98,6 +98,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "GlobalMaxPool", of_images(nn::global_pool::bind_max, nn::images::reads)),
     ("", "Greater", lowered(math::binary::lower_greater)),
     ("", "GreaterOrEqual", lowered(math::binary::lower_greater_or_equal)),
+    ("", "GridSample", bind(image::grid_sample::bind)),
     ("", "GroupNormalization", of_images(nn::layer_normalization::bind_groups, nn::images::gains)),
     ("", "HardSigmoid", lowered(math::unary::lower_hard_sigmoid)),
     ("", "HardSwish", lowered(math::unary::lower_hard_swish)),

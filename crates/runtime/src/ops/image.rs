@@ -1,5 +1,6 @@
-//! Images: other sizes, regions.
+//! Images: other sizes, regions, places in them.
 
+pub(crate) mod grid_sample;
 mod places;
 pub(crate) mod resize;
 pub(crate) mod roi_align;
