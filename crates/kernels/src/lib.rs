@@ -23,6 +23,7 @@ mod isa;
 mod pool;
 
 pub mod attention;
+pub mod boxes;
 pub mod choose;
 pub mod columns;
 pub mod conv;

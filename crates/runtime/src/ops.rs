@@ -132,6 +132,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Mul", lowered(math::binary::lower_mul)),
     ("", "Multinomial", bind(random::bind_multinomial)),
     ("", "Neg", lowered(math::unary::lower_neg)),
+    ("", "NonMaxSuppression", bind(image::non_max_suppression::bind)),
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", lowered(math::binary::lower_not)),
     ("", "OneHot", bind(tensor::generate::bind_one_hot)),
