@@ -95,6 +95,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Gelu", lowered(math::unary::lower_gelu)),
     ("", "Gemm", lowered(math::gemm::lower)),
     ("", "GlobalAveragePool", of_images(nn::global_pool::bind_average, nn::images::reads)),
+    ("", "GlobalLpPool", bind(nn::global_pool::bind_lp)),
     ("", "GlobalMaxPool", of_images(nn::global_pool::bind_max, nn::images::reads)),
     ("", "Greater", lowered(math::binary::lower_greater)),
     ("", "GreaterOrEqual", lowered(math::binary::lower_greater_or_equal)),
