@@ -110,6 +110,10 @@ per_type! {
         pooling::lp_pool = fn lp_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
         );
+        roi::max_roi_pool = fn max_roi_pool(
+            exec: &Exec<'_>, cells: [usize; 2], dims: [usize; 4], x: &[Self], regions: &[[i64; 5]],
+            y: &mut [Self],
+        );
         pooling::average_pool = fn average_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
         );

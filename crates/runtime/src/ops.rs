@@ -124,6 +124,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "MatMulInteger", lowered(math::matmul_integer::lower)),
     ("", "Max", either(math::variadic::lower_max, math::variadic::bind_max)),
     ("", "MaxPool", of_images(nn::pool::bind_max, nn::pool::images_of_max)),
+    ("", "MaxRoiPool", bind(image::max_roi_pool::bind)),
     ("", "MaxUnpool", bind(nn::max_unpool::bind)),
     ("", "Mean", bind(math::variadic::bind_mean)),
     ("", "MeanVarianceNormalization", bind(nn::layer_normalization::bind_mean_variance)),
