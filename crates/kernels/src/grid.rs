@@ -10,6 +10,7 @@ use crate::copy::{NOWHERE, Plain};
 use crate::elementwise::chunks::{Shared, ranges, rows};
 use crate::gemm::buffer::{AnyBits, with_scratch_of};
 use crate::number::{Math, Number};
+use crate::resize::cubic_weight;
 
 /// What is read outside of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,7 @@ pub enum Between {
     /// The nearest element, of two the one with the even index.
     Nearest,
     Linear,
-    /// The cubic convolution of Keys, "Cubic convolution interpolation for digital image
-    /// processing", 1981, with parameter -0.75.
+    /// By [`cubic_weight`] with parameter -0.75.
     Cubic,
 }
 
@@ -49,6 +49,9 @@ impl Between {
         Some(elements).filter(|elements| *elements <= MOST_ELEMENTS)
     }
 }
+
+/// The parameter of the cubic.
+const KEYS: f64 = -0.75;
 
 /// Elements that are read for a place at most.
 pub const MOST_ELEMENTS: usize = 1 << 16;
@@ -112,24 +115,20 @@ impl Reading {
     #[inline]
     fn taps<R: Math>(&self, len: usize, coordinate: f64) -> [(Option<usize>, R); 4] {
         let floor = coordinate.floor();
-        let (first, t) = (floor as i64, R::from_f64(coordinate - floor));
-        let tap = |step: i64, weight: R| match self.element(first.saturating_add(step), len) {
-            Some(element) => (Some(element), weight),
+        let (first, t) = (floor as i64, coordinate - floor);
+        let tap = |step: i64, weight: f64| match self.element(first.saturating_add(step), len) {
+            Some(element) => (Some(element), R::from_f64(weight)),
             None => (None, R::ZERO),
         };
-        let rest = R::ONE.sub(t);
         match self.between {
-            Between::Nearest => [tap(0, R::ONE); 4],
+            Between::Nearest => [tap(0, 1.0); 4],
             Between::Linear => {
-                let (first, second) = (tap(0, rest), tap(1, t));
+                let (first, second) = (tap(0, 1.0 - t), tap(1, t));
                 [first, second, second, second]
             }
-            Between::Cubic => [
-                tap(-1, far(t.add(R::ONE))),
-                tap(0, near(t)),
-                tap(1, near(rest)),
-                tap(2, far(rest.add(R::ONE))),
-            ],
+            Between::Cubic => {
+                [-1, 0, 1, 2].map(|step| tap(step, cubic_weight(KEYS, step as f64 - t)))
+            }
         }
     }
 
@@ -161,22 +160,6 @@ impl Reading {
             count *= taps;
         }
     }
-}
-
-/// Keys's cubic between 0 and 1.
-#[inline]
-fn near<R: Math>(x: R) -> R {
-    let a = R::from_f64(-0.75);
-    let slope = a.add(R::from_f64(2.0)).mul(x).sub(a.add(R::from_f64(3.0)));
-    slope.mul(x).mul(x).add(R::ONE)
-}
-
-/// Keys's cubic between 1 and 2.
-#[inline]
-fn far<R: Math>(x: R) -> R {
-    let a = R::from_f64(-0.75);
-    let [four, five, eight] = [4.0, 5.0, 8.0].map(|times| R::from_f64(times).mul(a));
-    a.mul(x).sub(five).mul(x).add(eight).mul(x).sub(four)
 }
 
 /// A place outside of `low..high`, reflected at the borders until it is inside.
