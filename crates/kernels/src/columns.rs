@@ -76,10 +76,11 @@ fn join_columns<T: Number>(
     assert!(axes.len() <= MAX_AXES, "too many axes");
     let product = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).product::<usize>();
     let image = product(|axis| axis.image);
-    let columns = product(|axis| axis.block) * product(|axis| axis.count);
     if y.is_empty() {
+        // Blocks of no channel may be larger than memory.
         return;
     }
+    let columns = product(|axis| axis.block) * product(|axis| axis.count);
     let planes = y.len() / image;
     assert_eq!(y.len(), planes * image, "whole planes");
     assert_eq!(x.len(), planes * columns, "the columns have other dims");

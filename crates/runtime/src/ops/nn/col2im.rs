@@ -206,6 +206,10 @@ mod tests {
             let inputs = [Some(&x), Some(&image), Some(&block)];
             assert_eq!(run("Col2Im", &[], &inputs, 1).unwrap()[0], expected);
         }
+        // No channels, of whatever size.
+        let (nothing, large) = (tensor::<f32>(&[1, 0, 4], &[]), i64::MAX - 3);
+        let inputs = [Some(&nothing), Some(&sizes(&[i64::MAX])), Some(&sizes(&[large]))];
+        assert_eq!(run("Col2Im", &[], &inputs, 1).unwrap()[0].dims(), [1, 0, i64::MAX as usize]);
         let given = lists(&[("strides", &[2]), ("dilations", &[2]), ("pads", &[1, 2])]);
         let x = tensor(&[1, 2, 2], &[1i32, 2, 3, 4]);
         let inputs = [Some(&x), Some(&sizes(&[3])), Some(&sizes(&[2]))];
