@@ -45,6 +45,11 @@ impl Kernel for NonMaxSuppression {
             fail!("iou_threshold is {overlap:?}, not from 0 to 1");
         }
         let score = if call.has_input(4) { Some(limit(call, 4, 0f32)?) } else { None };
+        if most == 0 {
+            // Without boxes there may be more classes than memory has room for.
+            call.output_slice::<i64>(0, &[0, 3])?;
+            return Ok(());
+        }
         let (given, scores) = (call.slice::<f32>(0)?, call.slice::<f32>(1)?);
         let mut boxes = call.scratch::<f32>(given.len())?;
         corners(self.centered, given, &mut boxes);
