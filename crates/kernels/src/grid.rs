@@ -209,6 +209,9 @@ pub fn coordinates<G: Number>(
 pub fn nearest(pool: &Pool, how: Reading, sizes: &[usize], places: &[f64], elements: &mut [usize]) {
     let axes = sizes.len();
     assert_eq!(places.len(), elements.len() * axes, "one coordinate per axis");
+    if sizes.contains(&0) {
+        return elements.fill(NOWHERE);
+    }
     rows(pool, elements, 1, 4 * axes, |first, elements| {
         let places = (first..).map(|at| &places[at * axes..][..axes]);
         for (element, place) in elements.iter_mut().zip(places) {

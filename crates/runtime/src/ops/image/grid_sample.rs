@@ -343,6 +343,18 @@ mod tests {
     }
 
     #[test]
+    fn images_without_elements() {
+        // Without channels nothing is read.
+        let (x, grid) = (tensor::<f32>(&[1, 0, 0, 2], &[]), tensor(&[1, 1, 1, 2], &[9f32; 2]));
+        for mode in ["nearest", "linear", "cubic"] {
+            for padding in ["zeros", "border", "reflection"] {
+                let found = run("GridSample", &given(mode, padding), &[Some(&x), Some(&grid)], 1);
+                assert_eq!(found.unwrap()[0].dims(), [1, 0, 1, 1], "{mode} {padding}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let rows: [(&[usize], &[usize], &str); 7] = [
