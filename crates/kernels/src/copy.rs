@@ -9,6 +9,7 @@ mod gather;
 mod join;
 mod pad;
 mod pick;
+mod sequences;
 mod strided;
 mod triangle;
 
@@ -19,6 +20,7 @@ pub use gather::{
 pub use join::concat;
 pub use pad::{Pad, Padding, pad};
 pub use pick::{NOWHERE, pick};
+pub use sequences::{reverse_sequences, write_around};
 pub use strided::{copy_between, copy_strided, expand, fill};
 pub use triangle::{one_hot, triangle};
 

@@ -1,28 +1,86 @@
-//! Sums up to each element of an axis.
+//! Sums and products up to each element of an axis.
 //!
-//! The one idea: what is added up is kept in f64 for floats, so that the error does not grow with
-//! the length of the axis.
+//! The one idea: what is added or multiplied up is kept in f64 for floats, so that the error does
+//! not grow with the length of the axis.
+
+use std::marker::PhantomData;
 
 use crate::Exec;
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Number};
 use crate::simd::{Level, Loop};
 
-/// Where a sum starts and whether an element is part of its own.
+/// What elements become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    Sum,
+    Product,
+}
+
+/// What is computed, where it starts, and whether an element is part of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cumulative {
+    pub of: Running,
     pub exclusive: bool,
     /// From the end.
     pub reverse: bool,
 }
 
-/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]` for `x` with dims `[outer, axis, inner]`. Integers
-/// wrap.
+/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]`, or the product, for `x` with dims `[outer, axis,
+/// inner]`. Integers wrap.
 ///
 /// # Panics
 ///
 /// If lengths do not fit the dims.
-pub fn cumulative_sum<T: Number>(
+pub fn cumulative<T: Number>(
+    exec: &Exec<'_>,
+    which: Cumulative,
+    dims: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) {
+    match which.of {
+        Running::Sum => accumulate::<T, Sum>(exec, which, dims, x, y),
+        Running::Product => accumulate::<T, Product>(exec, which, dims, x, y),
+    }
+}
+
+/// How one more element enters.
+trait Join: Send + Sync {
+    /// The result of no elements.
+    fn of_none<A: Arith>() -> A;
+    fn join<A: Arith>(total: A, x: A) -> A;
+}
+
+struct Sum;
+
+impl Join for Sum {
+    #[inline(always)]
+    fn of_none<A: Arith>() -> A {
+        A::ZERO
+    }
+
+    #[inline(always)]
+    fn join<A: Arith>(total: A, x: A) -> A {
+        total.add(x)
+    }
+}
+
+struct Product;
+
+impl Join for Product {
+    #[inline(always)]
+    fn of_none<A: Arith>() -> A {
+        A::ONE
+    }
+
+    #[inline(always)]
+    fn join<A: Arith>(total: A, x: A) -> A {
+        total.mul(x)
+    }
+}
+
+fn accumulate<T: Number, J: Join>(
     exec: &Exec<'_>,
     which: Cumulative,
     [outer, axis, inner]: [usize; 3],
@@ -38,7 +96,7 @@ pub fn cumulative_sum<T: Number>(
     if inner == 1 {
         return rows(pool, y, axis, 4 * axis, |first, y| {
             for (y, x) in y.chunks_exact_mut(axis).zip(x[first * axis..].chunks_exact(axis)) {
-                row(which, x, y);
+                row::<T, J>(which, x, y);
             }
         });
     }
@@ -53,7 +111,7 @@ pub fn cumulative_sum<T: Number>(
             let column = piece % per_outer * COLUMNS;
             T::run(
                 level,
-                Columns {
+                Columns::<T, J> {
                     which,
                     axis,
                     inner,
@@ -61,19 +119,20 @@ pub fn cumulative_sum<T: Number>(
                     width: COLUMNS.min(inner - column),
                     x,
                     y: &shared,
+                    join: PhantomData,
                 },
             );
         }
     });
 }
 
-fn row<T: Number>(which: Cumulative, x: &[T], y: &mut [T]) {
-    let mut total = <T::Wide as Arith>::Total::ZERO;
+fn row<T: Number, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
+    let mut total: <T::Wide as Arith>::Total = J::of_none();
     let mut step = |(y, x): (&mut T, &T)| {
         let before = total;
-        total = total.add(x.widen().to_total());
-        let sum = if which.exclusive { before } else { total };
-        *y = T::narrow(T::Wide::from_total(sum));
+        total = J::join(total, x.widen().to_total());
+        let found = if which.exclusive { before } else { total };
+        *y = T::narrow(T::Wide::from_total(found));
     };
     let pairs = y.iter_mut().zip(x);
     if which.reverse {
@@ -86,7 +145,7 @@ fn row<T: Number>(which: Cumulative, x: &[T], y: &mut [T]) {
 /// Columns that are worked on together.
 const COLUMNS: usize = 64;
 
-struct Columns<'a, T> {
+struct Columns<'a, T, J> {
     which: Cumulative,
     axis: usize,
     inner: usize,
@@ -95,13 +154,14 @@ struct Columns<'a, T> {
     width: usize,
     x: &'a [T],
     y: &'a Shared<'a, T>,
+    join: PhantomData<J>,
 }
 
-impl<T: Number> Loop for Columns<'_, T> {
+impl<T: Number, J: Join> Loop for Columns<'_, T, J> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let mut totals = [<T::Wide as Arith>::Total::ZERO; COLUMNS];
+        let mut totals: [<T::Wide as Arith>::Total; COLUMNS] = [J::of_none(); COLUMNS];
         for i in 0..self.axis {
             let i = if self.which.reverse { self.axis - 1 - i } else { i };
             let at = self.first + i * self.inner;
@@ -111,9 +171,9 @@ impl<T: Number> Loop for Columns<'_, T> {
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
                 let before = *total;
-                *total = before.add(x.widen().to_total());
-                let sum = if self.which.exclusive { before } else { *total };
-                *y = T::narrow(T::Wide::from_total(sum));
+                *total = J::join(before, x.widen().to_total());
+                let found = if self.which.exclusive { before } else { *total };
+                *y = T::narrow(T::Wide::from_total(found));
             }
         }
     }
@@ -127,6 +187,11 @@ mod tests {
     use crate::{Isa, Pool};
 
     fn check<T: Number>() {
+        check_running::<T>(Running::Sum);
+        check_running::<T>(Running::Product);
+    }
+
+    fn check_running<T: Number>(of: Running) {
         for &isa in Isa::available() {
             for dims in [
                 [3, 7, 1],
@@ -140,17 +205,22 @@ mod tests {
                 [50, 120, 1],
             ] {
                 let [outer, axis, inner] = dims;
-                // Small whole numbers: their sums are exact in every type but the narrowest.
-                let x: Vec<T> =
-                    (0..outer * axis * inner).map(|i| T::from_f64((i * 7 % 3) as f64)).collect();
+                // Small whole numbers, whose sums are exact in every type but the narrowest; and
+                // few factors of two, as their products are.
+                let number = |i: usize| match of {
+                    Running::Sum => (i * 7 % 3) as f64,
+                    Running::Product if i % 41 == 5 => 2.0,
+                    Running::Product => 1.0,
+                };
+                let x: Vec<T> = (0..outer * axis * inner).map(|i| T::from_f64(number(i))).collect();
                 for which in [(false, false), (false, true), (true, false), (true, true)] {
                     let (exclusive, reverse) = which;
-                    let which = Cumulative { exclusive, reverse };
+                    let which = Cumulative { of, exclusive, reverse };
                     let mut y = vec![T::ONE; x.len()];
-                    cumulative_sum(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y);
+                    cumulative(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y);
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
-                        let sum: f64 = (0..axis)
+                        let joined = (0..axis)
                             .filter(|other| {
                                 if reverse {
                                     *other > a || (*other == a && !exclusive)
@@ -158,13 +228,16 @@ mod tests {
                                     *other < a || (*other == a && !exclusive)
                                 }
                             })
-                            .map(|other| x[(o * axis + other) * inner + i].to_f64())
-                            .sum();
+                            .map(|other| x[(o * axis + other) * inner + i].to_f64());
+                        let found: f64 = match of {
+                            Running::Sum => joined.sum(),
+                            Running::Product => joined.product(),
+                        };
                         // Integers wrap: the low bits are right.
                         let expected = if T::IS_FLOAT {
-                            T::from_f64(sum)
+                            T::from_f64(found)
                         } else {
-                            T::from_f64((sum as i64 as u8 & 0x7f).into())
+                            T::from_f64((found as i64 as u8 & 0x7f).into())
                         };
                         let found = if T::IS_FLOAT {
                             *y
@@ -191,14 +264,8 @@ mod tests {
     fn what_is_no_number_stays() {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
-        let which = Cumulative { exclusive: true, reverse: false };
-        cumulative_sum(
-            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
-            which,
-            [1, 4, 1],
-            &x,
-            &mut y,
-        );
+        let which = Cumulative { of: Running::Sum, exclusive: true, reverse: false };
+        cumulative(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, which, [1, 4, 1], &x, &mut y);
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());
     }

@@ -23,14 +23,18 @@ mod isa;
 mod pool;
 
 pub mod attention;
+pub mod boxes;
 pub mod choose;
+pub mod columns;
 pub mod conv;
 pub mod copy;
 pub mod cumulative;
 pub mod deform;
+pub mod determinant;
 pub mod elementwise;
 pub mod fourier;
 pub mod gemm;
+pub mod grid;
 pub mod norm;
 pub mod number;
 pub mod peak;
@@ -45,6 +49,7 @@ pub mod resize;
 pub mod roi;
 pub mod rotary;
 pub mod softmax;
+pub mod unique;
 mod vecmath;
 
 pub use exec::Exec;

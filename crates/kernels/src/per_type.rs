@@ -7,11 +7,13 @@
 
 use half::{bf16, f16};
 
+use crate::columns::BlockAxis;
 use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
 use crate::fourier::{Lines, Spectrum};
+use crate::grid::Reading;
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
@@ -73,6 +75,10 @@ per_type! {
             pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
             positions: &mut [i64],
         );
+        unique::keys = fn keys(pool: &Pool, dims: [usize; 3], x: &[Self], keys: &mut [u64]);
+        columns::add_columns = fn add_columns(
+            exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
+        );
         elementwise::compare = fn compare(
             exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
             out: &mut [u8],
@@ -98,8 +104,18 @@ per_type! {
         softmax::softmax_in_place = fn softmax_in_place(
             exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [Self],
         );
+        determinant::determinants = fn determinants(
+            exec: &Exec<'_>, size: usize, x: &[Self], y: &mut [Self],
+        );
+        grid::coordinates = fn coordinates(
+            pool: &Pool, how: Reading, sizes: &[usize], grid: &[Self], places: &mut [f64],
+        );
         pooling::lp_pool = fn lp_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
+        );
+        roi::max_roi_pool = fn max_roi_pool(
+            exec: &Exec<'_>, cells: [usize; 2], dims: [usize; 4], x: &[Self], regions: &[[i64; 5]],
+            y: &mut [Self],
         );
         pooling::average_pool = fn average_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
@@ -137,9 +153,9 @@ per_type! {
         );
     }
 
-    /// Loops of the types that are summed up along an axis.
+    /// Loops of the types that are summed or multiplied up along an axis.
     trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
-        cumulative::cumulative_sum = fn cumulative_sum(
+        cumulative::cumulative = fn cumulative(
             exec: &Exec<'_>, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
     }
@@ -163,6 +179,10 @@ per_type! {
         );
         roi::roi_align = fn roi_align(
             exec: &Exec<'_>, how: &RoiAlign<Self>, dims: [usize; 4], x: &[Self], regions: (&[Self], &[usize]),
+            y: &mut [Self],
+        );
+        grid::read_between = fn read_between(
+            exec: &Exec<'_>, how: Reading, images: (usize, usize, &[usize]), x: &[Self], places: &[f64],
             y: &mut [Self],
         );
         resize::along_axis = fn along_axis(

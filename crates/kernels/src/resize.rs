@@ -39,6 +39,19 @@ impl<R: Copy> Taps<'_, R> {
     }
 }
 
+/// The weight of an element at a distance in the cubic convolution of Keys, "Cubic convolution
+/// interpolation for digital image processing", 1981, with parameter `a`. NaN stays NaN.
+pub fn cubic_weight(a: f64, distance: f64) -> f64 {
+    let x = distance.abs();
+    if x >= 2.0 {
+        0.0
+    } else if x > 1.0 {
+        ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+    } else {
+        ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    }
+}
+
 /// `y` is `x`, `[outer, len, inner]`, with as many elements along the axis in the middle as there
 /// are taps.
 ///

@@ -1,8 +1,10 @@
 //! Regions of images, divided into cells.
 
+use std::ops::Range;
+
 use crate::Exec;
 use crate::elementwise::chunks::rows;
-use crate::number::Math;
+use crate::number::{Arith, Math, Number};
 
 /// What a cell is of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +170,7 @@ fn fill_cell<R: Math>(
             let parts = corners.map(|(corner, weight)| weight.mul(x[corner]));
             y[at] = match value {
                 CellValue::Mean => y[at].add(parts[0].add(parts[1]).add(parts[2]).add(parts[3])),
-                CellValue::Max => parts.into_iter().fold(y[at], crate::number::Arith::max),
+                CellValue::Max => parts.into_iter().fold(y[at], Arith::max),
             };
         }
     }
@@ -182,10 +184,112 @@ fn fill_cell<R: Math>(
     }
 }
 
+/// Coordinates of corners of [`max_roi_pool`] at most, above and below 0.
+pub const MOST_COORDINATE: i64 = 1 << 40;
+
+/// The elements of an axis of `len` that a cell of a region covers: the last one may be shared with
+/// the next cell. The region goes from its `first` to its `last` element, or, if that comes before,
+/// is the first one.
+fn covers([first, last]: [i64; 2], (cell, cells): (usize, usize), len: usize) -> Range<usize> {
+    let (first, last) = (i128::from(first), i128::from(last));
+    let side = (last - first + 1).max(1);
+    let (cell, cells) = (cell as i128, cells as i128);
+    let start = first + cell * side / cells;
+    let end = first + ((cell + 1) * side + cells - 1) / cells;
+    let inside = |at: i128| at.clamp(0, len as i128) as usize;
+    inside(start)..inside(end)
+}
+
+/// For each region and channel of its image the largest element in each cell of a grid, 0 in cells
+/// outside of the image: Girshick, "Fast R-CNN", 2015. A region is `[image, x1, y1, x2, y2]`, with
+/// both corners inside it. `x` is `[images, channels, height, width]`, `y` `[regions, channels,
+/// cells]`.
+///
+/// # Panics
+///
+/// If lengths do not fit, an image does not exist, or coordinates exceed [`MOST_COORDINATE`].
+pub fn max_roi_pool<T: Number>(
+    exec: &Exec<'_>,
+    [lines, columns]: [usize; 2],
+    [batch, channels, height, width]: [usize; 4],
+    x: &[T],
+    regions: &[[i64; 5]],
+    y: &mut [T],
+) {
+    let plane = height * width;
+    assert_eq!(x.len(), batch * channels * plane, "the input has other dims");
+    assert_eq!(y.len(), regions.len() * channels * lines * columns, "the output has other dims");
+    let allowed = -MOST_COORDINATE..=MOST_COORDINATE;
+    for [image, corners @ ..] in regions {
+        assert!((0..batch as i64).contains(image), "an image does not exist");
+        assert!(corners.iter().all(|at| allowed.contains(at)), "a coordinate is too far away");
+    }
+    if y.is_empty() {
+        return;
+    }
+    rows(exec.pool, y, columns, plane.saturating_add(columns), |first, y| {
+        for (row, y) in (first..).zip(y.chunks_exact_mut(columns)) {
+            let ([image, x1, y1, x2, y2], channel) =
+                (regions[row / lines / channels], row / lines % channels);
+            let down = covers([y1, y2], (row % lines, lines), height);
+            let x = &x[(image as usize * channels + channel) * plane..][..plane];
+            for (column, y) in y.iter_mut().enumerate() {
+                let across = covers([x1, x2], (column, columns), width);
+                let elements = || down.clone().flat_map(|line| &x[line * width..][across.clone()]);
+                *y = if down.is_empty() || across.is_empty() {
+                    T::ZERO
+                } else {
+                    let larger = |most: T::Wide, x: &T| Arith::max(most, x.widen());
+                    T::narrow(elements().fold(T::LOWEST.widen(), larger))
+                };
+            }
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Isa, Pool};
+
+    #[test]
+    fn largest_of_cells() {
+        let (images, channels, height, width) = (2, 2, 5, 4);
+        let number = |at: usize| (at * 37 % 41) as f32 - 20.0;
+        let x: Vec<f32> = (0..images * channels * height * width).map(number).collect();
+        let regions: Vec<[i64; 5]> = (0..30)
+            .map(|at| [at % 2, at % 7 - 2, at % 5 - 3, at % 7 + at % 3, at % 4 - 1])
+            .collect();
+        for [lines, columns] in [[1, 1], [2, 3], [7, 2]] {
+            for threads in [1, 2] {
+                let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                let mut y = vec![99.0; regions.len() * channels * lines * columns];
+                let dims = [images, channels, height, width];
+                max_roi_pool(&exec, [lines, columns], dims, &x, &regions, &mut y);
+                for (at, y) in y.iter().enumerate() {
+                    let (i, j) = (at / columns % lines, at % columns);
+                    let c = at / columns / lines % channels;
+                    let [image, x1, y1, x2, y2] = regions[at / columns / lines / channels];
+                    // An element at a distance d from the first belongs to a cell of which some
+                    // part is less than one element away: it ends after d and begins before d + 1.
+                    let is_in = |[first, last]: [i64; 2], at: usize, cell: usize, cells: usize| {
+                        let side = (last - first + 1).clamp(1, i64::MAX) as usize;
+                        let d = at as i64 - first;
+                        d >= 0
+                            && (cell + 1) * side > d as usize * cells
+                            && cell * side < (d as usize + 1) * cells
+                    };
+                    let inside = (0..height * width).filter(|at| {
+                        is_in([y1, y2], at / width, i, lines)
+                            && is_in([x1, x2], at % width, j, columns)
+                    });
+                    let plane = (image as usize * channels + c) * height * width;
+                    let expected = inside.map(|at| x[plane + at]).reduce(f32::max);
+                    assert_eq!(*y, expected.unwrap_or(0.0), "{at} {i} {j}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn cells_of_a_ramp() {

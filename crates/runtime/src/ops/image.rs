@@ -1,5 +1,8 @@
-//! Images: other sizes, regions.
+//! Images: other sizes, regions, places in them.
 
+pub(crate) mod grid_sample;
+pub(crate) mod max_roi_pool;
+pub(crate) mod non_max_suppression;
 mod places;
 pub(crate) mod resize;
 pub(crate) mod roi_align;

@@ -8,6 +8,7 @@ pub(crate) mod cumulative;
 pub(crate) mod fused_pointwise;
 pub(crate) mod gated;
 pub(crate) mod gemm;
+pub(crate) mod linear;
 pub(crate) mod matmul;
 pub(crate) mod matmul_integer;
 pub(crate) mod over_images;

@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch_normalization;
+pub(crate) mod col2im;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod deform_conv;

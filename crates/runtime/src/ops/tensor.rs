@@ -3,6 +3,7 @@
 pub(crate) mod movement;
 pub(crate) mod moves;
 
+pub(crate) mod bit_cast;
 pub(crate) mod cast;
 pub(crate) mod concat;
 pub(crate) mod constant;
@@ -22,4 +23,5 @@ pub(crate) mod size;
 pub(crate) mod slice;
 pub(crate) mod split;
 pub(crate) mod transpose;
+pub(crate) mod unique;
 pub(crate) mod where_;

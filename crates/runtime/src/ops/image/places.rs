@@ -6,6 +6,7 @@
 //! scale, which may have a fraction, and so is done here.
 
 use sardonyx_kernels::copy::NOWHERE;
+use sardonyx_kernels::resize::cubic_weight;
 
 use crate::error::BindError;
 
@@ -77,12 +78,9 @@ pub(super) struct Blend {
 impl Blend {
     /// The weight of a neighbour at a distance, in elements.
     fn weight(&self, distance: f64) -> f64 {
-        let x = distance.abs();
         match self.cubic {
-            None => (1.0 - x).max(0.0),
-            Some(a) if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
-            Some(a) if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
-            Some(_) => 0.0,
+            None => (1.0 - distance.abs()).max(0.0),
+            Some(a) => cubic_weight(a, distance),
         }
     }
 

@@ -67,7 +67,12 @@ impl<T: Loops + Element> Kernel for Clip<T> {
     }
 }
 
-fn limit<T: Element>(call: &Call<'_>, index: usize, absent: T) -> Result<T, KernelError> {
+/// The one number of an input, or another one if it is left out.
+pub(in crate::ops) fn limit<T: Element>(
+    call: &Call<'_>,
+    index: usize,
+    absent: T,
+) -> Result<T, KernelError> {
     match call.maybe_slice::<T>(index)? {
         None => Ok(absent),
         Some([limit]) => Ok(*limit),

@@ -113,6 +113,15 @@ pub(crate) fn lower_selu(site: &Site<'_>) -> Result<Op, BindError> {
     )
 }
 
+/// `Shrink`: as in the reference, the numbers of an integer type are compared and moved as floats.
+pub(crate) fn lower_shrink(site: &Site<'_>) -> Result<Op, BindError> {
+    pointwise::unary(
+        site,
+        NUMERIC,
+        Unary::Shrink { lambda: number(site, "lambd")?, bias: number(site, "bias")? },
+    )
+}
+
 /// `ThresholdedRelu`
 pub(crate) fn lower_thresholded_relu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })

@@ -34,17 +34,20 @@ pub(crate) fn images_of_max(site: &Site<'_>) -> Images {
 
 /// `LpPool`
 pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let p = site.need_int("p")?;
-    let p = u32::try_from(p).ok().filter(|p| *p > 0);
-    let Some(p) = p else {
-        return Err(BindError::Invalid(
-            "p must be positive: no sum of powers has its root".to_string(),
-        ));
-    };
+    let p = power(site)?;
     for_element!(site, site.elem(0)?, floats, T => LpPool::<T> {
         window: window(site)?,
         p,
         elements: PhantomData,
+    })
+}
+
+/// The power whose sums have a root.
+pub(super) fn power(site: &Site<'_>) -> Result<u32, BindError> {
+    let p = site.need_int("p")?;
+    let p = u32::try_from(p).ok().filter(|p| *p > 0);
+    p.ok_or_else(|| {
+        BindError::Invalid("p must be positive: no sum of powers has its root".to_string())
     })
 }
 

@@ -11,6 +11,20 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::program::{MoveKind, Op, Tile};
 
+/// `ReverseSequence`
+pub(crate) fn bind_reverse_sequence(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let time_first = match (site.need_int("batch_axis")?, site.need_int("time_axis")?) {
+        (1, 0) => true,
+        (0, 1) => false,
+        (batch, time) => {
+            return Err(BindError::Invalid(format!(
+                "batch_axis and time_axis must be 0 and 1, or 1 and 0, not {batch} and {time}"
+            )));
+        }
+    };
+    Ok(Box::new(ReverseSequence { time_first }))
+}
+
 /// `Tile`
 pub(crate) fn lower_tile(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Tile(Tile), site))
@@ -57,6 +71,61 @@ impl Kernel for Tile {
     }
 }
 
+struct ReverseSequence {
+    time_first: bool,
+}
+
+impl Kernel for ReverseSequence {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let dims = Dims::from(data.dims());
+        let &[first, second, ref inner @ ..] = &dims[..] else {
+            fail!("the input has rank {}, not at least 2", dims.len());
+        };
+        let sizes = [first, second, inner.iter().product()];
+        let (batch, time) = if self.time_first { (second, first) } else { (first, second) };
+        let lengths = call.slice::<i64>(1)?;
+        if call.tensor(1)?.dims() != [batch] {
+            fail!(
+                "sequence_lens has dimensions {:?}, but there are {batch} sequences",
+                call.tensor(1)?.dims()
+            );
+        }
+        let all = 0..=time as i64;
+        let outside = lengths.iter().enumerate().find(|(_, length)| !all.contains(length));
+        if let Some((sequence, length)) = outside {
+            fail!(
+                "sequence_lens is {length} for sequence {sequence}, but the time axis has size {time}"
+            );
+        }
+        let reversed = Reversed { time_first: self.time_first, sizes, lengths };
+        move_elements(call, 0, &dims, &[data], &reversed)
+    }
+
+    fn describe(&self) -> String {
+        "reverse sequences".to_string()
+    }
+}
+
+struct Reversed<'a> {
+    time_first: bool,
+    sizes: [usize; 3],
+    lengths: &'a [i64],
+}
+
+impl Movement for Reversed<'_> {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        let Reversed { time_first, sizes, lengths } = *self;
+        copy::reverse_sequences(pool, time_first, sizes, lengths, sources[0], out);
+        Ok(())
+    }
+}
+
 #[derive(Default)]
 struct Tiles {
     dims: Dims,
@@ -77,7 +146,55 @@ impl Movement for Tiles {
 
 #[cfg(test)]
 mod tests {
+    use sardonyx_ops::AttrValue::Int;
+    use sardonyx_tensor::{StringArray, Tensor};
+
     use crate::ops::testing::{run, tensor};
+
+    #[test]
+    fn sequences_turn_around() {
+        let axes = |batch, time| [("batch_axis", Int(batch)), ("time_axis", Int(time))];
+        let x = tensor(&[2, 3], &[1u16, 2, 3, 4, 5, 6]);
+        // (batch axis, lengths, elements)
+        let rows: [(i64, &[i64], [u16; 6]); 3] = [
+            (0, &[3, 1], [3, 2, 1, 4, 5, 6]),
+            (0, &[0, 2], [1, 2, 3, 5, 4, 6]),
+            (1, &[2, 1, 2], [4, 2, 6, 1, 5, 3]),
+        ];
+        for (batch, lengths, expected) in rows {
+            let lengths = tensor(&[lengths.len()], lengths);
+            let inputs = [Some(&x), Some(&lengths)];
+            let found = run("ReverseSequence", &axes(batch, 1 - batch), &inputs, 1).unwrap();
+            assert_eq!(found[0], tensor(&[2, 3], &expected), "{batch} {lengths:?}");
+        }
+        let strings = |texts: &[&str]| {
+            Tensor::from_strings([2, 1, 2], texts.iter().collect::<StringArray>()).unwrap()
+        };
+        let (x, lengths) = (strings(&["a", "b", "c", "d"]), tensor(&[1], &[2i64]));
+        let found = run("ReverseSequence", &[], &[Some(&x), Some(&lengths)], 1).unwrap();
+        assert_eq!(found[0], strings(&["c", "d", "a", "b"]));
+    }
+
+    #[test]
+    fn sequences_that_are_refused() {
+        let x = tensor(&[2, 3], &[0u8; 6]);
+        let rows: [(i64, i64, &[i64], &str); 5] = [
+            (1, 0, &[1, 2, 3], "sequence_lens is 3 for sequence 2, but the time axis has size 2"),
+            (0, 1, &[1, -1], "sequence_lens is -1 for sequence 1"),
+            (0, 1, &[1], "sequence_lens has dimensions [1], but there are 2 sequences"),
+            (1, 1, &[1, 1], "batch_axis and time_axis must be 0 and 1, or 1 and 0, not 1 and 1"),
+            (0, 2, &[1, 1], "not 0 and 2"),
+        ];
+        for (batch, time, lengths, refusal) in rows {
+            let given = [("batch_axis", Int(batch)), ("time_axis", Int(time))];
+            let inputs = [Some(&x), Some(&tensor(&[lengths.len()], lengths))];
+            let found = run("ReverseSequence", &given, &inputs, 1).unwrap_err();
+            assert!(found.contains(refusal), "{found}");
+        }
+        let inputs = [Some(&tensor(&[1], &[0u8])), Some(&tensor(&[1], &[0i64]))];
+        let found = run("ReverseSequence", &[], &inputs, 1);
+        assert_eq!(found.unwrap_err(), "the input has rank 1, not at least 2");
+    }
 
     #[test]
     fn tiles() {

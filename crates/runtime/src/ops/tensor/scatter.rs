@@ -23,14 +23,30 @@ pub(crate) fn bind_scatter_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     bind(site, Where::Tuples)
 }
 
+/// `TensorScatter`
+pub(crate) fn bind_tensor_scatter(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let around = match site.string("mode").as_deref() {
+        None | Some("linear") => false,
+        Some("circular") => true,
+        Some(other) => {
+            return Err(BindError::Invalid(format!(
+                "attribute 'mode' is '{other}', not linear or circular"
+            )));
+        }
+    };
+    replace(site, Where::Sequences { axis: site.need_int("axis")?, around })
+}
+
+/// Updates replace what was there.
+fn replace(site: &Site<'_>, at: Where) -> Result<Box<dyn Kernel>, BindError> {
+    // Elements below one byte are unpacked first, and strings are in nobody's memory.
+    let in_place = site.elem(0)?.bits().is_some_and(|bits| bits >= 8);
+    Ok(Box::new(Scatter { at, in_place }))
+}
+
 fn bind(site: &Site<'_>, at: Where) -> Result<Box<dyn Kernel>, BindError> {
     let reduction = match site.string("reduction").as_deref() {
-        None | Some("none") => {
-            let elem = site.elem(0)?;
-            // Elements below one byte are unpacked first, and strings are in nobody's memory.
-            let in_place = elem.bits().is_some_and(|bits| bits >= 8);
-            return Ok(Box::new(Scatter { at, in_place }));
-        }
+        None | Some("none") => return replace(site, at),
         Some("add") => Reduction::Add,
         Some("mul") => Reduction::Mul,
         Some("max") => Reduction::Max,
@@ -54,6 +70,19 @@ enum Where {
     Elements(i64),
     /// The last axis of the indices is a tuple.
     Tuples,
+    /// Each sequence of a batch has a position on the axis, from which on entries are written, also
+    /// `around` the end. The positions come after the updates.
+    Sequences { axis: i64, around: bool },
+}
+
+impl Where {
+    /// The input that has the updates.
+    fn updates(self) -> usize {
+        match self {
+            Where::Elements(_) | Where::Tuples => 2,
+            Where::Sequences { .. } => 1,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,21 +107,79 @@ impl Reduction {
 /// Indices that fit the dimensions of data and updates.
 struct Places<'a> {
     dims: Dims,
-    index_dims: Dims,
     by: By<'a>,
 }
 
 enum By<'a> {
-    Elements(usize, Indices<'a>),
+    Elements { axis: usize, index_dims: Dims, indices: Indices<'a> },
     Tuples(usize, &'a [i64]),
+    Sequences(Sequences<'a>),
+}
+
+/// Where the new entries of each sequence go.
+struct Sequences<'a> {
+    /// Batch, what is between batch and axis, axis, what is after it.
+    sizes: [usize; 4],
+    /// New entries of a sequence.
+    count: usize,
+    /// The position of the first one, which is 0 if nothing is said.
+    starts: Option<&'a [i64]>,
+}
+
+impl<'a> Sequences<'a> {
+    fn of(
+        call: &Call<'a>,
+        dims: &[usize],
+        axis: i64,
+        around: bool,
+    ) -> Result<Sequences<'a>, KernelError> {
+        let axis = normalize_axis(axis, dims.len())?;
+        let (Some((batch, between)), true) = (dims[..axis].split_first(), axis > 0) else {
+            fail!("axis 0 is the batch and cannot be written along");
+        };
+        let (size, update_dims) = (dims[axis], call.tensor(1)?.dims());
+        let mut expected = Dims::from(dims);
+        let count = update_dims.get(axis).copied().unwrap_or(0);
+        expected[axis] = count;
+        if update_dims != &expected[..] || count > size {
+            fail!(
+                "the update has dimensions {update_dims:?}, which do not fit into a cache of {dims:?} along axis {axis}"
+            );
+        }
+        let starts = call.maybe_slice::<i64>(2)?;
+        if let Some(starts) = starts {
+            if call.tensor(2)?.dims() != [*batch] {
+                fail!(
+                    "write_indices has dimensions {:?}, but there are {batch} sequences",
+                    call.tensor(2)?.dims()
+                );
+            }
+            let room = 0..=(size - count) as i64;
+            let outside = starts.iter().enumerate().find(|(_, start)| !room.contains(start));
+            if let (Some((sequence, start)), false) = (outside, around) {
+                fail!(
+                    "write_indices is {start} for sequence {sequence}: {count} entries from there on are outside \
+                     of axis {axis} of size {size}"
+                );
+            }
+        }
+        let product = |dims: &[usize]| dims.iter().product::<usize>();
+        let sizes = [*batch, product(between), size, product(&dims[axis + 1..])];
+        Ok(Sequences { sizes, count, starts })
+    }
+
+    fn write<T: Plain>(&self, updates: &[T], y: &mut [T]) {
+        let start = |sequence: usize| self.starts.map_or(0, |starts| starts[sequence]);
+        copy::write_around(self.sizes, self.count, start, updates, y);
+    }
 }
 
 impl<'a> Places<'a> {
     fn of(call: &Call<'a>, at: Where, dims: Dims) -> Result<Places<'a>, KernelError> {
-        let index_dims = Dims::from(call.tensor(1)?.dims());
-        let update_dims = call.tensor(2)?.dims();
         let by = match at {
             Where::Elements(axis) => {
+                let index_dims = Dims::from(call.tensor(1)?.dims());
+                let update_dims = call.tensor(2)?.dims();
                 let axis = normalize_axis(axis, dims.len())?;
                 check_elements(&dims, &index_dims, axis)?;
                 if update_dims != &index_dims[..] {
@@ -100,10 +187,11 @@ impl<'a> Places<'a> {
                         "the updates have dimensions {update_dims:?}, the indices {index_dims:?}"
                     );
                 }
-                By::Elements(axis, Indices::of(call, 1)?)
+                By::Elements { axis, index_dims, indices: Indices::of(call, 1)? }
             }
             Where::Tuples => {
-                let [outer @ .., depth] = &index_dims[..] else {
+                let update_dims = call.tensor(2)?.dims();
+                let [outer @ .., depth] = call.tensor(1)?.dims() else {
                     fail!("the indices must not be a scalar");
                 };
                 if *depth == 0 || *depth > dims.len() {
@@ -118,8 +206,11 @@ impl<'a> Places<'a> {
                 }
                 By::Tuples(*depth, call.slice(1)?)
             }
+            Where::Sequences { axis, around } => {
+                By::Sequences(Sequences::of(call, &dims, axis, around)?)
+            }
         };
-        Ok(Places { dims, index_dims, by })
+        Ok(Places { dims, by })
     }
 
     /// Writes the updates into the data.
@@ -129,20 +220,25 @@ impl<'a> Places<'a> {
         updates: &[T],
         y: &mut [T],
     ) -> Result<(), KernelError> {
-        let (dims, index_dims) = (&self.dims, &self.index_dims);
+        let dims = &self.dims;
         let written: Result<(), IndexOutOfRange> = match &self.by {
-            By::Elements(axis, Indices::Short(indices)) => {
+            By::Elements { axis, index_dims, indices: Indices::Short(indices) } => {
                 copy::scatter_elements(into, *axis, dims, index_dims, indices, updates, y)
             }
-            By::Elements(axis, Indices::Long(indices)) => {
+            By::Elements { axis, index_dims, indices: Indices::Long(indices) } => {
                 copy::scatter_elements(into, *axis, dims, index_dims, indices, updates, y)
             }
             By::Tuples(depth, indices) => copy::scatter_nd(into, dims, *depth, indices, updates, y),
+            // Nothing is ever combined there.
+            By::Sequences(sequences) => {
+                sequences.write(updates, y);
+                Ok(())
+            }
         };
         written.map_err(|error| {
             KernelError(match &self.by {
-                By::Elements(axis, _) => format!("axis {axis}: {error}"),
-                By::Tuples(..) => error.to_string(),
+                By::Elements { axis, .. } => format!("axis {axis}: {error}"),
+                By::Tuples(..) | By::Sequences(_) => error.to_string(),
             })
         })
     }
@@ -162,7 +258,7 @@ impl Kernel for Scatter {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         if call.over == Some(0) {
-            let updates = call.tensor(2)?.clone();
+            let updates = call.tensor(self.at.updates())?.clone();
             let places = Places::of(call, self.at, planned_dims(call)?)?;
             return match updates.data_type().bits() {
                 Some(8) => over::<1>(call, &places, &updates),
@@ -173,7 +269,7 @@ impl Kernel for Scatter {
                 _ => fail!("type {} cannot be written in place", updates.data_type()),
             };
         }
-        let (data, updates) = (call.tensor(0)?.clone(), call.tensor(2)?.clone());
+        let (data, updates) = (call.tensor(0)?.clone(), call.tensor(self.at.updates())?.clone());
         let dims = Dims::from(data.dims());
         let places = Places::of(call, self.at, dims.clone())?;
         move_elements(call, 0, &dims, &[data, updates], &places)
@@ -355,6 +451,72 @@ mod tests {
         let inputs = [Some(&data), Some(&indices), Some(&updates)];
         let found = run("ScatterND", &[reduction("xor")], &inputs, 1);
         assert!(found.unwrap_err().contains("'xor'"));
+    }
+
+    #[test]
+    fn sequences() {
+        let mode = |word: &'static str| ("mode", AttrValue::from(word));
+        let cache = tensor(&[2, 4, 2], &(0..16).collect::<Vec<i32>>());
+        let update = tensor(&[2, 2, 2], &(20..28).collect::<Vec<i32>>());
+        let rows: [(&str, Option<[i64; 2]>, [i32; 16]); 4] = [
+            ("linear", None, [20, 21, 22, 23, 4, 5, 6, 7, 24, 25, 26, 27, 12, 13, 14, 15]),
+            ("linear", Some([2, 1]), [0, 1, 2, 3, 20, 21, 22, 23, 8, 9, 24, 25, 26, 27, 14, 15]),
+            (
+                "circular",
+                Some([3, 0]),
+                [22, 23, 2, 3, 4, 5, 20, 21, 24, 25, 26, 27, 12, 13, 14, 15],
+            ),
+            (
+                "circular",
+                Some([-1, 8]),
+                [22, 23, 2, 3, 4, 5, 20, 21, 24, 25, 26, 27, 12, 13, 14, 15],
+            ),
+        ];
+        for (word, starts, expected) in rows {
+            let starts = starts.map(|starts| tensor(&[2], &starts));
+            let inputs = [Some(&cache), Some(&update), starts.as_ref()];
+            let found = run("TensorScatter", &[mode(word)], &inputs, 1).unwrap();
+            assert_eq!(found[0], tensor(&[2, 4, 2], &expected), "{word} {starts:?}");
+        }
+        let strings = |dims: &[usize], texts: &[&str]| {
+            Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
+        };
+        let (cache, start) = (strings(&[1, 3], &["a", "b", "c"]), tensor(&[1], &[1i64]));
+        let update = strings(&[1, 1], &["x"]);
+        let inputs = [Some(&cache), Some(&update), Some(&start)];
+        let found = run("TensorScatter", &[("axis", Int(1))], &inputs, 1).unwrap();
+        assert_eq!(found[0], strings(&[1, 3], &["a", "x", "c"]));
+        let nibbles = |dims: &[usize], codes: &[u8]| {
+            Tensor::from_codes(sardonyx_tensor::DataType::Int4, dims, codes).unwrap()
+        };
+        let (cache, update) = (nibbles(&[1, 3], &[1, 2, 3]), nibbles(&[1, 1], &[9]));
+        let inputs = [Some(&cache), Some(&update), Some(&start)];
+        let found = run("TensorScatter", &[("axis", Int(-1))], &inputs, 1).unwrap();
+        assert_eq!(found[0], nibbles(&[1, 3], &[1, 9, 3]));
+    }
+
+    #[test]
+    fn sequences_that_do_not_fit() {
+        let cache = tensor(&[2, 4, 2], &[0f32; 16]);
+        let rows: [(i64, &[usize], &[i64], &str); 7] = [
+            (1, &[2, 2, 2], &[0, 3], "write_indices is 3 for sequence 1: 2 entries from there on"),
+            (1, &[2, 2, 2], &[-1, 0], "write_indices is -1 for sequence 0"),
+            (1, &[2, 2, 2], &[i64::MAX, 0], "outside of axis 1 of size 4"),
+            (1, &[2, 2, 2], &[0; 3], "write_indices has dimensions [3], but there are 2 sequences"),
+            (1, &[2, 5, 2], &[0; 2], "the update has dimensions [2, 5, 2], which do not fit"),
+            (1, &[2, 2], &[0; 2], "the update has dimensions [2, 2], which do not fit"),
+            (0, &[2, 4, 2], &[0; 2], "axis 0 is the batch and cannot be written along"),
+        ];
+        for (axis, dims, starts, refusal) in rows {
+            let update = tensor(dims, &vec![0f32; dims.iter().product()]);
+            let starts = tensor(&[starts.len()], starts);
+            let inputs = [Some(&cache), Some(&update), Some(&starts)];
+            let found = run("TensorScatter", &[("axis", Int(axis))], &inputs, 1).unwrap_err();
+            assert!(found.contains(refusal), "{found}");
+        }
+        let inputs = [Some(&cache), Some(&cache), None];
+        let found = run("TensorScatter", &[("mode", AttrValue::from("ring"))], &inputs, 1);
+        assert_eq!(found.unwrap_err(), "attribute 'mode' is 'ring', not linear or circular");
     }
 
     #[test]

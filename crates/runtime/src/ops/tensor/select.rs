@@ -2,16 +2,22 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Loops;
 use sardonyx_kernels::choose::{count_where, positions_where};
+use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::number::Number;
-use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
+use sardonyx_kernels::{Loops, Pool};
+use sardonyx_tensor::{Bool8, DataType, Dims, Element, shape::normalize_axis};
 
-use super::moves::dense;
+use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::ops::math::softmax::around;
+
+/// `Compress`
+pub(crate) fn bind_compress(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Compress { axis: site.int("axis") }))
+}
 
 /// `NonZero`
 pub(crate) fn bind_non_zero(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -30,6 +36,65 @@ pub(crate) fn bind_top_k(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
     let (axis, largest) = (site.need_int("axis")?, site.need_int("largest")? != 0);
     // Without 'sorted' any order will do, and sorted is one.
     for_element!(site, site.elem(0)?, numeric, T => TopK::<T> { axis, largest, elements: PhantomData })
+}
+
+struct Compress {
+    /// `None` for elements of the flattened input.
+    axis: Option<i64>,
+}
+
+impl Kernel for Compress {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let mut dims = Dims::from_slice(&[data.len()]);
+        let (mut at, mut sizes) = (0, [1, data.len(), 1]);
+        if let Some(axis) = self.axis {
+            dims = data.dims().into();
+            (at, sizes) = (normalize_axis(axis, dims.len())?, around(&dims, axis)?);
+        }
+        let [condition_len] = call.tensor(1)?.dims() else {
+            fail!("the condition has rank {}, not 1", call.tensor(1)?.rank());
+        };
+        let condition = call.slice::<Bool8>(1)?;
+        // A condition may be shorter than the axis, and longer where it does not hold.
+        let holds = |holds: Bool8| holds.0 != 0;
+        if let Some(last) = condition.iter().rposition(|condition| holds(*condition))
+            && last >= sizes[1]
+        {
+            fail!(
+                "the condition has {condition_len} elements and holds at {last}, but there are {} to choose from",
+                sizes[1]
+            );
+        }
+        let count = count_where(condition, holds);
+        let mut indices = call.scratch::<i64>(count)?;
+        positions_where(&[*condition_len], condition, holds, &mut indices);
+        dims[at] = count;
+        move_elements(call, 0, &dims, &[data], &Slices { sizes, indices: &indices })
+    }
+
+    fn describe(&self) -> String {
+        "gather where true".to_string()
+    }
+}
+
+/// The slices of an axis that indices name, all of which exist.
+pub(super) struct Slices<'a> {
+    /// Elements before the axis, along it and after it.
+    pub(super) sizes: [usize; 3],
+    pub(super) indices: &'a [i64],
+}
+
+impl Movement for Slices<'_> {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        copy::gather(pool, self.sizes, sources[0], self.indices, out)
+            .map_err(|error| KernelError(error.to_string()))
+    }
 }
 
 struct NonZeroBytes<const WIDTH: usize>;
@@ -114,9 +179,58 @@ impl<T: Loops + Element> Kernel for TopK<T> {
 #[cfg(test)]
 mod tests {
     use sardonyx_ops::AttrValue::Int;
-    use sardonyx_tensor::Bool8;
+    use sardonyx_tensor::{Bool8, StringArray, Tensor};
 
     use crate::ops::testing::{run, tensor};
+
+    fn condition(holds: &[u8]) -> Tensor {
+        tensor(&[holds.len()], &holds.iter().map(|holds| Bool8(*holds)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_a_condition_holds_for() {
+        let x = tensor(&[2, 3], &[1i16, 2, 3, 4, 5, 6]);
+        // (axis, condition, dimensions, elements)
+        type Row = (Option<i64>, &'static [u8], &'static [usize], &'static [i16]);
+        let rows: [Row; 9] = [
+            (Some(0), &[0, 1], &[1, 3], &[4, 5, 6]),
+            (Some(1), &[1, 0, 1], &[2, 2], &[1, 3, 4, 6]),
+            (Some(-1), &[0, 255], &[2, 1], &[2, 5]),
+            (Some(-2), &[], &[0, 3], &[]),
+            (Some(0), &[1, 0, 0, 0], &[1, 3], &[1, 2, 3]),
+            (None, &[0, 1, 0, 0, 1], &[2], &[2, 5]),
+            (None, &[1; 6], &[6], &[1, 2, 3, 4, 5, 6]),
+            (None, &[0, 0, 0, 0, 0, 1, 0, 0], &[1], &[6]),
+            (None, &[], &[0], &[]),
+        ];
+        for (axis, holds, dims, expected) in rows {
+            let given: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
+            let inputs = [Some(&x), Some(&condition(holds))];
+            let found = run("Compress", &given, &inputs, 1).unwrap();
+            assert_eq!(found[0], tensor(dims, expected), "{axis:?} {holds:?}");
+        }
+        let strings = |texts: &[&str]| {
+            Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
+        };
+        let inputs = [Some(&strings(&["a", "b", "c"])), Some(&condition(&[1, 0, 1]))];
+        assert_eq!(run("Compress", &[], &inputs, 1).unwrap()[0], strings(&["a", "c"]));
+        let inputs = [Some(&tensor(&[], &[7u8])), Some(&condition(&[1]))];
+        assert_eq!(run("Compress", &[], &inputs, 1).unwrap()[0], tensor(&[1], &[7u8]));
+        let nothing = tensor::<f64>(&[0, 2], &[]);
+        let inputs = [Some(&nothing), Some(&condition(&[0, 1]))];
+        let found = run("Compress", &[("axis", Int(1))], &inputs, 1).unwrap();
+        assert_eq!(found[0].dims(), [0, 1]);
+        for (axis, holds, refusal) in [
+            (Some(0), condition(&[0, 0, 1]), "holds at 2, but there are 2 to choose from"),
+            (None, condition(&[1; 7]), "has 7 elements and holds at 6, but there are 6"),
+            (Some(2), condition(&[1]), "axis 2 is outside rank 2"),
+            (None, tensor(&[], &[Bool8(1)]), "the condition has rank 0, not 1"),
+        ] {
+            let given: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
+            let found = run("Compress", &given, &[Some(&x), Some(&holds)], 1).unwrap_err();
+            assert!(found.contains(refusal), "{found}");
+        }
+    }
 
     #[test]
     fn what_is_not_zero() {

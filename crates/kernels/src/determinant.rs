@@ -1,0 +1,222 @@
+//! Determinants of square matrices.
+//!
+//! By elimination with partial pivoting, in f64 whatever the type: Golub and Van Loan, "Matrix
+//! Computations", section 3.4. The product of the pivots is kept with an exponent of its own, so
+//! that it neither overflows nor vanishes on the way.
+
+use crate::Exec;
+use crate::elementwise::chunks::rows;
+use crate::gemm::buffer::with_scratch_of;
+use crate::number::Number;
+use crate::simd::{Level, Loop};
+use crate::{Isa, Pool};
+
+/// The determinant of each of the matrices in `x`, `size` rows and columns each; 1 for matrices
+/// without elements. A matrix with no pivot left has determinant 0, whatever else is in it.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn determinants<T: Number>(exec: &Exec<'_>, size: usize, x: &[T], y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
+    let len = size * size;
+    assert_eq!(x.len(), y.len() * len, "one output per matrix");
+    if len == 0 {
+        return y.fill(T::ONE);
+    }
+    let one = |pool: Option<&Pool>, matrix: usize| {
+        let x = &x[matrix * len..][..len];
+        with_scratch_of(len, |a: &mut [f64]| {
+            a.iter_mut().zip(x).for_each(|(a, x)| *a = x.to_f64());
+            T::from_f64(determinant(pool, isa, size, a))
+        })
+    };
+    // Few matrices are each worked on by all threads, which takes a turn of the pool per column.
+    if y.len() < pool.threads() {
+        y.iter_mut().enumerate().for_each(|(matrix, y)| *y = one(Some(pool), matrix));
+    } else {
+        rows(pool, y, 1, len.saturating_mul(size), |first, y| {
+            y.iter_mut().zip(first..).for_each(|(y, matrix)| *y = one(None, matrix));
+        });
+    }
+}
+
+/// Overwrites the matrix.
+fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> f64 {
+    let mut product = Scaled { value: 1.0, exponent: 0 };
+    for column in 0..size {
+        let pivot = (column..size).fold(column, |best, row| {
+            let [x, most] = [row, best].map(|row| a[row * size + column].abs());
+            // A NaN is taken, and then makes the result NaN.
+            if x > most || (x.is_nan() && !most.is_nan()) { row } else { best }
+        });
+        if pivot != column {
+            let (before, after) = a.split_at_mut(pivot * size);
+            before[column * size..][..size].swap_with_slice(&mut after[..size]);
+            product.value = -product.value;
+        }
+        let (head, rest) = a.split_at_mut((column + 1) * size);
+        let head = &head[column * size + column..];
+        product.multiply(head[0]);
+        if head[0] == 0.0 {
+            return 0.0;
+        }
+        let level = Level::new(isa);
+        let update = |rows: &mut [f64]| f64::run(level, Eliminate { size, column, head, rows });
+        match pool {
+            Some(pool) => rows(pool, rest, size, 2 * head.len(), |_, rows| update(rows)),
+            None => update(rest),
+        }
+    }
+    product.get()
+}
+
+/// Takes the first element out of each row, by a multiple of `head`.
+struct Eliminate<'a> {
+    size: usize,
+    column: usize,
+    head: &'a [f64],
+    rows: &'a mut [f64],
+}
+
+impl Loop for Eliminate<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for row in self.rows.chunks_exact_mut(self.size) {
+            let row = &mut row[self.column..];
+            let factor = row[0] / self.head[0];
+            for (x, head) in row.iter_mut().zip(self.head) {
+                *x -= factor * head;
+            }
+        }
+    }
+}
+
+/// `value * STEP^exponent`
+struct Scaled {
+    value: f64,
+    exponent: i64,
+}
+
+/// `2^256`: the product of two numbers between its inverse and itself is a number.
+const STEP: f64 = f64::from_bits((1023 + 256) << 52);
+
+impl Scaled {
+    fn multiply(&mut self, x: f64) {
+        let mut x = Scaled { value: x, exponent: 0 };
+        x.normalize();
+        self.value *= x.value;
+        self.exponent += x.exponent;
+        self.normalize();
+    }
+
+    /// Brings the value between `1 / STEP` and `STEP`, if it is a number and not zero.
+    fn normalize(&mut self) {
+        while self.value.is_finite() && self.value.abs() > STEP {
+            self.value /= STEP;
+            self.exponent += 1;
+        }
+        while self.value != 0.0 && self.value.abs() < 1.0 / STEP {
+            self.value *= STEP;
+            self.exponent -= 1;
+        }
+    }
+
+    fn get(mut self) -> f64 {
+        // Further away it is infinite, or zero.
+        for _ in 0..self.exponent.unsigned_abs().min(16) {
+            self.value = if self.exponent > 0 { self.value * STEP } else { self.value / STEP };
+        }
+        self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+
+    /// By the first row, one after the other.
+    fn naive(size: usize, a: &[f64]) -> f64 {
+        if size == 0 {
+            return 1.0;
+        }
+        let minor = |column: usize| -> Vec<f64> {
+            let rest = a.iter().enumerate().skip(size);
+            rest.filter(|(at, _)| at % size != column).map(|(_, a)| *a).collect()
+        };
+        let terms = (0..size).map(|column| {
+            let sign = if column % 2 == 0 { 1.0 } else { -1.0 };
+            sign * a[column] * naive(size - 1, &minor(column))
+        });
+        terms.sum()
+    }
+
+    fn check<T: Number>(tolerance: f64) {
+        for &isa in Isa::available() {
+            for (count, size) in [(3, 0), (0, 2), (5, 1), (4, 2), (3, 3), (7, 4), (1, 6), (2, 7)] {
+                let x: Vec<T> = (0..count * size * size)
+                    .map(|at| T::from_f64((at * 37 % 23) as f64 / 8.0 - 1.0))
+                    .collect();
+                for threads in [1, 3] {
+                    let mut y = vec![T::LOWEST; count];
+                    determinants(&Exec { pool: &Pool::new(threads), isa }, size, &x, &mut y);
+                    for (matrix, y) in y.iter().enumerate() {
+                        let x: Vec<f64> = x[matrix * size * size..][..size * size]
+                            .iter()
+                            .map(|x| x.to_f64())
+                            .collect();
+                        let expected = naive(size, &x);
+                        let error = (y.to_f64() - expected).abs();
+                        assert!(error <= tolerance * expected.abs().max(1.0), "{size} {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn expansion_by_a_row() {
+        check::<f64>(1e-12);
+        check::<f32>(1e-6);
+        check::<f16>(1e-3);
+    }
+
+    fn of(size: usize, x: &[f64]) -> f64 {
+        let mut y = [0.0];
+        let exec = Exec { pool: &Pool::new(2), isa: Isa::detect() };
+        determinants(&exec, size, x, &mut y);
+        y[0]
+    }
+
+    #[test]
+    fn at_the_edges() {
+        assert_eq!(of(2, &[0.0, 1.0, 1.0, 0.0]), -1.0);
+        assert_eq!(of(2, &[1.0, 2.0, 2.0, 4.0]), 0.0);
+        assert_eq!(of(2, &[0.0, 1.0, 0.0, f64::NAN]), 0.0);
+        assert!(of(2, &[0.0, 1.0, f64::NAN, 1.0]).is_nan());
+        assert!(of(2, &[1.0, f64::NAN, 1.0, 1.0]).is_nan());
+        let (tiny, large, small) = (f64::from_bits(1), 2f64.powi(1000), 2f64.powi(-1000));
+        assert_eq!(of(3, &[large, 0.0, 0.0, 0.0, large, 0.0, 0.0, 0.0, small]), large);
+        assert_eq!(of(2, &[tiny, 0.0, 0.0, large]), tiny * large);
+        assert_eq!(of(2, &[large, 0.0, 0.0, large]), f64::INFINITY);
+        assert_eq!(of(2, &[-tiny, 0.0, 0.0, tiny]), 0.0);
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        // Large enough that rows are shared out.
+        let size = 200;
+        let x: Vec<f32> = (0..size * size).map(|at| (at * 7919 % 101) as f32 / 101.0).collect();
+        let found = [1, 2, 5].map(|threads| {
+            let mut y = [0f32];
+            let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+            determinants(&exec, size, &x, &mut y);
+            y[0].to_bits()
+        });
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0], found[2]);
+    }
+}

@@ -1,0 +1,488 @@
+//! Images read at the places that a grid names.
+//!
+//! The one idea: whatever the number of axes and the way of interpolating, what is read at a place
+//! is a weighted sum of a few elements, and the same sum for all channels. So the elements and
+//! weights of a block of places are listed once, and then each channel is read.
+
+use crate::Exec;
+use crate::Pool;
+use crate::copy::{NOWHERE, Plain};
+use crate::elementwise::chunks::{Shared, ranges, rows};
+use crate::gemm::buffer::{AnyBits, with_scratch_of};
+use crate::number::{Math, Number};
+use crate::resize::cubic_weight;
+
+/// What is read outside of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    Zero,
+    /// The nearest element.
+    Border,
+    /// The image, turned around at the border as often as it takes.
+    Reflection,
+}
+
+/// How elements make up what is between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// The nearest element, of two the one with the even index.
+    Nearest,
+    Linear,
+    /// By [`cubic_weight`] with parameter -0.75.
+    Cubic,
+}
+
+impl Between {
+    /// Elements that are read along an axis.
+    const fn taps(self) -> usize {
+        match self {
+            Between::Nearest => 1,
+            Between::Linear => 2,
+            Between::Cubic => 4,
+        }
+    }
+
+    /// Elements that are read for a place in an image of that many axes; `None` for more than
+    /// [`MOST_ELEMENTS`].
+    pub fn elements(self, axes: usize) -> Option<usize> {
+        let elements = self.taps().checked_pow(u32::try_from(axes).ok()?)?;
+        Some(elements).filter(|elements| *elements <= MOST_ELEMENTS)
+    }
+}
+
+/// The parameter of the cubic.
+const KEYS: f64 = -0.75;
+
+/// Elements that are read for a place at most.
+pub const MOST_ELEMENTS: usize = 1 << 16;
+
+/// How images are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    pub between: Between,
+    pub outside: Outside,
+    /// Whether -1 and 1 are the centres of the first and the last element, not their outer sides.
+    pub align_corners: bool,
+}
+
+impl Reading {
+    /// The element coordinate along an axis of `len` elements for one that goes from -1 to 1. It is
+    /// computed in the type of the grid, whose rounding decides between two nearest elements.
+    #[inline]
+    fn coordinate<R: Math>(&self, len: usize, place: R) -> f64 {
+        let (len, half) = (len as f64, R::from_f64(0.5));
+        let place = place.add(R::ONE);
+        let place = if self.align_corners {
+            place.mul(half).mul(R::from_f64(len - 1.0))
+        } else {
+            place.mul(R::from_f64(len)).sub(R::ONE).mul(half)
+        };
+        let place = match self.between {
+            Between::Nearest => place.round_even().to_f64(),
+            Between::Linear | Between::Cubic => place.to_f64(),
+        };
+        let [low, high] = if self.align_corners { [0.0, len - 1.0] } else { [-0.5, len - 0.5] };
+        // What is no number stays so.
+        let is_outside = place < low || place > high;
+        match self.outside {
+            Outside::Border if is_outside => place.clamp(0.0, (len - 1.0).max(0.0)),
+            Outside::Reflection if is_outside => R::from_f64(reflected(place, low, high)).to_f64(),
+            _ => place,
+        }
+    }
+
+    /// The element that stands at an index of an axis of `len` elements, which may be outside.
+    #[inline]
+    fn element(&self, index: i64, len: usize) -> Option<usize> {
+        let (last, index) = (len as i128 - 1, i128::from(index));
+        let inside = match self.outside {
+            Outside::Zero => Some(index).filter(|index| (0..=last).contains(index))?,
+            Outside::Border => index.clamp(0, last),
+            // The first elements are those of an image and of its reflection, one after the other.
+            Outside::Reflection if self.align_corners => {
+                let index = index.rem_euclid((2 * last).max(1));
+                index.min(2 * last - index)
+            }
+            Outside::Reflection => {
+                let index = index.rem_euclid(2 * (last + 1));
+                index.min(2 * last + 1 - index)
+            }
+        };
+        Some(inside as usize)
+    }
+
+    /// The elements along an axis that make up what is at a coordinate, and their weights.
+    #[inline]
+    fn taps<R: Math>(&self, len: usize, coordinate: f64) -> [(Option<usize>, R); 4] {
+        let floor = coordinate.floor();
+        let (first, t) = (floor as i64, coordinate - floor);
+        let tap = |step: i64, weight: f64| match self.element(first.saturating_add(step), len) {
+            Some(element) => (Some(element), R::from_f64(weight)),
+            None => (None, R::ZERO),
+        };
+        match self.between {
+            Between::Nearest => [tap(0, 1.0); 4],
+            Between::Linear => {
+                let (first, second) = (tap(0, 1.0 - t), tap(1, t));
+                [first, second, second, second]
+            }
+            Between::Cubic => {
+                [-1, 0, 1, 2].map(|step| tap(step, cubic_weight(KEYS, step as f64 - t)))
+            }
+        }
+    }
+
+    /// Lists the elements of an image that make up what is at a place, and their weights.
+    fn list<R: Math>(
+        &self,
+        sizes: &[usize],
+        place: &[f64],
+        elements: &mut [usize],
+        weights: &mut [R],
+    ) {
+        (elements[0], weights[0]) = (0, R::ONE);
+        let (mut count, taps) = (1, self.between.taps());
+        for (len, coordinate) in sizes.iter().zip(place) {
+            let along = self.taps::<R>(*len, *coordinate);
+            // From behind, so that each of the first `count` is read before it is replaced.
+            for at in (0..count).rev() {
+                let (element, weight) = (elements[at], weights[at]);
+                for (tap, (along, part)) in along[..taps].iter().enumerate() {
+                    let to = at * taps + tap;
+                    (elements[to], weights[to]) = match along {
+                        Some(along) if element != NOWHERE => {
+                            (element * len + along, weight.mul(*part))
+                        }
+                        _ => (NOWHERE, R::ZERO),
+                    };
+                }
+            }
+            count *= taps;
+        }
+    }
+}
+
+/// A place outside of `low..high`, reflected at the borders until it is inside.
+fn reflected(place: f64, low: f64, high: f64) -> f64 {
+    let range = high - low;
+    if range <= 0.0 {
+        return low;
+    }
+    let is_below = place < low;
+    let beyond = if is_below { low - place } else { place - high };
+    let times = (beyond / range).trunc();
+    let rest = beyond - times * range;
+    let is_odd = times % 2.0 == 1.0;
+    if is_below == is_odd { high - rest } else { low + rest }
+}
+
+/// Turns the places of a grid into coordinates of elements of images of those sizes: `[.., axes]`
+/// with the last axis first becomes `[.., axes]` with the first axis first.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn coordinates<G: Number>(
+    pool: &Pool,
+    how: Reading,
+    sizes: &[usize],
+    grid: &[G],
+    places: &mut [f64],
+) {
+    assert_eq!(grid.len(), places.len(), "one coordinate per number");
+    let axes = sizes.len();
+    rows(pool, places, axes.max(1), 8 * axes, |first, places| {
+        let grid = grid[first * axes..].chunks_exact(axes);
+        for (place, from) in places.chunks_exact_mut(axes).zip(grid) {
+            for ((place, from), len) in place.iter_mut().zip(from.iter().rev()).zip(sizes) {
+                *place = how.coordinate(*len, from.to_real());
+            }
+        }
+    });
+}
+
+/// The element at each place, counted within an image, or [`NOWHERE`].
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn nearest(pool: &Pool, how: Reading, sizes: &[usize], places: &[f64], elements: &mut [usize]) {
+    let axes = sizes.len();
+    assert_eq!(places.len(), elements.len() * axes, "one coordinate per axis");
+    if sizes.contains(&0) {
+        return elements.fill(NOWHERE);
+    }
+    rows(pool, elements, 1, 4 * axes, |first, elements| {
+        let places = (first..).map(|at| &places[at * axes..][..axes]);
+        for (element, place) in elements.iter_mut().zip(places) {
+            let along = sizes.iter().zip(place);
+            let found = along.clone().try_fold(0, |element, (len, coordinate)| {
+                // A coordinate beyond the integers is beyond the image.
+                Some(element * len + how.element(*coordinate as i64, *len)?)
+            });
+            *element = found.unwrap_or(NOWHERE);
+        }
+    });
+}
+
+/// Reads each channel of each image at the elements listed for the image: `y[n, c, p] = x[n, c,
+/// elements[n, p]]`, or the default value for [`NOWHERE`]. `dims` are images, channels, elements of
+/// a channel and places.
+///
+/// # Panics
+///
+/// If lengths do not fit, or an element is outside.
+pub fn read_elements<T: Plain>(
+    pool: &Pool,
+    [images, channels, image, places]: [usize; 4],
+    elements: &[usize],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), images * channels * image, "the input has other dims");
+    assert_eq!(y.len(), images * channels * places, "the output has other dims");
+    assert_eq!(elements.len(), images * places, "elements for each image");
+    if y.is_empty() {
+        return;
+    }
+    rows(pool, y, places, 2 * places, |first, y| {
+        for (plane, y) in (first..).zip(y.chunks_exact_mut(places)) {
+            let x = &x[plane * image..][..image];
+            let elements = &elements[plane / channels * places..][..places];
+            for (y, element) in y.iter_mut().zip(elements) {
+                *y = if *element == NOWHERE { T::default() } else { x[*element] };
+            }
+        }
+    });
+}
+
+/// Elements and weights that are listed at a time, if one place has not more.
+const LISTED: usize = 1024;
+
+/// Reads each channel of each image at the coordinates for the image. `x` is `[images, channels,
+/// sizes..]`, `places` `[images, places, axes]`, `y` `[images, channels, places]`.
+///
+/// # Panics
+///
+/// If lengths do not fit, an image has no element, or a place is made up of more than
+/// [`MOST_ELEMENTS`].
+pub fn read_between<R: Math + AnyBits>(
+    exec: &Exec<'_>,
+    how: Reading,
+    (images, channels, sizes): (usize, usize, &[usize]),
+    x: &[R],
+    places: &[f64],
+    y: &mut [R],
+) {
+    let (image, axes) = (sizes.iter().product::<usize>(), sizes.len());
+    assert_eq!(x.len(), images * channels * image, "the input has other dims");
+    if y.is_empty() {
+        return;
+    }
+    let count = y.len() / (images * channels);
+    assert_eq!(y.len(), images * channels * count, "the output has other dims");
+    assert_eq!(places.len(), images * count * axes, "one coordinate per axis");
+    assert!(image > 0, "an image has elements");
+    let taps = how.between.elements(axes).expect("a place has few elements");
+    let block = (LISTED / taps).clamp(1, count);
+    let per_image = count.div_ceil(block);
+    let shared = Shared::new(y);
+    let work = block * taps * (4 + 2 * channels);
+    ranges(exec.pool, images * per_image, work, |blocks| {
+        with_scratch_of(block * taps, |elements: &mut [usize]| {
+            with_scratch_of(block * taps, |weights: &mut [R]| {
+                for at in blocks {
+                    let (n, first) = (at / per_image, at % per_image * block);
+                    let len = block.min(count - first);
+                    let places = &places[(n * count + first) * axes..][..len * axes];
+                    let lists = elements.chunks_exact_mut(taps).zip(weights.chunks_exact_mut(taps));
+                    for (at, (elements, weights)) in lists.take(len).enumerate() {
+                        how.list(sizes, &places[at * axes..][..axes], elements, weights);
+                    }
+                    let lists = || elements.chunks_exact(taps).zip(weights.chunks_exact(taps));
+                    for c in n * channels..(n + 1) * channels {
+                        let x = &x[c * image..][..image];
+                        // SAFETY: blocks of places are disjoint, and each is read by one thread,
+                        // which holds one channel of it at a time.
+                        let y = unsafe { shared.part(c * count + first, len) };
+                        for (y, (elements, weights)) in y.iter_mut().zip(lists()) {
+                            *y = weighted(x, elements, weights);
+                        }
+                    }
+                }
+            });
+        });
+    });
+}
+
+/// The sum of elements with weights. [`NOWHERE`] counts as zero.
+#[inline]
+fn weighted<R: Math>(x: &[R], elements: &[usize], weights: &[R]) -> R {
+    elements.iter().zip(weights).fold(R::ZERO, |sum, (element, weight)| match x.get(*element) {
+        Some(x) => sum.add(weight.mul(*x)),
+        None => sum,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    const WAYS: [Outside; 3] = [Outside::Zero, Outside::Border, Outside::Reflection];
+
+    /// The value at a coordinate along one axis after the other, the first one last, each index
+    /// brought inside step by step.
+    fn naive(how: Reading, sizes: &[usize], x: &[f64], place: &[f64]) -> f64 {
+        let (Some((len, sizes)), Some((at, place))) = (sizes.split_first(), place.split_first())
+        else {
+            return x[0];
+        };
+        let inner: usize = sizes.iter().product();
+        let value = |index: i64| {
+            let (mut index, last) = (index, *len as i64 - 1);
+            while !(0..=last).contains(&index) {
+                index = match how.outside {
+                    Outside::Zero => return 0.0,
+                    Outside::Border => index.clamp(0, last),
+                    Outside::Reflection if last == 0 => 0,
+                    Outside::Reflection => {
+                        let gap = if how.align_corners { 0 } else { 1 };
+                        if index < 0 { -index - gap } else { 2 * last + gap - index }
+                    }
+                };
+            }
+            naive(how, sizes, &x[index as usize * inner..][..inner], place)
+        };
+        let (first, t) = (at.floor() as i64, at - at.floor());
+        match how.between {
+            Between::Nearest => value(at.round_ties_even() as i64),
+            Between::Linear => (1.0 - t) * value(first) + t * value(first + 1),
+            Between::Cubic => {
+                let cubic = |d: f64| {
+                    let (d, a) = (d.abs(), -0.75);
+                    if d <= 1.0 {
+                        (a + 2.0) * d.powi(3) - (a + 3.0) * d.powi(2) + 1.0
+                    } else {
+                        a * d.powi(3) - 5.0 * a * d.powi(2) + 8.0 * a * d - 4.0 * a
+                    }
+                };
+                (-1..3).map(|step| cubic(t - step as f64) * value(first + step)).sum()
+            }
+        }
+    }
+
+    /// Coordinates as the definition has them; by mirrors, one after the other.
+    fn place(how: Reading, len: usize, at: f64) -> f64 {
+        let len = len as f64;
+        let (mut at, [low, high]) = if how.align_corners {
+            ((at + 1.0) / 2.0 * (len - 1.0), [0.0, len - 1.0])
+        } else {
+            (((at + 1.0) * len - 1.0) / 2.0, [-0.5, len - 0.5])
+        };
+        if how.between == Between::Nearest {
+            at = at.round_ties_even();
+        }
+        while (at < low || at > high) && how.outside == Outside::Reflection {
+            at = if high == low {
+                low
+            } else if at < low {
+                2.0 * low - at
+            } else {
+                2.0 * high - at
+            };
+        }
+        let is_outside = at < low || at > high;
+        if is_outside && how.outside == Outside::Border { at.clamp(0.0, len - 1.0) } else { at }
+    }
+
+    fn check(how: Reading, images: usize, channels: usize, sizes: &[usize], count: usize) {
+        let (image, axes) = (sizes.iter().product::<usize>(), sizes.len());
+        let number = |at: usize| (at * 29 % 31) as f64 / 4.0 - 3.0;
+        let x: Vec<f64> = (0..images * channels * image).map(number).collect();
+        // Multiples of an eighth: what is computed of them is exact.
+        let grid: Vec<f64> =
+            (0..images * count * axes).map(|at| (at * 7 % 41) as f64 / 8.0 - 2.5).collect();
+        let mut places = vec![0.0; grid.len()];
+        let pool = Pool::new(2);
+        coordinates(&pool, how, sizes, &grid, &mut places);
+        let expected_place: Vec<f64> = (0..grid.len())
+            .map(|at| place(how, sizes[at % axes], grid[at / axes * axes + axes - 1 - at % axes]))
+            .collect();
+        assert_eq!(places, expected_place, "{how:?} {sizes:?}");
+        let mut y = vec![9.0; images * channels * count];
+        if how.between == Between::Nearest {
+            let mut elements = vec![0; images * count];
+            nearest(&pool, how, sizes, &places, &mut elements);
+            read_elements(&pool, [images, channels, image, count], &elements, &x, &mut y);
+        } else {
+            for threads in [1, 2] {
+                let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                let mut again = y.clone();
+                read_between(&exec, how, (images, channels, sizes), &x, &places, &mut again);
+                assert!(threads == 1 || again == y, "threads matter");
+                y = again;
+            }
+        }
+        for (at, y) in y.iter().enumerate() {
+            let (plane, p) = (at / count, at % count);
+            let place = &places[(plane / channels * count + p) * axes..][..axes];
+            let expected = naive(how, sizes, &x[plane * image..][..image], place);
+            assert!((y - expected).abs() < 1e-9, "{how:?} {sizes:?} {at}: {y} {expected}");
+        }
+    }
+
+    #[test]
+    fn every_way_of_reading() {
+        for between in [Between::Nearest, Between::Linear, Between::Cubic] {
+            for outside in WAYS {
+                for align_corners in [false, true] {
+                    let how = Reading { between, outside, align_corners };
+                    check(how, 2, 3, &[4, 5], 70);
+                    check(how, 1, 2, &[7], 30);
+                    check(how, 2, 1, &[2, 3, 4], 40);
+                    check(how, 1, 1, &[1, 2, 1, 3], 25);
+                    check(how, 1, 0, &[3, 3], 4);
+                    check(how, 0, 2, &[3, 3], 4);
+                    check(how, 1, 2, &[3, 3], 0);
+                }
+            }
+        }
+        let how =
+            Reading { between: Between::Linear, outside: Outside::Border, align_corners: false };
+        check(how, 2, 4, &[30, 40], 3000);
+    }
+
+    #[test]
+    fn far_away_and_no_number() {
+        let grid = [f32::INFINITY, -f32::INFINITY, 1e30, -1e30, f32::NAN];
+        for between in [Between::Nearest, Between::Linear, Between::Cubic] {
+            for (outside, align_corners) in
+                WAYS.into_iter().flat_map(|way| [(way, false), (way, true)])
+            {
+                let how = Reading { between, outside, align_corners };
+                let mut places = [0.0; 5];
+                coordinates(&Pool::new(1), how, &[3], &grid, &mut places);
+                let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+                let mut y = [9f32; 5];
+                if between == Between::Nearest {
+                    let mut elements = [0; 5];
+                    nearest(exec.pool, how, &[3], &places, &mut elements);
+                    assert!(elements.iter().all(|at| *at < 3 || *at == NOWHERE));
+                    continue;
+                }
+                read_between(&exec, how, (1, 1, &[3]), &[1.0, 2.0, 3.0], &places, &mut y);
+                match outside {
+                    Outside::Zero => assert_eq!(y[..4], [0.0; 4]),
+                    Outside::Border => assert_eq!(y[..4], [3.0, 1.0, 3.0, 1.0]),
+                    Outside::Reflection => {}
+                }
+                assert!(y[4].is_nan(), "{how:?} {y:?}");
+            }
+        }
+        assert_eq!(Between::Cubic.elements(8), Some(MOST_ELEMENTS));
+        assert_eq!(Between::Cubic.elements(9), None);
+        assert_eq!(Between::Linear.elements(64), None);
+        assert_eq!(Between::Nearest.elements(64), Some(1));
+    }
+}

@@ -1,0 +1,189 @@
+//! Elements and slices that differ.
+//!
+//! The one idea: elements of every type become keys that are ordered as they are, so that there is
+//! one sort. A slice is a row of keys.
+
+use std::cmp::Ordering;
+
+use crate::Pool;
+use crate::choose::Ordered;
+use crate::elementwise::chunks::rows;
+
+/// The key of every NaN, if there are some.
+pub const NAN_KEY: u64 = u64::MAX;
+
+/// A key for each element of `x`, greater where the element is: `keys[a, o, i]` is that of `x[o, a,
+/// i]`, so that each slice of the axis is a row. `x` has dims `[outer, axis, inner]`.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn keys<T: Ordered>(pool: &Pool, [outer, axis, inner]: [usize; 3], x: &[T], keys: &mut [u64]) {
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    assert_eq!(keys.len(), x.len(), "one key per element");
+    if keys.is_empty() {
+        return;
+    }
+    rows(pool, keys, inner, inner + 2, |first, keys| {
+        for (row, keys) in (first..).zip(keys.chunks_exact_mut(inner)) {
+            let from = row % outer * axis + row / outer;
+            let x = &x[from * inner..][..inner];
+            keys.iter_mut().zip(x).for_each(|(key, x)| *key = x.key());
+        }
+    });
+}
+
+/// Rows of keys that are told apart.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRows<'a> {
+    pub keys: &'a [u64],
+    /// Keys of a row, which may be 0.
+    pub width: usize,
+    /// Whether rows with [`NAN_KEY`] differ from all others.
+    pub nan_differs: bool,
+}
+
+impl KeyRows<'_> {
+    fn row(&self, position: u64) -> &[u64] {
+        &self.keys[position as usize * self.width..][..self.width]
+    }
+
+    fn order(&self, a: &[u64; 2], b: &[u64; 2]) -> Ordering {
+        // The first key decides in most cases, and lies here.
+        let first = a[0].cmp(&b[0]);
+        if self.width <= 1 || first != Ordering::Equal {
+            return first.then(a[1].cmp(&b[1]));
+        }
+        self.row(a[1]).cmp(self.row(b[1])).then(a[1].cmp(&b[1]))
+    }
+
+    fn differ(&self, a: &[u64; 2], b: &[u64; 2]) -> bool {
+        let row = self.row(b[1]);
+        self.row(a[1]) != row || (self.nan_differs && row.contains(&NAN_KEY))
+    }
+}
+
+/// The groups of equal rows.
+#[derive(Debug)]
+pub struct Groups<'a> {
+    /// The first row of each group.
+    pub first: &'a mut [i64],
+    /// The group of each row.
+    pub of_row: &'a mut [i64],
+    /// Rows of each group.
+    pub counts: &'a mut [i64],
+}
+
+/// Finds the groups of equal rows, in ascending order or in that of their first rows, and says how
+/// many there are. All buffers have one element per row; `order` is for the time of the call.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn unique(
+    rows: KeyRows<'_>,
+    sorted: bool,
+    order: &mut [[u64; 2]],
+    groups: &mut Groups<'_>,
+) -> usize {
+    let len = order.len();
+    assert_eq!(rows.keys.len(), len * rows.width, "the keys are as many as the rows have");
+    let lens = [groups.first.len(), groups.of_row.len(), groups.counts.len()];
+    assert_eq!(lens, [len; 3], "one element per row");
+    for (position, entry) in order.iter_mut().enumerate() {
+        let first = rows.keys.get(position * rows.width).copied().unwrap_or(0);
+        *entry = [if rows.width == 0 { 0 } else { first }, position as u64];
+    }
+    order.sort_unstable_by(|a, b| rows.order(a, b));
+    let mut count = 0;
+    for at in 0..len {
+        if at == 0 || rows.differ(&order[at - 1], &order[at]) {
+            count += 1;
+        }
+        groups.of_row[order[at][1] as usize] = count as i64 - 1;
+    }
+    if !sorted {
+        // From the number of a group in ascending order to that by its first row.
+        let numbers = &mut order[..count];
+        numbers.fill([u64::MAX; 2]);
+        let mut next = 0;
+        for group in groups.of_row.iter_mut() {
+            let number = &mut numbers[*group as usize][0];
+            if *number == u64::MAX {
+                *number = next;
+                next += 1;
+            }
+            *group = *number as i64;
+        }
+    }
+    groups.counts[..count].fill(0);
+    for (group, position) in groups.of_row.iter().zip(0..) {
+        let group = *group as usize;
+        if groups.counts[group] == 0 {
+            groups.first[group] = position;
+        }
+        groups.counts[group] += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found, by comparing all pairs.
+    fn naive(rows: KeyRows<'_>, len: usize, sorted: bool) -> [Vec<i64>; 3] {
+        let row = |at: usize| &rows.keys[at * rows.width..][..rows.width];
+        let same = |a: usize, b: usize| {
+            row(a) == row(b) && (a == b || !rows.nan_differs || !row(a).contains(&NAN_KEY))
+        };
+        let mut first: Vec<usize> =
+            (0..len).filter(|at| (0..*at).all(|before| !same(before, *at))).collect();
+        if sorted {
+            first.sort_by(|a, b| row(*a).cmp(row(*b)));
+        }
+        let group = |at: usize| first.iter().position(|first| same(*first, at)).unwrap() as i64;
+        let of_row: Vec<i64> = (0..len).map(group).collect();
+        let count = |group: usize| of_row.iter().filter(|of| **of == group as i64).count() as i64;
+        let counts = (0..first.len()).map(count).collect();
+        [first.iter().map(|first| *first as i64).collect(), of_row, counts]
+    }
+
+    #[test]
+    fn all_pairs() {
+        for (len, width, values) in
+            [(0, 1, 3), (1, 1, 1), (40, 1, 7), (40, 3, 2), (30, 2, 3), (5, 0, 1), (300, 1, 1000)]
+        {
+            let key = |at: usize| match (at * 7919 + at / 3) % 1009 % values {
+                0 => NAN_KEY,
+                other => other as u64,
+            };
+            let keys: Vec<u64> = (0..len * width).map(key).collect();
+            for (sorted, nan_differs) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let rows = KeyRows { keys: &keys, width, nan_differs };
+                let (mut order, mut found) = (vec![[9; 2]; len], [0; 3].map(|_| vec![-1; len]));
+                let [first, of_row, counts] = &mut found;
+                let count = unique(rows, sorted, &mut order, &mut Groups { first, of_row, counts });
+                first.truncate(count);
+                counts.truncate(count);
+                assert_eq!(found, naive(rows, len, sorted), "{len} {width} {sorted} {nan_differs}");
+            }
+        }
+    }
+
+    #[test]
+    fn slices_become_rows() {
+        for dims in [[2, 3, 2], [1, 4, 1], [3, 1, 5], [0, 2, 2], [2, 0, 2], [60, 40, 9]] {
+            let [outer, axis, inner] = dims;
+            let x: Vec<i16> = (0..outer * axis * inner).map(|at| (at * 31 % 97) as i16).collect();
+            let mut found = vec![0; x.len()];
+            keys(&Pool::new(2), dims, &x, &mut found);
+            for (at, key) in found.iter().enumerate() {
+                let [a, o, i] = [at / inner / outer, at / inner % outer, at % inner];
+                assert_eq!(*key, x[(o * axis + a) * inner + i].key(), "{dims:?} {at}");
+            }
+        }
+    }
+}
