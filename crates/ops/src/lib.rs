@@ -80,4 +80,5 @@ pub use denotation::Format;
 pub use function::{Call, GraphText};
 pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
+pub use math::einsum::{Equation, Term};
 pub use registry::OpRef;

@@ -86,6 +86,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Div", lowered(math::binary::lower_div)),
     ("", "Dropout", either(nn::dropout::lower, nn::dropout::bind)),
     ("", "DynamicQuantizeLinear", bind(quantization::linear::bind_dynamic)),
+    ("", "Einsum", bind(math::einsum::bind)),
     ("", "Elu", lowered(math::unary::lower_elu)),
     ("", "Equal", either(math::binary::lower_equal, math::binary::bind_equal)),
     ("", "Erf", lowered(math::unary::lower_erf)),

@@ -20,43 +20,94 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// One side of an operand or of the result: labels, and where among them `...` is.
-struct Term {
-    labels: Vec<char>,
-    ellipsis: Option<usize>,
+/// The equation of an Einsum, read: `ij,jk->ik`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Equation {
+    pub operands: Vec<Term>,
+    /// That right of the arrow, or the one that is meant without an arrow: the axes before all
+    /// labels, then labels used once, in the order of the alphabet.
+    pub result: Term,
+}
+
+/// The labels of an operand or of the result, and how many of them are before `...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub labels: Vec<char>,
+    pub ellipsis: Option<usize>,
+}
+
+impl Equation {
+    /// Reads an equation.
+    ///
+    /// # Errors
+    ///
+    /// If something in it is no label, or the result names a label twice, or one that no operand
+    /// has.
+    pub fn parse(text: &str) -> Result<Equation, String> {
+        let (left, right) = match text.split_once("->") {
+            Some((left, right)) => (left, Some(right)),
+            None => (text, None),
+        };
+        let operands = left.split(',').map(Term::parse).collect::<Result<Vec<Term>, String>>()?;
+        let mut uses: BTreeMap<char, usize> = BTreeMap::new();
+        for label in operands.iter().flat_map(|term| &term.labels) {
+            *uses.entry(*label).or_default() += 1;
+        }
+        let has_ellipsis = operands.iter().any(|term| term.ellipsis.is_some());
+        let mut result = match right {
+            Some(right) => Term::parse(right)?,
+            None => {
+                let once = uses.iter().filter(|(_, uses)| **uses == 1);
+                Term { labels: once.map(|(label, _)| *label).collect(), ellipsis: Some(0) }
+            }
+        };
+        result.ellipsis = result.ellipsis.filter(|_| has_ellipsis);
+        for (place, label) in result.labels.iter().enumerate() {
+            if !uses.contains_key(label) {
+                return Err(format!("no operand has the label {label} of the result"));
+            }
+            if result.labels[..place].contains(label) {
+                return Err(format!("the result has the label {label} twice"));
+            }
+        }
+        Ok(Equation { operands, result })
+    }
+}
+
+impl Term {
+    fn parse(text: &str) -> Result<Term, String> {
+        let mut term = Term { labels: Vec::new(), ellipsis: None };
+        let mut rest = text.trim_start();
+        while let Some(char) = rest.chars().next() {
+            if char.is_ascii_alphabetic() {
+                term.labels.push(char);
+                rest = &rest[1..];
+            } else if let (Some(after), None) = (rest.strip_prefix("..."), term.ellipsis) {
+                term.ellipsis = Some(term.labels.len());
+                rest = after;
+            } else {
+                return Err(format!("{char:?} in the equation is no label"));
+            }
+            rest = rest.trim_start();
+        }
+        Ok(term)
+    }
 }
 
 /// What the operands say of the labels.
 #[derive(Default)]
 struct Sizes {
-    labels: BTreeMap<char, Label>,
+    labels: BTreeMap<char, Dim>,
     /// Sizes after `...`, and the first operand that tells them.
     ellipsis: Option<(usize, Shape)>,
 }
 
-struct Label {
-    size: Dim,
-    uses: usize,
-}
-
 fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferError> {
-    let (left, right) = sides(equation);
-    let (sizes, has_ellipsis) = operands(cx, left)?;
-    let result = match right {
-        Some(text) => read(cx, text)?,
-        None => Term { labels: sizes.used_once(), ellipsis: Some(0) },
-    };
-    let mut shape = Shape::new();
-    for (place, label) in result.labels.iter().enumerate() {
-        let Some(found) = sizes.labels.get(label) else {
-            return cx.fail(format_args!("no operand has the label {label} of the result"));
-        };
-        if result.labels[..place].contains(label) {
-            return cx.fail(format_args!("the result has the label {label} twice"));
-        }
-        shape.push(found.size.clone());
-    }
-    match (result.ellipsis.filter(|_| has_ellipsis), sizes.ellipsis) {
+    let (equation, sizes) = operands(cx, equation)?;
+    let result = &equation.result;
+    let size = |label| sizes.labels.get(label).cloned().unwrap_or(Dim::Unknown);
+    let mut shape: Shape = result.labels.iter().map(size).collect();
+    match (result.ellipsis, sizes.ellipsis) {
         (Some(at), Some((_, dims))) => shape.insert_many(at, dims),
         (Some(_), None) => return Ok(None),
         (None, _) => {}
@@ -70,60 +121,34 @@ pub(crate) fn multiply_adds(cx: &Infer<'_>) -> Option<Dim> {
     if cx.input_count() < 2 {
         return Some(Dim::Known(0));
     }
-    let equation = cx.string("equation")?;
-    let (sizes, has_ellipsis) = operands(cx, sides(&equation).0).ok()?;
-    let mut all: Shape = sizes.labels.into_values().map(|label| label.size).collect();
+    let (equation, sizes) = operands(cx, &cx.string("equation")?).ok()?;
+    let mut all: Shape = sizes.labels.into_values().collect();
     match sizes.ellipsis {
         Some((_, dims)) => all.extend(dims),
-        None if has_ellipsis => return None,
+        None if equation.operands.iter().any(|term| term.ellipsis.is_some()) => return None,
         None => {}
     }
     elements(&all)
 }
 
-/// What is left of the arrow, and what is right of it if there is one.
-fn sides(equation: &str) -> (&str, Option<&str>) {
-    match equation.split_once("->") {
-        Some((left, right)) => (left, Some(right)),
-        None => (equation, None),
-    }
-}
-
-/// What all operands say of their labels, and whether one of them has `...`.
-fn operands(cx: &Infer<'_>, left: &str) -> Result<(Sizes, bool), InferError> {
-    let count = left.split(',').count();
-    if count != cx.input_count() {
+/// The equation, and what all operands say of its labels.
+fn operands(cx: &Infer<'_>, equation: &str) -> Result<(Equation, Sizes), InferError> {
+    let equation = match Equation::parse(equation) {
+        Ok(equation) => equation,
+        Err(why) => return cx.fail(why),
+    };
+    if equation.operands.len() != cx.input_count() {
         return cx.fail(format_args!(
-            "the equation has {count} operands, the node has {} inputs",
+            "the equation has {} operands, the node has {} inputs",
+            equation.operands.len(),
             cx.input_count()
         ));
     }
     let mut sizes = Sizes::default();
-    let mut has_ellipsis = false;
-    for (index, text) in left.split(',').enumerate() {
-        let term = read(cx, text)?;
-        has_ellipsis |= term.ellipsis.is_some();
-        sizes.add(cx, index, &term)?;
+    for (index, term) in equation.operands.iter().enumerate() {
+        sizes.add(cx, index, term)?;
     }
-    Ok((sizes, has_ellipsis))
-}
-
-fn read(cx: &Infer<'_>, text: &str) -> Result<Term, InferError> {
-    let mut term = Term { labels: Vec::new(), ellipsis: None };
-    let mut rest = text.trim_start();
-    while let Some(char) = rest.chars().next() {
-        if char.is_ascii_alphabetic() {
-            term.labels.push(char);
-            rest = &rest[1..];
-        } else if let (Some(after), None) = (rest.strip_prefix("..."), term.ellipsis) {
-            term.ellipsis = Some(term.labels.len());
-            rest = after;
-        } else {
-            return cx.fail(format_args!("{char:?} in the equation is no label"));
-        }
-        rest = rest.trim_start();
-    }
-    Ok(term)
+    Ok((equation, sizes))
 }
 
 impl Sizes {
@@ -177,26 +202,20 @@ impl Sizes {
 
     fn add_label(&mut self, cx: &Infer<'_>, label: char, size: Dim) -> Result<(), InferError> {
         let Some(found) = self.labels.get_mut(&label) else {
-            self.labels.insert(label, Label { size, uses: 1 });
+            self.labels.insert(label, size);
             return Ok(());
         };
-        found.uses += 1;
-        match (found.size.known(), size.known()) {
+        match (found.known(), size.known()) {
             // A single element is repeated.
             (Some(a), Some(b)) if a != b && a != 1 && b != 1 => {
                 return cx.fail(format_args!("the label {label} has the sizes {a} and {b}"));
             }
             _ => {
-                cx.demand(|| Demand::Broadcast(found.size.clone(), size.clone()));
-                found.size = found.size.broadcast(&size);
+                cx.demand(|| Demand::Broadcast(found.clone(), size.clone()));
+                *found = found.broadcast(&size);
             }
         }
         Ok(())
-    }
-
-    fn used_once(&self) -> Vec<char> {
-        let once = self.labels.iter().filter(|(_, label)| label.uses == 1);
-        once.map(|(label, _)| *label).collect()
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod binary;
 pub(crate) mod classify;
 pub(crate) mod clip;
 pub(crate) mod cumulative;
+pub(crate) mod einsum;
 pub(crate) mod fused_pointwise;
 pub(crate) mod gated;
 pub(crate) mod gemm;

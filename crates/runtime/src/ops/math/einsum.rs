@@ -1,0 +1,652 @@
+//! Einsum: products and sums over labelled axes, as matrix products.
+//!
+//! Operands are multiplied from left to right. An axis that neither the result nor a later operand
+//! has is summed over as soon as that is possible: before a product if only one side has it, else
+//! in the product. What is left of a pair are the axes of both (a batch), of the left one (rows)
+//! and of the right one (columns). Axes that lie as a product wants them are read in place.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use sardonyx_kernels::copy::{Plain, copy_strided};
+use sardonyx_kernels::elementwise::{Binary, BinaryElement, MAX_RANK, Strided, binary};
+use sardonyx_kernels::gemm::{
+    BatchMat, BatchOut, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
+    gemm_generic,
+};
+use sardonyx_kernels::reduce::Reduce;
+use sardonyx_kernels::{Exec, Loops};
+use sardonyx_ops::{Equation, Term};
+use sardonyx_tensor::{DataType, Dims, Element, shape};
+use smallvec::SmallVec;
+
+use super::for_element;
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+use crate::ops::narrow::{narrow, widen};
+use crate::scratch::{Contents, Scratch};
+
+/// `Einsum`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let Some(equation) = site.string("equation") else {
+        return Err(BindError::Invalid("attribute 'equation' is missing".to_string()));
+    };
+    let equation = Equation::parse(&equation).map_err(BindError::Invalid)?;
+    if equation.operands.len() != site.inputs.len() {
+        return Err(BindError::Invalid(format!(
+            "the equation has {} operands, the node has {} inputs",
+            equation.operands.len(),
+            site.inputs.len()
+        )));
+    }
+    let elem = site.elem(0)?;
+    if matches!(elem, DataType::Float16 | DataType::Bfloat16) {
+        return Ok(Box::new(Einsum::<f32> { equation, elem, elements: PhantomData }));
+    }
+    for_element!(
+        site, elem, [f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+        T => Einsum::<T> { equation, elem, elements: PhantomData }
+    )
+}
+
+/// `T` is the type that is computed in.
+struct Einsum<T> {
+    equation: Equation,
+    elem: DataType,
+    elements: PhantomData<fn() -> T>,
+}
+
+/// An axis: the letter of a label, or, above all letters, the place of an axis of `...` from the
+/// end.
+type Axis = u32;
+
+/// One axis of an operand.
+#[derive(Clone, Copy)]
+struct Part {
+    axis: Axis,
+    size: usize,
+    /// From one element to the next.
+    step: usize,
+}
+
+type Parts = SmallVec<[Part; 8]>;
+
+/// An operand, or the product of some of them.
+struct Operand<'a, T> {
+    data: Contents<'a, T>,
+    /// Each axis once.
+    parts: Parts,
+}
+
+/// Elements that products and sums are computed of.
+trait Multiplied: BinaryElement + Element + Loops + Number + Plain + Pod {
+    /// Products of matrices at regular distances, one after the other.
+    fn multiply(
+        call: &Call<'_>,
+        dims: &[usize],
+        a: Matrices<'_, Self>,
+        b: Matrices<'_, Self>,
+        y: &mut [Self],
+    ) -> Result<(), KernelError>;
+}
+
+/// Matrices of a batch; distances are in elements.
+#[derive(Clone, Copy)]
+struct Matrices<'a, T> {
+    data: &'a [T],
+    rows: usize,
+    cols: usize,
+    row_step: usize,
+    col_step: usize,
+    batch_steps: &'a [usize],
+}
+
+impl<'a> Matrices<'a, f32> {
+    fn batch(self) -> BatchMat<'a> {
+        BatchMat {
+            data: self.data,
+            rows: self.rows,
+            cols: self.cols,
+            row_stride: self.row_step,
+            col_stride: self.col_step,
+            batch_strides: self.batch_steps,
+        }
+    }
+}
+
+impl<'a, T: Number> Matrices<'a, T> {
+    /// Matrix number `index` of a batch of these dims, the last one counted fastest.
+    fn matrix(&self, dims: &[usize], mut index: usize) -> MatRef<'a, T> {
+        let mut start = 0;
+        for (dim, step) in dims.iter().zip(self.batch_steps).rev() {
+            start += index % dim * step;
+            index /= dim;
+        }
+        let data = self.data.get(start..).unwrap_or_default();
+        MatRef::new(data, self.rows, self.cols, self.row_step, self.col_step)
+    }
+}
+
+impl Multiplied for f32 {
+    fn multiply(
+        call: &Call<'_>,
+        dims: &[usize],
+        a: Matrices<'_, f32>,
+        b: Matrices<'_, f32>,
+        y: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let (left, right) = (a.batch(), BatchRhs::Plain(b.batch()));
+        call.reserve(gemm_batch_scratch(call.exec, dims, left, right))?;
+        let out = BatchOut { data: y, ldc: b.cols, stride: a.rows * b.cols };
+        gemm_batch(call.exec, dims, left, right, out, &Epilogue::default());
+        Ok(())
+    }
+}
+
+macro_rules! plainly {
+    ($($t:ty)*) => {$(
+        impl Multiplied for $t {
+            fn multiply(
+                call: &Call<'_>,
+                dims: &[usize],
+                a: Matrices<'_, $t>,
+                b: Matrices<'_, $t>,
+                y: &mut [$t],
+            ) -> Result<(), KernelError> {
+                multiply_plainly(call.exec, dims, a, b, y);
+                Ok(())
+            }
+        }
+    )*};
+}
+plainly!(f64 i8 i16 i32 i64 u8 u16 u32 u64);
+
+fn multiply_plainly<T: Number>(
+    exec: &Exec<'_>,
+    dims: &[usize],
+    a: Matrices<'_, T>,
+    b: Matrices<'_, T>,
+    y: &mut [T],
+) {
+    let size = a.rows * b.cols;
+    for (index, y) in y.chunks_exact_mut(size.max(1)).enumerate() {
+        let (a, b) = (a.matrix(dims, index), b.matrix(dims, index));
+        gemm_generic(exec, T::ONE, a, b, None, y, b.cols());
+    }
+}
+
+impl<T: Multiplied> Kernel for Einsum<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let sizes = Sizes::new(&self.equation, call)?;
+        let result = sizes.axes(&self.equation.result, sizes.ellipsis);
+        let dims: Dims = result.iter().map(|axis| sizes.size(*axis)).collect();
+        if dims.len() > MAX_RANK {
+            fail!("the result has rank {}, but at most {MAX_RANK} is implemented", dims.len());
+        }
+        shape::elems(&dims)?;
+        let wanted = |axis: Axis, later: usize| {
+            let of_later = (later..self.equation.operands.len())
+                .any(|index| sizes.operands[index].iter().any(|part| part.axis == axis));
+            of_later || result.contains(&axis)
+        };
+        let mut product = self.operand(call, &sizes, 0)?;
+        product = product.summed(call, |axis| wanted(axis, 1))?;
+        for index in 1..self.equation.operands.len() {
+            let next = self.operand(call, &sizes, index)?;
+            let next = next.summed(call, |axis| product.has(axis) || wanted(axis, index + 1))?;
+            product = product.times(call, &next, &result, |axis| wanted(axis, index + 1))?;
+        }
+        if self.elem == T::DATA_TYPE {
+            let exec = call.exec;
+            let y = call.output_slice::<T>(0, &dims)?;
+            product.write(exec, &result, y);
+            return Ok(());
+        }
+        let mut y = call.scratch::<T>(dims.iter().product())?;
+        product.write(call.exec, &result, &mut y);
+        narrow(call, 0, self.elem, &dims, bytemuck::cast_slice(&y))
+    }
+
+    fn describe(&self) -> String {
+        format!("products of {}", T::DATA_TYPE)
+    }
+}
+
+impl<T: Multiplied> Einsum<T> {
+    fn operand<'a>(
+        &self,
+        call: &Call<'a>,
+        sizes: &Sizes,
+        index: usize,
+    ) -> Result<Operand<'a, T>, KernelError> {
+        let parts = sizes.operands[index].clone();
+        if self.elem == T::DATA_TYPE {
+            return Ok(Operand { data: Contents::Borrowed(call.slice::<T>(index)?), parts });
+        }
+        let wide = widen(call, call.tensor(index)?)?;
+        let mut data = call.scratch::<T>(wide.len())?;
+        bytemuck::cast_slice_mut::<T, f32>(&mut data).copy_from_slice(&wide);
+        Ok(Operand { data: Contents::Made(data), parts })
+    }
+}
+
+/// The sizes of all axes, and the axes of all operands.
+struct Sizes {
+    all: Parts,
+    operands: SmallVec<[Parts; 3]>,
+    /// How many axes `...` stands for.
+    ellipsis: usize,
+}
+
+impl Sizes {
+    fn new(equation: &Equation, call: &Call<'_>) -> Result<Sizes, KernelError> {
+        let mut sizes = Sizes { all: Parts::new(), operands: SmallVec::new(), ellipsis: 0 };
+        for (index, term) in equation.operands.iter().enumerate() {
+            let dims = call.tensor(index)?.dims();
+            let covered = dims.len().checked_sub(term.labels.len());
+            let Some(covered) = covered.filter(|n| *n == 0 || term.ellipsis.is_some()) else {
+                fail!(
+                    "input {index} has rank {}, the equation gives it {} labels",
+                    dims.len(),
+                    term.labels.len()
+                );
+            };
+            sizes.ellipsis = sizes.ellipsis.max(covered);
+            let mut parts = Parts::new();
+            let axes = sizes.axes(term, covered);
+            for ((axis, size), step) in axes.iter().zip(dims).zip(shape::strides(dims)) {
+                sizes.add(*axis, *size)?;
+                let part = Part { axis: *axis, size: *size, step: step as usize };
+                match parts.iter_mut().find(|part| part.axis == *axis) {
+                    None => parts.push(part),
+                    // The diagonal of both; one of size 1 is repeated.
+                    Some(found) if found.size == 1 => *found = part,
+                    Some(_) if *size == 1 => {}
+                    Some(found) => found.step += part.step,
+                }
+            }
+            sizes.operands.push(parts);
+        }
+        // Who has one element of an axis that has more repeats it, as who does not have the axis.
+        let all = &sizes.all;
+        for parts in &mut sizes.operands {
+            parts.retain(|part| {
+                let whole = all.iter().find(|all| all.axis == part.axis);
+                whole.is_some_and(|whole| whole.size == part.size)
+            });
+        }
+        Ok(sizes)
+    }
+
+    /// The axes of a term in whose `...` are so many.
+    fn axes(&self, term: &Term, covered: usize) -> SmallVec<[Axis; 8]> {
+        let mut axes: SmallVec<[Axis; 8]> = term.labels.iter().map(|c| u32::from(*c)).collect();
+        if let Some(at) = term.ellipsis {
+            let hidden = (0..covered as u32).rev().map(|place| u32::from(char::MAX) + place);
+            axes.insert_many(at, hidden);
+        }
+        axes
+    }
+
+    fn add(&mut self, axis: Axis, size: usize) -> Result<(), KernelError> {
+        match self.all.iter_mut().find(|part| part.axis == axis) {
+            None => self.all.push(Part { axis, size, step: 0 }),
+            Some(found) if found.size == size || size == 1 => {}
+            Some(found) if found.size == 1 => found.size = size,
+            Some(found) => match char::from_u32(axis).filter(|_| axis < u32::from(char::MAX)) {
+                Some(label) => fail!("the label {label} has the sizes {} and {size}", found.size),
+                None => fail!("axes of ... have the sizes {} and {size}", found.size),
+            },
+        }
+        Ok(())
+    }
+
+    fn size(&self, axis: Axis) -> usize {
+        self.all.iter().find(|part| part.axis == axis).map_or(1, |part| part.size)
+    }
+}
+
+/// How matrices of a batch lie, in elements.
+struct Layout {
+    dims: Dims,
+    /// Rows and columns, and from one to the next.
+    rows: Part,
+    cols: Part,
+    batch_steps: SmallVec<[usize; 8]>,
+}
+
+impl Layout {
+    /// Some axes are a batch of matrices, the next ones together are rows and the last ones columns.
+    /// `None` if their elements do not lie at regular distances.
+    fn of(batch: &[Part], rows: &[Part], cols: &[Part]) -> Option<Layout> {
+        Some(Layout {
+            dims: batch.iter().map(|part| part.size).collect(),
+            rows: joined(rows)?,
+            cols: joined(cols)?,
+            batch_steps: batch.iter().map(|part| part.step).collect(),
+        })
+    }
+
+    fn matrices<'a, T>(&'a self, data: &'a [T]) -> Matrices<'a, T> {
+        Matrices {
+            data,
+            rows: self.rows.size,
+            cols: self.cols.size,
+            row_step: self.rows.step,
+            col_step: self.cols.step,
+            batch_steps: &self.batch_steps,
+        }
+    }
+}
+
+/// Axes that lie as one.
+fn joined(parts: &[Part]) -> Option<Part> {
+    let mut all = Part { axis: 0, size: 1, step: 1 };
+    for part in parts.iter().rev().filter(|part| part.size != 1) {
+        if all.size == 1 {
+            all.step = part.step;
+        } else if part.step != all.step * all.size {
+            return None;
+        }
+        all.size *= part.size;
+    }
+    Some(all)
+}
+
+/// The axes of elements that lie one after the other.
+fn dense_parts<'a>(parts: impl Iterator<Item = &'a Part>) -> Parts {
+    let mut dense: Parts = parts.copied().collect();
+    let mut step = 1;
+    for part in dense.iter_mut().rev() {
+        part.step = step;
+        step *= part.size.max(1);
+    }
+    dense
+}
+
+/// How many elements there are.
+fn elems<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<usize, KernelError> {
+    let sizes: Dims = parts.map(|part| part.size).collect();
+    if sizes.len() > MAX_RANK {
+        fail!("a product has {} axes, but at most {MAX_RANK} are implemented", sizes.len());
+    }
+    Ok(shape::elems(&sizes)?)
+}
+
+impl<'a, T: Multiplied> Operand<'a, T> {
+    fn has(&self, axis: Axis) -> bool {
+        self.find(axis).is_some()
+    }
+
+    fn find(&self, axis: Axis) -> Option<&Part> {
+        self.parts.iter().find(|part| part.axis == axis)
+    }
+
+    /// The sum over all axes that are not `kept`.
+    fn summed(
+        self,
+        call: &Call<'_>,
+        kept: impl Fn(Axis) -> bool,
+    ) -> Result<Operand<'a, T>, KernelError> {
+        let (kept, gone): (Parts, Parts) =
+            self.parts.iter().copied().partition(|part| kept(part.axis));
+        if gone.is_empty() {
+            return Ok(self);
+        }
+        let (rows, cols) = (elems(kept.iter())?, elems(gone.iter())?);
+        let dense = self.laid(call, kept.iter().chain(&gone))?;
+        let mut sums = call.scratch::<T>(rows)?;
+        T::reduce(call.exec, Reduce::Sum, &[rows, cols], &[false, true], &dense, &mut sums);
+        Ok(Operand { data: Contents::Made(sums), parts: dense_parts(kept.iter()) })
+    }
+
+    /// The elements in the order of these axes, one after the other.
+    fn laid<'p>(
+        &self,
+        call: &Call<'_>,
+        parts: impl Iterator<Item = &'p Part> + Clone,
+    ) -> Result<Scratch<T>, KernelError> {
+        let mut dense = call.scratch::<T>(elems(parts.clone())?)?;
+        self.copy(call.exec, parts, &mut dense);
+        Ok(dense)
+    }
+
+    fn copy<'p>(
+        &self,
+        exec: &Exec<'_>,
+        parts: impl Iterator<Item = &'p Part> + Clone,
+        to: &mut [T],
+    ) {
+        if to.is_empty() {
+            return;
+        }
+        let dims: Dims = parts.clone().map(|part| part.size).collect();
+        let steps: SmallVec<[isize; 8]> = parts.map(|part| part.step as isize).collect();
+        copy_strided(exec.pool, &dims, 0, &steps, &self.data, to);
+    }
+
+    /// Writes the elements in the order of the result, which has no other axes.
+    fn write(&self, exec: &Exec<'_>, result: &[Axis], to: &mut [T]) {
+        let one = Part { axis: 0, size: 1, step: 0 };
+        let parts: Parts = result.iter().map(|axis| *self.find(*axis).unwrap_or(&one)).collect();
+        self.copy(exec, parts.iter(), to);
+    }
+
+    /// Matrices of these axes, where they lie or copied.
+    fn matrices<'s>(
+        &'s self,
+        call: &Call<'_>,
+        batch: &[Part],
+        rows: &[Part],
+        cols: &[Part],
+    ) -> Result<(Contents<'s, T>, Layout), KernelError> {
+        if let Some(layout) = Layout::of(batch, rows, cols) {
+            return Ok((Contents::Borrowed(&self.data), layout));
+        }
+        let all = batch.iter().chain(rows).chain(cols);
+        let dense = dense_parts(all.clone());
+        let ((batch, rest), count) = (dense.split_at(batch.len()), rows.len());
+        match Layout::of(batch, &rest[..count], &rest[count..]) {
+            Some(layout) => Ok((Contents::Made(self.laid(call, all)?), layout)),
+            None => fail!("elements one after the other do not lie at regular distances"),
+        }
+    }
+
+    /// The product with another operand, summed over axes of both that are not `kept`.
+    fn times(
+        &self,
+        call: &Call<'_>,
+        other: &Operand<'_, T>,
+        result: &[Axis],
+        kept: impl Fn(Axis) -> bool,
+    ) -> Result<Operand<'a, T>, KernelError> {
+        let place = |part: &Part| result.iter().position(|axis| *axis == part.axis);
+        let pick = |parts: &Parts, is_in: &dyn Fn(Axis) -> bool| {
+            let mut picked: Parts = parts.iter().filter(|part| is_in(part.axis)).copied().collect();
+            // As in the result, which needs no copy then.
+            picked.sort_by_key(place);
+            picked
+        };
+        let batch = pick(&self.parts, &|axis| other.has(axis) && kept(axis));
+        let gone = pick(&self.parts, &|axis| other.has(axis) && !kept(axis));
+        let rows = pick(&self.parts, &|axis| !other.has(axis));
+        let cols = pick(&other.parts, &|axis| !self.has(axis));
+        let made = dense_parts(batch.iter().chain(&rows).chain(&cols));
+        let mut y = call.scratch::<T>(elems(made.iter())?)?;
+        if gone.is_empty() {
+            let dims: Dims = made.iter().map(|part| part.size).collect();
+            let steps = |operand: &Operand<'_, T>| -> Dims {
+                made.iter()
+                    .map(|made| operand.find(made.axis).map_or(0, |part| part.step))
+                    .collect()
+            };
+            let (a_steps, b_steps) = (steps(self), steps(other));
+            let (a, b) = (Strided::new(&self.data, &a_steps), Strided::new(&other.data, &b_steps));
+            if !y.is_empty() {
+                binary(call.exec, Binary::Mul, &dims, a, b, &mut y);
+            }
+        } else {
+            // The same axes where they lie in the other operand.
+            let there = |parts: &Parts| -> Parts {
+                parts.iter().filter_map(|part| other.find(part.axis)).copied().collect()
+            };
+            let (a, a_layout) = self.matrices(call, &batch, &rows, &gone)?;
+            let (b, b_layout) = other.matrices(call, &there(&batch), &there(&gone), &cols)?;
+            if !y.is_empty() {
+                let (a, b) = (a_layout.matrices(&a), b_layout.matrices(&b));
+                T::multiply(call, &a_layout.dims, a, b, &mut y)?;
+            }
+        }
+        Ok(Operand { data: Contents::Made(y), parts: made })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use sardonyx_ops::AttrValue::String as Word;
+    use sardonyx_ops::Equation;
+    use sardonyx_tensor::Tensor;
+
+    use crate::ops::testing::{run, tensor};
+
+    /// After the definition: all combinations of all labels.
+    fn naive(equation: &str, dims: &[&[usize]], data: &[Vec<f64>]) -> (Vec<usize>, Vec<f64>) {
+        let equation = Equation::parse(equation).unwrap();
+        let axes = |term: &sardonyx_ops::Term, rank: usize| -> Vec<String> {
+            let mut axes: Vec<String> = term.labels.iter().map(char::to_string).collect();
+            if let Some(at) = term.ellipsis {
+                let hidden = (0..rank - axes.len()).rev().map(|place| format!("...{place}"));
+                axes.splice(at..at, hidden);
+            }
+            axes
+        };
+        let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+        let mut hidden = 0;
+        for (term, dims) in equation.operands.iter().zip(dims) {
+            hidden = hidden.max(dims.len() - term.labels.len());
+            for (axis, size) in axes(term, dims.len()).into_iter().zip(*dims) {
+                let known = sizes.entry(axis).or_insert(1);
+                if *size != 1 {
+                    *known = *size;
+                }
+            }
+        }
+        let result = axes(&equation.result, equation.result.labels.len() + hidden);
+        let out: Vec<usize> = result.iter().map(|axis| sizes[axis]).collect();
+        let mut y = vec![0.0; out.iter().product()];
+        for number in 0..sizes.values().product() {
+            let mut rest: usize = number;
+            let mut at: BTreeMap<&str, usize> = BTreeMap::new();
+            for (axis, size) in &sizes {
+                at.insert(axis, rest % size);
+                rest /= size;
+            }
+            let index = |axes: &[String], dims: &[usize]| {
+                let places = axes.iter().zip(dims);
+                places.fold(0, |index, (axis, size)| {
+                    index * size + if *size == 1 { 0 } else { at[axis.as_str()] }
+                })
+            };
+            let factors = equation.operands.iter().zip(dims).zip(data);
+            y[index(&result, &out)] += factors
+                .map(|((term, dims), data)| data[index(&axes(term, dims.len()), dims)])
+                .product::<f64>();
+        }
+        (out, y)
+    }
+
+    const CASES: &[(&str, &[&[usize]])] = &[
+        ("ij->ji", &[&[2, 3]]),
+        ("ij", &[&[2, 3]]),
+        ("ba", &[&[2, 3]]),
+        ("ii->i", &[&[3, 3]]),
+        ("ii", &[&[3, 3]]),
+        ("iji->j", &[&[3, 2, 3]]),
+        ("ij->", &[&[2, 3]]),
+        ("ij->i", &[&[2, 3]]),
+        ("...ii->...i", &[&[2, 4, 3, 3]]),
+        ("i,i", &[&[4], &[4]]),
+        ("i,j->ij", &[&[2], &[3]]),
+        ("i,j->ji", &[&[2], &[3]]),
+        ("ij,ij->ij", &[&[2, 3], &[2, 3]]),
+        ("ij,jk->ik", &[&[2, 3], &[3, 4]]),
+        ("ij,jk", &[&[2, 3], &[3, 4]]),
+        ("ij,jk->ki", &[&[2, 3], &[3, 4]]),
+        ("ij,kj->ik", &[&[2, 3], &[4, 3]]),
+        ("bij,bjk->bik", &[&[2, 2, 3], &[2, 3, 4]]),
+        ("bij,jk->bik", &[&[2, 2, 3], &[3, 4]]),
+        ("bhid,bhjd->bhij", &[&[2, 2, 3, 5], &[2, 2, 4, 5]]),
+        ("bihd,bjhd->bhij", &[&[2, 3, 2, 5], &[2, 4, 2, 5]]),
+        ("abc,cd,def->abef", &[&[2, 1, 3], &[3, 4], &[4, 2, 3]]),
+        ("ij,jk,kl->il", &[&[2, 3], &[3, 4], &[4, 5]]),
+        ("ai,bi,ci->abc", &[&[2, 3], &[3, 3], &[4, 3]]),
+        ("i,i,i->i", &[&[3], &[3], &[3]]),
+        ("ij,k->", &[&[2, 3], &[4]]),
+        ("...ij,...jk->...ik", &[&[2, 1, 2, 3], &[4, 3, 2]]),
+        ("...i,...i->...", &[&[2, 3], &[3]]),
+        ("i...,i...->...", &[&[2, 3], &[2, 3]]),
+        ("ij,jk->ik", &[&[2, 1], &[3, 4]]),
+        ("ij,ij->j", &[&[2, 3], &[1, 3]]),
+        (" i j , j k -> i k ", &[&[2, 3], &[3, 4]]),
+        (",ij->ij", &[&[], &[2, 3]]),
+        ("->", &[&[]]),
+        ("ij,jk->ik", &[&[2, 0], &[0, 4]]),
+        ("ij->i", &[&[2, 0]]),
+        ("ij,jk->ik", &[&[0, 3], &[3, 4]]),
+        ("abcd,cbe,da->e", &[&[2, 3, 2, 4], &[2, 3, 5], &[4, 2]]),
+    ];
+
+    #[test]
+    fn equations() {
+        for (equation, dims) in CASES {
+            let numbers = |n: usize, by: usize| (0..n).map(|i| ((i * by) % 4) as f64).collect();
+            let data: Vec<Vec<f64>> = dims
+                .iter()
+                .enumerate()
+                .map(|(i, dims)| numbers(dims.iter().product(), 2 * i + 3))
+                .collect();
+            let (out, expected) = naive(equation, dims, &data);
+            let attributes = [("equation", Word(equation.as_bytes().into()))];
+            let by = |convert: &dyn Fn(&[usize], &[f64]) -> Tensor| {
+                let inputs: Vec<Tensor> =
+                    dims.iter().zip(&data).map(|(dims, data)| convert(dims, data)).collect();
+                let inputs: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
+                let found = run("Einsum", &attributes, &inputs, 1).unwrap();
+                assert_eq!(found[0], convert(&out, &expected), "{equation}");
+            };
+            // Small integers are exact in all types.
+            by(&|dims, data| tensor(dims, &data.iter().map(|x| *x as f32).collect::<Vec<f32>>()));
+            by(&|dims, data| tensor(dims, data));
+            by(&|dims, data| tensor(dims, &data.iter().map(|x| *x as i64).collect::<Vec<i64>>()));
+            by(&|dims, data| {
+                let wrapped = data.iter().map(|x| *x as i64 as u8);
+                tensor(dims, &wrapped.collect::<Vec<u8>>())
+            });
+            by(&|dims, data| {
+                let narrow = data.iter().map(|x| half::f16::from_f64(*x));
+                tensor(dims, &narrow.collect::<Vec<half::f16>>())
+            });
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (a, b) = (tensor(&[2, 3], &[1f32; 6]), tensor(&[4, 5], &[1f32; 20]));
+        for (equation, inputs, refusal) in [
+            ("ij,jk->ik", &[&a, &b][..], "the label j has the sizes 3 and 4"),
+            ("ij", &[&a, &b], "the equation has 1 operands, the node has 2 inputs"),
+            ("ijk->i", &[&a], "input 0 has rank 2, the equation gives it 3 labels"),
+            ("ij->k", &[&a], "no operand has the label k of the result"),
+            ("ij->ii", &[&a], "the result has the label i twice"),
+            ("i1->i", &[&a], "'1' in the equation is no label"),
+            ("...,...->...", &[&a, &b], "axes of ... have the sizes 2 and 4"),
+        ] {
+            let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|x| Some(*x)).collect();
+            let found =
+                run("Einsum", &[("equation", Word(equation.as_bytes().into()))], &inputs, 1);
+            assert_eq!(found.unwrap_err(), refusal, "{equation}");
+        }
+    }
+}
