@@ -8,7 +8,8 @@ use crate::gemm::buffer::with_scratch_of;
 /// Which boxes are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Suppression {
-    /// A box goes if the part that it shares with a box that was kept is more of both together.
+    /// A box is dropped if the area that it shares with a kept box is more than this part of the
+    /// area that both cover.
     pub overlap: f32,
     /// A score must be above that, if there is one.
     pub score: Option<f32>,
@@ -37,8 +38,8 @@ pub fn corners(centered: bool, boxes: &[f32], corners: &mut [f32]) {
     }
 }
 
-/// Whether what two boxes share is more than `most` of both together. Boxes without an area share
-/// nothing.
+/// Whether the area that two boxes share is more than the part `most` of the area that both cover.
+/// Boxes without an area share nothing.
 fn overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
     let side = |axis: usize| a[axis + 2].min(b[axis + 2]) - a[axis].max(b[axis]);
     let area = |of: &[f32; 4]| (of[2] - of[0]) * (of[3] - of[1]);

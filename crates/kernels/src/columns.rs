@@ -84,6 +84,10 @@ fn join_columns<T: Number>(
     let planes = y.len() / image;
     assert_eq!(y.len(), planes * image, "whole planes");
     assert_eq!(x.len(), planes * columns, "the columns have other dims");
+    if x.is_empty() {
+        // Blocks may have any number of elements if there are no blocks.
+        return y.fill(T::narrow(T::Wide::ZERO));
+    }
     rows(exec.pool, y, image, image + 2 * columns, |first, y| {
         with_scratch_of(image, |sums: &mut [T::Wide]| {
             for (plane, y) in y.chunks_exact_mut(image).enumerate() {

@@ -14,9 +14,9 @@ pub enum Precision {
     /// is rounded without AVX2. Sums stay in `float`, and so do the smallest products of a model
     /// with constants, which add errors but hardly any time.
     ///
-    /// Where the machine multiplies `bfloat16`, convolutions with constant weights and at least 16
-    /// input and output channels in a group round inputs and weights, or the sums of them that
-    /// Winograd's algorithm multiplies.
+    /// Where the machine multiplies `bfloat16`, convolutions with constant weights, a padding that
+    /// does not depend on the size of the input, and at least 16 input and output channels in a
+    /// group round inputs and weights, or the sums of them that Winograd's algorithm multiplies.
     Fast,
 }
 

@@ -64,7 +64,7 @@ impl Kernel for MelWeightMatrix {
             if triangle.iter().any(|place| *place < 0.0 || *place > places as f64) {
                 fail!(
                     "band {band} goes from place {} to {} of the spectrum, which has {places}: \
-                     the upper edge is above half of the sample rate",
+                     an edge is above half of the sample rate",
                     triangle[0],
                     triangle[2]
                 );
@@ -73,14 +73,16 @@ impl Kernel for MelWeightMatrix {
             if middle >= places {
                 fail!(
                     "the middle of band {band} is at place {middle} of the spectrum, which has \
-                     {places}: the upper edge is above half of the sample rate"
+                     {places}: an edge is above half of the sample rate"
                 );
             }
             let mut set = |place: usize, weight: f64| weights[place * bands + band] = weight;
             for place in low..middle {
                 set(place, (place - low) as f64 / (middle - low) as f64);
             }
-            set(middle, 1.0);
+            if low <= middle {
+                set(middle, 1.0);
+            }
             for place in middle..high {
                 set(place, (high - place) as f64 / (high - middle) as f64);
             }
@@ -152,8 +154,8 @@ mod tests {
         );
         assert_eq!(
             refusal(2, 32, 2000, [0.0, 4000.0]),
-            "band 0 goes from place 0 to 18 of the spectrum, which has 17: the upper edge is above \
-             half of the sample rate"
+            "band 0 goes from place 0 to 18 of the spectrum, which has 17: an edge is above half of \
+             the sample rate"
         );
     }
 }

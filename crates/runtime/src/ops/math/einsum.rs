@@ -341,6 +341,9 @@ impl Layout {
 
 /// Axes that lie as one.
 fn joined(parts: &[Part]) -> Option<Part> {
+    if parts.iter().any(|part| part.size == 0) {
+        return Some(Part { axis: 0, size: 0, step: 1 });
+    }
     let mut all = Part { axis: 0, size: 1, step: 1 };
     for part in parts.iter().rev().filter(|part| part.size != 1) {
         if all.size == 1 {
@@ -594,6 +597,8 @@ mod tests {
         ("->", &[&[]]),
         ("ij,jk->ik", &[&[2, 0], &[0, 4]]),
         ("ij->i", &[&[2, 0]]),
+        ("aik,kj->aij", &[&[2, 0, 3], &[3, 4]]),
+        ("aij,ijb->ab", &[&[2, 3, 0], &[3, 0, 4]]),
         ("ij,jk->ik", &[&[0, 3], &[3, 4]]),
         ("abcd,cbe,da->e", &[&[2, 3, 2, 4], &[2, 3, 5], &[4, 2]]),
     ];

@@ -177,6 +177,7 @@ impl Shapes {
         if b.len() > 1 {
             output.push(cols);
         }
+        shape::elems(&output)?;
         Ok(Shapes { batch, rows, depth, cols, a: a_side, b: b_side, output })
     }
 

@@ -111,6 +111,10 @@ impl<T: Columns> Kernel for Col2Im<T> {
         let mut dims = Dims::from_slice(&[batch, columns / block]);
         dims.extend(axes.iter().map(|axis| axis.image));
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        // The sums of an image, for each thread that has one.
+        let image = dims[2..].iter().fold(size_of::<T>().max(4), |n, dim| n.saturating_mul(*dim));
+        let images = exec.pool.threads().min(dims[0].saturating_mul(dims[1]));
+        call.reserve(images.saturating_mul(image))?;
         T::add_up(exec, &mut axes, x, call.output_slice::<T>(0, &dims)?);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::fourier::{Lines, Spectrum};
-use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
+use sardonyx_tensor::{Dims, Element, shape, shape::normalize_axis};
 
 use super::size;
 use crate::error::{BindError, KernelError, fail};
@@ -65,6 +65,7 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
         }
         let spectrum = Spectrum { length, inverse: self.inverse, half: self.half, complex };
         (to[axis], to[dims.len() - 1]) = (spectrum.outputs(), spectrum.parts());
+        shape::elems(&to)?;
         let [outer, len, inner] = around(signal, axis as i64)?;
         let lines = Lines {
             grid: [outer, inner],
@@ -160,6 +161,8 @@ impl<T: FloatLoops + Element> Kernel for Stft<T> {
         let frames = (len - length) / step + 1;
         let spectrum = Spectrum { length, inverse: false, half: self.half, complex };
         let outputs = spectrum.outputs();
+        let to = [batch.max(1), frames, outputs, 2];
+        shape::elems(&to)?;
         let lines = Lines {
             grid: [batch, frames],
             len: length,

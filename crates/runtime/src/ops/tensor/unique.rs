@@ -168,6 +168,7 @@ impl Keyed for Strings {
             fail!("the input is {}, not strings", tensor.data_type());
         };
         let mut ranks = call.scratch::<u64>(strings.len())?;
+        call.reserve(strings.len().saturating_mul(size_of::<(&[u8], usize)>()))?;
         rank_strings(call.exec.pool, strings, &mut ranks, sizes, keys);
         Ok(())
     }
