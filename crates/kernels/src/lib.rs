@@ -45,6 +45,7 @@ pub mod resize;
 pub mod roi;
 pub mod rotary;
 pub mod softmax;
+pub mod trees;
 mod vecmath;
 
 pub use exec::Exec;
