@@ -309,12 +309,12 @@ impl<'a> Loop for Stage<'a> {
             2 => stage::<2>(done, roots, from, to, |[a, b], _| [plus(a, b), minus(a, b)]),
             4 => stage::<4>(done, roots, from, to, |[a, b, c, d], _| {
                 let (even, odd) = ([plus(a, c), minus(a, c)], [plus(b, d), minus(b, d)]);
-                let turned = [odd[1][1], -odd[1][0]];
+                let rotated = [odd[1][1], -odd[1][0]];
                 [
                     plus(even[0], odd[0]),
-                    plus(even[1], turned),
+                    plus(even[1], rotated),
                     minus(even[0], odd[0]),
-                    minus(even[1], turned),
+                    minus(even[1], rotated),
                 ]
             }),
             3 => stage::<3>(done, roots, from, to, sums),

@@ -49,6 +49,7 @@ pub mod resize;
 pub mod roi;
 pub mod rotary;
 pub mod softmax;
+pub mod trees;
 pub mod unique;
 mod vecmath;
 

@@ -20,6 +20,7 @@ use crate::executable::Executable;
 use crate::expanded::{Expanded, expand, nodes_in};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
+use crate::ops::has_no_newer_form;
 use crate::options::{Optimization, Options};
 use crate::precision::{Precision, small_products};
 use crate::program::{Broken, Program};
@@ -76,7 +77,7 @@ fn front(
         let Expanded { mut resolved, inference, expansions, .. } = expanded;
         report.expanded = expansions;
         let before = nodes_in(&resolved);
-        match upgrade(&mut resolved, &inference, &has_lengths) {
+        match upgrade(&mut resolved, &inference, &stays) {
             Ok(upgraded) => {
                 report.upgraded = upgraded;
                 report.added = nodes_in(&resolved) - before;
@@ -106,6 +107,11 @@ fn front(
     report.dead = remove_dead(&mut resolved);
     clock.lap(report, "cse");
     Ok(Front { resolved, inference, constants })
+}
+
+/// Whether a node runs in the form that it has.
+fn stays(resolved: &Resolved, node: NodeId) -> bool {
+    has_lengths(resolved, node) || resolved.schema(node).is_some_and(has_no_newer_form)
 }
 
 /// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so,

@@ -3,11 +3,13 @@
 //! An operator that rewrites look into is lowered to an operation of the [program](crate::program),
 //! for which a kernel is selected in the end. For any other a kernel is made from the node. Either
 //! reads attributes and types once; at run time the kernel hands slices to a loop. Only the newest
-//! form of an operator is known here; older nodes have been upgraded.
+//! form of an operator is known here; older nodes have been upgraded, but for those that
+//! [have no newer form](has_no_newer_form).
 
 mod image;
 mod math;
 mod microsoft;
+mod ml;
 mod narrow;
 mod nn;
 mod optional;
@@ -229,6 +231,9 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", bind(tensor::where_::bind)),
     ("", "Xor", lowered(math::binary::lower_xor)),
+    ("ai.onnx.ml", "TreeEnsemble", bind(ml::trees::bind)),
+    ("ai.onnx.ml", "TreeEnsembleClassifier", bind(ml::trees::bind_classifier)),
+    ("ai.onnx.ml", "TreeEnsembleRegressor", bind(ml::trees::bind_regressor)),
     ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
     ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
 ];
@@ -352,6 +357,13 @@ fn element_type(site: &Site<'_>, attribute: &str) -> Result<Option<DataType>, Bi
 
 pub(crate) fn not_implemented() -> BindError {
     BindError::Unsupported("operator not implemented".to_string())
+}
+
+/// Whether the binding knows this form of an operator, which a newer version took away without
+/// another that says the same.
+pub(crate) fn has_no_newer_form(schema: &Schema) -> bool {
+    let gone = ["TreeEnsembleClassifier", "TreeEnsembleRegressor"];
+    schema.domain == "ai.onnx.ml" && gone.contains(&schema.name)
 }
 
 /// How the newest form of an operator runs.

@@ -704,9 +704,9 @@ impl Writes for RoundPixels<'_> {
                         if (n, count) == (S::LANES, S::LANES) {
                             S::transpose(from, plane, block.as_mut_ptr().cast(), 16);
                         } else {
-                            for i in 0..count {
-                                for lane in 0..n {
-                                    block[i][lane] = *from.add(lane * plane + i);
+                            for (i, row) in block.iter_mut().enumerate().take(count) {
+                                for (lane, to) in row.iter_mut().enumerate().take(n) {
+                                    *to = *from.add(lane * plane + i);
                                 }
                             }
                         }

@@ -359,9 +359,9 @@ fn all_loops_agree_with_the_plain_one() {
             let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
             let again = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
-            // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs stay
-            // far below. Of rounded points only the distance to the exact result is known, which
-            // random signs keep far below as well.
+            // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs
+            // stay far below. Of rounded points only the distance to the exact result is known,
+            // which random signs keep far below as well.
             let (want, eps) = match algorithm {
                 Algorithm::Direct(Operands::Rounded) => (&rounded, 64.0 * f64::from(f32::EPSILON)),
                 Algorithm::Winograd(Operands::Rounded) => (&want, 1.0 / 128.0),

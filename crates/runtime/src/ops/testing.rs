@@ -43,8 +43,19 @@ pub(crate) fn run_with_constants(
     constants: &[usize],
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
+    run_of(("", op, u32::MAX), attributes, inputs, constants, outputs)
+}
+
+/// The same for the form that an operator of some domain has in a version.
+pub(crate) fn run_of(
+    (domain, op, version): (&str, &str, u32),
+    attributes: &[(&str, AttrValue<'static>)],
+    inputs: &[Option<&Tensor>],
+    constants: &[usize],
+    outputs: usize,
+) -> Result<Vec<Tensor>, String> {
     let registry = Registry::standard();
-    let schema = registry.schema("", op, u32::MAX).expect("a standard operator");
+    let schema = registry.schema(domain, op, version).expect("a standard operator");
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let given = Given(attributes);
     let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());

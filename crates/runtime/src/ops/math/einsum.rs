@@ -316,7 +316,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Some axes are a batch of matrices, the next ones together are rows and the last ones columns.
+    /// Some axes are a batch of matrices, the next ones together are rows, and the last ones are
+    /// columns.
     /// `None` if their elements do not lie at regular distances.
     fn of(batch: &[Part], rows: &[Part], cols: &[Part]) -> Option<Layout> {
         Some(Layout {

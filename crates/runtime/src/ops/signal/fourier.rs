@@ -87,16 +87,14 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
 
 impl<T> Dft<T> {
     fn axis(&self, call: &Call<'_>, rank: usize) -> Result<usize, KernelError> {
-        let axis = match call.has_input(AXIS) {
-            false => -2,
-            true => {
-                let axis = call.ints(AXIS)?;
-                let &[axis] = &axis[..] else {
-                    fail!("the axis must be one number, not {}", axis.len());
-                };
-                axis
-            }
-        };
+        let mut axis = -2;
+        if call.has_input(AXIS) {
+            let given = call.ints(AXIS)?;
+            let &[given] = &given[..] else {
+                fail!("the axis must be one number, not {}", given.len());
+            };
+            axis = given;
+        }
         let resolved = normalize_axis(axis, rank)?;
         if resolved + 1 == rank {
             fail!("axis {axis} is the last one, which has the parts of complex numbers");

@@ -1,0 +1,146 @@
+//! From trees as they are described to nodes in the order of walks.
+
+use super::walk::{Check, Forest, Key, LANES, Node, Tree};
+use super::{Ensemble, Next, Split, Test};
+
+/// What stands against trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Two ways lead to this split: it is in a cycle, or in two trees.
+    TwoWays(usize),
+    /// No way leads to this split.
+    NoWay(usize),
+    /// There are more nodes than can be counted in 31 bits.
+    TooMany,
+}
+
+/// The nodes of all trees, level by level, with both nodes after a node side by side.
+pub(super) fn forest<K: Key>(ensemble: &Ensemble, columns: &[usize]) -> Result<Forest<K>, Fault> {
+    let most = ensemble.splits.len().saturating_mul(2).saturating_add(ensemble.roots.len());
+    let planes = 1 + usize::from(ensemble.splits.iter().any(|split| plane(split) == 1));
+    let slots = planes * columns.len().max(1);
+    if most > i32::MAX as usize || slots > i32::MAX as usize / LANES {
+        return Err(Fault::TooMany);
+    }
+    let mut made = Forest {
+        nodes: Vec::with_capacity(most),
+        leaf: Vec::with_capacity(most),
+        trees: Vec::with_capacity(ensemble.roots.len()),
+        checks: Vec::new(),
+        members: Vec::new(),
+        slots,
+        steps: 0,
+    };
+    if ensemble.splits.iter().any(|split| !is_order(split.test)) {
+        made.checks.reserve_exact(most);
+    }
+    let mut seen = vec![false; ensemble.splits.len()];
+    let mut todo = Vec::new();
+    for root in &ensemble.roots {
+        tree(ensemble, columns, *root, (&mut made, &mut todo, &mut seen))?;
+    }
+    match seen.iter().position(|seen| !seen) {
+        Some(split) if ensemble.is_whole => Err(Fault::NoWay(split)),
+        _ => Ok(made),
+    }
+}
+
+/// Adds a tree. `todo` is memory for where the ways to its nodes lead.
+fn tree<K: Key>(
+    ensemble: &Ensemble,
+    columns: &[usize],
+    root: Next,
+    (made, todo, seen): (&mut Forest<K>, &mut Vec<Next>, &mut [bool]),
+) -> Result<(), Fault> {
+    let start = made.nodes.len();
+    todo.clear();
+    todo.push(root);
+    let (mut at, mut level_end, mut depth, mut is_plain) = (0, 1, 0, true);
+    while at < todo.len() {
+        if at == level_end {
+            (level_end, depth) = (todo.len(), depth + 1);
+        }
+        let child = (start + todo.len()) as u32;
+        match todo[at] {
+            Next::Leaf(leaf) => {
+                assert!(leaf + 1 < ensemble.leaves.len(), "a leaf that there is");
+                made.nodes.push(Node { key: K::LEAF, slot: 0, child: (start + at) as u32 });
+                made.leaf.push(leaf as u32);
+                if made.checks.capacity() > 0 {
+                    made.checks.push(Check::Leaf);
+                }
+            }
+            Next::Split(place) => {
+                if std::mem::replace(&mut seen[place], true) {
+                    return Err(Fault::TwoWays(place));
+                }
+                let split = &ensemble.splits[place];
+                let (key, check, is_swapped) = compared(split, ensemble, &mut made.members);
+                let column = columns.binary_search(&split.feature).expect("all are listed");
+                let slot = ((column + plane(split) * columns.len()) * LANES) as u32;
+                made.nodes.push(Node { key, slot, child });
+                made.leaf.push(0);
+                if made.checks.capacity() > 0 {
+                    made.checks.push(check);
+                }
+                is_plain &= matches!(check, Check::Less);
+                let (first, second) = match is_swapped {
+                    Swapped::No => (split.on_false, split.on_true),
+                    Swapped::Yes => (split.on_true, split.on_false),
+                };
+                todo.extend([first, second]);
+            }
+        }
+        at += 1;
+    }
+    made.steps += depth as usize + 1;
+    made.trees.push(Tree { root: start as u32, depth, is_plain });
+    Ok(())
+}
+
+/// Whether what is asked of the keys is the opposite of what the split asks.
+enum Swapped {
+    No,
+    Yes,
+}
+
+/// What a key of a feature is compared with, and how, so that the second node follows where that is
+/// true.
+fn compared<K: Key>(
+    split: &Split,
+    ensemble: &Ensemble,
+    sets: &mut Vec<Vec<K>>,
+) -> (K, Check, Swapped) {
+    let threshold = split.threshold;
+    // Nothing is less, equal or greater than NaN. Only what is missing, as the least key, is below
+    // `NEVER`; all that is not missing, as the greatest, is below `MISSING`.
+    let or = |key: K, other: K| if threshold.is_nan() { other } else { key };
+    let (key, above) = (K::of(threshold), K::of(threshold).above());
+    match split.test {
+        Test::Less => (or(key, K::NEVER), Check::Less, Swapped::No),
+        Test::LessOrEqual => (or(above, K::NEVER), Check::Less, Swapped::No),
+        Test::GreaterOrEqual => (or(key, K::MISSING), Check::Less, Swapped::Yes),
+        Test::Greater => (or(above, K::MISSING), Check::Less, Swapped::Yes),
+        Test::Equal => (or(key, K::NEVER), Check::Equal, Swapped::No),
+        Test::NotEqual => (or(key, K::NEVER), Check::Equal, Swapped::Yes),
+        Test::Member(from, to) => {
+            let members = ensemble.members[from..to].iter().filter(|member| !member.is_nan());
+            let mut set: Vec<K> = members.map(|member| K::of(*member)).collect();
+            set.sort_unstable();
+            sets.push(set);
+            (K::place(sets.len() - 1), Check::Member, Swapped::No)
+        }
+    }
+}
+
+/// Whether keys of the node come from the first plane, where what is missing is the greatest, or
+/// from the second, where it is the least.
+fn plane(split: &Split) -> usize {
+    // The check of a second node holds for the least key.
+    let is_swapped = matches!(split.test, Test::GreaterOrEqual | Test::Greater | Test::NotEqual);
+    usize::from(split.missing != is_swapped)
+}
+
+fn is_order(test: Test) -> bool {
+    matches!(test, Test::Less | Test::LessOrEqual | Test::GreaterOrEqual | Test::Greater)
+}

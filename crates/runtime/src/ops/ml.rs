@@ -1,0 +1,3 @@
+//! Operators of ai.onnx.ml.
+
+pub(super) mod trees;

@@ -1,0 +1,266 @@
+//! Ensembles of decision trees: one kernel for `TreeEnsemble` and for the two operators that it
+//! replaces. Those are bound as they are: the newest form has neither classes nor several weights
+//! for a leaf.
+
+mod listed;
+mod newest;
+
+use half::f16;
+use sardonyx_kernels::trees::{
+    Aggregate, Ensemble, Fault, Finish, Outputs, Rows, Scores, Transform, Trees,
+};
+use sardonyx_model::Dim;
+use sardonyx_ops::AttrValue;
+use sardonyx_tensor::{
+    CastOptions, DataType, StringArray, Tensor, TensorView, Value, cast, shape::elems,
+};
+
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+
+pub(crate) use listed::{bind_classifier, bind_regressor};
+pub(crate) use newest::bind;
+
+/// Refuses a node.
+macro_rules! refuse {
+    ($($arg:tt)*) => {
+        return Err(crate::error::BindError::Invalid(format!($($arg)*)))
+    };
+}
+use refuse;
+
+/// Most targets of an ensemble: those of a leaf are counted in 32 bits.
+const MOST_TARGETS: usize = i32::MAX as usize;
+
+/// The classes of a classifier.
+enum Labels {
+    Numbers(Vec<i64>),
+    Names(Vec<Vec<u8>>),
+}
+
+struct Predict {
+    trees: Trees,
+    finish: Finish,
+    targets: usize,
+    /// The type of the scores.
+    elem: DataType,
+    /// Of a classifier, whose scores are the second output.
+    labels: Option<Labels>,
+}
+
+impl Kernel for Predict {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let x = call.tensor(0)?;
+        let &[rows, columns] = x.dims() else {
+            fail!("the features must have rank 2, not {}", x.rank());
+        };
+        let (read, x) = (self.trees.columns(), features(x)?);
+        if read > columns {
+            fail!(
+                "attribute 'nodes_featureids' has column {}, and input 0 has {columns} columns",
+                read - 1
+            );
+        }
+        let exec = call.exec;
+        let [keys, sums] = self.trees.scratch(exec.pool, rows);
+        let (mut keys, mut sums) = (call.scratch::<u64>(keys)?, call.scratch::<f64>(sums)?);
+        let scratch = (&mut keys[..], &mut sums[..]);
+        let (dims, scores) = ([rows, self.finish.columns(self.targets)], self.labels.is_some());
+        elems(&dims)?;
+        let position = usize::from(scores);
+        let Some(labels) = &self.labels else {
+            let scores = match self.elem {
+                DataType::Float => Scores::Single(call.output_slice(position, &dims)?),
+                DataType::Double => Scores::Double(call.output_slice(position, &dims)?),
+                _ => Scores::Half(call.output_slice::<f16>(position, &dims)?),
+            };
+            let out = Outputs { scores, best: None };
+            self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
+            return Ok(());
+        };
+        let mut best = call.scratch::<i64>(if call.has_output(0) { rows } else { 0 })?;
+        let scores = if call.has_output(position) {
+            Scores::Single(call.output_slice(position, &dims)?)
+        } else {
+            Scores::Unwanted
+        };
+        let out = Outputs { scores, best: call_best(&mut best, rows) };
+        self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
+        if best.len() != rows {
+            return Ok(());
+        }
+        match labels {
+            Labels::Numbers(numbers) => {
+                let y = call.output_slice::<i64>(0, &[rows])?;
+                for (y, best) in y.iter_mut().zip(best.iter()) {
+                    *y = numbers[*best as usize];
+                }
+            }
+            Labels::Names(names) => {
+                let named: StringArray = best.iter().map(|best| &names[*best as usize]).collect();
+                call.set_output(0, Value::Tensor(Tensor::from_strings([rows], named)?))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let what = if self.labels.is_some() { "classes" } else { "numbers" };
+        format!("{what} of {} trees", self.trees.count())
+    }
+}
+
+/// Where the best class of each row goes, if somebody wants it.
+fn call_best(best: &mut [i64], rows: usize) -> Option<&mut [i64]> {
+    Some(best).filter(|best| best.len() == rows)
+}
+
+fn features<'a>(x: &TensorView<'a>) -> Result<Rows<'a>, KernelError> {
+    Ok(match x.data_type() {
+        DataType::Float16 => Rows::Half(x.as_slice()?),
+        DataType::Float => Rows::Single(x.as_slice()?),
+        DataType::Double => Rows::Double(x.as_slice()?),
+        DataType::Int32 => Rows::Short(x.as_slice()?),
+        DataType::Int64 => Rows::Long(x.as_slice()?),
+        other => fail!("the features have type {}", other.name()),
+    })
+}
+
+/// What bindings find out of a node.
+struct Found {
+    ensemble: Ensemble,
+    finish: Finish,
+    elem: DataType,
+    labels: Option<Labels>,
+}
+
+impl Found {
+    /// The kernel. `way` says of a split that it cannot be where it is.
+    fn kernel(
+        self,
+        site: &Site<'_>,
+        way: impl Fn(Fault) -> String,
+    ) -> Result<Box<dyn Kernel>, BindError> {
+        let Found { ensemble, finish, elem, labels } = self;
+        let columns = match site.shape(0).map(|shape| &shape[..]) {
+            Some([_, Dim::Known(columns)]) => usize::try_from(*columns).ok(),
+            _ => None,
+        };
+        let mut splits = ensemble.splits.iter();
+        if let Some(columns) = columns
+            && let Some(split) = splits.find(|split| split.feature >= columns)
+        {
+            refuse!(
+                "attribute 'nodes_featureids' has column {}, and input 0 has {columns} columns",
+                split.feature
+            );
+        }
+        let trees = Trees::grow(&ensemble).map_err(|fault| BindError::Invalid(way(fault)))?;
+        let targets = ensemble.targets;
+        Ok(Box::new(Predict { trees, finish, targets, elem, labels }))
+    }
+}
+
+/// The greatest number of a type of floats.
+fn greatest(elem: DataType) -> f64 {
+    match elem {
+        DataType::Float16 => f16::MAX.into(),
+        DataType::Double => f64::MAX,
+        _ => f32::MAX.into(),
+    }
+}
+
+/// An attribute of integers; none if it is left out.
+fn ints(site: &Site<'_>, name: &str) -> Result<Vec<i64>, BindError> {
+    match site.attributes.get(name) {
+        None => Ok(Vec::new()),
+        Some(AttrValue::Ints(values)) => Ok(values.into_owned()),
+        Some(_) => refuse!("attribute '{name}' is no list of integers"),
+    }
+}
+
+/// Numbers and whether they have 64 bits.
+type Numbers = (Vec<f64>, bool);
+
+/// An attribute that is a tensor of numbers, if it is there.
+fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Numbers>, BindError> {
+    let tensor = match site.attributes.get(name) {
+        None => return Ok(None),
+        Some(AttrValue::Tensor(tensor)) => tensor,
+        Some(_) => refuse!("attribute '{name}' is no tensor that can be read"),
+    };
+    let elem = tensor.data_type();
+    if elem == DataType::String {
+        refuse!("attribute '{name}' has type {}", elem.name());
+    }
+    let wide = cast(&tensor, DataType::Double, CastOptions::default())?;
+    Ok(Some((wide.to_vec::<f64>()?, elem == DataType::Double)))
+}
+
+/// Demands that a list has as many elements as another.
+fn same_length(name: &str, len: usize, other: &str, expected: usize) -> Result<(), BindError> {
+    if len != expected {
+        refuse!("attribute '{name}' has {len} elements, and attribute '{other}' has {expected}");
+    }
+    Ok(())
+}
+
+/// An element of a list that must be the place of something.
+fn place(name: &str, index: usize, value: i64, count: usize, of: &str) -> Result<usize, BindError> {
+    match usize::try_from(value) {
+        Ok(place) if place < count => Ok(place),
+        _ => refuse!("attribute '{name}': element {index} is {value}, and there are {count} {of}"),
+    }
+}
+
+/// An element of `nodes_featureids`.
+fn feature(index: usize, value: i64) -> Result<usize, BindError> {
+    place("nodes_featureids", index, value, i32::MAX as usize, "columns at most")
+}
+
+/// `n_targets`
+fn targets(site: &Site<'_>) -> Result<usize, BindError> {
+    let count = site.need_int("n_targets")?;
+    match usize::try_from(count) {
+        Ok(targets) if (1..=MOST_TARGETS).contains(&targets) => Ok(targets),
+        _ => refuse!("attribute 'n_targets' is {count}, not from 1 to {MOST_TARGETS}"),
+    }
+}
+
+/// The functions of scores, as the newest form counts them, with the names that they had before.
+const TRANSFORMS: [(&str, Transform); 5] = [
+    ("NONE", Transform::None),
+    ("SOFTMAX", Transform::Softmax),
+    ("LOGISTIC", Transform::Logistic),
+    ("SOFTMAX_ZERO", Transform::SoftmaxZero),
+    ("PROBIT", Transform::Probit),
+];
+
+/// The ways to combine leaves, in the same manner.
+const AGGREGATES: [(&str, Aggregate); 4] = [
+    ("AVERAGE", Aggregate::Average),
+    ("SUM", Aggregate::Sum),
+    ("MIN", Aggregate::Min),
+    ("MAX", Aggregate::Max),
+];
+
+/// The value of an attribute that names one of a list.
+fn named<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
+    let word = site.string(name).unwrap_or_default();
+    match list.iter().find(|(known, _)| *known == word) {
+        Some((_, value)) => Ok(*value),
+        None => refuse!("attribute '{name}' is '{word}', which is none of its words"),
+    }
+}
+
+/// The value of an attribute that counts one of a list.
+fn counted<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
+    let number = site.need_int(name)?;
+    match usize::try_from(number).ok().and_then(|number| list.get(number)) {
+        Some((_, value)) => Ok(*value),
+        None => refuse!("attribute '{name}' is {number}, not from 0 to {}", list.len() - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests;

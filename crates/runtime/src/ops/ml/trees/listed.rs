@@ -1,0 +1,371 @@
+//! `TreeEnsembleClassifier` and `TreeEnsembleRegressor`: nodes by their numbers in their trees, and
+//! weights in lists that name the leaves.
+
+use hashbrown::HashMap;
+use sardonyx_kernels::trees::{Aggregate, Ensemble, Fault, Finish, Next, Split, Test};
+use sardonyx_ops::AttrValue;
+use sardonyx_tensor::DataType;
+
+use super::{
+    AGGREGATES, Found, Labels, Numbers, TRANSFORMS, feature, greatest, ints, named, place, refuse,
+    same_length, targets, tensor,
+};
+use crate::error::BindError;
+use crate::kernel::{Kernel, Site};
+
+/// What the attributes of weights are called.
+struct Names {
+    tree: &'static str,
+    node: &'static str,
+    id: &'static str,
+    weights: &'static str,
+}
+
+/// `TreeEnsembleRegressor`
+pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let names = Names {
+        tree: "target_treeids",
+        node: "target_nodeids",
+        id: "target_ids",
+        weights: "target_weights",
+    };
+    let targets = targets(site)?;
+    let finish = Finish {
+        aggregate: named(site, "aggregate_function", &AGGREGATES)?,
+        bases: bases(site, targets, "targets")?,
+        transform: named(site, "post_transform", &TRANSFORMS)?,
+        is_binary: false,
+        greatest: greatest(DataType::Float),
+    };
+    let ids = ints(site, names.id)?;
+    let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, targets, "targets"));
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    bind(site, &names, (targets, &ids), finish, None)
+}
+
+/// `TreeEnsembleClassifier`
+pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let names = Names {
+        tree: "class_treeids",
+        node: "class_nodeids",
+        id: "class_ids",
+        weights: "class_weights",
+    };
+    let (labels, count) = labels(site)?;
+    let ids = ints(site, names.id)?;
+    let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, count, "classes"));
+    let mut ids = ids.collect::<Result<Vec<_>, _>>()?;
+    let mut bases = bases(site, count, "classes")?;
+    // One column of weights tells two classes apart, and it is the score of the second.
+    let is_binary =
+        count == 1 || count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]);
+    if is_binary {
+        if bases.len() == 2 {
+            bases = vec![bases[ids[0]]];
+        }
+        ids.fill(0);
+    }
+    let finish = Finish {
+        aggregate: Aggregate::Sum,
+        bases,
+        transform: named(site, "post_transform", &TRANSFORMS)?,
+        is_binary,
+        greatest: greatest(DataType::Float),
+    };
+    let targets = if is_binary { 1 } else { count };
+    bind(site, &names, (targets, &ids), finish, Some(labels))
+}
+
+/// The classes, and how many scores they have.
+fn labels(site: &Site<'_>) -> Result<(Labels, usize), BindError> {
+    let numbers = ints(site, "classlabels_int64s")?;
+    let names: Vec<Vec<u8>> = match site.attributes.get("classlabels_strings") {
+        None => Vec::new(),
+        Some(AttrValue::Strings(names)) => {
+            names.into_iter().map(|name| name.into_owned()).collect()
+        }
+        Some(_) => refuse!("attribute 'classlabels_strings' is no list of strings"),
+    };
+    match (&numbers[..], &names[..]) {
+        ([], []) => {
+            refuse!("attributes 'classlabels_int64s' and 'classlabels_strings' are both empty")
+        }
+        // What the other class is called follows from nothing but this number.
+        ([1], _) => Ok((Labels::Numbers(vec![0, 1]), 1)),
+        ([number], _) => refuse!(
+            "attribute 'classlabels_int64s' has the one label {number}, and only 1 says what the other is"
+        ),
+        ([], [_]) => refuse!(
+            "attribute 'classlabels_strings' has one label, which does not say what the other is"
+        ),
+        ([], _) => {
+            let count = names.len();
+            Ok((Labels::Names(names), count))
+        }
+        _ => {
+            let count = numbers.len();
+            Ok((Labels::Numbers(numbers), count))
+        }
+    }
+}
+
+/// A list of floats, or a tensor under a longer name.
+fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
+    let long = tensor(site, &format!("{name}_as_tensor"))?;
+    match (site.attributes.get(name), long) {
+        (None, long) => Ok(long.unwrap_or_default()),
+        (Some(AttrValue::Floats(values)), long) if values.is_empty() => {
+            Ok(long.unwrap_or_default())
+        }
+        (Some(AttrValue::Floats(values)), None) => {
+            Ok((values.iter().copied().map(f64::from).collect(), false))
+        }
+        (Some(AttrValue::Floats(_)), Some(_)) => {
+            refuse!("the node has both '{name}' and '{name}_as_tensor'")
+        }
+        (Some(_), _) => refuse!("attribute '{name}' is no list of floats"),
+    }
+}
+
+/// `base_values`: none, one for all, or one for each.
+fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError> {
+    let (bases, _) = numbers(site, "base_values")?;
+    if bases.len() > 1 && bases.len() != count {
+        refuse!("attribute 'base_values' has {} elements, and there are {count} {of}", bases.len());
+    }
+    Ok(bases)
+}
+
+/// `ids` are targets, by weight.
+fn bind(
+    site: &Site<'_>,
+    names: &Names,
+    (targets, ids): (usize, &[usize]),
+    finish: Finish,
+    labels: Option<Labels>,
+) -> Result<Box<dyn Kernel>, BindError> {
+    let elem = site.elem(0)?;
+    if !matches!(elem, DataType::Float | DataType::Double | DataType::Int32 | DataType::Int64) {
+        return site.unsupported_type(elem);
+    }
+    let nodes = Nodes::of(site)?;
+    let (leaves, weights) = nodes.weights(site, names, ids)?;
+    let ensemble = Ensemble {
+        members: Vec::new(),
+        leaves,
+        weights,
+        roots: nodes.roots()?,
+        targets,
+        // Integers and 64-bit thresholds are compared as they are.
+        is_wide: nodes.is_wide || elem != DataType::Float,
+        is_whole: true,
+        splits: nodes.splits,
+    };
+    let name = |split: usize| {
+        let at = nodes.numbers[split];
+        format!("node {} of tree {}", nodes.ids[at], nodes.trees[at])
+    };
+    Found { ensemble, finish, elem: DataType::Float, labels }.kernel(site, |fault| match fault {
+        Fault::TwoWays(split) => format!("two ways lead to {}, so it is in no tree", name(split)),
+        Fault::NoWay(split) => format!("{} cannot be reached from its root", name(split)),
+        Fault::TooMany => "its trees have more than 2,147,483,647 nodes".to_string(),
+    })
+}
+
+/// The nodes of all trees.
+struct Nodes {
+    trees: Vec<i64>,
+    ids: Vec<i64>,
+    /// By tree and number: where the node is listed.
+    places: HashMap<(i64, i64), usize>,
+    /// By node: which split or leaf it is.
+    kinds: Vec<Next>,
+    splits: Vec<Split>,
+    /// By split: where it is listed.
+    numbers: Vec<usize>,
+    is_wide: bool,
+}
+
+impl Nodes {
+    fn of(site: &Site<'_>) -> Result<Nodes, BindError> {
+        let tests = modes(site)?;
+        let count = tests.len();
+        let same = |name: &str, len: usize| same_length(name, len, "nodes_modes", count);
+        let list = |name: &str| {
+            let values = ints(site, name)?;
+            same(name, values.len())?;
+            Ok::<_, BindError>(values)
+        };
+        let (trees, ids) = (list("nodes_treeids")?, list("nodes_nodeids")?);
+        let (on_true, on_false) = (list("nodes_truenodeids")?, list("nodes_falsenodeids")?);
+        let features = list("nodes_featureids")?;
+        let (thresholds, is_wide) = numbers(site, "nodes_values")?;
+        same("nodes_values", thresholds.len())?;
+        let missing = ints(site, "nodes_missing_value_tracks_true")?;
+        if !missing.is_empty() {
+            same("nodes_missing_value_tracks_true", missing.len())?;
+        }
+        let mut places = HashMap::with_capacity(count);
+        let (mut splits, mut leaves) = (0, 0);
+        let mut kinds = Vec::with_capacity(count);
+        for (at, test) in tests.iter().enumerate() {
+            if let Some(other) = places.insert((trees[at], ids[at]), at) {
+                refuse!(
+                    "attribute 'nodes_nodeids': elements {other} and {at} are both node {} of tree {}",
+                    ids[at],
+                    trees[at]
+                );
+            }
+            let (next, kind): (_, fn(usize) -> Next) = match test {
+                Some(_) => (&mut splits, Next::Split),
+                None => (&mut leaves, Next::Leaf),
+            };
+            kinds.push(kind(*next));
+            *next += 1;
+        }
+        let mut made = Nodes {
+            trees,
+            ids,
+            places,
+            kinds,
+            splits: Vec::with_capacity(splits),
+            numbers: Vec::with_capacity(splits),
+            is_wide,
+        };
+        for (at, test) in tests.into_iter().enumerate() {
+            let Some(test) = test else { continue };
+            let split = Split {
+                feature: feature(at, features[at])?,
+                test,
+                threshold: thresholds[at],
+                missing: missing.get(at).is_some_and(|missing| *missing != 0),
+                on_true: made.way("nodes_truenodeids", at, on_true[at])?,
+                on_false: made.way("nodes_falsenodeids", at, on_false[at])?,
+            };
+            made.splits.push(split);
+            made.numbers.push(at);
+        }
+        Ok(made)
+    }
+
+    /// The split or leaf that another node of the tree is.
+    fn way(&self, name: &str, at: usize, id: i64) -> Result<Next, BindError> {
+        let tree = self.trees[at];
+        match self.places.get(&(tree, id)) {
+            Some(place) => Ok(self.kinds[*place]),
+            None => {
+                refuse!(
+                    "attribute '{name}': element {at} is {id}, and tree {tree} has no such node"
+                )
+            }
+        }
+    }
+
+    /// The root of each tree: no way leads there. Trees are in the order in which they are listed
+    /// first.
+    fn roots(&self) -> Result<Vec<Next>, BindError> {
+        let leaves = self.kinds.len() - self.splits.len();
+        let (mut splits, mut leaves) = (vec![false; self.splits.len()], vec![false; leaves]);
+        for split in &self.splits {
+            for way in [split.on_true, split.on_false] {
+                match way {
+                    Next::Split(place) => splits[place] = true,
+                    Next::Leaf(place) => leaves[place] = true,
+                }
+            }
+        }
+        let mut trees: Vec<(i64, Option<usize>)> = Vec::new();
+        let mut places: HashMap<i64, usize> = HashMap::new();
+        for (at, kind) in self.kinds.iter().enumerate() {
+            let place = *places.entry(self.trees[at]).or_insert_with(|| {
+                trees.push((self.trees[at], None));
+                trees.len() - 1
+            });
+            let is_after = match *kind {
+                Next::Split(place) => splits[place],
+                Next::Leaf(place) => leaves[place],
+            };
+            let (tree, root) = &mut trees[place];
+            match root {
+                _ if is_after => {}
+                None => *root = Some(at),
+                Some(other) => refuse!(
+                    "tree {tree} has two roots: no way leads to node {} nor to node {}",
+                    self.ids[*other],
+                    self.ids[at]
+                ),
+            }
+        }
+        let roots = trees.into_iter().map(|(tree, root)| match root {
+            Some(at) => Ok(self.kinds[at]),
+            None => refuse!("tree {tree} has no root: a way leads to each of its nodes"),
+        });
+        roots.collect()
+    }
+
+    /// Where the weights of each leaf begin, and targets and weights.
+    fn weights(
+        &self,
+        site: &Site<'_>,
+        names: &Names,
+        ids: &[usize],
+    ) -> Result<(Vec<usize>, Vec<(usize, f64)>), BindError> {
+        let (weights, _) = numbers(site, names.weights)?;
+        let (trees, nodes) = (ints(site, names.tree)?, ints(site, names.node)?);
+        for (name, len) in
+            [(names.tree, trees.len()), (names.node, nodes.len()), (names.id, ids.len())]
+        {
+            same_length(name, len, names.weights, weights.len())?;
+        }
+        let mut of_leaves = Vec::with_capacity(weights.len());
+        let mut starts = vec![0; self.kinds.len() - self.splits.len() + 1];
+        for (at, (tree, node)) in trees.iter().zip(&nodes).enumerate() {
+            let leaf = match self.places.get(&(*tree, *node)).map(|place| self.kinds[*place]) {
+                Some(Next::Leaf(leaf)) => leaf,
+                Some(Next::Split(_)) => refuse!(
+                    "attribute '{}': element {at} is node {node} of tree {tree}, which is no leaf",
+                    names.node
+                ),
+                None => refuse!(
+                    "attribute '{}': element {at} is {node}, and tree {tree} has no such node",
+                    names.node
+                ),
+            };
+            starts[leaf + 1] += 1;
+            of_leaves.push(leaf);
+        }
+        for leaf in 1..starts.len() {
+            starts[leaf] += starts[leaf - 1];
+        }
+        let (mut next, mut placed) = (starts.clone(), vec![(0, 0.0); weights.len()]);
+        for ((leaf, id), weight) in of_leaves.into_iter().zip(ids).zip(weights) {
+            placed[next[leaf]] = (*id, weight);
+            next[leaf] += 1;
+        }
+        Ok((starts, placed))
+    }
+}
+
+/// What nodes ask; nothing at leaves.
+fn modes(site: &Site<'_>) -> Result<Vec<Option<Test>>, BindError> {
+    let modes = match site.attributes.get("nodes_modes") {
+        Some(AttrValue::Strings(modes)) if !modes.is_empty() => modes,
+        _ => refuse!("attribute 'nodes_modes' names no node: there are no trees"),
+    };
+    let tests = modes.iter().enumerate().map(|(at, mode)| {
+        Ok(Some(match &mode[..] {
+            b"LEAF" => return Ok(None),
+            b"BRANCH_LEQ" => Test::LessOrEqual,
+            b"BRANCH_LT" => Test::Less,
+            b"BRANCH_GTE" => Test::GreaterOrEqual,
+            b"BRANCH_GT" => Test::Greater,
+            b"BRANCH_EQ" => Test::Equal,
+            b"BRANCH_NEQ" => Test::NotEqual,
+            other => refuse!(
+                "attribute 'nodes_modes': element {at} is '{}', which is no mode",
+                String::from_utf8_lossy(other)
+            ),
+        }))
+    });
+    tests.collect()
+}
