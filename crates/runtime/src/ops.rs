@@ -8,6 +8,7 @@
 mod image;
 mod math;
 mod microsoft;
+mod ml;
 mod narrow;
 mod nn;
 mod optional;
@@ -215,6 +216,22 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
     ("", "Where", bind(tensor::where_::bind)),
     ("", "Xor", lowered(math::binary::lower_xor)),
+    ("ai.onnx.ml", "ArrayFeatureExtractor", bind(ml::features::bind_array_feature_extractor)),
+    ("ai.onnx.ml", "Binarizer", bind(ml::features::bind_binarizer)),
+    ("ai.onnx.ml", "CastMap", bind(ml::maps::bind_cast_map)),
+    ("ai.onnx.ml", "CategoryMapper", bind(ml::maps::bind_category_mapper)),
+    ("ai.onnx.ml", "DictVectorizer", bind(ml::maps::bind_dict_vectorizer)),
+    ("ai.onnx.ml", "FeatureVectorizer", bind(ml::features::bind_feature_vectorizer)),
+    ("ai.onnx.ml", "Imputer", bind(ml::features::bind_imputer)),
+    ("ai.onnx.ml", "LabelEncoder", bind(ml::maps::bind_label_encoder)),
+    ("ai.onnx.ml", "LinearClassifier", bind(ml::models::bind_linear_classifier)),
+    ("ai.onnx.ml", "LinearRegressor", bind(ml::models::bind_linear_regressor)),
+    ("ai.onnx.ml", "Normalizer", bind(ml::features::bind_normalizer)),
+    ("ai.onnx.ml", "OneHotEncoder", bind(ml::features::bind_one_hot_encoder)),
+    ("ai.onnx.ml", "SVMClassifier", bind(ml::models::bind_svm_classifier)),
+    ("ai.onnx.ml", "SVMRegressor", bind(ml::models::bind_svm_regressor)),
+    ("ai.onnx.ml", "Scaler", bind(ml::features::bind_scaler)),
+    ("ai.onnx.ml", "ZipMap", bind(ml::maps::bind_zip_map)),
     ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
     ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
 ];

@@ -25,7 +25,8 @@ impl Attributes for Given<'_> {
     }
 }
 
-/// The first outputs of an operator in its newest form, or what it says against the inputs.
+/// The first outputs of an operator in its newest form, or what it says against the inputs. The
+/// name of an operator that is not of ai.onnx has its domain in front.
 pub(crate) fn run(
     op: &str,
     attributes: &[(&str, AttrValue<'static>)],
@@ -44,7 +45,8 @@ pub(crate) fn run_with_constants(
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
     let registry = Registry::standard();
-    let schema = registry.schema("", op, u32::MAX).expect("a standard operator");
+    let (domain, name) = op.rsplit_once('.').unwrap_or(("", op));
+    let schema = registry.schema(domain, name, u32::MAX).expect("a standard operator");
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let given = Given(attributes);
     let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());

@@ -1,0 +1,7 @@
+//! Operators of ai.onnx.ml.
+
+mod attributes;
+pub(super) mod features;
+pub(super) mod maps;
+pub(super) mod models;
+mod table;
