@@ -258,19 +258,24 @@ fn probabilities_minimize_the_sum() {
             couple(exec, classes, Sigmoids { a: &a, b: &b }, &decisions, &mut work, &mut y);
             for (row, p) in y.chunks(classes).enumerate() {
                 assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-                let mut r = vec![vec![0.0; classes]; classes];
+                let mut r = vec![0.0; classes * classes];
                 let mut at = row * count;
                 for i in 0..classes {
                     for j in i + 1..classes {
-                        r[i][j] = 1.0 - 1.0 / (1.0 + (1.5 * decisions[at] - 0.1f32 as f64).exp());
-                        r[j][i] = 1.0 - r[i][j];
+                        r[i * classes + j] =
+                            1.0 - 1.0 / (1.0 + (1.5 * decisions[at] - 0.1f32 as f64).exp());
+                        r[j * classes + i] = 1.0 - r[i * classes + j];
                         at += 1;
                     }
                 }
                 let sum = |p: &[f64]| -> f64 {
                     let pairs = (0..classes * classes).map(|at| (at / classes, at % classes));
                     let pairs = pairs.filter(|(i, j)| i != j);
-                    pairs.map(|(i, j)| (r[j][i] * p[i] - r[i][j] * p[j]).powi(2)).sum()
+                    pairs
+                        .map(|(i, j)| {
+                            (r[j * classes + i] * p[i] - r[i * classes + j] * p[j]).powi(2)
+                        })
+                        .sum()
                 };
                 // No neighbour is much better than what the iteration stops at.
                 for from in 0..classes {

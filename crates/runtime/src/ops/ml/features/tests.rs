@@ -103,7 +103,7 @@ fn categories_become_axes() {
     let expected = tensor(&[2, 2, 2], &[0.0f32, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
     let numbers = ints("cats_int64s", &[4, -1]);
     for x in each_type(&[2, 2], &[-1, 0, 4, -1]) {
-        let found = run("ai.onnx.ml.OneHotEncoder", &[numbers.clone()], &[Some(&x)], 1);
+        let found = run("ai.onnx.ml.OneHotEncoder", std::slice::from_ref(&numbers), &[Some(&x)], 1);
         assert_eq!(found.unwrap()[0], expected);
     }
     let x = strings(&[2, 2], &["b", "", "a", "b"]);

@@ -47,8 +47,9 @@ fn check(rows: Vec<Row>) {
             let dims = [2, scores.len() / 2];
             let last = &found[outputs - 1];
             assert_eq!(last.dims(), dims, "{op} {attributes:?}");
+            // Probabilities of classes are iterated until they change little.
             for (found, expected) in last.to_vec::<f32>().unwrap().iter().zip(&scores) {
-                assert!((found - expected).abs() < 1e-5, "{op} {attributes:?}: {last:?}");
+                assert!((found - expected).abs() < 2e-4, "{op} {attributes:?}: {last:?}");
             }
         }
     }
