@@ -35,6 +35,7 @@ pub mod elementwise;
 pub mod fourier;
 pub mod gemm;
 pub mod grid;
+pub mod ml;
 pub mod norm;
 pub mod number;
 pub mod peak;
@@ -56,7 +57,7 @@ mod vecmath;
 pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
 pub use per_type::{
-    CodeLoops, CumulativeLoops, DividendLoops, FloatLoops, Loops, MaxPoolLoops, RecurrentLoops,
-    ResizeLoops, StoredLoops,
+    CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
+    RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,
 };
 pub use pool::{Pool, split_even};

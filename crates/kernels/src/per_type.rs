@@ -14,6 +14,7 @@ use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
 use crate::fourier::{Lines, Spectrum};
 use crate::grid::Reading;
+use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
 use crate::pooling::{Divisor, Order, Window};
@@ -215,6 +216,48 @@ per_type! {
     trait DividendLoops: Dividend for [f32, f64] {
         quantized::divide = fn divide(
             exec: &Exec<'_>, scaling: &Scaling<'_, Self>, precision: Precision, x: &[Self], out: &mut [f32],
+        );
+    }
+
+    /// Loops of the types that features have.
+    trait FeatureLoops: Loops for [f32, f64, i32, i64] {
+        ml::scale = fn scale_features(
+            exec: &Exec<'_>, features: usize, offsets_and_factors: [&[Self::Real]; 2], x: &[Self], y: &mut [f32],
+        );
+        ml::normalize = fn normalize_features(
+            exec: &Exec<'_>, norm: RowNorm, width: usize, x: &[Self], y: &mut [f32],
+        );
+        ml::binarize = fn binarize(exec: &Exec<'_>, threshold: f32, x: &[Self], y: &mut [Self]);
+        ml::impute = fn impute(
+            exec: &Exec<'_>, features: usize, missing: Self, numbers: &[Self], x: &[Self], y: &mut [Self],
+        );
+        ml::place_columns = fn place_columns(
+            exec: &Exec<'_>, columns: usize, width_at_count: [usize; 3], x: &[Self], y: &mut [f32],
+        );
+    }
+
+    /// Loops of the types that scores are computed in.
+    trait ScoreLoops: Score for [f32, f64] {
+        ml::best = fn best_score(exec: &Exec<'_>, width: usize, scores: &[Self], best: &mut [i64]);
+        ml::post_transform = fn post_transform(
+            exec: &Exec<'_>, how: PostTransform, width: usize, scores: &mut [Self],
+        );
+        ml::mirror = fn mirror_scores(exec: &Exec<'_>, scores: &mut [Self]);
+        ml::to_singles = fn to_singles(exec: &Exec<'_>, scores: &[Self], y: &mut [f32]);
+        ml::similarities = fn similarities(
+            exec: &Exec<'_>, kernel: KernelFunction, sizes: Sums, x: &[Self], vectors_and_zeros: [&[Self]; 2],
+            y: &mut [Self],
+        );
+        ml::weigh = fn weigh_similarities(
+            exec: &Exec<'_>, weights: &[Self], constant: Self, similarities: &[Self], y: &mut [Self],
+        );
+        ml::decide = fn decide_pairs(
+            exec: &Exec<'_>, pairs: &Pairs<'_, Self>, similarities: &[Self], decisions: &mut [Self],
+            best: &mut [i64],
+        );
+        ml::couple = fn couple_pairs(
+            exec: &Exec<'_>, classes: usize, sigmoids: Sigmoids<'_>, decisions: &[Self], work: &mut [f64],
+            y: &mut [Self],
         );
     }
 

@@ -25,7 +25,8 @@ impl Attributes for Given<'_> {
     }
 }
 
-/// The first outputs of an operator in its newest form, or what it says against the inputs.
+/// The first outputs of an operator in its newest form, or what it says against the inputs. The
+/// name of an operator that is not of ai.onnx has its domain in front.
 pub(crate) fn run(
     op: &str,
     attributes: &[(&str, AttrValue<'static>)],
@@ -43,7 +44,8 @@ pub(crate) fn run_with_constants(
     constants: &[usize],
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
-    run_of(("", op, u32::MAX), attributes, inputs, constants, outputs)
+    let (domain, op) = op.rsplit_once('.').unwrap_or(("", op));
+    run_of((domain, op, u32::MAX), attributes, inputs, constants, outputs)
 }
 
 /// The same for the form that an operator of some domain has in a version.
