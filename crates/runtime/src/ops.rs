@@ -21,6 +21,7 @@ mod signal;
 mod tensor;
 #[cfg(test)]
 mod testing;
+mod text;
 
 use std::sync::LazyLock;
 
@@ -216,6 +217,8 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "SplitToSequence", bind(sequence::bind_split)),
     ("", "Sqrt", lowered(math::unary::lower_sqrt)),
     ("", "Squeeze", lowered(tensor::reshape::lower_squeeze)),
+    ("", "StringConcat", bind(text::bind_concat)),
+    ("", "StringSplit", bind(text::split::bind)),
     ("", "Sub", lowered(math::binary::lower_sub)),
     ("", "Sum", either(math::variadic::lower_sum, math::variadic::bind_sum)),
     ("", "Swish", lowered(math::gated::lower_swish)),

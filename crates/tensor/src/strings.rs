@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use crate::TensorError;
+use crate::error::err;
+
 /// An array of byte strings. Immutable once in a tensor, where an `Arc` makes clones cheap.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StringArray {
@@ -24,6 +27,19 @@ impl StringArray {
         StringArray { ends: Vec::with_capacity(strings), bytes: Vec::with_capacity(bytes) }
     }
 
+    /// The same, where memory may be refused: who computes strings learns their sizes from data.
+    ///
+    /// # Errors
+    /// `Overflow` if there is no such memory.
+    pub fn try_with_capacity(strings: usize, bytes: usize) -> Result<StringArray, TensorError> {
+        let mut array = StringArray::new();
+        let room = array.ends.try_reserve_exact(strings);
+        match room.and_then(|()| array.bytes.try_reserve_exact(bytes)) {
+            Ok(()) => Ok(array),
+            Err(_) => err!(Overflow, "no memory for {strings} strings of {bytes} bytes in total"),
+        }
+    }
+
     /// `len` empty strings, the zero of this type.
     pub fn empty_strings(len: usize) -> StringArray {
         StringArray { ends: vec![0; len], bytes: Vec::new() }
@@ -32,6 +48,12 @@ impl StringArray {
     /// Appends one string.
     pub fn push(&mut self, string: impl AsRef<[u8]>) {
         self.bytes.extend_from_slice(string.as_ref());
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Appends one string that lies in parts.
+    pub fn push_parts<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
+        parts.into_iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.ends.push(self.bytes.len());
     }
 
@@ -100,6 +122,8 @@ mod tests {
         assert_eq!((array.len(), array.total_bytes()), (5, 7));
         assert_eq!((array.get_str(2), array.get_str(3)), (None, Some("ü")));
         assert_eq!(StringArray::empty_strings(2), StringArray::from_iter(["", ""]));
+        assert!(StringArray::try_with_capacity(5, 7).is_ok_and(|array| array.is_empty()));
+        assert!(StringArray::try_with_capacity(usize::MAX / 2, 0).is_err());
         assert_ne!(StringArray::from_iter(["ab", "c"]), StringArray::from_iter(["a", "bc"]));
     }
 }

@@ -1,0 +1,140 @@
+//! Texts: put together, split, matched, brought to one form and counted.
+//!
+//! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
+
+pub(super) mod split;
+
+use sardonyx_ops::AttrValue;
+use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};
+use sardonyx_tensor::{StringArray, Tensor, TensorView, Value, ViewData};
+
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+
+/// `StringConcat`
+pub(crate) fn bind_concat(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Concat))
+}
+
+/// The bytes of a string attribute, whatever they are; `None` if the node does not have it.
+fn bytes_of(site: &Site<'_>, attribute: &str) -> Option<Vec<u8>> {
+    match site.attributes.get(attribute)? {
+        AttrValue::String(bytes) => Some(bytes.into_owned()),
+        _ => None,
+    }
+}
+
+/// The strings of an input.
+fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError> {
+    match view.data() {
+        ViewData::Strings(strings) => Ok(strings),
+        ViewData::Bytes(_) => fail!("the input is {}, not strings", view.data_type()),
+    }
+}
+
+/// The strings of an input in row-major order.
+fn texts<'a>(
+    view: &TensorView<'a>,
+) -> Result<impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a>, KernelError> {
+    let strings = strings_of(view)?;
+    if !view.is_contiguous() {
+        fail!("the input does not lie in rows");
+    }
+    let (offset, len) = (view.offset(), view.len());
+    Ok((offset..offset + len).map(|index| strings.get(index)))
+}
+
+/// Gives an output of strings: as many as the dimensions say, of `bytes` bytes in total at most.
+/// Their sizes come from data, so they are counted before memory is taken.
+fn set_strings(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    bytes: usize,
+    fill: impl FnOnce(&mut StringArray),
+) -> Result<(), KernelError> {
+    let count = elems(dims)?;
+    let held = count.saturating_mul(size_of::<usize>()).saturating_add(bytes);
+    call.reserve(held)?;
+    let mut strings = StringArray::try_with_capacity(count, bytes)?;
+    fill(&mut strings);
+    let tensor = Tensor::from_strings(dims, strings)?;
+    call.uncount(held);
+    call.set_output(index, Value::Tensor(tensor))
+}
+
+struct Concat;
+
+impl Kernel for Concat {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims = broadcast_dims(&[call.tensor(0)?.dims(), call.tensor(1)?.dims()])?;
+        let a = call.tensor(0)?.broadcast_to(&dims)?;
+        let b = call.tensor(1)?.broadcast_to(&dims)?;
+        let (left, right) = (strings_of(&a)?, strings_of(&b)?);
+        let walk = NdLoop::new(&dims, [&a.strides(), &b.strides()])?;
+        let [a_step, b_step] = walk.inner_strides();
+        let (a_start, b_start) = (a.offset() as isize, b.offset() as isize);
+        let each = |with: &mut dyn FnMut(&[u8], &[u8])| {
+            walk.for_each(|[a_run, b_run]| {
+                for i in 0..walk.inner_len() as isize {
+                    let left = left.get((a_start + a_run + i * a_step) as usize);
+                    with(left, right.get((b_start + b_run + i * b_step) as usize));
+                }
+            });
+        };
+        let mut bytes = 0usize;
+        each(&mut |left, right| bytes = bytes.saturating_add(left.len() + right.len()));
+        set_strings(call, 0, &dims, bytes, |strings| {
+            each(&mut |left, right| strings.push_parts([left, right]));
+        })
+    }
+
+    fn describe(&self) -> String {
+        "put strings together".to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Tensor;
+
+    use super::*;
+    use crate::ops::testing::run;
+
+    /// A tensor of strings.
+    pub(super) fn strings<S: AsRef<[u8]>>(dims: &[usize], texts: &[S]) -> Tensor {
+        Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
+    }
+
+    #[test]
+    fn strings_are_put_together() {
+        let join = |a: &Tensor, b: &Tensor| run("StringConcat", &[], &[Some(a), Some(b)], 1);
+        let row = strings(&[3], &["a", "", "語"]);
+        let column = strings(&[2, 1], &["x", ""]);
+        // (left, right, dimensions of the result, result)
+        let rows: [(&Tensor, &Tensor, &[usize], &[&str]); 6] = [
+            (&row, &row, &[3], &["aa", "", "語語"]),
+            (&row, &column, &[2, 3], &["ax", "x", "語x", "a", "", "語"]),
+            (&column, &row, &[2, 3], &["xa", "x", "x語", "a", "", "語"]),
+            (&strings(&[], &["a"]), &strings(&[], &["b"]), &[], &["ab"]),
+            (&strings(&[], &["a"]), &row, &[3], &["aa", "a", "a語"]),
+            (&strings::<&str>(&[0, 1], &[]), &row, &[0, 3], &[]),
+        ];
+        for (a, b, dims, expected) in rows {
+            assert_eq!(join(a, b).unwrap()[0], strings(dims, expected));
+        }
+        // Halves of a character, and bytes that are none.
+        let found = join(&strings(&[2], &[b"\xc3", b"\xff"]), &strings(&[2], &[b"\xa4", b"\0"]));
+        assert_eq!(found.unwrap()[0], strings(&[2], &["ä".as_bytes(), b"\xff\0"]));
+        let refusals = [
+            (
+                join(&row, &strings(&[2], &["", ""])),
+                "shapes [[3], [2]] do not broadcast: 3 and 2 in dim 1 from the back",
+            ),
+            (join(&row, &Tensor::scalar(1f32)), "the input is float, not strings"),
+        ];
+        for (found, refusal) in refusals {
+            assert_eq!(found.unwrap_err(), refusal);
+        }
+    }
+}
