@@ -234,6 +234,7 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
         &[&[1, 2, 3, 4], &[1, 3, 2], &[1, 3, 2]],
     ),
     ("Selu", &["y = Selu (a)", "y = Selu <alpha = 2.0, gamma = 0.5> (a)"], ONE),
+    ("Shrink", &["y = Shrink (a)", "y = Shrink <lambd = 0.75, bias = 0.25> (a)"], ONE),
     ("Softmax", &["y = Softmax (a)", "y = Softmax <axis = 0> (a)"], ONE),
     ("Softplus", &["y = Softplus (a)"], ONE),
     ("Softsign", &["y = Softsign (a)"], ONE),
