@@ -181,6 +181,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "ReduceProd", bind(reduction::bind_reduce_prod)),
     ("", "ReduceSum", of_images(reduction::bind_reduce_sum, reduction::images)),
     ("", "ReduceSumSquare", bind(reduction::bind_reduce_sum_square)),
+    ("", "RegexFullMatch", bind(text::full_match::bind)),
     ("", "Relu", lowered(math::unary::lower_relu)),
     ("", "Reshape", lowered(tensor::reshape::lower_reshape)),
     ("", "Resize", of_images(image::resize::bind, image::resize::images)),

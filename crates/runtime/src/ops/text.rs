@@ -2,6 +2,8 @@
 //!
 //! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
 
+pub(super) mod full_match;
+mod re2;
 pub(super) mod split;
 
 use sardonyx_ops::AttrValue;

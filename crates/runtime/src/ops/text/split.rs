@@ -11,7 +11,7 @@ use crate::kernel::{Call, Kernel, Site};
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let delimiter = bytes_of(site, "delimiter").filter(|delimiter| !delimiter.is_empty());
     let delimiter = match delimiter {
-        Some(delimiter) => Delimiter::Text(Finder::new(&delimiter).into_owned()),
+        Some(delimiter) => Delimiter::Text(Box::new(Finder::new(&delimiter).into_owned())),
         None => Delimiter::Blanks,
     };
     // A negative number is no limit in the reference implementation.
@@ -22,7 +22,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 enum Delimiter {
     /// Blanks in any number, which also surround the whole.
     Blanks,
-    Text(Finder<'static>),
+    Text(Box<Finder<'static>>),
 }
 
 struct Split {
