@@ -216,6 +216,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Sqrt", lowered(math::unary::lower_sqrt)),
     ("", "Squeeze", lowered(tensor::reshape::lower_squeeze)),
     ("", "StringConcat", bind(text::bind_concat)),
+    ("", "StringNormalizer", bind(text::normalize::bind)),
     ("", "StringSplit", bind(text::split::bind)),
     ("", "Sub", lowered(math::binary::lower_sub)),
     ("", "Sum", either(math::variadic::lower_sum, math::variadic::bind_sum)),
