@@ -224,6 +224,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Tan", lowered(math::unary::lower_tan)),
     ("", "Tanh", lowered(math::unary::lower_tanh)),
     ("", "TensorScatter", bind(tensor::scatter::bind_tensor_scatter)),
+    ("", "TfIdfVectorizer", bind(text::tf_idf::bind)),
     ("", "ThresholdedRelu", lowered(math::unary::lower_thresholded_relu)),
     ("", "Tile", lowered(tensor::rearrange::lower_tile)),
     ("", "TopK", bind(tensor::select::bind_top_k)),

@@ -6,6 +6,7 @@ pub(super) mod full_match;
 pub(super) mod normalize;
 mod re2;
 pub(super) mod split;
+pub(super) mod tf_idf;
 
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};
