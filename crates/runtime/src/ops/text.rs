@@ -3,8 +3,10 @@
 //! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
 
 pub(super) mod full_match;
+pub(super) mod normalize;
 mod re2;
 pub(super) mod split;
+pub(super) mod tf_idf;
 
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};

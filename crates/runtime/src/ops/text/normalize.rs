@@ -1,0 +1,247 @@
+//! StringNormalizer: words taken out of a list of texts, and letters brought to one case.
+//!
+//! As the document says, and other than the reference implementation: a stop word is a whole text,
+//! accents stay, and so do texts that are empty from the start.
+
+use std::borrow::Cow;
+
+use hashbrown::HashSet;
+use sardonyx_ops::AttrValue;
+use sardonyx_tensor::Dims;
+use smallvec::smallvec;
+
+use super::{set_strings, texts};
+use crate::error::{BindError, KernelError, fail};
+use crate::kernel::{Call, Kernel, Site};
+
+/// `StringNormalizer`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let change = match super::bytes_of(site, "case_change_action").as_deref() {
+        None | Some(b"NONE") => None,
+        Some(b"LOWER") => Some(Case::Lower),
+        Some(b"UPPER") => Some(Case::Upper),
+        Some(other) => {
+            return Err(BindError::Invalid(format!(
+                "attribute 'case_change_action' is '{}', not NONE, LOWER or UPPER",
+                String::from_utf8_lossy(other)
+            )));
+        }
+    };
+    let words = match site.attributes.get("stopwords") {
+        Some(AttrValue::Strings(words)) => words,
+        _ => Vec::new(),
+    };
+    // Which of two words are one and the same is a matter of the case that is wanted: only in
+    // capitals does 'ß' equal 'ss'.
+    let folds = site.int("is_case_sensitive").unwrap_or(0) == 0 && !words.is_empty();
+    let compared = folds.then(|| change.unwrap_or(Case::Lower));
+    let mut stopwords = HashSet::with_capacity(words.len());
+    for (index, word) in words.into_iter().enumerate() {
+        let word = in_case(&word, compared).ok_or_else(|| {
+            BindError::Invalid(format!(
+                "attribute 'stopwords' is not UTF-8 at element {index}, and its case is to be \
+                 ignored"
+            ))
+        })?;
+        stopwords.insert(word.into_owned());
+    }
+    // Cases of letters do not depend on the attribute 'locale': the default of the document and
+    // most others agree on them, and the reference implementation knows no other.
+    Ok(Box::new(Normalize { change, compared, stopwords }))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Lower,
+    Upper,
+}
+
+/// A text in a case, if one is given; `None` if it is not UTF-8, which has no case.
+fn in_case(text: &[u8], case: Option<Case>) -> Option<Cow<'_, [u8]>> {
+    let Some(case) = case else {
+        return Some(Cow::Borrowed(text));
+    };
+    let text = std::str::from_utf8(text).ok()?;
+    let changed = match case {
+        Case::Lower => text.to_lowercase(),
+        Case::Upper => text.to_uppercase(),
+    };
+    Some(Cow::Owned(changed.into_bytes()))
+}
+
+struct Normalize {
+    change: Option<Case>,
+    /// The case in which texts and stop words are compared.
+    compared: Option<Case>,
+    /// In that case.
+    stopwords: HashSet<Vec<u8>>,
+}
+
+impl Normalize {
+    /// What a text becomes, unless it is taken out.
+    fn of<'t>(&self, text: &'t [u8], index: usize) -> Result<Option<Cow<'t, [u8]>>, KernelError> {
+        let in_case = |case| match in_case(text, case) {
+            Some(changed) => Ok(changed),
+            None => fail!("element {index} of the input is not UTF-8, so its letters have no case"),
+        };
+        let compared = in_case(self.compared)?;
+        if self.stopwords.contains(&compared[..]) {
+            return Ok(None);
+        }
+        if self.compared == self.change {
+            Ok(Some(compared))
+        } else {
+            in_case(self.change).map(Some)
+        }
+    }
+}
+
+impl Kernel for Normalize {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let view = call.tensor(0)?.clone();
+        let texts = texts(&view)?;
+        let is_row = match view.dims() {
+            [_] => false,
+            [1, _] => true,
+            other => fail!("the input is {other:?}, not a list or one row of a matrix"),
+        };
+        // Sizes first, so that memory is counted before it is taken. A text changes its case twice
+        // for that.
+        let (mut count, mut bytes) = (0, 0usize);
+        for (index, text) in texts.clone().enumerate() {
+            if let Some(text) = self.of(text, index)? {
+                count += 1;
+                bytes = bytes.saturating_add(text.len());
+            }
+        }
+        let len = count.max(1);
+        let dims: Dims = if is_row { smallvec![1, len] } else { smallvec![len] };
+        set_strings(call, 0, &dims, bytes, |strings| {
+            if count == 0 {
+                strings.push(b"");
+            }
+            for (index, text) in texts.enumerate() {
+                if let Ok(Some(text)) = self.of(text, index) {
+                    strings.push(text);
+                }
+            }
+        })
+    }
+
+    fn describe(&self) -> String {
+        match self.change {
+            None => "take words out".to_string(),
+            Some(Case::Lower) => "take words out, lower case".to_string(),
+            Some(Case::Upper) => "take words out, upper case".to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_ops::AttrValue::{self, Int, String, Strings};
+    use sardonyx_tensor::Tensor;
+
+    use crate::ops::testing::run;
+    use crate::ops::text::tests::strings;
+
+    fn normalize(
+        x: &Tensor,
+        case: &'static str,
+        sensitive: bool,
+        words: &[&'static [u8]],
+    ) -> Result<Vec<Tensor>, std::string::String> {
+        let words = words.iter().map(|word| (*word).into()).collect();
+        let given: [(&str, AttrValue<'static>); 4] = [
+            ("case_change_action", String(case.as_bytes().into())),
+            ("is_case_sensitive", Int(i64::from(sensitive))),
+            ("locale", String(b"xx_YY".into())),
+            ("stopwords", Strings(words)),
+        ];
+        run("StringNormalizer", &given, &[Some(x)], 1)
+    }
+
+    /// (texts, case, whether it tells stop words apart, stop words, what is left)
+    type Row = (
+        &'static [&'static str],
+        &'static str,
+        bool,
+        &'static [&'static str],
+        &'static [&'static str],
+    );
+
+    #[test]
+    fn lists_and_rows() {
+        let rows: [Row; 14] = [
+            (&["Mo", "tu", "Mo"], "NONE", true, &[], &["Mo", "tu", "Mo"]),
+            (&["Mo", "tu", "mo"], "LOWER", true, &["mo"], &["mo", "tu"]),
+            (&["Mo", "tu", "mo"], "UPPER", true, &["Mo"], &["TU", "MO"]),
+            (&["Mo", "tu", "mO"], "UPPER", false, &["mo"], &["TU"]),
+            (&["Mo", "tu", "mO"], "NONE", false, &["MO"], &["tu"]),
+            (&["mo", "mo"], "NONE", true, &["mo"], &[""]),
+            (&[], "NONE", true, &[], &[""]),
+            // A stop word is a whole text, and empty texts are texts.
+            (&["mo tu", "", "tu"], "NONE", true, &["tu"], &["mo tu", ""]),
+            (&["", "mo"], "NONE", true, &[""], &["mo"]),
+            // Letters that become several, and the one that has two small forms.
+            (
+                &["ẞ", "İ", "ﬃ", "ΟΔΟΣ", "É"],
+                "LOWER",
+                true,
+                &[],
+                &["ß", "i\u{307}", "ﬃ", "οδος", "é"],
+            ),
+            (
+                &["ß", "ẞ", "ﬃ", "ŉ", "ς", "ı"],
+                "UPPER",
+                true,
+                &[],
+                &["SS", "ẞ", "FFI", "ʼN", "Σ", "I"],
+            ),
+            (&["ẞ", "ss", "SS"], "LOWER", false, &["ß"], &["ss", "ss"]),
+            (&["ẞ", "ss", "ﬃ"], "UPPER", false, &["ß"], &["ẞ", "FFI"]),
+            (&["ẞ", "ss", "SS"], "NONE", false, &["ß"], &["ss", "SS"]),
+        ];
+        for (texts, case, sensitive, words, expected) in rows {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let (len, left) = (texts.len(), expected.len());
+            let found = normalize(&strings(&[len], texts), case, sensitive, &words).unwrap();
+            assert_eq!(found[0], strings(&[left], expected), "{texts:?}");
+            let found = normalize(&strings(&[1, len], texts), case, sensitive, &words).unwrap();
+            assert_eq!(found[0], strings(&[1, left], expected), "{texts:?}");
+        }
+        let found = run("StringNormalizer", &[], &[Some(&strings(&[2], &["A", ""]))], 1);
+        assert_eq!(found.unwrap()[0], strings(&[2], &["A", ""]));
+    }
+
+    #[test]
+    fn what_is_no_text() {
+        let x = strings(&[3], &[&b"a"[..], b"\xff", b"B"]);
+        let left = strings(&[2], &[&b"a"[..], b"B"]);
+        assert_eq!(normalize(&x, "NONE", false, &[]).unwrap()[0], x);
+        assert_eq!(normalize(&x, "NONE", true, &[b"\xff"]).unwrap()[0], left);
+        let no_case = "element 1 of the input is not UTF-8, so its letters have no case";
+        let row = strings(&[2, 1], &["a", "b"]);
+        for (found, refusal) in [
+            (normalize(&x, "LOWER", true, &[]), no_case),
+            (normalize(&x, "NONE", false, &[b"b"]), no_case),
+            (
+                normalize(&x, "UPPER", false, &[b"b", b"\xff"]),
+                "attribute 'stopwords' is not UTF-8 at element 1, and its case is to be ignored",
+            ),
+            (
+                normalize(&x, "Lower", true, &[]),
+                "attribute 'case_change_action' is 'Lower', not NONE, LOWER or UPPER",
+            ),
+            (
+                normalize(&row, "NONE", true, &[]),
+                "the input is [2, 1], not a list or one row of a matrix",
+            ),
+        ] {
+            assert_eq!(found.unwrap_err(), refusal);
+        }
+        // A text that nothing else is taken from keeps its bytes where the case does not matter.
+        let found = normalize(&x, "LOWER", true, &[b"\xff"]).unwrap();
+        assert_eq!(found[0], strings(&[2], &["a", "b"]));
+    }
+}
