@@ -12,7 +12,7 @@ use crate::elementwise::chunks::{self, Shared, rows};
 use crate::gemm::{self, Bias, Epilogue, Lhs, MatRef, Rhs, gemm_generic, gemm_scratch};
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::softmax::{Softmax, softmax_in_place};
+use crate::softmax::{Row, Softmax};
 
 pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
 
@@ -286,26 +286,6 @@ impl Score for f64 {
     }
 }
 
-/// Where the first greatest score of each row of `width` is. NaN is above all.
-///
-/// # Panics
-///
-/// If lengths do not fit each other, or rows are empty.
-pub fn best<T: Arith>(exec: &Exec<'_>, width: usize, scores: &[T], best: &mut [i64]) {
-    assert_eq!(scores.len(), best.len() * width, "one best score per row");
-    chunks::fill(exec.pool, best, 2 * width, |first, best| {
-        for (best, row) in best.iter_mut().zip(scores[first * width..].chunks_exact(width)) {
-            let mut at = 0;
-            for (other, score) in row.iter().enumerate().skip(1) {
-                if !row[at].is_nan() && (score.is_nan() || *score > row[at]) {
-                    at = other;
-                }
-            }
-            *best = at as i64;
-        }
-    });
-}
-
 /// Transforms rows of `width` scores.
 ///
 /// # Panics
@@ -320,14 +300,20 @@ pub fn post_transform<T: Math>(
     if scores.is_empty() || how == PostTransform::None {
         return;
     }
-    if how == PostTransform::Softmax {
-        let dims = [scores.len() / width, width, 1];
-        return softmax_in_place(exec, Softmax::Softmax, dims, scores);
-    }
     let level = Level::new(exec.isa);
     rows(exec.pool, scores, width, 16 * width, |_, scores| {
-        T::run(level, Transformed { how, width, scores });
+        transform_rows(level, how, width, scores);
     });
+}
+
+/// The same by one thread.
+pub(crate) fn transform_rows<T: Math>(
+    level: Level,
+    how: PostTransform,
+    width: usize,
+    scores: &mut [T],
+) {
+    T::run(level, Transformed { how, width, scores });
 }
 
 struct Transformed<'a, T> {
@@ -341,7 +327,12 @@ impl<T: Math> Loop for Transformed<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         match self.how {
-            PostTransform::None | PostTransform::Softmax => {}
+            PostTransform::None => {}
+            PostTransform::Softmax => {
+                for row in self.scores.chunks_exact_mut(self.width) {
+                    Row { op: Softmax::Softmax, row }.run::<FMA>();
+                }
+            }
             PostTransform::Logistic => {
                 self.scores.iter_mut().for_each(|score| *score = score.sigmoid::<FMA>());
             }

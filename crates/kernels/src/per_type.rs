@@ -238,7 +238,6 @@ per_type! {
 
     /// Loops of the types that scores are computed in.
     trait ScoreLoops: Score for [f32, f64] {
-        ml::best = fn best_score(exec: &Exec<'_>, width: usize, scores: &[Self], best: &mut [i64]);
         ml::post_transform = fn post_transform(
             exec: &Exec<'_>, how: PostTransform, width: usize, scores: &mut [Self],
         );

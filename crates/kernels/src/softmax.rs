@@ -105,9 +105,10 @@ fn holds_exponentials<T: Number>(op: Softmax) -> bool {
     size_of::<T>() == size_of::<T::Real>() && op == Softmax::Softmax
 }
 
-struct Row<'a, T> {
-    op: Softmax,
-    row: &'a mut [T],
+/// One row in place.
+pub(crate) struct Row<'a, T> {
+    pub(crate) op: Softmax,
+    pub(crate) row: &'a mut [T],
 }
 
 impl<T: Number> Loop for Row<'_, T> {

@@ -16,9 +16,10 @@ mod walk;
 use half::f16;
 
 use crate::elementwise::chunks::{MIN_WORK, Shared};
+use crate::simd::Level;
 use crate::{Exec, Pool, split_even};
 
-pub use finish::{Aggregate, Finish, Outputs, Scores, Transform};
+pub use finish::{Aggregate, Finish, Outputs, Scores};
 pub use grow::Fault;
 use walk::{Forest, Key, LANES};
 
@@ -201,7 +202,7 @@ impl Trees {
             "the trees read columns that are not there"
         );
         let out = out.shared(rows, finish.columns(self.targets));
-        let cut = self.cut(exec.pool, rows);
+        let (cut, level) = (self.cut(exec.pool, rows), Level::new(exec.isa));
         let (keys, sums) = (Shared::new(keys), Shared::new(sums));
         exec.pool.run(cut.chunks, |chunk| {
             // SAFETY: each chunk has its own part.
@@ -224,7 +225,7 @@ impl Trees {
                         forest.combine(self, finish.aggregate, keys, count, sums);
                     }
                 }
-                finish.rows(self.count(), self.targets, first, sums, &out);
+                finish.rows(level, [self.count(), self.targets, first], sums, &out);
             }
         });
     }

@@ -11,7 +11,7 @@ use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::pixels::{Pixels, PixelsMut};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
-use sardonyx_ops::AttributeView;
+use sardonyx_ops::{AttrValue, AttributeView};
 use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
@@ -287,6 +287,27 @@ impl<'a> Site<'a> {
     /// A string attribute that exists or has a default.
     pub(crate) fn string(&self, name: &str) -> Option<String> {
         self.attributes.string(name)
+    }
+
+    /// The same as bytes, of which any are allowed.
+    pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        match self.attributes.get(name) {
+            Some(AttrValue::String(bytes)) => Some(bytes.into_owned()),
+            _ => self.string(name).map(String::into_bytes),
+        }
+    }
+
+    /// What a string attribute names, which must be one of a list.
+    pub(crate) fn named<T: Copy>(&self, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
+        let word = self.bytes(name).unwrap_or_default();
+        match list.iter().find(|(known, _)| known.as_bytes() == word) {
+            Some((_, value)) => Ok(*value),
+            None => {
+                let words: Vec<&str> = list.iter().map(|(word, _)| *word).collect();
+                let word = String::from_utf8_lossy(&word);
+                fail!("attribute '{name}' is '{word}', which is not one of {}", words.join(", "))
+            }
+        }
     }
 
     /// What a binding returns for an element type that it has no loop for.

@@ -82,8 +82,14 @@ fn values_in_the_order_of_their_keys() {
             "the map has the key 3, attribute 'max_map' allows 0 to 2",
         ),
         ("map_form = \"SPARSE\", max_map = 0", "attribute 'max_map' is 0, and must be above 0"),
-        ("map_form = \"FULL\"", "attribute 'map_form' is 'FULL', which has no meaning"),
-        ("cast_to = \"TO_INT8\"", "attribute 'cast_to' is 'TO_INT8', which has no meaning"),
+        (
+            "map_form = \"FULL\"",
+            "attribute 'map_form' is 'FULL', which is not one of DENSE, SPARSE",
+        ),
+        (
+            "cast_to = \"TO_INT8\"",
+            "attribute 'cast_to' is 'TO_INT8', which is not one of TO_FLOAT, TO_INT64, TO_STRING",
+        ),
         ("map_form = \"SPARSE\", max_map = 9223372036854775807", ""),
         ("map_form = \"SPARSE\", max_map = 9223372036854775807, cast_to = \"TO_STRING\"", ""),
     ];

@@ -90,23 +90,6 @@ fn places_become_elements() {
 }
 
 #[test]
-fn the_best_score_comes_first() {
-    let rows = [
-        ([1.0f32, 2.0, 2.0], 1),
-        ([-1.0, -1.0, -3.0], 0),
-        ([1.0, f32::NAN, 5.0], 1),
-        ([f32::NEG_INFINITY, f32::INFINITY, f32::NAN], 2),
-    ];
-    each_exec(|exec| {
-        for (scores, expected) in rows {
-            let mut found = [-1];
-            best(exec, 3, &scores, &mut found);
-            assert_eq!(found, [expected], "{scores:?}");
-        }
-    });
-}
-
-#[test]
 fn scores_are_transformed() {
     let naive = |how: PostTransform, row: &[f64]| -> Vec<f64> {
         let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);

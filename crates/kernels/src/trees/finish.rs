@@ -1,10 +1,10 @@
 //! From the leaves of a row to its scores.
 
-use std::f64::consts::{PI, SQRT_2};
-
 use half::f16;
 
 use crate::elementwise::chunks::Shared;
+use crate::ml::{PostTransform, transform_rows};
+use crate::simd::Level;
 
 /// How the weights of leaves are combined, in f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,25 +16,13 @@ pub enum Aggregate {
     Max,
 }
 
-/// What becomes of the numbers of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transform {
-    None,
-    Softmax,
-    Logistic,
-    /// A softmax that leaves zeros near zero.
-    SoftmaxZero,
-    /// The inverse of the normal distribution.
-    Probit,
-}
-
 /// What is done at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
     pub aggregate: Aggregate,
     /// Added to what is combined: none, one for all targets, or one by target.
     pub bases: Vec<f64>,
-    pub transform: Transform,
+    pub transform: PostTransform,
     /// Whether the one number of a row is the score of the second of two classes.
     pub is_binary: bool,
     /// Where the smallest begins, and with a minus the largest: the greatest number of the type of
@@ -172,88 +160,41 @@ impl Finish {
     /// Writes the scores of rows.
     pub(super) fn rows(
         &self,
-        trees: usize,
-        targets: usize,
-        first: usize,
+        level: Level,
+        [trees, targets, first]: [usize; 3],
         sums: &mut [f64],
         out: &SharedOutputs<'_>,
     ) {
         if targets == 0 {
             return;
         }
-        for (row, sums) in sums.chunks_exact_mut(targets).enumerate() {
+        for sums in sums.chunks_exact_mut(targets) {
             if self.aggregate == Aggregate::Average {
                 sums.iter_mut().for_each(|sum| *sum /= trees as f64);
             }
             sums.iter_mut().zip(self.bases.iter().cycle()).for_each(|(sum, base)| *sum += base);
-            if self.is_binary {
-                let mut both = self.both(sums[0]);
-                self.transform.apply(&mut both);
+        }
+        if self.is_binary {
+            for (row, score) in sums.iter().enumerate() {
+                let mut both = self.both(*score);
+                transform_rows(level, self.transform, 2, &mut both);
                 out.row(first + row, &both);
-            } else {
-                self.transform.apply(sums);
-                out.row(first + row, sums);
             }
+            return;
+        }
+        transform_rows(level, self.transform, targets, sums);
+        for (row, scores) in sums.chunks_exact(targets).enumerate() {
+            out.row(first + row, scores);
         }
     }
 
     /// The scores of two classes, from that of the second.
     fn both(&self, score: f64) -> [f64; 2] {
         match self.transform {
-            Transform::None | Transform::Probit => [1.0 - score, score],
-            Transform::Softmax | Transform::Logistic | Transform::SoftmaxZero => [-score, score],
-        }
-    }
-}
-
-impl Transform {
-    /// Transforms the numbers of a row.
-    pub fn apply(self, row: &mut [f64]) {
-        match self {
-            Transform::None => {}
-            Transform::Softmax => {
-                softmax(row, |value, greatest| (value - greatest).exp(), f64::NAN)
+            PostTransform::None | PostTransform::Probit => [1.0 - score, score],
+            PostTransform::Softmax | PostTransform::Logistic | PostTransform::SoftmaxZero => {
+                [-score, score]
             }
-            Transform::SoftmaxZero => softmax(row, zero_or_exp, 0.5),
-            Transform::Logistic => row.iter_mut().for_each(|value| *value = logistic(*value)),
-            Transform::Probit => row.iter_mut().for_each(|value| *value = probit(*value)),
         }
     }
-}
-
-/// Numbers in proportion to what becomes of each number and the greatest one, or `none` where the
-/// sum of that is zero.
-fn softmax(row: &mut [f64], of: impl Fn(f64, f64) -> f64, none: f64) {
-    let greatest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut sum = 0.0;
-    for value in row.iter_mut() {
-        *value = of(*value, greatest);
-        sum += *value;
-    }
-    row.iter_mut().for_each(|value| *value = if sum == 0.0 { none } else { *value / sum });
-}
-
-fn zero_or_exp(value: f64, greatest: f64) -> f64 {
-    if value.abs() > 1e-7 { (value - greatest).exp() } else { value * (-greatest).exp() }
-}
-
-fn logistic(value: f64) -> f64 {
-    // Not from one less something for small numbers: that would leave nothing of them.
-    let small = (-value.abs()).exp();
-    if value < 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) }
-}
-
-/// By the inverse of the error function in S. Winitzki, "A handy approximation for the error
-/// function and its inverse" (2008). That of 0 and 1 is 0, as the operator has it.
-fn probit(value: f64) -> f64 {
-    const A: f64 = 0.147;
-    let x = 2.0 * value - 1.0;
-    let rest = (1.0 - x) * (1.0 + x);
-    if rest == 0.0 {
-        return 0.0;
-    }
-    let log = rest.ln();
-    let half = 2.0 / (PI * A) + log / 2.0;
-    let size = ((half * half - log / A).sqrt() - half).sqrt();
-    SQRT_2 * if x < 0.0 { -size } else { size }
 }

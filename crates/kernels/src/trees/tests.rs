@@ -1,4 +1,5 @@
 use super::*;
+use crate::ml::PostTransform;
 
 /// Numbers that follow from each other.
 struct Numbers(u64);
@@ -142,7 +143,7 @@ fn finish(aggregate: Aggregate) -> Finish {
     Finish {
         aggregate,
         bases: Vec::new(),
-        transform: Transform::None,
+        transform: PostTransform::None,
         is_binary: false,
         greatest: f32::MAX.into(),
     }
@@ -278,20 +279,20 @@ fn ends() {
     let e = 1f64.exp();
     let odd = e / (1.0 + e);
     // (weights, transform, whether two classes, scores, best)
-    let rows: [(&[f64], Transform, bool, &[f64], i64); 13] = [
-        (&[0.2, 0.7, 0.7], Transform::None, false, &[0.2, 0.7, 0.7], 1),
-        (&[1.0, 2.0], Transform::Softmax, false, &[1.0 - odd, odd], 1),
-        (&[0.0, 1.0], Transform::SoftmaxZero, false, &[0.0, 1.0], 1),
-        (&[0.0, 0.0], Transform::SoftmaxZero, false, &[0.5, 0.5], 0),
-        (&[1.0, -1.0], Transform::Logistic, false, &[odd, 1.0 - odd], 0),
-        (&[0.5, 1.0, 0.0], Transform::Probit, false, &[0.0, 0.0, 0.0], 0),
-        (&[0.975], Transform::Probit, false, &[1.959964], 0),
-        (&[0.3], Transform::None, true, &[0.7, 0.3], 0),
-        (&[0.5], Transform::None, true, &[0.5, 0.5], 0),
-        (&[0.6], Transform::None, true, &[0.4, 0.6], 1),
-        (&[0.5], Transform::Softmax, true, &[1.0 - odd, odd], 1),
-        (&[-1.0], Transform::Logistic, true, &[odd, 1.0 - odd], 0),
-        (&[1.5, 0.5], Transform::Probit, false, &[f64::NAN, 0.0], 0),
+    let rows: [(&[f64], PostTransform, bool, &[f64], i64); 13] = [
+        (&[0.2, 0.7, 0.7], PostTransform::None, false, &[0.2, 0.7, 0.7], 1),
+        (&[1.0, 2.0], PostTransform::Softmax, false, &[1.0 - odd, odd], 1),
+        (&[0.0, 1.0], PostTransform::SoftmaxZero, false, &[0.0, 1.0], 1),
+        (&[0.0, 0.0], PostTransform::SoftmaxZero, false, &[0.5, 0.5], 0),
+        (&[1.0, -1.0], PostTransform::Logistic, false, &[odd, 1.0 - odd], 0),
+        (&[0.5, 1.0, 0.0], PostTransform::Probit, false, &[0.0, 0.0, 0.0], 0),
+        (&[0.975], PostTransform::Probit, false, &[1.959964], 0),
+        (&[0.3], PostTransform::None, true, &[0.7, 0.3], 0),
+        (&[0.5], PostTransform::None, true, &[0.5, 0.5], 0),
+        (&[0.6], PostTransform::None, true, &[0.4, 0.6], 1),
+        (&[0.5], PostTransform::Softmax, true, &[1.0 - odd, odd], 1),
+        (&[-1.0], PostTransform::Logistic, true, &[odd, 1.0 - odd], 0),
+        (&[1.5, 0.5], PostTransform::Probit, false, &[f64::NAN, 0.0], 0),
     ];
     for (weights, transform, is_binary, expected, best) in rows {
         let trees = Trees::grow(&leaf(weights)).unwrap();

@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use sardonyx_kernels::{Exec, Isa, Pool};
 use sardonyx_model::Type;
 use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
-use sardonyx_tensor::{DataType, Dims, Element, Tensor, Value};
+use sardonyx_tensor::{DataType, Dims, Element, StringArray, Tensor, Value};
 
 use super::{lower, select};
 use crate::SharedWeights;
@@ -22,6 +22,43 @@ impl Attributes for Given<'_> {
     fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
         let (_, value) = self.0.iter().find(|(given, _)| *given == name)?;
         Some(value.clone())
+    }
+}
+
+/// An attribute that is a list of floats.
+pub(crate) fn floats(name: &'static str, list: &[f32]) -> (&'static str, AttrValue<'static>) {
+    (name, AttrValue::Floats(list.to_vec().into()))
+}
+
+/// An attribute that is a list of integers.
+pub(crate) fn ints(name: &'static str, list: &[i64]) -> (&'static str, AttrValue<'static>) {
+    (name, AttrValue::Ints(list.to_vec().into()))
+}
+
+/// An attribute that is a list of strings.
+pub(crate) fn texts(name: &'static str, list: &[&str]) -> (&'static str, AttrValue<'static>) {
+    (name, AttrValue::Strings(list.iter().map(|text| text.as_bytes().to_vec().into()).collect()))
+}
+
+/// An attribute that is a string.
+pub(crate) fn text(name: &'static str, text: &str) -> (&'static str, AttrValue<'static>) {
+    (name, AttrValue::String(text.as_bytes().to_vec().into()))
+}
+
+/// A tensor of strings.
+pub(crate) fn strings<S: AsRef<[u8]>>(dims: &[usize], texts: &[S]) -> Tensor {
+    Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
+}
+
+/// A tensor of bytes, signed or not, that go through all values, and the same numbers.
+pub(crate) fn any_bytes(dims: &[usize], signed: bool, salt: usize) -> (Tensor, Vec<i32>) {
+    let len = dims.iter().product::<usize>();
+    let bits: Vec<u8> = (0..len).map(|i| ((i + salt) * 89 % 257) as u8).collect();
+    if signed {
+        let bytes: Vec<i8> = bits.iter().map(|x| x.cast_signed()).collect();
+        (tensor(dims, &bytes), bytes.iter().map(|x| i32::from(*x)).collect())
+    } else {
+        (tensor(dims, &bits), bits.iter().map(|x| i32::from(*x)).collect())
     }
 }
 

@@ -8,7 +8,6 @@ mod re2;
 pub(super) mod split;
 pub(super) mod tf_idf;
 
-use sardonyx_ops::AttrValue;
 use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};
 use sardonyx_tensor::{StringArray, Tensor, TensorView, Value, ViewData};
 
@@ -18,14 +17,6 @@ use crate::kernel::{Call, Kernel, Site};
 /// `StringConcat`
 pub(crate) fn bind_concat(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Concat))
-}
-
-/// The bytes of a string attribute, whatever they are; `None` if the node does not have it.
-fn bytes_of(site: &Site<'_>, attribute: &str) -> Option<Vec<u8>> {
-    match site.attributes.get(attribute)? {
-        AttrValue::String(bytes) => Some(bytes.into_owned()),
-        _ => None,
-    }
 }
 
 /// The strings of an input.
@@ -67,6 +58,17 @@ fn set_strings(
     call.set_output(index, Value::Tensor(tensor))
 }
 
+/// The same of texts that are there already.
+pub(in crate::ops) fn set_texts<'t>(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    texts: impl Iterator<Item = &'t [u8]> + Clone,
+) -> Result<(), KernelError> {
+    let bytes = texts.clone().map(<[u8]>::len).fold(0, usize::saturating_add);
+    set_strings(call, index, dims, bytes, |strings| texts.for_each(|text| strings.push(text)))
+}
+
 struct Concat;
 
 impl Kernel for Concat {
@@ -102,13 +104,7 @@ impl Kernel for Concat {
 mod tests {
     use sardonyx_tensor::Tensor;
 
-    use super::*;
-    use crate::ops::testing::run;
-
-    /// A tensor of strings.
-    pub(super) fn strings<S: AsRef<[u8]>>(dims: &[usize], texts: &[S]) -> Tensor {
-        Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
-    }
+    use crate::ops::testing::{run, strings};
 
     #[test]
     fn strings_are_put_together() {

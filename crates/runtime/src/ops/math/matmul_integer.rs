@@ -217,21 +217,8 @@ impl Kernel for MatMulInteger {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_tensor::Tensor;
 
-    use crate::ops::testing::{run, run_with_constants, tensor};
-
-    /// Bytes with these bits, and what they are.
-    fn operand(dims: &[usize], signed: bool, salt: usize) -> (Tensor, Vec<i32>) {
-        let len = dims.iter().product::<usize>();
-        let bits: Vec<u8> = (0..len).map(|i| ((i + salt) * 89 % 257) as u8).collect();
-        if signed {
-            let bytes: Vec<i8> = bits.iter().map(|x| x.cast_signed()).collect();
-            (tensor(dims, &bytes), bytes.iter().map(|x| i32::from(*x)).collect())
-        } else {
-            (tensor(dims, &bits), bits.iter().map(|x| i32::from(*x)).collect())
-        }
-    }
+    use crate::ops::testing::{any_bytes, run, run_with_constants, tensor};
 
     #[test]
     fn all_signs_and_all_forms_of_zero_points() {
@@ -252,14 +239,14 @@ mod tests {
             (&[1, 1, 5], |_, j| j),
         ];
         for (a_signed, b_signed) in both.into_iter().flat_map(|a| both.map(|b| (a, b))) {
-            let (a, a_is) = operand(&[batch, m, k], a_signed, 1);
+            let (a, a_is) = any_bytes(&[batch, m, k], a_signed, 1);
             // One right operand for all left ones.
-            let (b, b_is) = operand(&[k, n], b_signed, 2);
+            let (b, b_is) = any_bytes(&[k, n], b_signed, 2);
             for ((a_dims, a_which), (b_dims, b_which)) in
                 lefts.into_iter().flat_map(|left| rights.map(|right| (left, right)))
             {
-                let (z, z_is) = operand(a_dims, a_signed, 3);
-                let (y, y_is) = operand(b_dims, b_signed, 4);
+                let (z, z_is) = any_bytes(a_dims, a_signed, 3);
+                let (y, y_is) = any_bytes(b_dims, b_signed, 4);
                 let want = (0..batch * m * n).map(|at| {
                     let (p, i, j) = (at / (m * n), at / n % m, at % n);
                     let terms = (0..k).map(|q| {
@@ -308,10 +295,10 @@ mod tests {
     /// Leading dimensions of both operands broadcast, and each matrix has its own zero points.
     #[test]
     fn batches_broadcast() {
-        let (a, a_is) = operand(&[2, 1, 3, 4], false, 1);
-        let (b, b_is) = operand(&[5, 4, 6], true, 2);
-        let (z, z_is) = operand(&[2, 1, 3, 1], false, 3);
-        let (y, y_is) = operand(&[5, 1, 6], true, 4);
+        let (a, a_is) = any_bytes(&[2, 1, 3, 4], false, 1);
+        let (b, b_is) = any_bytes(&[5, 4, 6], true, 2);
+        let (z, z_is) = any_bytes(&[2, 1, 3, 1], false, 3);
+        let (y, y_is) = any_bytes(&[5, 1, 6], true, 4);
         let inputs = [Some(&a), Some(&b), Some(&z), Some(&y)];
         let found = run("MatMulInteger", &[], &inputs, 1).unwrap();
         assert_eq!(found[0].dims(), [2, 5, 3, 6]);
@@ -335,7 +322,7 @@ mod tests {
             (&[0, 2, 3], &[3, 4], &[0, 2, 4]),
             (&[0, 2, 3], &[1, 3, 4], &[0, 2, 4]),
         ] {
-            let ((a, _), (b, _)) = (operand(a_dims, false, 1), operand(b_dims, true, 2));
+            let ((a, _), (b, _)) = (any_bytes(a_dims, false, 1), any_bytes(b_dims, true, 2));
             let (z, y) = (tensor(&[], &[7u8]), tensor(&[], &[9i8]));
             for constants in [&[][..], &[1]] {
                 let inputs = [Some(&a), Some(&b), Some(&z), Some(&y)];

@@ -4,10 +4,9 @@ use sardonyx_kernels::ml::PostTransform;
 use sardonyx_kernels::number::Number;
 use sardonyx_model::Dim;
 use sardonyx_ops::AttrValue;
-use sardonyx_tensor::{Dims, StringArray, Tensor, Value};
 
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Site};
+use crate::kernel::Site;
 
 /// The floats of an attribute; none if the node does not have it.
 pub(super) fn floats(site: &Site<'_>, name: &str) -> Result<Vec<f32>, BindError> {
@@ -43,31 +42,18 @@ pub(super) fn strings(site: &Site<'_>, name: &str) -> Result<Vec<Box<[u8]>>, Bin
     }
 }
 
-/// A string of any bytes, or its default.
-pub(super) fn text(site: &Site<'_>, name: &str) -> Box<[u8]> {
-    match site.attributes.get(name) {
-        Some(AttrValue::String(text)) => text.into_owned().into_boxed_slice(),
-        _ => site.string(name).unwrap_or_default().into_bytes().into_boxed_slice(),
-    }
-}
+/// What `post_transform` may be. `TreeEnsemble` counts them from 0.
+pub(super) const TRANSFORMS: [(&str, PostTransform); 5] = [
+    ("NONE", PostTransform::None),
+    ("SOFTMAX", PostTransform::Softmax),
+    ("LOGISTIC", PostTransform::Logistic),
+    ("SOFTMAX_ZERO", PostTransform::SoftmaxZero),
+    ("PROBIT", PostTransform::Probit),
+];
 
-/// The attribute `post_transform`.
+/// The attribute `post_transform` of all other operators.
 pub(super) fn post_transform(site: &Site<'_>) -> Result<PostTransform, BindError> {
-    let name = text(site, "post_transform");
-    Ok(match &name[..] {
-        b"NONE" => PostTransform::None,
-        b"SOFTMAX" => PostTransform::Softmax,
-        b"LOGISTIC" => PostTransform::Logistic,
-        b"SOFTMAX_ZERO" => PostTransform::SoftmaxZero,
-        b"PROBIT" => PostTransform::Probit,
-        _ => return Err(unknown("post_transform", &name)),
-    })
-}
-
-/// What is said of a word that an attribute does not know.
-pub(super) fn unknown(attribute: &str, word: &[u8]) -> BindError {
-    let word = String::from_utf8_lossy(word);
-    BindError::Invalid(format!("attribute '{attribute}' is '{word}', which has no meaning"))
+    site.named("post_transform", &TRANSFORMS)
 }
 
 /// How many features a row of the input has, if that is known: the size of its last axis.
@@ -104,20 +90,4 @@ pub(super) fn rows_and_columns(dims: &[usize]) -> Result<[usize; 2], KernelError
         [rows, columns] => Ok([*rows, *columns]),
         _ => fail!("the input must have rank 1 or 2, not {}", dims.len()),
     }
-}
-
-/// Gives an output of strings, whose memory is counted before it is taken.
-pub(super) fn set_strings<'t>(
-    call: &mut Call<'_>,
-    index: usize,
-    dims: &Dims,
-    texts: impl ExactSizeIterator<Item = &'t [u8]> + Clone,
-) -> Result<(), KernelError> {
-    let all = texts.clone().map(<[u8]>::len).fold(0, usize::saturating_add);
-    let counted = all.saturating_add(texts.len().saturating_mul(size_of::<usize>()));
-    call.reserve(counted)?;
-    let mut made = StringArray::with_capacity(texts.len(), all);
-    texts.for_each(|text| made.push(text));
-    call.uncount(counted);
-    call.set_output(index, Value::Tensor(Tensor::from_strings(&dims[..], made)?))
 }

@@ -2,22 +2,21 @@
 
 use std::borrow::Cow;
 
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::FeatureLoops;
 use sardonyx_kernels::ml::{self, RowNorm};
 use sardonyx_kernels::number::Number;
-use sardonyx_kernels::{FeatureLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, Element, shape};
 use smallvec::SmallVec;
 
 use super::attributes::{
     demand_per_feature, features, floats, ints, known_features, reals, rows_and_columns, strings,
-    text, unknown,
 };
 use super::table::{Keys, Table};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::tensor::moves::{Movement, move_elements};
+use crate::ops::tensor::gather::{Indices, Pick};
+use crate::ops::tensor::moves::move_elements;
 
 /// `Scaler`
 pub(crate) fn bind_scaler(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -61,13 +60,8 @@ impl<T: FeatureLoops + Element> Kernel for Scaler<T> {
 
 /// `Normalizer`
 pub(crate) fn bind_normalizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let name = text(site, "norm");
-    let norm = match &name[..] {
-        b"MAX" => RowNorm::Max,
-        b"L1" => RowNorm::L1,
-        b"L2" => RowNorm::L2,
-        _ => return Err(unknown("norm", &name)),
-    };
+    let norms = [("MAX", RowNorm::Max), ("L1", RowNorm::L1), ("L2", RowNorm::L2)];
+    let norm = site.named("norm", &norms)?;
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => Normalizer::<T> {
         norm,
         elements: std::marker::PhantomData,
@@ -257,30 +251,14 @@ impl Kernel for Extractor {
             // A vector is one row of a matrix.
             dims.push(1);
         }
-        let sizes = [dims.iter().product(), *axis, 1];
+        let split = [dims.iter().product(), *axis, 1];
         dims.push(columns.len());
-        move_elements(call, 0, &dims, &[data], &Columns { sizes, columns })
+        let pick = Pick { axis: data.rank() - 1, split, indices: Indices::Long(columns) };
+        move_elements(call, 0, &dims, &[data], &pick)
     }
 
     fn describe(&self) -> String {
         "take columns".to_string()
-    }
-}
-
-struct Columns<'a> {
-    sizes: [usize; 3],
-    columns: &'a [i64],
-}
-
-impl Movement for Columns<'_> {
-    fn run<T: Plain>(
-        &self,
-        pool: &Pool,
-        sources: &[&[T]],
-        out: &mut [T],
-    ) -> Result<(), KernelError> {
-        copy::gather(pool, self.sizes, sources[0], self.columns, out)
-            .map_err(|error| KernelError(format!("of the last axis: {error}")))
     }
 }
 

@@ -11,12 +11,18 @@ use sardonyx_tensor::{
     ValueType, cast,
 };
 
-use super::attributes::{floats, ints, rows_and_columns, set_strings, strings, text, unknown};
+use super::attributes::{floats, ints, rows_and_columns, strings};
 use super::table::{Keys, Table};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::ops::text::set_texts;
 
-/// What stands at places: of each key its value, and at the end that of all others.
+/// The value of strings that no key is.
+fn default_text(site: &Site<'_>) -> Box<[u8]> {
+    site.bytes("default_string").unwrap_or_default().into_boxed_slice()
+}
+
+/// The value of each key, and at the end that of all others.
 enum Values {
     Texts(Vec<Box<[u8]>>),
     Numbers(Tensor),
@@ -69,7 +75,7 @@ impl Values {
         }
         match self {
             Values::Texts(texts) => {
-                set_strings(call, 0, dims, places.iter().map(|place| &texts[*place as usize][..]))
+                set_texts(call, 0, dims, places.iter().map(|place| &texts[*place as usize][..]))
             }
             Values::Numbers(numbers) => match numbers.data_type().bits() {
                 Some(16) => bytes::<2>(call, numbers, dims, places),
@@ -100,7 +106,7 @@ pub(crate) fn bind_category_mapper(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
         }
         elem @ DataType::Int64 => {
             let table = Table::new("cats_int64s", elem, &Keys::Ints(Cow::Owned(numbers)))?;
-            texts.push(text(site, "default_string"));
+            texts.push(default_text(site));
             (table, Values::Texts(texts))
         }
         other => return site.unsupported_type(other),
@@ -158,7 +164,7 @@ fn values(site: &Site<'_>) -> Result<Values, BindError> {
     Ok(match name {
         "values_strings" => {
             let mut texts = strings(site, name)?;
-            texts.push(text(site, "default_string"));
+            texts.push(default_text(site));
             Values::Texts(texts)
         }
         "values_int64s" => {
@@ -180,7 +186,7 @@ fn values(site: &Site<'_>) -> Result<Values, BindError> {
                 // Defaults without a tensor are those of lists, in the type of the values.
                 None => match values.data_type() {
                     DataType::String => {
-                        let texts = StringArray::from_iter([text(site, "default_string")]);
+                        let texts = StringArray::from_iter([default_text(site)]);
                         Tensor::from_strings([1], texts)?
                     }
                     DataType::Float | DataType::Double => cast(
@@ -340,7 +346,7 @@ impl Kernel for Vectorizer {
                 let mut y: Vec<Vec<u8>> = vec![Vec::new(); self.count];
                 self.place(map(call)?, &mut y, |value| Ok(string(value)?.to_vec()))?;
                 let dims = Dims::from(&[self.count][..]);
-                set_strings(call, 0, &dims, y.iter().map(Vec::as_slice))
+                set_texts(call, 0, &dims, y.iter().map(Vec::as_slice))
             }
             other => fail!("a map to {other} is none of this operator"),
         }
@@ -353,25 +359,20 @@ impl Kernel for Vectorizer {
 
 /// `CastMap`
 pub(crate) fn bind_cast_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let word = text(site, "cast_to");
-    let to = match &word[..] {
-        b"TO_FLOAT" => DataType::Float,
-        b"TO_INT64" => DataType::Int64,
-        b"TO_STRING" => DataType::String,
-        _ => return Err(unknown("cast_to", &word)),
-    };
-    let word = text(site, "map_form");
-    let width = match &word[..] {
-        b"DENSE" => None,
-        b"SPARSE" => {
-            let given = site.int("max_map").unwrap_or(1);
-            let Some(width) = usize::try_from(given).ok().filter(|width| *width > 0) else {
-                fail!("attribute 'max_map' is {given}, and must be above 0");
-            };
-            Some(width)
+    let types = [
+        ("TO_FLOAT", DataType::Float),
+        ("TO_INT64", DataType::Int64),
+        ("TO_STRING", DataType::String),
+    ];
+    let to = site.named("cast_to", &types)?;
+    let mut width = None;
+    if site.named("map_form", &[("DENSE", false), ("SPARSE", true)])? {
+        let given = site.int("max_map").unwrap_or(1);
+        width = usize::try_from(given).ok().filter(|width| *width > 0);
+        if width.is_none() {
+            fail!("attribute 'max_map' is {given}, and must be above 0");
         }
-        _ => return Err(unknown("map_form", &word)),
-    };
+    }
     match map_types(site)? {
         (DataType::Int64, elem @ (DataType::Float | DataType::String)) => {
             Ok(Box::new(CastMap { elem, to, width }))
@@ -394,7 +395,7 @@ impl CastMap {
     fn placed<'m>(&self, map: &'m Map) -> Result<(Vec<(usize, &'m Value)>, usize), KernelError> {
         let mut entries = Vec::with_capacity(map.entries().len());
         for (key, value) in map.entries() {
-            let MapKey::Signed(key) = key else { fail!("a key of the map is no integer") };
+            let MapKey::Signed(key) = key else { fail!("a key of the map is not an integer") };
             entries.push((*key, value));
         }
         entries.sort_by_key(|(key, _)| *key);

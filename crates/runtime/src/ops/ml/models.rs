@@ -6,97 +6,29 @@ use sardonyx_kernels::ml::{
     KernelFunction, Pairs, PostTransform, Score, Sigmoids, Sums, pair_count,
 };
 use sardonyx_kernels::number::{Arith, Number};
-use sardonyx_kernels::{Exec, FeatureLoops, ScoreLoops, ml};
-use sardonyx_tensor::{DataType, Dims, Element};
+use sardonyx_kernels::reduce::{Extreme, Ties};
+use sardonyx_kernels::{Exec, FeatureLoops, Loops, ScoreLoops, ml};
+use sardonyx_tensor::{DataType, Element};
 
-use super::attributes::{
-    floats, ints, known_features, post_transform, reals, rows_and_columns, set_strings, strings,
-    text, unknown,
-};
+use super::attributes::{floats, ints, known_features, post_transform, reals, rows_and_columns};
+use super::labels::Labels;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::scratch::Contents;
 
+/// The attribute of labels that are integers.
+const CLASSES: &str = "classlabels_ints";
+
 /// A type in which scores are computed.
-trait ScoreType: ScoreLoops + Element {}
-
-impl<T: ScoreLoops + Element> ScoreType for T {}
-
-/// What classes are called.
-enum Labels {
-    /// Their numbers; none if classes are called by their position.
-    Ints(Vec<i64>),
-    Texts(Vec<Box<[u8]>>),
-}
-
-impl Labels {
-    fn new(site: &Site<'_>) -> Result<Labels, BindError> {
-        let numbers = ints(site, "classlabels_ints")?;
-        let texts = strings(site, "classlabels_strings")?;
-        match (numbers.is_empty(), texts.is_empty()) {
-            (false, false) => {
-                fail!("the node has both 'classlabels_ints' and 'classlabels_strings'")
-            }
-            (_, true) => Ok(Labels::Ints(numbers)),
-            (true, false) => Ok(Labels::Texts(texts)),
-        }
-    }
-
-    /// The attribute that they come from.
-    fn name(&self) -> &'static str {
-        match self {
-            Labels::Ints(_) => "classlabels_ints",
-            Labels::Texts(_) => "classlabels_strings",
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Labels::Ints(labels) => labels.len(),
-            Labels::Texts(labels) => labels.len(),
-        }
-    }
-
-    /// The labels by position, where class 0 is that of what the only label does not fit.
-    fn with_other(self) -> Labels {
-        match self {
-            Labels::Ints(labels) => Labels::Ints(vec![0, labels.first().copied().unwrap_or(1)]),
-            Labels::Texts(mut labels) => {
-                labels.insert(0, Box::default());
-                Labels::Texts(labels)
-            }
-        }
-    }
-
-    /// Gives the labels of the classes at some positions as the first output.
-    fn write(&self, call: &mut Call<'_>, classes: &[i64]) -> Result<(), KernelError> {
-        if !call.has_output(0) {
-            return Ok(());
-        }
-        let outside = || KernelError(format!("attribute '{}' lacks a label", self.name()));
-        let dims = Dims::from(&[classes.len()][..]);
-        match self {
-            Labels::Ints(labels) => {
-                let y = call.output_slice::<i64>(0, &dims)?;
-                for (y, class) in y.iter_mut().zip(classes) {
-                    *y = match labels.len() {
-                        0 => *class,
-                        _ => *labels.get(*class as usize).ok_or_else(outside)?,
-                    };
-                }
-                Ok(())
-            }
-            Labels::Texts(labels) => {
-                if classes.iter().any(|class| *class as usize >= labels.len()) {
-                    return Err(outside());
-                }
-                let texts = classes.iter().map(|class| &labels[*class as usize][..]);
-                set_strings(call, 0, &dims, texts)
-            }
-        }
+trait ScoreType: ScoreLoops + Loops + Element {
+    /// Where the first greatest score of each row of `width` is. NaN is above all.
+    fn best_score(exec: &Exec<'_>, width: usize, scores: &[Self], best: &mut [i64]) {
+        Self::arg_extreme(exec, Extreme::Max, Ties::First, [best.len(), width, 1], scores, best);
     }
 }
+
+impl<T: ScoreLoops + Loops + Element> ScoreType for T {}
 
 /// The features of the input in the type that scores are computed in.
 fn real_features<'a, T: FeatureLoops + Element>(
@@ -156,7 +88,7 @@ fn rank<R: ScoreType>(
 /// `LinearClassifier`
 pub(crate) fn bind_linear_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let how = post_transform(site)?;
-    let labels = Labels::new(site)?;
+    let labels = Labels::of(site, CLASSES)?;
     let (coefficients, intercepts) = (floats(site, "coefficients")?, floats(site, "intercepts")?);
     if coefficients.is_empty() {
         fail!("attribute 'coefficients' has no elements");
@@ -174,7 +106,7 @@ pub(crate) fn bind_linear_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>,
     }
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => LinearClassifier::<T> {
         how,
-        single: Labels::new(site)?.with_other(),
+        single: Labels::of(site, CLASSES)?.with_other(),
         labels,
         coefficients: reals(&coefficients),
         intercepts: reals(&intercepts),
@@ -205,7 +137,7 @@ fn check_labels(labels: &Labels, sums: usize) -> Result<(), KernelError> {
         len => len == sums,
     };
     if !fits {
-        fail!("attribute '{}' has {} elements for {sums} sums", labels.name(), labels.len());
+        fail!("the node has {} class labels for {sums} sums", labels.len());
     }
     Ok(())
 }
@@ -330,14 +262,13 @@ fn kernel_function(site: &Site<'_>) -> Result<KernelFunction, BindError> {
             other.len()
         ),
     };
-    let name = text(site, "kernel_type");
-    Ok(match &name[..] {
-        b"LINEAR" => KernelFunction::Linear,
-        b"POLY" => KernelFunction::Poly { gamma, coef0, degree: degree as i32 },
-        b"RBF" => KernelFunction::Rbf { gamma },
-        b"SIGMOID" => KernelFunction::Sigmoid { gamma, coef0 },
-        _ => return Err(unknown("kernel_type", &name)),
-    })
+    let functions = [
+        ("LINEAR", KernelFunction::Linear),
+        ("POLY", KernelFunction::Poly { gamma, coef0, degree: degree as i32 }),
+        ("RBF", KernelFunction::Rbf { gamma }),
+        ("SIGMOID", KernelFunction::Sigmoid { gamma, coef0 }),
+    ];
+    site.named("kernel_type", &functions)
 }
 
 /// Support vectors and what examples are compared with them by.
@@ -514,7 +445,7 @@ pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bi
 
 /// A classifier without support vectors: a sum for each class.
 fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let (how, labels) = (post_transform(site)?, Labels::new(site)?);
+    let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
     let (coefficients, rho) = (floats(site, "coefficients")?, floats(site, "rho")?);
     let classes = labels.len().max(1);
     check_coefficients(coefficients.len(), classes, known_features(site))?;
@@ -534,7 +465,7 @@ fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => LinearMachine::<T> {
         how,
         choice,
-        labels: match Labels::new(site)? {
+        labels: match Labels::of(site, CLASSES)? {
             Labels::Ints(_) if has_sign => Labels::Ints(Vec::new()),
             labels => labels,
         },
@@ -617,15 +548,14 @@ fn bind_machine(
     per_class: Vec<usize>,
     count: usize,
 ) -> Result<Box<dyn Kernel>, BindError> {
-    let (how, labels) = (post_transform(site)?, Labels::new(site)?);
+    let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
     let classes = per_class.len();
     if classes < 2 {
         fail!("attribute 'vectors_per_class' has 1 element, and classes are told apart by pairs");
     }
     if labels.len() != classes {
         fail!(
-            "attribute '{}' has {} elements, 'vectors_per_class' {classes}",
-            labels.name(),
+            "the node has {} class labels, and attribute 'vectors_per_class' has {classes} elements",
             labels.len()
         );
     }
@@ -640,7 +570,7 @@ fn bind_machine(
         classes == 2 && sigmoids.is_none() && coefficients.iter().all(|number| *number >= 0.0);
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => Machine::<T> {
         how,
-        labels: Labels::new(site)?,
+        labels: Labels::of(site, CLASSES)?,
         vectors: Vectors::new(site, count)?,
         per_class,
         coefficients: reals(&coefficients),

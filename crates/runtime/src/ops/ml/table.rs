@@ -126,7 +126,7 @@ impl Table {
             (Table::Floats(table), DataType::Double) => {
                 numbers::<f64>(call, index, table, other, places, float_key)
             }
-            (_, elem) => fail!("input {index} has elements of type {elem}, which are no keys"),
+            (_, elem) => fail!("input {index} has elements of type {elem}, which cannot be keys"),
         }
     }
 }

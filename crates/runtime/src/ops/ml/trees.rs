@@ -6,15 +6,12 @@ mod listed;
 mod newest;
 
 use half::f16;
-use sardonyx_kernels::trees::{
-    Aggregate, Ensemble, Fault, Finish, Outputs, Rows, Scores, Transform, Trees,
-};
+use sardonyx_kernels::trees::{Aggregate, Ensemble, Fault, Finish, Outputs, Rows, Scores, Trees};
 use sardonyx_model::Dim;
 use sardonyx_ops::AttrValue;
-use sardonyx_tensor::{
-    CastOptions, DataType, StringArray, Tensor, TensorView, Value, cast, shape::elems,
-};
+use sardonyx_tensor::{CastOptions, DataType, TensorView, cast, shape::elems};
 
+use super::labels::Labels;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
@@ -31,12 +28,6 @@ use refuse;
 
 /// Most targets of an ensemble: those of a leaf are counted in 32 bits.
 const MOST_TARGETS: usize = i32::MAX as usize;
-
-/// The classes of a classifier.
-enum Labels {
-    Numbers(Vec<i64>),
-    Names(Vec<Vec<u8>>),
-}
 
 struct Predict {
     trees: Trees,
@@ -89,19 +80,7 @@ impl Kernel for Predict {
         if best.len() != rows {
             return Ok(());
         }
-        match labels {
-            Labels::Numbers(numbers) => {
-                let y = call.output_slice::<i64>(0, &[rows])?;
-                for (y, best) in y.iter_mut().zip(best.iter()) {
-                    *y = numbers[*best as usize];
-                }
-            }
-            Labels::Names(names) => {
-                let named: StringArray = best.iter().map(|best| &names[*best as usize]).collect();
-                call.set_output(0, Value::Tensor(Tensor::from_strings([rows], named)?))?;
-            }
-        }
-        Ok(())
+        labels.write(call, &best)
     }
 
     fn describe(&self) -> String {
@@ -170,15 +149,6 @@ fn greatest(elem: DataType) -> f64 {
     }
 }
 
-/// An attribute of integers; none if it is left out.
-fn ints(site: &Site<'_>, name: &str) -> Result<Vec<i64>, BindError> {
-    match site.attributes.get(name) {
-        None => Ok(Vec::new()),
-        Some(AttrValue::Ints(values)) => Ok(values.into_owned()),
-        Some(_) => refuse!("attribute '{name}' is no list of integers"),
-    }
-}
-
 /// Numbers and whether they have 64 bits.
 type Numbers = (Vec<f64>, bool);
 
@@ -187,7 +157,7 @@ fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Numbers>, BindError> {
     let tensor = match site.attributes.get(name) {
         None => return Ok(None),
         Some(AttrValue::Tensor(tensor)) => tensor,
-        Some(_) => refuse!("attribute '{name}' is no tensor that can be read"),
+        Some(_) => refuse!("attribute '{name}' is not a readable tensor"),
     };
     let elem = tensor.data_type();
     if elem == DataType::String {
@@ -227,31 +197,13 @@ fn targets(site: &Site<'_>) -> Result<usize, BindError> {
     }
 }
 
-/// The functions of scores, as the newest form counts them, with the names that they had before.
-const TRANSFORMS: [(&str, Transform); 5] = [
-    ("NONE", Transform::None),
-    ("SOFTMAX", Transform::Softmax),
-    ("LOGISTIC", Transform::Logistic),
-    ("SOFTMAX_ZERO", Transform::SoftmaxZero),
-    ("PROBIT", Transform::Probit),
-];
-
-/// The ways to combine leaves, in the same manner.
+/// What `aggregate_function` may be. `TreeEnsemble` counts them from 0.
 const AGGREGATES: [(&str, Aggregate); 4] = [
     ("AVERAGE", Aggregate::Average),
     ("SUM", Aggregate::Sum),
     ("MIN", Aggregate::Min),
     ("MAX", Aggregate::Max),
 ];
-
-/// The value of an attribute that names one of a list.
-fn named<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
-    let word = site.string(name).unwrap_or_default();
-    match list.iter().find(|(known, _)| *known == word) {
-        Some((_, value)) => Ok(*value),
-        None => refuse!("attribute '{name}' is '{word}', which is none of its words"),
-    }
-}
 
 /// The value of an attribute that counts one of a list.
 fn counted<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {

@@ -232,22 +232,10 @@ impl Kernel for ConvBytes {
 #[cfg(test)]
 mod tests {
     use sardonyx_ops::AttrValue::{self, Int, Ints};
-    use sardonyx_tensor::{CastOptions, Tensor, cast};
+    use sardonyx_tensor::{CastOptions, cast};
 
     use super::*;
-    use crate::ops::testing::{run, run_with_constants, tensor};
-
-    /// Bytes that are all over their range, and what they are.
-    fn operand(dims: &[usize], signed: bool, salt: usize) -> (Tensor, Vec<i32>) {
-        let len = dims.iter().product::<usize>();
-        let bits: Vec<u8> = (0..len).map(|i| ((i + salt) * 89 % 257) as u8).collect();
-        if signed {
-            let bytes: Vec<i8> = bits.iter().map(|x| x.cast_signed()).collect();
-            (tensor(dims, &bytes), bytes.iter().map(|x| i32::from(*x)).collect())
-        } else {
-            (tensor(dims, &bits), bits.iter().map(|x| i32::from(*x)).collect())
-        }
-    }
+    use crate::ops::testing::{any_bytes, run, run_with_constants, tensor};
 
     /// Sums along one axis, from the definition.
     fn sums(
@@ -289,9 +277,9 @@ mod tests {
             let (x_signed, w_signed) = (index % 2 == 0, index % 3 == 0);
             let channels = weights_dims[0];
             let ((x, x_is), (w, w_is)) =
-                (operand(&x_dims, x_signed, 1), operand(&weights_dims, w_signed, 2));
-            let (z, z_is) = operand(&[], x_signed, 3);
-            let (v, v_is) = operand(&[channels], w_signed, 4);
+                (any_bytes(&x_dims, x_signed, 1), any_bytes(&weights_dims, w_signed, 2));
+            let (z, z_is) = any_bytes(&[], x_signed, 3);
+            let (v, v_is) = any_bytes(&[channels], w_signed, 4);
             let pair = |pair: [usize; 2]| Ints(pair.map(|x| x as i64).to_vec().into());
             let attributes = [
                 ("group", Int(groups as i64)),
@@ -306,7 +294,7 @@ mod tests {
                 tensor(&[channels], &vec![0.03f32; channels]),
                 tensor(&[], &[2.5f32]),
             );
-            let (y, y_is) = operand(&[], true, 5);
+            let (y, y_is) = any_bytes(&[], true, 5);
             let bias: Vec<i32> = (0..channels as i32).map(|channel| channel * 900).collect();
             let b = tensor(&[channels], &bias);
             let codes = want.iter().enumerate().map(|(at, sum)| {

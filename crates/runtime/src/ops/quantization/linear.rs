@@ -140,7 +140,7 @@ impl Division {
             DataType::Bfloat16 => Ok(Division::Single(Precision::Bf16)),
             DataType::Double => Ok(Division::Double),
             other => Err(BindError::Invalid(format!(
-                "attribute 'precision' is {number} ({other}), which is no float to divide in"
+                "attribute 'precision' is {number} ({other}), which is not a floating-point type to divide in"
             ))),
         }
     }
@@ -799,7 +799,7 @@ mod tests {
                 "QuantizeLinear",
                 output(99),
                 [&x, &scale, &tensor(&[], &[0u8])],
-                "attribute 'output_dtype' is 99, which is no element type",
+                "attribute 'output_dtype' is 99, which is not an element type",
             ),
             (
                 "QuantizeLinear",
@@ -817,7 +817,7 @@ mod tests {
                 "QuantizeLinear",
                 vec![("precision", Int(3))],
                 [&x, &scale, &tensor(&[], &[0u8])],
-                "attribute 'precision' is 3 (int8), which is no float to divide in",
+                "attribute 'precision' is 3 (int8), which is not a floating-point type to divide in",
             ),
             (
                 "DequantizeLinear",

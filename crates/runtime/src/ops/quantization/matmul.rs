@@ -223,19 +223,7 @@ mod tests {
     use sardonyx_tensor::{CastOptions, Tensor, cast};
 
     use super::*;
-    use crate::ops::testing::{run, run_with_constants, tensor};
-
-    /// Bytes that are all over their range, and what they are.
-    fn operand(dims: &[usize], signed: bool, salt: usize) -> (Tensor, Vec<i32>) {
-        let len = dims.iter().product::<usize>();
-        let bits: Vec<u8> = (0..len).map(|i| ((i + salt) * 89 % 257) as u8).collect();
-        if signed {
-            let bytes: Vec<i8> = bits.iter().map(|x| x.cast_signed()).collect();
-            (tensor(dims, &bytes), bytes.iter().map(|x| i32::from(*x)).collect())
-        } else {
-            (tensor(dims, &bits), bits.iter().map(|x| i32::from(*x)).collect())
-        }
-    }
+    use crate::ops::testing::{any_bytes, run, run_with_constants, tensor};
 
     fn scales(dims: &[usize]) -> (Tensor, Vec<f32>) {
         let scales: Vec<f32> =
@@ -258,11 +246,11 @@ mod tests {
             let ((a_dims, a_which), (b_dims, b_which)) = (left, right);
             let (a_signed, b_signed, y_signed) = (index & 1 == 1, index & 2 == 0, index & 4 == 0);
             let ((a, a_is), (b, b_is)) =
-                (operand(&[batch, m, k], a_signed, 1), operand(&[k, n], b_signed, 2));
+                (any_bytes(&[batch, m, k], a_signed, 1), any_bytes(&[k, n], b_signed, 2));
             let ((z, z_is), (w, w_is)) =
-                (operand(a_dims, a_signed, 3), operand(b_dims, b_signed, 4));
+                (any_bytes(a_dims, a_signed, 3), any_bytes(b_dims, b_signed, 4));
             let ((s, s_is), (t, t_is)) = (scales(a_dims), scales(b_dims));
-            let (y_scale, (y, y_is)) = (tensor(&[], &[0.7f32]), operand(&[], y_signed, 5));
+            let (y_scale, (y, y_is)) = (tensor(&[], &[0.7f32]), any_bytes(&[], y_signed, 5));
             let limits = if y_signed { (-128.0, 127.0) } else { (0.0, 255.0) };
             let want = (0..batch * m * n).map(|at| {
                 let (p, i, j) = (at / (m * n), at / n % m, at % n);
@@ -290,9 +278,9 @@ mod tests {
     #[test]
     fn many_rows() {
         let (m, n, k) = (1100, 300, 3);
-        let ((a, a_is), (b, b_is)) = (operand(&[m, k], false, 1), operand(&[k, n], true, 2));
+        let ((a, a_is), (b, b_is)) = (any_bytes(&[m, k], false, 1), any_bytes(&[k, n], true, 2));
         let (s, s_is) = (tensor(&[m], &vec![0.5f32; m]), 0.5);
-        let (z, z_is) = operand(&[m], false, 3);
+        let (z, z_is) = any_bytes(&[m], false, 3);
         let (t, w, one) = (tensor(&[], &[0.01f32]), tensor(&[], &[0i8]), tensor(&[], &[1.0f32]));
         let y = tensor(&[], &[100u8]);
         let inputs = [&a, &s, &z, &b, &t, &w, &one, &y].map(Some);

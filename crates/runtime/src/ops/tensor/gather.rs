@@ -61,16 +61,17 @@ impl Kernel for Gather {
     }
 }
 
-enum Indices<'a> {
+pub(in crate::ops) enum Indices<'a> {
     Short(&'a [i32]),
     Long(&'a [i64]),
 }
 
-struct Pick<'a> {
-    axis: usize,
+/// Slices along an axis.
+pub(in crate::ops) struct Pick<'a> {
+    pub(in crate::ops) axis: usize,
     /// Elements before, along and after the axis.
-    split: [usize; 3],
-    indices: Indices<'a>,
+    pub(in crate::ops) split: [usize; 3],
+    pub(in crate::ops) indices: Indices<'a>,
 }
 
 impl Movement for Pick<'_> {

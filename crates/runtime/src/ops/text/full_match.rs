@@ -5,7 +5,7 @@ use regex_syntax::ParserBuilder;
 use sardonyx_tensor::{DataType, Dims};
 
 use super::re2::{self, Refusal};
-use super::{bytes_of, texts};
+use super::texts;
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
@@ -17,7 +17,7 @@ const MOST_NESTED: u32 = 250;
 
 /// `RegexFullMatch`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let Some(pattern) = bytes_of(site, "pattern") else {
+    let Some(pattern) = site.bytes("pattern") else {
         return Err(BindError::Invalid("attribute 'pattern' is missing".to_string()));
     };
     let pattern = String::from_utf8(pattern).map_err(|error| {
@@ -80,8 +80,7 @@ mod tests {
     use sardonyx_ops::AttrValue;
     use sardonyx_tensor::{Bool8, Tensor};
 
-    use crate::ops::testing::{run, tensor};
-    use crate::ops::text::tests::strings;
+    use crate::ops::testing::{run, strings, tensor};
 
     fn matches(pattern: &'static str, x: &Tensor) -> Result<Vec<Tensor>, String> {
         let pattern = AttrValue::String(pattern.as_bytes().into());

@@ -16,17 +16,8 @@ use crate::kernel::{Call, Kernel, Site};
 
 /// `StringNormalizer`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let change = match super::bytes_of(site, "case_change_action").as_deref() {
-        None | Some(b"NONE") => None,
-        Some(b"LOWER") => Some(Case::Lower),
-        Some(b"UPPER") => Some(Case::Upper),
-        Some(other) => {
-            return Err(BindError::Invalid(format!(
-                "attribute 'case_change_action' is '{}', not NONE, LOWER or UPPER",
-                String::from_utf8_lossy(other)
-            )));
-        }
-    };
+    let changes = [("NONE", None), ("LOWER", Some(Case::Lower)), ("UPPER", Some(Case::Upper))];
+    let change = site.named("case_change_action", &changes)?;
     let words = match site.attributes.get("stopwords") {
         Some(AttrValue::Strings(words)) => words,
         _ => Vec::new(),
@@ -142,8 +133,7 @@ mod tests {
     use sardonyx_ops::AttrValue::{self, Int, String, Strings};
     use sardonyx_tensor::Tensor;
 
-    use crate::ops::testing::run;
-    use crate::ops::text::tests::strings;
+    use crate::ops::testing::{run, strings};
 
     fn normalize(
         x: &Tensor,
@@ -231,7 +221,7 @@ mod tests {
             ),
             (
                 normalize(&x, "Lower", true, &[]),
-                "attribute 'case_change_action' is 'Lower', not NONE, LOWER or UPPER",
+                "attribute 'case_change_action' is 'Lower', which is not one of NONE, LOWER, UPPER",
             ),
             (
                 normalize(&row, "NONE", true, &[]),

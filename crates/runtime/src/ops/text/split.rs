@@ -3,13 +3,13 @@
 use memchr::memmem::Finder;
 use sardonyx_tensor::Dims;
 
-use super::{bytes_of, set_strings, texts};
+use super::{set_strings, texts};
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
 /// `StringSplit`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let delimiter = bytes_of(site, "delimiter").filter(|delimiter| !delimiter.is_empty());
+    let delimiter = site.bytes("delimiter").filter(|delimiter| !delimiter.is_empty());
     let delimiter = match delimiter {
         Some(delimiter) => Delimiter::Text(Box::new(Finder::new(&delimiter).into_owned())),
         None => Delimiter::Blanks,
@@ -138,8 +138,7 @@ mod tests {
     use sardonyx_ops::AttrValue;
     use sardonyx_tensor::Tensor;
 
-    use crate::ops::testing::{run, tensor};
-    use crate::ops::text::tests::strings;
+    use crate::ops::testing::{run, strings, tensor};
 
     fn split(
         x: &Tensor,

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{DataType, Dims, shape};
 
-use super::{bytes_of, texts};
+use super::texts;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
@@ -20,37 +20,28 @@ const ROOT: u32 = 0;
 
 /// `TfIdfVectorizer`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    vectorizer(site).map(|made| Box::new(made) as Box<dyn Kernel>).map_err(BindError::Invalid)
+    Ok(Box::new(vectorizer(site)?))
 }
 
-fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, String> {
-    let int = |name: &str, least: usize| match site.int(name).map(usize::try_from) {
-        Some(Ok(number)) if number >= least => Ok(number),
-        Some(_) => Err(format!(
-            "attribute '{name}' is {}, but must be {least} or more",
-            site.int(name).unwrap_or_default()
-        )),
-        None => Err(format!("attribute '{name}' is missing")),
+fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, BindError> {
+    let int = |name: &str, least: usize| -> Result<usize, BindError> {
+        let Some(number) = site.int(name) else { fail!("attribute '{name}' is missing") };
+        match usize::try_from(number) {
+            Ok(number) if number >= least => Ok(number),
+            _ => fail!("attribute '{name}' is {number}, but must be {least} or more"),
+        }
     };
     let (least, most) = (int("min_gram_length", 1)?, int("max_gram_length", 1)?);
     if least > most {
-        return Err(format!(
-            "attribute 'min_gram_length' is {least}, above 'max_gram_length', which is {most}"
-        ));
+        fail!("attribute 'min_gram_length' is {least}, above 'max_gram_length', which is {most}");
     }
     let gaps = int("max_skip_count", 0)?;
-    let mode = match bytes_of(site, "mode").as_deref() {
-        Some(b"TF") => Mode { counts: true, weighs: false },
-        Some(b"IDF") => Mode { counts: false, weighs: true },
-        Some(b"TFIDF") => Mode { counts: true, weighs: true },
-        Some(other) => {
-            return Err(format!(
-                "attribute 'mode' is '{}', not TF, IDF or TFIDF",
-                String::from_utf8_lossy(other)
-            ));
-        }
-        None => return Err("attribute 'mode' is missing".to_string()),
-    };
+    let modes = [
+        ("TF", Mode { counts: true, weighs: false }),
+        ("IDF", Mode { counts: false, weighs: true }),
+        ("TFIDF", Mode { counts: true, weighs: true }),
+    ];
+    let mode = site.named("mode", &modes)?;
     let (known, pool) = pool(site)?;
     let columns = columns(site)?;
     let width = columns.iter().max().map_or(0, |last| last.saturating_add(1));
@@ -64,16 +55,14 @@ fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, String> {
     if let Some(weights) = &weights {
         let (given, wanted) = (weights.len(), columns.len());
         if given != wanted {
-            return Err(format!(
-                "attribute 'weights' has {given} elements, but 'ngram_indexes' has {wanted}"
-            ));
+            fail!("attribute 'weights' has {given} elements, but 'ngram_indexes' has {wanted}");
         }
         // The reference implementation, and others, take the weight at the place in the output.
         if width > given {
-            return Err(format!(
+            fail!(
                 "attribute 'ngram_indexes' has the element {}, but there are {given} weights",
                 width - 1
-            ));
+            );
         }
     }
     Ok(Vectorizer { lengths: [least, most], gaps, mode, known, tree, width, weights })
@@ -93,14 +82,14 @@ enum Known {
 }
 
 /// The vocabulary: its tokens, and their numbers in order.
-fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), String> {
+fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), BindError> {
     let ints = site.ints("pool_int64s").unwrap_or_default();
     let strings = match site.attributes.get("pool_strings") {
         Some(AttrValue::Strings(strings)) => strings,
         _ => Vec::new(),
     };
     if ints.len().max(strings.len()) >= UNKNOWN as usize {
-        return Err("the vocabulary has too many tokens".to_string());
+        fail!("the vocabulary has too many tokens");
     }
     // A number is that of the first place of a token.
     let found = match (ints.is_empty(), strings.is_empty()) {
@@ -119,45 +108,48 @@ fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), String> {
             (Known::Strings(known), pool)
         }
         (true, true) => {
-            return Err("attributes 'pool_int64s' and 'pool_strings' are both empty or missing, \
+            fail!(
+                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing, \
                         and one of them is the vocabulary"
-                .to_string());
+            );
         }
         (false, false) => {
-            return Err(
+            fail!(
                 "attributes 'pool_int64s' and 'pool_strings' are both there, and only one can be \
                  the vocabulary"
-                    .to_string(),
             );
         }
     };
     let of_strings = site.elem(0).ok().map(|elem| elem == DataType::String);
     match (&found.0, of_strings) {
         (Known::Ints(_), Some(true)) => {
-            Err("attribute 'pool_int64s' is the vocabulary, but the input is strings".to_string())
+            fail!("attribute 'pool_int64s' is the vocabulary, but the input is strings")
         }
         (Known::Strings(_), Some(false)) => {
-            Err("attribute 'pool_strings' is the vocabulary, but the input is integers".to_string())
+            fail!("attribute 'pool_strings' is the vocabulary, but the input is integers")
         }
         _ => Ok(found),
     }
 }
 
 /// The place in the output of each n-gram.
-fn columns(site: &Site<'_>) -> Result<Vec<usize>, String> {
+fn columns(site: &Site<'_>) -> Result<Vec<usize>, BindError> {
     let indexes = site.ints("ngram_indexes").unwrap_or_default();
     if indexes.is_empty() {
-        return Err("attribute 'ngram_indexes' has no elements".to_string());
+        fail!("attribute 'ngram_indexes' has no elements");
     }
-    let column = |index: i64| {
+    let column = |index: i64| -> Result<usize, BindError> {
         let column = usize::try_from(index).ok().filter(|column| *column != NO_COLUMN);
-        column.ok_or_else(|| format!("attribute 'ngram_indexes' has the negative element {index}"))
+        match column {
+            Some(column) => Ok(column),
+            None => fail!("attribute 'ngram_indexes' has the negative element {index}"),
+        }
     };
     indexes.into_iter().map(column).collect()
 }
 
 /// Where the n-grams of each length begin in the pool, and its end.
-fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, String> {
+fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, BindError> {
     let counts = site.ints("ngram_counts").unwrap_or_default();
     let mut starts = Vec::with_capacity(counts.len() + 1);
     for count in &counts {
@@ -165,10 +157,10 @@ fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, String> {
         match usize::try_from(*count) {
             Ok(start) if (least..=end).contains(&start) => starts.push(start),
             _ => {
-                return Err(format!(
+                fail!(
                     "attribute 'ngram_counts' has the element {count}, which is not from {least} \
                      to {end}, the length of the vocabulary"
-                ));
+                );
             }
         }
     }
@@ -191,18 +183,18 @@ impl Tree {
         pool: &[u32],
         columns: &[usize],
         lengths: std::ops::RangeInclusive<usize>,
-    ) -> Result<Tree, String> {
+    ) -> Result<Tree, BindError> {
         let mut tree = Tree { next: HashMap::new(), columns: vec![NO_COLUMN] };
         let mut left = columns.iter();
         let mut grams = 0;
         for (length, bounds) in (1..).zip(starts.windows(2)) {
             let tokens = &pool[bounds[0]..bounds[1]];
             if !tokens.len().is_multiple_of(length) {
-                return Err(format!(
+                fail!(
                     "attribute 'ngram_counts' gives {} tokens to n-grams of length {length}, \
-                     which is no multiple of it",
+                     which is not a multiple of it",
                     tokens.len()
-                ));
+                );
             }
             for gram in tokens.chunks_exact(length) {
                 grams += 1;
@@ -214,10 +206,10 @@ impl Tree {
             }
         }
         if grams > columns.len() {
-            return Err(format!(
+            fail!(
                 "attribute 'ngram_indexes' has {} elements, but there are {grams} n-grams",
                 columns.len()
-            ));
+            );
         }
         Ok(tree)
     }
@@ -347,8 +339,7 @@ mod tests {
     use sardonyx_ops::AttrValue::{self, Floats, Int, Ints, String, Strings};
     use sardonyx_tensor::Tensor;
 
-    use crate::ops::testing::{run, tensor};
-    use crate::ops::text::tests::strings;
+    use crate::ops::testing::{run, strings, tensor};
 
     type Given = Vec<(&'static str, AttrValue<'static>)>;
 
@@ -460,7 +451,11 @@ mod tests {
                 "attribute 'min_gram_length' is 2, above 'max_gram_length', which is 1",
             ),
             ([1, 2, -1], vec![], "attribute 'max_skip_count' is -1, but must be 0 or more"),
-            ([1, 2, 0], vec![mode("tf")], "attribute 'mode' is 'tf', not TF, IDF or TFIDF"),
+            (
+                [1, 2, 0],
+                vec![mode("tf")],
+                "attribute 'mode' is 'tf', which is not one of TF, IDF, TFIDF",
+            ),
             ([1, 2, 0], ints("ngram_indexes", &[]), "attribute 'ngram_indexes' has no elements"),
             (
                 [1, 2, 0],
@@ -485,7 +480,7 @@ mod tests {
             (
                 [1, 2, 0],
                 ints("ngram_counts", &[0, 3]),
-                "attribute 'ngram_counts' gives 7 tokens to n-grams of length 2, which is no multiple of it",
+                "attribute 'ngram_counts' gives 7 tokens to n-grams of length 2, which is not a multiple of it",
             ),
             (
                 [1, 2, 0],

@@ -1,36 +1,9 @@
 use sardonyx_ops::AttrValue;
-use sardonyx_tensor::{StringArray, Tensor};
 
-use crate::ops::testing::{run, tensor};
+use super::super::tests::each_type;
+use crate::ops::testing::{floats, ints, run, strings, tensor, text, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
-
-fn floats(name: &'static str, list: &[f32]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Floats(list.to_vec().into()))
-}
-
-fn ints(name: &'static str, list: &[i64]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Ints(list.to_vec().into()))
-}
-
-fn texts(name: &'static str, list: &[&str]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Strings(list.iter().map(|text| text.as_bytes().to_vec().into()).collect()))
-}
-
-fn text(name: &'static str, text: &str) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::String(text.as_bytes().to_vec().into()))
-}
-
-fn strings(dims: &[usize], list: &[&str]) -> Tensor {
-    Tensor::from_strings(dims, list.iter().collect::<StringArray>()).unwrap()
-}
-
-/// The same numbers in each of the types that features have.
-fn each_type(dims: &[usize], list: &[i32]) -> [Tensor; 4] {
-    let cast = |to| sardonyx_tensor::cast(&tensor(dims, list), to, Default::default()).unwrap();
-    use sardonyx_tensor::DataType::{Double, Float, Int32, Int64};
-    [cast(Float), cast(Double), cast(Int32), cast(Int64)]
-}
 
 /// Operator, attributes, and what they make of a row of 3, -4, 0 and one of 1, 2, 2.
 type Row = (&'static str, Attributes, [f32; 6]);
@@ -153,7 +126,11 @@ fn what_does_not_fit_is_refused() {
             vec![floats("offset", &[1.0, 2.0])],
             "attribute 'offset' has 2 elements for 3 features: it needs 1 or as many",
         ),
-        ("Normalizer", vec![text("norm", "L3")], "attribute 'norm' is 'L3', which has no meaning"),
+        (
+            "Normalizer",
+            vec![text("norm", "L3")],
+            "attribute 'norm' is 'L3', which is not one of MAX, L1, L2",
+        ),
         (
             "Imputer",
             vec![],
@@ -222,7 +199,7 @@ fn what_does_not_fit_is_refused() {
     }
     let column = tensor(&[1], &[3i64]);
     let found = run("ai.onnx.ml.ArrayFeatureExtractor", &[], &[Some(&x), Some(&column)], 1);
-    assert_eq!(found.unwrap_err(), "of the last axis: index 3 is outside of a dimension of size 3");
+    assert_eq!(found.unwrap_err(), "axis 1: index 3 is outside of a dimension of size 3");
     let other = tensor(&[1, 3], &[1i32, 2, 3]);
     let found = run("ai.onnx.ml.FeatureVectorizer", &[], &[Some(&x), Some(&other)], 1);
     assert_eq!(found.unwrap_err(), "input 1 has 1 rows and input 0 has 2");

@@ -1,25 +1,9 @@
 use sardonyx_ops::AttrValue;
-use sardonyx_tensor::{StringArray, Tensor};
+use sardonyx_tensor::Tensor;
 
-use crate::ops::testing::{run, tensor};
+use crate::ops::testing::{floats, ints, run, strings, tensor, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
-
-fn floats(name: &'static str, list: &[f32]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Floats(list.to_vec().into()))
-}
-
-fn ints(name: &'static str, list: &[i64]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Ints(list.to_vec().into()))
-}
-
-fn texts(name: &'static str, list: &[&str]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Strings(list.iter().map(|text| text.as_bytes().to_vec().into()).collect()))
-}
-
-fn strings(dims: &[usize], list: &[&str]) -> Tensor {
-    Tensor::from_strings(dims, list.iter().collect::<StringArray>()).unwrap()
-}
 
 fn given(name: &'static str, tensor: Tensor) -> (&'static str, AttrValue<'static>) {
     (name, AttrValue::Tensor(tensor))

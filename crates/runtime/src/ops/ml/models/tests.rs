@@ -1,36 +1,10 @@
 use sardonyx_ops::AttrValue;
-use sardonyx_tensor::{StringArray, Tensor};
+use sardonyx_tensor::Tensor;
 
-use crate::ops::testing::{run, tensor};
+use super::super::tests::each_type;
+use crate::ops::testing::{floats, ints, run, strings, tensor, text, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
-
-fn floats(name: &'static str, list: &[f32]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Floats(list.to_vec().into()))
-}
-
-fn ints(name: &'static str, list: &[i64]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Ints(list.to_vec().into()))
-}
-
-fn texts(name: &'static str, list: &[&str]) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::Strings(list.iter().map(|text| text.as_bytes().to_vec().into()).collect()))
-}
-
-fn text(name: &'static str, text: &str) -> (&'static str, AttrValue<'static>) {
-    (name, AttrValue::String(text.as_bytes().to_vec().into()))
-}
-
-fn strings(list: &[&str]) -> Tensor {
-    Tensor::from_strings([list.len()], list.iter().collect::<StringArray>()).unwrap()
-}
-
-/// The same numbers in each of the types that features have.
-fn each_type(dims: &[usize], list: &[i32]) -> [Tensor; 4] {
-    let cast = |to| sardonyx_tensor::cast(&tensor(dims, list), to, Default::default()).unwrap();
-    use sardonyx_tensor::DataType::{Double, Float, Int32, Int64};
-    [cast(Float), cast(Double), cast(Int32), cast(Int64)]
-}
 
 /// An operator with attributes, and the labels and scores that it gives two rows: 1, 2 and -3, 0.
 type Row = (&'static str, Attributes, Option<Tensor>, Vec<f32>);
@@ -84,7 +58,7 @@ fn linear_models() {
         (
             "LinearClassifier",
             vec![one(), texts("classlabels_strings", &["no", "yes"])],
-            Some(strings(&["yes", "no"])),
+            Some(strings(&[2], &["yes", "no"])),
             vec![-3.0, 3.0, 3.0, -3.0],
         ),
         (
@@ -96,7 +70,7 @@ fn linear_models() {
         (
             "LinearClassifier",
             vec![one(), texts("classlabels_strings", &["yes"])],
-            Some(strings(&["yes", ""])),
+            Some(strings(&[2], &["yes", ""])),
             vec![3.0, -3.0],
         ),
         ("LinearClassifier", vec![one()], numbers(&[1, 0]), vec![3.0, -3.0]),
@@ -179,7 +153,7 @@ fn support_vectors() {
                 floats("rho", &[0.0, 0.0, 0.0]),
                 texts("classlabels_strings", &["a", "b", "c"]),
             ],
-            Some(strings(&["a", "c"])),
+            Some(strings(&[2], &["a", "c"])),
             vec![1.0, -2.0, 1.0, -3.0, 0.0, 3.0],
         ),
         (
@@ -205,7 +179,7 @@ fn what_does_not_fit_is_refused() {
         (
             "LinearClassifier",
             vec![two(), ints("classlabels_ints", &[1, 2, 3])],
-            "attribute 'classlabels_ints' has 3 elements for 1 sums",
+            "the node has 3 class labels for 1 sums",
         ),
         (
             "LinearClassifier",
@@ -219,7 +193,7 @@ fn what_does_not_fit_is_refused() {
         (
             "LinearClassifier",
             vec![two(), text("post_transform", "TANH")],
-            "attribute 'post_transform' is 'TANH', which has no meaning",
+            "attribute 'post_transform' is 'TANH', which is not one of NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO, PROBIT",
         ),
         (
             "LinearRegressor",
@@ -255,7 +229,7 @@ fn what_does_not_fit_is_refused() {
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[1, 1])],
-            "attribute 'classlabels_ints' has 0 elements, 'vectors_per_class' 2",
+            "the node has 0 class labels, and attribute 'vectors_per_class' has 2 elements",
         ),
         (
             "SVMClassifier",

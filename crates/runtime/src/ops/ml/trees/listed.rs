@@ -6,9 +6,10 @@ use sardonyx_kernels::trees::{Aggregate, Ensemble, Fault, Finish, Next, Split, T
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::DataType;
 
+use super::super::attributes::{ints, post_transform};
+use super::super::labels::Labels;
 use super::{
-    AGGREGATES, Found, Labels, Numbers, TRANSFORMS, feature, greatest, ints, named, place, refuse,
-    same_length, targets, tensor,
+    AGGREGATES, Found, Numbers, feature, greatest, place, refuse, same_length, targets, tensor,
 };
 use crate::error::BindError;
 use crate::kernel::{Kernel, Site};
@@ -31,9 +32,9 @@ pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     };
     let targets = targets(site)?;
     let finish = Finish {
-        aggregate: named(site, "aggregate_function", &AGGREGATES)?,
+        aggregate: site.named("aggregate_function", &AGGREGATES)?,
         bases: bases(site, targets, "targets")?,
-        transform: named(site, "post_transform", &TRANSFORMS)?,
+        transform: post_transform(site)?,
         is_binary: false,
         greatest: greatest(DataType::Float),
     };
@@ -68,7 +69,7 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     let finish = Finish {
         aggregate: Aggregate::Sum,
         bases,
-        transform: named(site, "post_transform", &TRANSFORMS)?,
+        transform: post_transform(site)?,
         is_binary,
         greatest: greatest(DataType::Float),
     };
@@ -78,34 +79,19 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
 
 /// The classes, and how many scores they have.
 fn labels(site: &Site<'_>) -> Result<(Labels, usize), BindError> {
-    let numbers = ints(site, "classlabels_int64s")?;
-    let names: Vec<Vec<u8>> = match site.attributes.get("classlabels_strings") {
-        None => Vec::new(),
-        Some(AttrValue::Strings(names)) => {
-            names.into_iter().map(|name| name.into_owned()).collect()
-        }
-        Some(_) => refuse!("attribute 'classlabels_strings' is no list of strings"),
-    };
-    match (&numbers[..], &names[..]) {
-        ([], []) => {
-            refuse!("attributes 'classlabels_int64s' and 'classlabels_strings' are both empty")
-        }
+    match Labels::of(site, "classlabels_int64s")? {
         // What the other class is called follows from nothing but this number.
-        ([1], _) => Ok((Labels::Numbers(vec![0, 1]), 1)),
-        ([number], _) => refuse!(
-            "attribute 'classlabels_int64s' has the one label {number}, and only 1 says what the other is"
-        ),
-        ([], [_]) => refuse!(
-            "attribute 'classlabels_strings' has one label, which does not say what the other is"
-        ),
-        ([], _) => {
-            let count = names.len();
-            Ok((Labels::Names(names), count))
-        }
-        _ => {
-            let count = numbers.len();
-            Ok((Labels::Numbers(numbers), count))
-        }
+        Labels::Ints(numbers) if numbers == [1] => Ok((Labels::Ints(vec![0, 1]), 1)),
+        labels => match labels.len() {
+            0 => {
+                refuse!("attributes 'classlabels_int64s' and 'classlabels_strings' are both empty")
+            }
+            1 => refuse!(
+                "the node has one class label: that of the other class is known only beside the \
+                 integer 1"
+            ),
+            count => Ok((labels, count)),
+        },
     }
 }
 
@@ -123,7 +109,7 @@ fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
         (Some(AttrValue::Floats(_)), Some(_)) => {
             refuse!("the node has both '{name}' and '{name}_as_tensor'")
         }
-        (Some(_), _) => refuse!("attribute '{name}' is no list of floats"),
+        (Some(_), _) => refuse!("attribute '{name}' is not a list of floats"),
     }
 }
 
@@ -323,7 +309,7 @@ impl Nodes {
             let leaf = match self.places.get(&(*tree, *node)).map(|place| self.kinds[*place]) {
                 Some(Next::Leaf(leaf)) => leaf,
                 Some(Next::Split(_)) => refuse!(
-                    "attribute '{}': element {at} is node {node} of tree {tree}, which is no leaf",
+                    "attribute '{}': element {at} is node {node} of tree {tree}, which is not a leaf",
                     names.node
                 ),
                 None => refuse!(
@@ -362,7 +348,7 @@ fn modes(site: &Site<'_>) -> Result<Vec<Option<Test>>, BindError> {
             b"BRANCH_EQ" => Test::Equal,
             b"BRANCH_NEQ" => Test::NotEqual,
             other => refuse!(
-                "attribute 'nodes_modes': element {at} is '{}', which is no mode",
+                "attribute 'nodes_modes': element {at} is '{}', which is not a mode of nodes",
                 String::from_utf8_lossy(other)
             ),
         }))

@@ -3,9 +3,10 @@
 use sardonyx_kernels::trees::{Ensemble, Fault, Finish, Next, Split, Test};
 use sardonyx_tensor::DataType;
 
+use super::super::attributes::{TRANSFORMS, ints};
 use super::{
-    AGGREGATES, Found, Numbers, TRANSFORMS, counted, feature, greatest, ints, place, refuse,
-    same_length, targets, tensor,
+    AGGREGATES, Found, Numbers, counted, feature, greatest, place, refuse, same_length, targets,
+    tensor,
 };
 use crate::error::BindError;
 use crate::kernel::{Kernel, Site};

@@ -252,7 +252,7 @@ fn refused_lists() {
         (
             old,
             ("nodes_modes", words(&["LEAF", "BRANCH"])),
-            "attribute 'nodes_modes': element 1 is 'BRANCH', which is no mode",
+            "attribute 'nodes_modes': element 1 is 'BRANCH', which is not a mode of nodes",
         ),
         (
             old,
@@ -287,7 +287,7 @@ fn refused_lists() {
         (
             old,
             ("target_nodeids", ints(&[0, 3, 4, 4, 0])),
-            "attribute 'target_nodeids': element 0 is node 0 of tree 0, which is no leaf",
+            "attribute 'target_nodeids': element 0 is node 0 of tree 0, which is not a leaf",
         ),
         (
             old,
@@ -297,7 +297,7 @@ fn refused_lists() {
         (
             old,
             ("aggregate_function", AttrValue::from("MEAN")),
-            "attribute 'aggregate_function' is 'MEAN', which is none of its words",
+            "attribute 'aggregate_function' is 'MEAN', which is not one of AVERAGE, SUM, MIN, MAX",
         ),
     ]);
 }
@@ -315,7 +315,7 @@ fn refused_classes_and_version_5() {
         (
             class,
             ("classlabels_int64s", ints(&[3])),
-            "attribute 'classlabels_int64s' has the one label 3, and only 1 says what the other is",
+            "the node has one class label: that of the other class is known only beside the integer 1",
         ),
         (
             class,
