@@ -240,7 +240,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         let mut entries = Vec::new();
         for (key, value) in &map {
             entries.push((
-                key.parse::<usize>().map_err(|_| bad(&format!("key '{key}' is no number")))?,
+                key.parse::<usize>().map_err(|_| bad(&format!("key '{key}' is not a number")))?,
                 name(value),
             ));
         }

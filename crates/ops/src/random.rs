@@ -208,7 +208,7 @@ mod tests {
                 (
                     &[("shape", ints(&[3])), dtype(0)],
                     "",
-                    "RandomNormal: dtype = 0 is no element type",
+                    "RandomNormal: dtype = 0 is not an element type",
                 ),
             ],
         );

@@ -20,7 +20,7 @@ pub(crate) fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataTy
     };
     match i32::try_from(number).ok().and_then(DataType::from_number) {
         Some(elem) => Ok(Some(elem)),
-        None => cx.fail(format_args!("{name} = {number} is no element type")),
+        None => cx.fail(format_args!("{name} = {number} is not an element type")),
     }
 }
 

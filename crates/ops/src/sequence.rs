@@ -401,7 +401,7 @@ mod tests {
             &[
                 (&[], "", "seq(float[...])"),
                 (&[("dtype", Int(7))], "", "seq(int64[...])"),
-                (&[("dtype", Int(70))], "", "SequenceEmpty: dtype = 70 is no element type"),
+                (&[("dtype", Int(70))], "", "SequenceEmpty: dtype = 70 is not an element type"),
             ],
         );
     }

@@ -188,7 +188,7 @@ mod tests {
                     (
                         &[("output_datatype", Int(-1))],
                         "=3",
-                        &format!("{}: output_datatype = -1 is no element type", def.name),
+                        &format!("{}: output_datatype = -1 is not an element type", def.name),
                     ),
                 ],
             );

@@ -372,7 +372,7 @@ fn element_type(site: &Site<'_>, attribute: &str) -> Result<Option<DataType>, Bi
     match i32::try_from(number).ok().and_then(DataType::from_number) {
         Some(elem) => Ok(Some(elem)),
         None => Err(BindError::Invalid(format!(
-            "attribute '{attribute}' is {number}, which is no element type"
+            "attribute '{attribute}' is {number}, which is not an element type"
         ))),
     }
 }

@@ -41,7 +41,7 @@ impl Equation {
     ///
     /// # Errors
     ///
-    /// If something in it is no label, or the result names a label twice, or one that no operand
+    /// If something in it is not a label, or the result names a label twice, or one that no operand
     /// has.
     pub fn parse(text: &str) -> Result<Equation, String> {
         let (left, right) = match text.split_once("->") {
@@ -86,7 +86,7 @@ impl Term {
                 term.ellipsis = Some(term.labels.len());
                 rest = after;
             } else {
-                return Err(format!("{char:?} in the equation is no label"));
+                return Err(format!("{char:?} in the equation is not a label"));
             }
             rest = rest.trim_start();
         }
@@ -261,7 +261,7 @@ mod tests {
             ),
             ("i->j", "float[2]", "Einsum: no operand has the label j of the result"),
             ("i->ii", "float[2]", "Einsum: the result has the label i twice"),
-            ("i1->i", "float[2]", "Einsum: '1' in the equation is no label"),
+            ("i1->i", "float[2]", "Einsum: '1' in the equation is not a label"),
             ("ij,jk->ik", "float[2, 3]; float[4, 5]", "Einsum: the label j has the sizes 3 and 4"),
         ];
         for (equation, inputs, expected) in rows {

@@ -408,7 +408,7 @@ impl Listed {
             let leaf = find(tree, node)?;
             if modes[leaf].is_some() {
                 return Err(cx.refuse(format_args!(
-                    "node {node} of tree {tree} has a weight, and is no leaf"
+                    "node {node} of tree {tree} has a weight, and is not a leaf"
                 )));
             }
             by_leaf[leaf].push((target, weight));

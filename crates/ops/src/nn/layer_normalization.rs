@@ -447,7 +447,7 @@ mod tests {
             (
                 vec![("stash_type", Int(-940))],
                 "-; -",
-                "LayerNormalization: stash_type = -940 is no element type",
+                "LayerNormalization: stash_type = -940 is not an element type",
             ),
             (
                 vec![],

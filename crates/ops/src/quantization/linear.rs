@@ -407,7 +407,7 @@ mod tests {
                     (
                         &[("output_dtype", Int(99))],
                         "-; -",
-                        "QuantizeLinear: output_dtype = 99 is no element type",
+                        "QuantizeLinear: output_dtype = 99 is not an element type",
                     ),
                 ],
             );

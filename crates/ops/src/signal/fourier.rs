@@ -141,10 +141,13 @@ fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
     match (parts.known(), one_sided, inverse) {
         (None | Some(1 | 2), false, _) | (None | Some(1), _, false) | (None | Some(2), _, true) => {
         }
-        (Some(parts), ..) => {
-            return cx.fail(format_args!(
-                "{parts} is no size of the last axis for these numbers, real with 1 or complex with 2"
-            ));
+        (Some(parts), one_sided, inverse) => {
+            let needed = match (one_sided, inverse) {
+                (true, false) => "1: one-sided transforms take real numbers",
+                (true, true) => "2: inverse one-sided transforms take complex numbers",
+                (false, _) => "1 for real numbers or 2 for complex ones",
+            };
+            return cx.fail(format_args!("the last axis has size {parts}, but must have {needed}"));
         }
     }
     let mut sizes = axes.to_vec();
@@ -280,14 +283,14 @@ mod tests {
                 "float[2, 5, 2]",
                 1,
                 "_",
-                "DFT: 2 is no size of the last axis for these numbers, real with 1 or complex with 2",
+                "DFT: the last axis has size 2, but must have 1: one-sided transforms take real numbers",
             ),
             (
                 vec![ONE_SIDED, INVERSE],
                 "float[2, 5, 1]",
                 1,
                 "_",
-                "DFT: 1 is no size of the last axis for these numbers, real with 1 or complex with 2",
+                "DFT: the last axis has size 1, but must have 2: inverse one-sided transforms take complex numbers",
             ),
         ];
         for (attributes, signal, axis, length, expected) in rows {

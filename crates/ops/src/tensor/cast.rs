@@ -89,7 +89,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let to = match cx.string("to") {
         Some(word) => match elem_of_word(&word) {
             Some(elem) => Some(elem),
-            None => return cx.fail(format_args!("to = \"{word}\" is no element type")),
+            None => return cx.fail(format_args!("to = \"{word}\" is not an element type")),
         },
         None => elem_attribute(cx, "to")?,
     };
@@ -136,10 +136,10 @@ fn elem_of_word(word: &str) -> Option<DataType> {
 
 fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(word) = cx.string("to") else {
-        return Err(cx.refuse("attribute to is no word"));
+        return Err(cx.refuse("attribute to is not a word"));
     };
     let Some(elem) = elem_of_word(&word) else {
-        return Err(cx.refuse(format_args!("to = \"{word}\" is no element type")));
+        return Err(cx.refuse(format_args!("to = \"{word}\" is not an element type")));
     };
     cx.remove("to");
     cx.set("to", i64::from(elem.number()));
@@ -178,8 +178,8 @@ mod tests {
                 (&[("to", Int(10))], "float[N, 3]", "float16[N, 3]"),
                 (&[("to", Int(10))], "-", "float16[...]"),
                 (&[], "float[2]", "?[2]"),
-                (&[("to", Int(99))], "float[2]", "Cast: to = 99 is no element type"),
-                (&[("to", Int(0))], "float[2]", "Cast: to = 0 is no element type"),
+                (&[("to", Int(99))], "float[2]", "Cast: to = 99 is not an element type"),
+                (&[("to", Int(0))], "float[2]", "Cast: to = 0 is not an element type"),
             ],
         );
         check(
@@ -191,7 +191,7 @@ mod tests {
                 (
                     &[("to", word("NUMBER"))],
                     "double[2]",
-                    "Cast: to = \"NUMBER\" is no element type",
+                    "Cast: to = \"NUMBER\" is not an element type",
                 ),
             ],
         );
@@ -223,6 +223,6 @@ mod tests {
             |word: &'static str| adapted(&CAST, 5, &[("to", AttrValue::from(word))], "float[2]");
         assert_eq!(adapted("FLOAT16"), "y = Cast(a) to=10");
         assert_eq!(adapted("BOOL"), "y = Cast(a) to=9");
-        assert_eq!(adapted("bits"), "Cast: to = \"bits\" is no element type");
+        assert_eq!(adapted("bits"), "Cast: to = \"bits\" is not an element type");
     }
 }

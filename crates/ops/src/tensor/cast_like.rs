@@ -137,7 +137,7 @@ mod tests {
                 (&[], "float[2]", "?[2]"),
                 (&[("to", Int(9))], "int8", "bool"),
                 (&[("to", Int(7))], "float[2]", "BitCast: elements of 32 bits are none of 64 bits"),
-                (&[("to", Int(-1))], "float[2]", "BitCast: to = -1 is no element type"),
+                (&[("to", Int(-1))], "float[2]", "BitCast: to = -1 is not an element type"),
             ],
         );
     }

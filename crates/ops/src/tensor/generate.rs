@@ -387,7 +387,11 @@ mod tests {
                 (&[("dtype", Int(7))], "float[2, N]", "int64[2, N]"),
                 (&[], "-", "?[...]"),
                 (&[], "float[2]", "EyeLike: input 0 must have rank 2, not 1"),
-                (&[("dtype", Int(77))], "float[2, 2]", "EyeLike: dtype = 77 is no element type"),
+                (
+                    &[("dtype", Int(77))],
+                    "float[2, 2]",
+                    "EyeLike: dtype = 77 is not an element type",
+                ),
             ],
         );
         check(

@@ -86,7 +86,7 @@ fn elem_attribute(site: &Site<'_>) -> Result<Option<DataType>, BindError> {
     match i32::try_from(number).ok().and_then(DataType::from_number) {
         Some(elem) => Ok(Some(elem)),
         None => Err(BindError::Invalid(format!(
-            "attribute 'dtype' is {number}, which is no element type"
+            "attribute 'dtype' is {number}, which is not an element type"
         ))),
     }
 }
@@ -223,7 +223,7 @@ impl<T: Number + Element> Kernel for Bernoulli<T> {
         let mut drawn = call.scratch::<u8>(p.len())?;
         if let Err(index) = random::bernoulli(exec, generator, p, &mut drawn) {
             let p = &p[index];
-            fail!("element {index} is {p:?}, which is no probability: not from 0 to 1");
+            fail!("element {index} is {p:?}, which is not a probability, from 0 to 1");
         }
         let mut output = call.output(0, self.to, &dims)?;
         let (options, len) = (CastOptions::default(), drawn.len());
@@ -347,7 +347,7 @@ mod tests {
             assert_eq!(of(&p, 10), tensor(&[10], &expected.map(|x| f16::from_f32(x.into()))));
         }
         let refused = one("Bernoulli", &[], &[Some(&tensor(&[2], &[0.5f32, 1.5]))]);
-        let refusal = "element 1 is 1.5, which is no probability: not from 0 to 1";
+        let refusal = "element 1 is 1.5, which is not a probability, from 0 to 1";
         assert_eq!(refused.unwrap_err(), refusal);
     }
 

@@ -112,7 +112,9 @@ impl Session {
                     let copied = body.operand(&planned.plan, &held, *source, None);
                     let copied = copied.and_then(|operand| match operand {
                         Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
-                        _ => Err("it is no tensor, so it has no memory to be written into".into()),
+                        _ => {
+                            Err("it is not a tensor, so it has no memory to be written into".into())
+                        }
                     });
                     copied
                         .map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;

@@ -214,7 +214,7 @@ impl<'a> Parser<'_, 'a> {
         if !crate::cursor::is_word(text) || !(shape || (help.is_some() && blank)) {
             return Ok(());
         }
-        let message = format!("`{}` is no type", sardonyx_proto::shown(text));
+        let message = format!("`{}` is not a type", sardonyx_proto::shown(text));
         let help = help.unwrap_or_else(super::types::advice_on_types);
         self.fail_with(start..end, message, help)
     }

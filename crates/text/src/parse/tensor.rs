@@ -755,9 +755,9 @@ impl<'a> Parser<'_, 'a> {
                 self.fail(span, format!("the exponent of {found} has no digits"))
             }
             NumberError::Malformed if bytes.starts_with(b"0x") || bytes.starts_with(b"0X") => {
-                self.fail_with(span, format!("{found} is no number"), "numbers are decimal")
+                self.fail_with(span, format!("{found} is not a number"), "numbers are decimal")
             }
-            NumberError::Malformed => self.fail(span, format!("{found} is no number")),
+            NumberError::Malformed => self.fail(span, format!("{found} is not a number")),
             NumberError::OutOfRange => self.fail(span, format!("{found} is out of range")),
             NumberError::Negative => {
                 self.fail(span, format!("{found} is negative, but the type has no sign"))

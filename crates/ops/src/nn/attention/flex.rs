@@ -48,7 +48,7 @@ fn precision(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     let given = i32::try_from(number).ok().and_then(DataType::from_number);
     match given.filter(|elem| [Float, Float16, Bfloat16, Double].contains(elem)) {
         Some(elem) => Ok(Some(elem)),
-        None => cx.fail(format_args!("softmax_precision {number} is no type for weights")),
+        None => cx.fail(format_args!("softmax_precision {number} is not a type for weights")),
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
                 (
                     &[("softmax_precision", Int(7))],
                     "-; -; -",
-                    "FlexAttention: softmax_precision 7 is no type for weights",
+                    "FlexAttention: softmax_precision 7 is not a type for weights",
                 ),
             ],
         );

@@ -646,7 +646,7 @@ mod tests {
             ("ijk->i", &[&a], "input 0 has rank 2, the equation gives it 3 labels"),
             ("ij->k", &[&a], "no operand has the label k of the result"),
             ("ij->ii", &[&a], "the result has the label i twice"),
-            ("i1->i", &[&a], "'1' in the equation is no label"),
+            ("i1->i", &[&a], "'1' in the equation is not a label"),
             ("...,...->...", &[&a, &b], "axes of ... have the sizes 2 and 4"),
         ] {
             let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|x| Some(*x)).collect();

@@ -168,7 +168,7 @@ fn stash_type(site: &Site<'_>) -> Result<DataType, BindError> {
         Some(stash) if elem_is_float(stash) => Ok(stash),
         Some(other) => site.unsupported_type(other),
         None => Err(BindError::Invalid(format!(
-            "attribute 'stash_type' is {number}, which is no element type"
+            "attribute 'stash_type' is {number}, which is not an element type"
         ))),
     }
 }

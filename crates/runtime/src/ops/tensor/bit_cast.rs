@@ -128,7 +128,7 @@ mod tests {
             assert!(found.contains(refusal), "{found}");
         }
         let found = run("BitCast", &[("to", Int(99))], &[Some(&x)], 1).unwrap_err();
-        assert_eq!(found, "attribute 'to' is 99, which is no element type");
+        assert_eq!(found, "attribute 'to' is 99, which is not an element type");
         let strings = Tensor::from_strings([1], ["a"].iter().collect::<StringArray>()).unwrap();
         assert!(cast(&strings, DataType::Float).unwrap_err().contains("strings have no bits"));
     }

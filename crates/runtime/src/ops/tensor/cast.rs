@@ -38,7 +38,7 @@ fn conversion(site: &Site<'_>) -> Result<Conversion, BindError> {
     let from = site.elem(0)?;
     let number = site.need_int("to")?;
     let Some(to) = i32::try_from(number).ok().and_then(DataType::from_number) else {
-        return Err(BindError::Invalid(format!("to = {number} is no element type")));
+        return Err(BindError::Invalid(format!("to = {number} is not an element type")));
     };
     let word = site.string("round_mode").unwrap_or_default();
     let round_mode = match RoundMode::from_name(&word) {
@@ -46,7 +46,9 @@ fn conversion(site: &Site<'_>) -> Result<Conversion, BindError> {
         // Only the power-of-two scale is rounded by it; elsewhere the word does not matter.
         None if to != DataType::Float8e8m0 => RoundMode::default(),
         None => {
-            return Err(BindError::Invalid(format!("round_mode = \"{word}\" is no rounding")));
+            return Err(BindError::Invalid(format!(
+                "round_mode = \"{word}\" is not a rounding mode"
+            )));
         }
     };
     let saturate = site.int("saturate") != Some(0);

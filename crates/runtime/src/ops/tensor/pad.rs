@@ -23,7 +23,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some("wrap") => copy::Pad::Wrap,
         other => {
             let word = other.unwrap_or_default();
-            return Err(BindError::Invalid(format!("mode = \"{word}\" is no way to pad")));
+            return Err(BindError::Invalid(format!("mode = \"{word}\" is not a padding mode")));
         }
     };
     Ok(Box::new(Pad { mode }))

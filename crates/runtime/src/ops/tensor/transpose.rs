@@ -34,7 +34,7 @@ impl Transpose {
             None => (0..rank).rev().collect(),
         };
         if order.len() != rank || !(0..rank).all(|axis| order.contains(&axis)) {
-            fail!("perm = {order:?} is no order of {rank} axes");
+            fail!("perm = {order:?} is not a permutation of {rank} axes");
         }
         Ok(order)
     }

@@ -150,7 +150,7 @@ fn functions(
             "scaledtanh" => Gate::ScaledTanh { alpha: alpha(1.0), beta: beta(1.0) },
             _ => {
                 return Err(BindError::Invalid(format!(
-                    "attribute 'activations' names '{name}', which is no function of a gate"
+                    "attribute 'activations' names '{name}', which is not an activation function"
                 )));
             }
         });

@@ -289,7 +289,7 @@ fn what_the_standard_does_not_know() {
         (
             "activations",
             words(&["Tanh", "Tangent", "Tanh"]),
-            "attribute 'activations' names 'Tangent', which is no function of a gate",
+            "attribute 'activations' names 'Tangent', which is not an activation function",
         ),
         ("hidden_size", Int(3), "hidden_size is 3, but R has dimensions [1, 8, 2]"),
     ];
