@@ -39,7 +39,7 @@ mod segments;
 mod sizes;
 mod tables;
 
-pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_scratch};
+pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, gemm_batch_scratch};
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr, panel_width};
-use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_scratch};
+use super::{Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Exec, Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at
 /// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchMat<'a> {
-    pub data: &'a [f32],
+pub struct BatchMat<'a, T = f32> {
+    pub data: &'a [T],
     pub rows: usize,
     pub cols: usize,
     pub row_stride: usize,
@@ -29,7 +29,7 @@ pub enum BatchRhs<'a> {
     Packed(&'a PackedB),
 }
 
-impl<'a> BatchMat<'a> {
+impl<'a, T> BatchMat<'a, T> {
     fn check(&self, dims: &[usize]) {
         assert_eq!(self.batch_strides.len(), dims.len(), "batch dimensions");
         if dims.contains(&0) {
@@ -65,7 +65,7 @@ impl<'a> BatchMat<'a> {
     }
 
     /// Matrix number `index`.
-    fn matrix(&self, dims: &[usize], index: usize) -> MatRef<'a> {
+    fn matrix(&self, dims: &[usize], index: usize) -> MatRef<'a, T> {
         // An empty matrix may lie anywhere.
         let data = self.data.get(self.start(dims, index)..).unwrap_or(&[]);
         MatRef::new(data, self.rows, self.cols, self.row_stride, self.col_stride)
@@ -73,7 +73,7 @@ impl<'a> BatchMat<'a> {
 
     /// The elements of row `index` of all matrices together, from column `col` on, and what lies
     /// between them.
-    fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [f32] {
+    fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [T] {
         let start = self.start(dims, index / self.rows) + index % self.rows * self.row_stride;
         let Some(last) = self.cols.checked_sub(1).filter(|last| col <= *last) else {
             return &[];
@@ -96,6 +96,28 @@ impl<'a> BatchMat<'a> {
             expect = expect.and_then(|e| e.checked_mul(d));
         }
         true
+    }
+}
+
+/// Products of any numbers, matrix by matrix: the results lie one after the other in `y`.
+///
+/// # Panics
+///
+/// If the depths of `a` and `b` differ, an operand does not fit its data, `y` has another size, or
+/// this machine does not have the instructions of `exec`.
+pub fn gemm_batch_generic<T: Number>(
+    exec: &Exec<'_>,
+    dims: &[usize],
+    a: BatchMat<'_, T>,
+    b: BatchMat<'_, T>,
+    y: &mut [T],
+) {
+    a.check(dims);
+    b.check(dims);
+    let (count, size) = (dims.iter().product::<usize>(), a.rows * b.cols);
+    assert_eq!(y.len(), count * size, "{dims:?} results of {} x {}", a.rows, b.cols);
+    for (index, y) in y.chunks_exact_mut(size.max(1)).enumerate() {
+        gemm_generic(exec, T::ONE, a.matrix(dims, index), b.matrix(dims, index), None, y, b.cols);
     }
 }
 

@@ -11,8 +11,8 @@ use bytemuck::Pod;
 use sardonyx_kernels::copy::{Plain, copy_strided};
 use sardonyx_kernels::elementwise::{Binary, BinaryElement, MAX_RANK, Strided, binary};
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchOut, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
-    gemm_generic,
+    BatchMat, BatchOut, BatchRhs, Epilogue, Number, gemm_batch, gemm_batch_generic,
+    gemm_batch_scratch,
 };
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Exec, Loops};
@@ -84,61 +84,24 @@ trait Multiplied: BinaryElement + Element + Loops + Number + Plain + Pod {
     fn multiply(
         call: &Call<'_>,
         dims: &[usize],
-        a: Matrices<'_, Self>,
-        b: Matrices<'_, Self>,
+        a: BatchMat<'_, Self>,
+        b: BatchMat<'_, Self>,
         y: &mut [Self],
     ) -> Result<(), KernelError>;
-}
-
-/// Matrices of a batch; distances are in elements.
-#[derive(Clone, Copy)]
-struct Matrices<'a, T> {
-    data: &'a [T],
-    rows: usize,
-    cols: usize,
-    row_step: usize,
-    col_step: usize,
-    batch_steps: &'a [usize],
-}
-
-impl<'a> Matrices<'a, f32> {
-    fn batch(self) -> BatchMat<'a> {
-        BatchMat {
-            data: self.data,
-            rows: self.rows,
-            cols: self.cols,
-            row_stride: self.row_step,
-            col_stride: self.col_step,
-            batch_strides: self.batch_steps,
-        }
-    }
-}
-
-impl<'a, T: Number> Matrices<'a, T> {
-    /// Matrix number `index` of a batch of these dims, the last one counted fastest.
-    fn matrix(&self, dims: &[usize], mut index: usize) -> MatRef<'a, T> {
-        let mut start = 0;
-        for (dim, step) in dims.iter().zip(self.batch_steps).rev() {
-            start += index % dim * step;
-            index /= dim;
-        }
-        let data = self.data.get(start..).unwrap_or_default();
-        MatRef::new(data, self.rows, self.cols, self.row_step, self.col_step)
-    }
 }
 
 impl Multiplied for f32 {
     fn multiply(
         call: &Call<'_>,
         dims: &[usize],
-        a: Matrices<'_, f32>,
-        b: Matrices<'_, f32>,
+        a: BatchMat<'_, f32>,
+        b: BatchMat<'_, f32>,
         y: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (left, right) = (a.batch(), BatchRhs::Plain(b.batch()));
-        call.reserve(gemm_batch_scratch(call.exec, dims, left, right))?;
+        let right = BatchRhs::Plain(b);
+        call.reserve(gemm_batch_scratch(call.exec, dims, a, right))?;
         let out = BatchOut { data: y, ldc: b.cols, stride: a.rows * b.cols };
-        gemm_batch(call.exec, dims, left, right, out, &Epilogue::default());
+        gemm_batch(call.exec, dims, a, right, out, &Epilogue::default());
         Ok(())
     }
 }
@@ -149,31 +112,17 @@ macro_rules! plainly {
             fn multiply(
                 call: &Call<'_>,
                 dims: &[usize],
-                a: Matrices<'_, $t>,
-                b: Matrices<'_, $t>,
+                a: BatchMat<'_, $t>,
+                b: BatchMat<'_, $t>,
                 y: &mut [$t],
             ) -> Result<(), KernelError> {
-                multiply_plainly(call.exec, dims, a, b, y);
+                gemm_batch_generic(call.exec, dims, a, b, y);
                 Ok(())
             }
         }
     )*};
 }
 plainly!(f64 i8 i16 i32 i64 u8 u16 u32 u64);
-
-fn multiply_plainly<T: Number>(
-    exec: &Exec<'_>,
-    dims: &[usize],
-    a: Matrices<'_, T>,
-    b: Matrices<'_, T>,
-    y: &mut [T],
-) {
-    let size = a.rows * b.cols;
-    for (index, y) in y.chunks_exact_mut(size.max(1)).enumerate() {
-        let (a, b) = (a.matrix(dims, index), b.matrix(dims, index));
-        gemm_generic(exec, T::ONE, a, b, None, y, b.cols());
-    }
-}
 
 impl<T: Multiplied> Kernel for Einsum<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -328,14 +277,14 @@ impl Layout {
         })
     }
 
-    fn matrices<'a, T>(&'a self, data: &'a [T]) -> Matrices<'a, T> {
-        Matrices {
+    fn matrices<'a, T>(&'a self, data: &'a [T]) -> BatchMat<'a, T> {
+        BatchMat {
             data,
             rows: self.rows.size,
             cols: self.cols.size,
-            row_step: self.rows.step,
-            col_step: self.cols.step,
-            batch_steps: &self.batch_steps,
+            row_stride: self.rows.step,
+            col_stride: self.cols.step,
+            batch_strides: &self.batch_steps,
         }
     }
 }

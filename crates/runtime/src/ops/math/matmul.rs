@@ -3,8 +3,8 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchOut, BatchRhs, Bias, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch,
-    gemm_generic,
+    BatchMat, BatchOut, BatchRhs, Bias, Epilogue, Number, gemm_batch, gemm_batch_generic,
+    gemm_batch_scratch,
 };
 use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
@@ -205,7 +205,7 @@ impl Shapes {
         start
     }
 
-    fn left<'a>(&'a self, data: &'a [f32]) -> BatchMat<'a> {
+    fn left<'a, T>(&'a self, data: &'a [T]) -> BatchMat<'a, T> {
         BatchMat {
             data,
             rows: self.rows,
@@ -216,7 +216,7 @@ impl Shapes {
         }
     }
 
-    fn right<'a>(&'a self, data: &'a [f32]) -> BatchMat<'a> {
+    fn right<'a, T>(&'a self, data: &'a [T]) -> BatchMat<'a, T> {
         BatchMat {
             data,
             rows: self.depth,
@@ -237,16 +237,7 @@ impl MatMul {
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         let exec = call.exec;
         let y = call.output_slice::<T>(0, &shapes.output)?;
-        let size = shapes.rows * shapes.cols;
-        for (index, y) in y.chunks_mut(size.max(1)).enumerate().take(shapes.count()) {
-            let a = a.get(shapes.start(&shapes.a.steps, index)..).unwrap_or_default();
-            let b = b.get(shapes.start(&shapes.b.steps, index)..).unwrap_or_default();
-            let (a, b) = (
-                MatRef::row_major(a, shapes.rows, shapes.depth),
-                MatRef::row_major(b, shapes.depth, shapes.cols),
-            );
-            gemm_generic(exec, T::ONE, a, b, None, y, shapes.cols);
-        }
+        gemm_batch_generic(exec, &shapes.batch, shapes.left(a), shapes.right(b), y);
         Ok(())
     }
 }
