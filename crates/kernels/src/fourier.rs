@@ -9,11 +9,11 @@
 
 use std::f64::consts::FRAC_PI_4;
 
-use crate::Exec;
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::buffer::with_scratch_of;
 use crate::number::Number;
 use crate::simd::{Level, Loop};
+use crate::{Exec, Isa};
 
 /// Real and imaginary part.
 type Complex = [f64; 2];
@@ -54,9 +54,7 @@ impl Spectrum {
 
     /// Bytes of scratch memory on so many threads; `None` when that overflows.
     pub fn scratch(&self, threads: usize) -> Option<usize> {
-        let plan = Sizes::new(self.length)?;
-        let work = plan.work.checked_mul(threads)?;
-        plan.tables.checked_add(work)?.checked_mul(size_of::<Complex>())
+        Sizes::new(self.length)?.work.checked_mul(threads)?.checked_mul(size_of::<Complex>())
     }
 }
 
@@ -77,9 +75,10 @@ pub struct Lines {
 ///
 /// # Panics
 ///
-/// If the length is 0, or lines are outside of the memory.
+/// If the tables are for another length, or lines are outside of the memory.
 pub fn transform<T: Number>(
     exec: &Exec<'_>,
+    tables: &Tables,
     spectrum: Spectrum,
     lines: Lines,
     window: Option<&[T]>,
@@ -90,45 +89,43 @@ pub fn transform<T: Number>(
     if count == 0 {
         return;
     }
-    let sizes = Sizes::new(spectrum.length).expect("a length that fits into memory");
+    assert_eq!(tables.length, spectrum.length, "the length of the tables");
+    let work_len = Sizes::new(spectrum.length).expect("tables fit into memory").work;
     let read = lines.len.min(spectrum.inputs());
     assert!(window.is_none_or(|window| window.len() >= read), "one factor per element");
     let parts = if spectrum.complex { 2 } else { 1 };
     let (level, shared) = (Level::new(exec.isa), Shared::new(y));
-    with_scratch_of::<Complex, _>(sizes.tables, |tables| {
-        let plan = sizes.plan(level, tables);
-        ranges(exec.pool, count, 8 * sizes.work, |range| {
-            with_scratch_of::<Complex, _>(sizes.work, |work| {
-                let (values, work) = work.split_at_mut(spectrum.length);
-                for line in range {
-                    let (a, b) = (line / lines.grid[1], line % lines.grid[1]);
-                    let [x_a, x_b, x_step] = lines.x;
-                    for (i, value) in values.iter_mut().enumerate() {
-                        *value = [0.0; 2];
-                        if i < read {
-                            let at = (a * x_a + b * x_b + i * x_step) * parts;
-                            let factor = window.map_or(1.0, |window| window[i].to_f64());
-                            for (part, x) in value.iter_mut().zip(&x[at..at + parts]) {
-                                *part = x.to_f64() * factor;
-                            }
-                        }
-                    }
-                    if spectrum.half && spectrum.inverse {
-                        mirror(values);
-                    }
-                    plan.run(level, spectrum.inverse, values, work);
-                    let [y_a, y_b, y_step] = lines.y;
-                    let parts = spectrum.parts();
-                    for (i, value) in values.iter().enumerate().take(spectrum.outputs()) {
-                        let at = (a * y_a + b * y_b + i * y_step) * parts;
-                        // SAFETY: each element of each line is written by one thread.
-                        let y = unsafe { shared.part(at, parts) };
-                        for (y, part) in y.iter_mut().zip(value) {
-                            *y = T::from_f64(*part);
+    ranges(exec.pool, count, 8 * work_len, |range| {
+        with_scratch_of::<Complex, _>(work_len, |work| {
+            let (values, work) = work.split_at_mut(spectrum.length);
+            for line in range {
+                let (a, b) = (line / lines.grid[1], line % lines.grid[1]);
+                let [x_a, x_b, x_step] = lines.x;
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value = [0.0; 2];
+                    if i < read {
+                        let at = (a * x_a + b * x_b + i * x_step) * parts;
+                        let factor = window.map_or(1.0, |window| window[i].to_f64());
+                        for (part, x) in value.iter_mut().zip(&x[at..at + parts]) {
+                            *part = x.to_f64() * factor;
                         }
                     }
                 }
-            });
+                if spectrum.half && spectrum.inverse {
+                    mirror(values);
+                }
+                tables.run(level, spectrum.inverse, values, work);
+                let [y_a, y_b, y_step] = lines.y;
+                let parts = spectrum.parts();
+                for (i, value) in values.iter().enumerate().take(spectrum.outputs()) {
+                    let at = (a * y_a + b * y_b + i * y_step) * parts;
+                    // SAFETY: each element of each line is written by one thread.
+                    let y = unsafe { shared.part(at, parts) };
+                    for (y, part) in y.iter_mut().zip(value) {
+                        *y = T::from_f64(*part);
+                    }
+                }
+            }
         });
     });
 }
@@ -148,7 +145,7 @@ fn mirror(values: &mut [Complex]) {
 }
 
 /// The factors of a length.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Factors {
     list: [u8; MAX_FACTORS],
     count: usize,
@@ -175,7 +172,6 @@ impl Factors {
 
 /// How much memory a length needs, in complex numbers.
 struct Sizes {
-    length: usize,
     /// The length of the transforms that are computed in stages.
     staged: usize,
     factors: Factors,
@@ -189,51 +185,65 @@ impl Sizes {
         assert!(length > 0, "a transform of nothing");
         if let Some(factors) = Factors::of(length) {
             let work = length.checked_mul(2)?;
-            return Some(Sizes { length, staged: length, factors, tables: length, work });
+            return Some(Sizes { staged: length, factors, tables: length, work });
         }
         let staged = length.checked_mul(2)?.checked_next_power_of_two()?;
         let factors = Factors::of(staged)?;
         // Roots, the spectrum of the filter, and the chirp.
         let tables = staged.checked_mul(2)?.checked_add(length)?;
         let work = staged.checked_mul(2)?.checked_add(length)?;
-        Some(Sizes { length, staged, factors, tables, work })
+        Some(Sizes { staged, factors, tables, work })
+    }
+}
+
+/// What transforms of one length read besides the signal. It takes longer to compute than a
+/// transform, so it is made once for many.
+#[derive(Debug)]
+pub struct Tables {
+    length: usize,
+    factors: Factors,
+    roots: Vec<Complex>,
+    /// Empty where the length itself has stages.
+    chirp: Vec<Complex>,
+    filter: Vec<Complex>,
+}
+
+impl Tables {
+    /// Bytes of the tables of a length; `None` when that overflows.
+    ///
+    /// # Panics
+    ///
+    /// If the length is 0.
+    pub fn bytes_of(length: usize) -> Option<usize> {
+        Sizes::new(length)?.tables.checked_mul(size_of::<Complex>())
     }
 
-    fn plan<'t>(&self, level: Level, tables: &'t mut [Complex]) -> Plan<'t> {
-        let (roots, rest) = tables.split_at_mut(self.staged);
-        for (k, value) in roots.iter_mut().enumerate() {
-            *value = root(k as u128, self.staged as u128);
+    /// The tables of a length; `None` if there is no memory for them.
+    ///
+    /// # Panics
+    ///
+    /// If the length is 0.
+    pub fn new(isa: Isa, length: usize) -> Option<Tables> {
+        let Sizes { staged, factors, .. } = Sizes::new(length)?;
+        let n = staged as u128;
+        let roots = filled((0..staged).map(|k| root(k as u128, n)))?;
+        let mut tables = Tables { length, factors, roots, chirp: Vec::new(), filter: Vec::new() };
+        if staged == length {
+            return Some(tables);
         }
-        let mut plan = Plan { factors: self.factors, roots, chirp: &[], filter: &[] };
-        if self.staged == self.length {
-            return plan;
-        }
-        let (filter, chirp) = rest.split_at_mut(self.staged);
-        let n = self.length as u128;
-        for (j, value) in chirp.iter_mut().enumerate() {
-            *value = root((j as u128).pow(2) % (2 * n), 2 * n);
-        }
-        filter.fill([0.0; 2]);
+        let n = 2 * length as u128;
+        let chirp = filled((0..length).map(|j| root((j as u128).pow(2) % n, n)))?;
+        let mut filter = filled(std::iter::repeat_n([0.0; 2], staged))?;
         for (j, [re, im]) in chirp.iter().enumerate() {
             filter[j] = [*re, -*im];
-            filter[(self.staged - j) % self.staged] = [*re, -*im];
+            filter[(staged - j) % staged] = [*re, -*im];
         }
-        with_scratch_of::<Complex, _>(self.staged, |work| plan.stages(level, filter, work));
-        (plan.chirp, plan.filter) = (chirp, filter);
-        plan
+        let level = Level::new(isa);
+        with_scratch_of::<Complex, _>(staged, |work| tables.stages(level, &mut filter, work));
+        (tables.chirp, tables.filter) = (chirp, filter);
+        Some(tables)
     }
-}
 
-/// Tables for transforms of one length.
-struct Plan<'t> {
-    factors: Factors,
-    roots: &'t [Complex],
-    /// Empty where the length itself has stages.
-    chirp: &'t [Complex],
-    filter: &'t [Complex],
-}
-
-impl Plan<'_> {
     /// The transform of a line in place.
     fn run(&self, level: Level, inverse: bool, values: &mut [Complex], work: &mut [Complex]) {
         // The inverse is the transform with the parts exchanged, before and after.
@@ -253,21 +263,22 @@ impl Plan<'_> {
         }
     }
 
+    /// Bluestein's form.
     fn convolve(&self, level: Level, values: &mut [Complex], work: &mut [Complex]) {
         let (signal, work) = work.split_at_mut(self.roots.len());
         let work = &mut work[..self.roots.len()];
         signal.fill([0.0; 2]);
-        for ((to, value), chirp) in signal.iter_mut().zip(&*values).zip(self.chirp) {
+        for ((to, value), chirp) in signal.iter_mut().zip(&*values).zip(&self.chirp) {
             *to = times(*value, *chirp);
         }
         self.stages(level, signal, work);
-        for (value, filter) in signal.iter_mut().zip(self.filter) {
+        for (value, filter) in signal.iter_mut().zip(&self.filter) {
             let [re, im] = times(*value, *filter);
             *value = [im, re];
         }
         self.stages(level, signal, work);
         let scale = 1.0 / self.roots.len() as f64;
-        for ((to, [im, re]), chirp) in values.iter_mut().zip(signal).zip(self.chirp) {
+        for ((to, [im, re]), chirp) in values.iter_mut().zip(signal).zip(&self.chirp) {
             *to = times([*re * scale, *im * scale], *chirp);
         }
     }
@@ -277,7 +288,7 @@ impl Plan<'_> {
         let (mut from, mut to) = (&mut *values, &mut *work);
         let mut done = 1;
         for radix in self.factors.radixes() {
-            let stage = Stage { radix, done, roots: self.roots, from, to };
+            let stage = Stage { radix, done, roots: &self.roots, from, to };
             (from, to) = level.run(stage);
             done *= radix;
         }
@@ -286,6 +297,14 @@ impl Plan<'_> {
             to.copy_from_slice(from);
         }
     }
+}
+
+/// A list of these elements; `None` if there is no memory for it.
+fn filled(elements: impl ExactSizeIterator<Item = Complex>) -> Option<Vec<Complex>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(elements.len()).ok()?;
+    list.extend(elements);
+    Some(list)
 }
 
 /// One stage: transforms of `radix` elements, `done` of them side by side, times roots.
@@ -396,7 +415,7 @@ fn root(k: u128, n: u128) -> Complex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use crate::Pool;
 
     fn numbers(n: usize, by: usize) -> Vec<f64> {
         (0..n).map(|i| ((i * by + 7) % 1009) as f64 / 504.0 - 1.0).collect()
@@ -433,11 +452,12 @@ mod tests {
             let x = numbers(2 * length, 37);
             for isa in Isa::available() {
                 let exec = Exec { pool: &Pool::new(2), isa: *isa };
+                let tables = Tables::new(*isa, length).unwrap();
                 for inverse in [false, true] {
                     let spectrum = Spectrum { length, inverse, half: false, complex: true };
                     let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
                     let mut y = vec![0.0; 2 * length];
-                    transform(&exec, spectrum, lines, None, &x, &mut y);
+                    transform(&exec, &tables, spectrum, lines, None, &x, &mut y);
                     close(&y, &naive(&x, length, inverse), &format!("{length} {isa:?}"));
                 }
             }
@@ -449,17 +469,18 @@ mod tests {
         for length in [1, 2, 3, 8, 9, 30, 34] {
             let x = numbers(length, 29);
             let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+            let tables = Tables::new(exec.isa, length).unwrap();
             let pairs: Vec<f64> = x.iter().flat_map(|x| [*x, 0.0]).collect();
             let whole = naive(&pairs, length, false);
             let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
             let there = Spectrum { length, inverse: false, half: true, complex: false };
             let mut half = vec![0.0; 2 * there.outputs()];
-            transform(&exec, there, lines, None, &x, &mut half);
+            transform(&exec, &tables, there, lines, None, &x, &mut half);
             close(&half, &whole[..half.len()], &format!("half of {length}"));
             let back = Spectrum { inverse: true, complex: true, ..there };
             let lines = Lines { len: length / 2 + 1, ..lines };
             let mut again = vec![0.0; length];
-            transform(&exec, back, lines, None, &half, &mut again);
+            transform(&exec, &tables, back, lines, None, &half, &mut again);
             close(&again, &x, &format!("back from half of {length}"));
         }
     }
@@ -470,6 +491,7 @@ mod tests {
         let x: Vec<f32> = numbers(24, 31).iter().map(|x| *x as f32).collect();
         let window = [0.5f32, 1.0, 2.0, 0.25, 4.0, 8.0];
         for length in [3, 4, 6] {
+            let tables = Tables::new(Isa::detect(), length).unwrap();
             for window in [None, Some(&window[..])] {
                 let spectrum = Spectrum { length, inverse: false, half: false, complex: false };
                 let lines = Lines { grid: [2, 3], len: 4, x: [12, 1, 3], y: [3 * length, 1, 3] };
@@ -477,7 +499,7 @@ mod tests {
                 for threads in [1, 2, 3] {
                     let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
                     let mut y = vec![0.0f32; 2 * 6 * length];
-                    transform(&exec, spectrum, lines, window, &x, &mut y);
+                    transform(&exec, &tables, spectrum, lines, window, &x, &mut y);
                     for (a, b) in (0..6).map(|line| (line / 3, line % 3)) {
                         let element = |i: usize| {
                             let factor = window.map_or(1.0, |window| f64::from(window[i]));

@@ -12,7 +12,7 @@ use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
 use crate::elementwise::{Compare, Link, Strided};
-use crate::fourier::{Lines, Spectrum};
+use crate::fourier::{Lines, Spectrum, Tables};
 use crate::grid::Reading;
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
@@ -150,7 +150,7 @@ per_type! {
             exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
         );
         fourier::transform = fn fourier_transform(
-            exec: &Exec<'_>, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, tables: &Tables, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self], y: &mut [Self],
         );
     }
 

@@ -1,9 +1,10 @@
 //! DFT and STFT: transforms of lines, and of frames that move along a signal.
 
 use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::fourier::{Lines, Spectrum};
+use sardonyx_kernels::fourier::{Lines, Spectrum, Tables};
 use sardonyx_tensor::{Dims, Element, shape, shape::normalize_axis};
 
 use super::size;
@@ -24,18 +25,23 @@ const FRAME: usize = 3;
 /// `DFT`
 pub(crate) fn bind_dft(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (inverse, half) = (site.need_int("inverse")? != 0, site.need_int("onesided")? != 0);
-    for_element!(site, site.elem(0)?, floats, T => Dft::<T> { inverse, half, elements: PhantomData })
+    for_element!(site, site.elem(0)?, floats, T => Dft::<T> {
+        inverse, half, kept: Kept::default(), elements: PhantomData,
+    })
 }
 
 /// `STFT`
 pub(crate) fn bind_stft(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let half = site.need_int("onesided")? != 0;
-    for_element!(site, site.elem(0)?, floats, T => Stft::<T> { half, elements: PhantomData })
+    for_element!(site, site.elem(0)?, floats, T => Stft::<T> {
+        half, kept: Kept::default(), elements: PhantomData,
+    })
 }
 
 struct Dft<T> {
     inverse: bool,
     half: bool,
+    kept: Kept,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -73,9 +79,9 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
             x: [len * inner, 1, inner],
             y: [to[axis] * inner, 1, inner],
         };
-        reserve(call, &spectrum)?;
+        let tables = self.kept.tables(call, &spectrum)?;
         let y = call.output_slice::<T>(0, &to)?;
-        T::fourier_transform(exec, spectrum, lines, None, x, y);
+        T::fourier_transform(exec, &tables, spectrum, lines, None, x, y);
         Ok(())
     }
 
@@ -119,13 +125,31 @@ fn complex(parts: usize, half: Option<bool>) -> Result<bool, KernelError> {
     }
 }
 
-/// Counts the scratch memory of a transform.
-fn reserve(call: &Call<'_>, spectrum: &Spectrum) -> Result<(), KernelError> {
-    call.reserve(spectrum.scratch(call.exec.pool.threads()).unwrap_or(usize::MAX))
+/// The tables of the length that was transformed last: it is nearly always the same.
+#[derive(Default)]
+struct Kept(Mutex<Option<(usize, Arc<Tables>)>>);
+
+impl Kept {
+    /// The tables for a transform, whose memory is counted with that of the transform itself.
+    fn tables(&self, call: &Call<'_>, spectrum: &Spectrum) -> Result<Arc<Tables>, KernelError> {
+        let length = spectrum.length;
+        call.reserve(Tables::bytes_of(length).unwrap_or(usize::MAX))?;
+        call.reserve(spectrum.scratch(call.exec.pool.threads()).unwrap_or(usize::MAX))?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tables)) = kept.as_ref().filter(|(of, _)| *of == length) {
+            return Ok(tables.clone());
+        }
+        let Some(tables) = Tables::new(call.exec.isa, length).map(Arc::new) else {
+            fail!("there is no memory for the roots of unity of a transform of {length} elements");
+        };
+        *kept = Some((length, tables.clone()));
+        Ok(tables)
+    }
 }
 
 struct Stft<T> {
     half: bool,
+    kept: Kept,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -167,9 +191,9 @@ impl<T: FloatLoops + Element> Kernel for Stft<T> {
             x: [len, step, 1],
             y: [frames * outputs, outputs, 1],
         };
-        reserve(call, &spectrum)?;
+        let tables = self.kept.tables(call, &spectrum)?;
         let y = call.output_slice::<T>(0, &[batch, frames, outputs, 2])?;
-        T::fourier_transform(exec, spectrum, lines, window, x, y);
+        T::fourier_transform(exec, &tables, spectrum, lines, window, x, y);
         Ok(())
     }
 
