@@ -2,7 +2,13 @@
 
 use super::Plain;
 use crate::Pool;
-use crate::elementwise::chunks::fill;
+use crate::elementwise::chunks::{fill, rows};
+
+/// Rows of parts that are shorter than this on average, in elements, are copied element by element:
+/// a call for each would take longer than what it copies.
+const SHORT: usize = 8;
+/// How many elements of the result are filled at a time then: as many as stay in the nearest cache.
+const BLOCK: usize = 2048;
 
 /// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part
 /// in turn.
@@ -20,6 +26,11 @@ pub fn concat<T: Plain>(pool: &Pool, outer: usize, parts: &[&[T]], y: &mut [T]) 
         assert!(part.len().is_multiple_of(outer), "whole rows");
     }
     let row_len = total / outer;
+    if outer > 1 && row_len < SHORT * parts.len() {
+        return rows(pool, y, row_len, row_len, |first, y| {
+            short_rows(outer, first, parts, row_len, y);
+        });
+    }
     // Chunks of elements rather than rows, since joining along the first axis is one row.
     fill(pool, y, 1, |start, y| {
         let mut done = 0;
@@ -44,6 +55,35 @@ pub fn concat<T: Plain>(pool: &Pool, outer: usize, parts: &[&[T]], y: &mut [T]) 
     });
 }
 
+/// Rows from number `first` on: part by part through a block of rows, which stays in a cache.
+fn short_rows<T: Plain>(outer: usize, first: usize, parts: &[&[T]], row_len: usize, y: &mut [T]) {
+    let block = (BLOCK / row_len).max(1);
+    for (index, y) in y.chunks_mut(block * row_len).enumerate() {
+        let (first, count) = (first + index * block, y.len() / row_len);
+        let mut at = 0;
+        for part in parts {
+            let len = part.len() / outer;
+            let from = &part[first * len..][..count * len];
+            let places = y.chunks_exact_mut(row_len).map(|row| &mut row[at..at + len]);
+            match len {
+                0 => {}
+                1 => places.zip(from).for_each(|(to, from)| to[0] = *from),
+                SHORT.. => {
+                    places
+                        .zip(from.chunks_exact(len))
+                        .for_each(|(to, from)| to.copy_from_slice(from));
+                }
+                _ => places.zip(from.chunks_exact(len)).for_each(|(to, from)| {
+                    for (to, from) in to.iter_mut().zip(from) {
+                        *to = *from;
+                    }
+                }),
+            }
+            at += len;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +99,8 @@ mod tests {
                 (3, &[]),
                 (2, &[40_001, 7]),
                 (30_001, &[1, 2]),
+                (5_000, &[1, 1, 1, 1, 0, 3, 12]),
+                (3, &[1; 3_000]),
             ] {
                 let parts: Vec<Vec<u32>> = lens
                     .iter()
