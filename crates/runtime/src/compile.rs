@@ -147,6 +147,7 @@ pub(crate) fn compile(
         exact_up_to: 0,
         weights: &packer,
         operators: &options.operators,
+        images: options.images.as_ref(),
     };
     let folds = options.optimization > Optimization::Off;
     let remaining = constants.fold(&resolved, &first, &lowering, pool, folds)?;
@@ -189,6 +190,7 @@ pub(crate) fn compile(
         exact_up_to: 0,
         weights: &packer,
         operators: &options.operators,
+        images: options.images.as_ref(),
     };
     report.dead += remaining.iter().filter(|node| !live(**node)).count();
     let mut program = lowering.program(&live, &constants)?;

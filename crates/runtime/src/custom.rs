@@ -5,7 +5,6 @@
 //! not depend on the program that opens it.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,11 +14,8 @@ use sardonyx_passes::{Inference, Resolved, RuleAnswer, Rules};
 use sardonyx_tensor::{DataType, Element, TensorView, TensorViewMut, Value};
 use smallvec::SmallVec;
 
-use crate::error::{KernelError, fail};
+use crate::error::{KernelError, OperatorError, fail};
 use crate::kernel::{Call, Kernel, Target, described};
-
-/// Why an operator of a program fails: an error of any type, or a text.
-pub type OperatorError = Box<dyn Error + Send + Sync>;
 
 /// The code of an operator that a program brings. Its rule says the types of outputs.
 pub trait CustomKernel: Rules + Send + Sync {

@@ -156,6 +156,9 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
+/// Why code of the program fails, an operator or a decoder: an error of any type, or a text.
+pub type OperatorError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a kernel fails, in words for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KernelError(pub(crate) String);

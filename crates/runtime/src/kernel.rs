@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{BindError, KernelError, fail};
+use crate::images::ImageDecoder;
 use crate::layout::{Layout, pitch_of_strides};
 use crate::precision::Precision;
 use crate::program::{self, Numbers, Operands, Slot, Stage};
@@ -200,6 +201,8 @@ pub(crate) struct Site<'a> {
     /// Products of that many multiply-adds or fewer are exact in any precision.
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
+    /// Who decodes images, if anybody does.
+    pub(crate) images: Option<&'a Arc<dyn ImageDecoder>>,
     /// In which order the first output is wanted.
     pub(crate) order: program::Order,
 }

@@ -3,6 +3,7 @@
 mod regions;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sardonyx_kernels::Isa;
 use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, Type, ValueId};
@@ -14,6 +15,7 @@ use crate::constants::{Constants, Look};
 use crate::custom::CustomOperators;
 use crate::error::BindError;
 use crate::error::CompileError;
+use crate::images::ImageDecoder;
 use crate::kernel::Selected;
 use crate::kernel::{Site, SiteInput};
 use crate::ops;
@@ -32,6 +34,7 @@ pub(crate) struct Lowering<'a> {
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
     pub(crate) operators: &'a CustomOperators,
+    pub(crate) images: Option<&'a Arc<dyn ImageDecoder>>,
 }
 
 /// What an operation reads, by position: slots with the values of the model that they are.
@@ -98,6 +101,7 @@ impl Lowering<'_> {
             precision: self.precision,
             exact_up_to: self.exact_up_to,
             weights: self.weights,
+            images: self.images,
             order,
         };
         then(schema, &site)

@@ -116,6 +116,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Hardmax", bind(math::softmax::bind_hardmax)),
     ("", "Identity", lowered(tensor::reshape::lower_identity)),
     ("", "If", REGION),
+    ("", "ImageDecoder", bind(image::image_decoder::bind)),
     ("", "InstanceNormalization", of_images(nn::instance_normalization::bind, nn::images::gains)),
     ("", "IsInf", bind(math::classify::bind_is_inf)),
     ("", "IsNaN", bind(math::classify::bind_is_nan)),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use sardonyx_kernels::Isa;
 
 use crate::custom::CustomOperators;
+use crate::images::ImageDecoder;
 use crate::precision::Precision;
 use crate::run::StepEvent;
 use crate::stop::StopFlag;
@@ -44,6 +45,9 @@ pub struct Options {
     pub weights: SharedWeights,
     /// Operators that the program brings.
     pub operators: Arc<CustomOperators>,
+    /// Who decodes the images of `ImageDecoder`. Without one, models with that operator are
+    /// refused.
+    pub images: Option<Arc<dyn ImageDecoder>>,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
     pub dims: Vec<(String, i64)>,
     /// Names of [rewrites](crate::rewrites) that are left out.
@@ -78,6 +82,7 @@ impl Default for Options {
             only_looks: false,
             weights: SharedWeights::default(),
             operators: Arc::default(),
+            images: None,
             dims: Vec::new(),
             without: Vec::new(),
             print_after: None,

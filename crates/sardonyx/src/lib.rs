@@ -21,6 +21,12 @@
 //! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
 //!   programs.
 //!
+//! # Features
+//!
+//! With `images` sessions decode images for the operator `ImageDecoder`: BMP, JPEG, JPEG 2000, PNG,
+//! PNM, TIFF and WebP. Without it such models need
+//! [a decoder of the program](SessionBuilder::image_decoder).
+//!
 //! # What is not promised
 //!
 //! The exact text of messages, the order of operators in [`Model::operators`] among equals, and the
@@ -45,6 +51,8 @@ mod external;
 mod form;
 pub mod functions;
 mod glob;
+#[cfg(feature = "images")]
+mod images;
 pub mod infer;
 pub mod inline;
 mod inspect;
@@ -75,6 +83,8 @@ pub use error::{Error, ErrorKind};
 pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
 pub use glob::Glob;
+#[cfg(feature = "images")]
+pub use images::Images;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use large_pages::LargePages;
 pub use load::{ExternalFiles, Loaded, OpenOptions};
@@ -83,9 +93,9 @@ pub use open::{Access, io_reason};
 pub use outputs::Outputs;
 pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
 pub use sardonyx_runtime::{
-    CompileReport, NodeError, NodeInput, OperandDetails, OperatorCall, OperatorError, Optimization,
-    Port, Precision, RunDetails, RunOptions, StepDetails, StepEvent, StepInfo, StopFlag,
-    StopReason, Stopped, UnsupportedOperator, rewrites,
+    CompileReport, EncodedImage, ImageDecoder, NodeError, NodeInput, OperandDetails, OperatorCall,
+    OperatorError, Optimization, PixelFormat, Port, Precision, RunDetails, RunOptions, StepDetails,
+    StepEvent, StepInfo, StopFlag, StopReason, Stopped, UnsupportedOperator, rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

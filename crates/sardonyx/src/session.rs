@@ -8,8 +8,8 @@ use sardonyx_model::{self as graph, Type};
 use sardonyx_passes::{FunctionId, Fusion};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, InputError, NodeError, Optimization, Port, Precision, RunDetails,
-    RunError, RunOptions, StepInfo,
+    CompileError, CompileReport, ImageDecoder, InputError, NodeError, Optimization, Port,
+    Precision, RunDetails, RunError, RunOptions, StepInfo,
 };
 use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
@@ -155,6 +155,67 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Gives the session what decodes images for nodes of the operator `ImageDecoder`. With the
+    /// feature `images` sessions have a decoder for the formats of the standard, and this takes its
+    /// place. Making a session of a model with that operator fails if there is no decoder.
+    ///
+    /// ```
+    /// use sardonyx::{EncodedImage, ImageDecoder, Model, OperatorError, PixelFormat, Session};
+    /// use sardonyx::Tensor;
+    ///
+    /// /// Decodes every file to one pixel: its first byte.
+    /// #[derive(Debug)]
+    /// struct FirstByte;
+    ///
+    /// struct Pixel(u8);
+    ///
+    /// impl ImageDecoder for FirstByte {
+    ///     fn open<'a>(
+    ///         &self,
+    ///         encoded: &'a [u8],
+    ///     ) -> Result<Box<dyn EncodedImage + 'a>, OperatorError> {
+    ///         let first = encoded.first().ok_or("there are no bytes")?;
+    ///         Ok(Box::new(Pixel(*first)))
+    ///     }
+    /// }
+    ///
+    /// impl EncodedImage for Pixel {
+    ///     fn width(&self) -> usize {
+    ///         1
+    ///     }
+    ///
+    ///     fn height(&self) -> usize {
+    ///         1
+    ///     }
+    ///
+    ///     fn working_bytes(&self) -> usize {
+    ///         0
+    ///     }
+    ///
+    ///     fn decode(
+    ///         self: Box<Self>,
+    ///         _: PixelFormat,
+    ///         pixels: &mut [u8],
+    ///     ) -> Result<(), OperatorError> {
+    ///         pixels.fill(self.0);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 10, opset_import: [\"\": 21]>
+    ///      g (uint8[N] file) => (uint8[H, W, 3] image) { image = ImageDecoder (file) }",
+    /// )?;
+    /// let session = Session::builder(&model).image_decoder(FirstByte).build()?;
+    /// let outputs = session.run([("file", Tensor::from_vec([2], vec![7u8, 8])?)])?;
+    /// assert_eq!(outputs.tensor("image")?.as_slice::<u8>()?, [7, 7, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn image_decoder(mut self, decoder: impl ImageDecoder + 'static) -> Self {
+        self.options.images = Some(Arc::new(decoder));
+        self
+    }
+
     /// Gives the session a function in the notation, which the model calls under its domain and
     /// name. It takes the place of a function of the model. Making the session fails if the text is
     /// not a function.
@@ -208,6 +269,14 @@ impl SessionBuilder<'_> {
     }
 }
 
+/// What decodes images in sessions that are given nothing else.
+fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
+    #[cfg(feature = "images")]
+    return Some(Arc::new(crate::images::Images));
+    #[cfg(not(feature = "images"))]
+    return None;
+}
+
 impl Session {
     /// Makes a model ready to run.
     ///
@@ -236,6 +305,7 @@ impl Session {
             options: {
                 let mut options = runtime::Options::default();
                 options.weights = model.weights.clone();
+                options.images = default_decoder();
                 options
             },
         }

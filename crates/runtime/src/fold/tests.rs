@@ -30,6 +30,7 @@ fn folded(text: &str) -> Vec<String> {
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
         operators: &none,
+        images: None,
     };
     let left =
         constants.fold(&resolved, &inference, &lowering, Pool::global(), true).expect("folds");

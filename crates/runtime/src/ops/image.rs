@@ -1,6 +1,7 @@
-//! Images: other sizes, regions, places in them.
+//! Images: decoding, other sizes, regions, places in them.
 
 pub(crate) mod grid_sample;
+pub(crate) mod image_decoder;
 pub(crate) mod max_roi_pool;
 pub(crate) mod non_max_suppression;
 mod places;

@@ -1,6 +1,7 @@
 //! One node, bound and run, for the tests of bindings.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use allocation_counter::measure;
 use sardonyx_kernels::{Exec, Isa, Pool};
@@ -12,6 +13,7 @@ use super::{lower, select};
 use crate::SharedWeights;
 use crate::account::Account;
 use crate::error::BindError;
+use crate::images::ImageDecoder;
 use crate::kernel::{Call, Kernel, Operand, Site, SiteInput, Target};
 use crate::program::{Order, Slot};
 use crate::weights::{Elements, Packer, Weight};
@@ -87,11 +89,32 @@ pub(crate) fn run_with_constants(
 
 /// The same for the form that an operator of some domain has in a version.
 pub(crate) fn run_of(
+    operator: (&str, &str, u32),
+    attributes: &[(&str, AttrValue<'static>)],
+    inputs: &[Option<&Tensor>],
+    constants: &[usize],
+    outputs: usize,
+) -> Result<Vec<Tensor>, String> {
+    run_in(operator, attributes, inputs, constants, outputs, None)
+}
+
+/// The output of an operator of one input in a session that has a decoder of images.
+pub(crate) fn run_with_images(
+    op: &str,
+    attributes: &[(&str, AttrValue<'static>)],
+    input: &Tensor,
+    images: &Arc<dyn ImageDecoder>,
+) -> Result<Vec<Tensor>, String> {
+    run_in(("", op, u32::MAX), attributes, &[Some(input)], &[], 1, Some(images))
+}
+
+fn run_in(
     (domain, op, version): (&str, &str, u32),
     attributes: &[(&str, AttrValue<'static>)],
     inputs: &[Option<&Tensor>],
     constants: &[usize],
     outputs: usize,
+    images: Option<&Arc<dyn ImageDecoder>>,
 ) -> Result<Vec<Tensor>, String> {
     let registry = Registry::standard();
     let schema = registry.schema(domain, op, version).expect("a standard operator");
@@ -123,6 +146,7 @@ pub(crate) fn run_of(
         order: Order::Rows,
         exact_up_to: 0,
         weights: &Packer::new(&shared, &account, false),
+        images,
     };
     let operation = lower(schema, &site);
     let selected = operation.and_then(|op| Ok((select(&op, schema, &site)?, op.operands())));
@@ -160,8 +184,9 @@ fn check_planned(
     let dims: Vec<Dims> = outputs.iter().map(|output| output.dims().into()).collect();
     let zeros = outputs.iter().map(|output| Tensor::zeros(output.data_type(), output.dims()));
     let mut memory: Vec<Tensor> = zeros.map(|zeros| zeros.expect("a little memory")).collect();
-    // Weights that are not constant are packed in each call, and convolutions list their sizes.
-    let packs = ["ConvTranspose", "GRU", "LSTM", "RNN"].contains(&op);
+    // Weights that are not constant are packed in each call, and convolutions list their sizes. A
+    // decoder of images is somebody else's.
+    let packs = ["ConvTranspose", "GRU", "ImageDecoder", "LSTM", "RNN"].contains(&op);
     for round in 0..2 {
         let targets = memory.iter_mut().zip(&dims).map(|(tensor, dims)| Target::Planned {
             data_type: tensor.data_type(),

@@ -1,0 +1,395 @@
+//! JPEG: baseline, extended and progressive images of 8 bits with Huffman codes (ITU-T T.81).
+//!
+//! The standard of ImageDecoder wants the bytes that libjpeg gives, exactly. The transform, the
+//! interpolation and the colours are therefore ours: those of other decoders differ in the last
+//! bits.
+
+mod huffman;
+mod scan;
+mod transform;
+mod upsample;
+
+use huffman::Huffman;
+use scan::{Coefficients, Scan};
+use upsample::{Plane, rgb_of_ycc};
+
+use sardonyx_runtime::PixelFormat;
+
+use super::Image;
+use super::pixels::{put, rgb_of_cmyk};
+
+/// Or what is wrong, and where.
+type Result<T> = std::result::Result<T, String>;
+
+/// The most scans of an image. The longest known scripts of encoders have some dozens; each walks
+/// over the whole image, however short it is.
+const MOST_SCANS: usize = 256;
+
+/// From the order of a file to rows (ITU-T T.81, figure A.6).
+const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+    13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
+    52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/// One of the components of an image, and how its samples lie.
+#[derive(Debug, Clone)]
+struct Component {
+    id: u8,
+    /// Blocks of one unit of an interleaved scan, along each axis.
+    across: usize,
+    down: usize,
+    /// The number of its quantization table.
+    table: usize,
+    /// Samples of the image.
+    width: usize,
+    height: usize,
+    /// Blocks that are stored: those of whole units.
+    stored: [usize; 2],
+}
+
+/// What the header of an image says.
+struct Frame {
+    width: usize,
+    height: usize,
+    components: Vec<Component>,
+    is_progressive: bool,
+    /// Units of an interleaved scan, along each axis.
+    units: [usize; 2],
+}
+
+/// An image that is not decoded yet.
+pub(super) struct Jpeg<'a> {
+    bytes: &'a [u8],
+    /// The next byte after the header of the frame.
+    at: usize,
+    frame: Frame,
+    tables: Tables,
+}
+
+/// What segments before a scan say about it.
+#[derive(Default)]
+struct Tables {
+    quantization: [Option<[u16; 64]>; 4],
+    /// Those of DC coefficients, and of AC coefficients.
+    huffman: [[Option<Huffman>; 4]; 2],
+    /// How many units there are between restart markers; 0 for no markers.
+    restart: usize,
+    is_jfif: bool,
+    /// The transform of colours that a segment of Adobe names.
+    adobe: Option<u8>,
+}
+
+/// How components are colours.
+#[derive(Clone, Copy, PartialEq)]
+enum Colours {
+    Grey,
+    Rgb,
+    Ycc,
+    Cmyk,
+    /// The first three components of a CMYK image as brightness and differences.
+    Ycck,
+}
+
+/// A marker, where it stands, and the bytes of its segment.
+struct Segment<'a> {
+    marker: u8,
+    at: usize,
+    body: &'a [u8],
+}
+
+impl Segment<'_> {
+    fn fail<T>(&self, what: &str) -> Result<T> {
+        Err(format!("at byte {}: {what}", self.at))
+    }
+}
+
+/// Where the next marker is. Bytes before it are skipped.
+fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
+    let pairs = bytes.get(at..).unwrap_or_default().windows(2);
+    let mut markers = pairs.zip(at..).filter(|(pair, _)| pair[0] == 0xff);
+    match markers.find(|(pair, _)| !matches!(pair[1], 0 | 0xff)) {
+        Some((_, at)) => Ok(at),
+        None => Err(format!("at byte {}: the file ends before its last marker", bytes.len())),
+    }
+}
+
+/// The next marker with its segment. The returned place is after it.
+fn segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
+    let at = next_marker(bytes, from)?;
+    let marker = bytes[at + 1];
+    // Start, end, restarts and TEM have no segment.
+    if matches!(marker, 0x01 | 0xd0..=0xd9) {
+        return Ok((Segment { marker, at, body: &[] }, at + 2));
+    }
+    let length = bytes.get(at + 2..at + 4).map(|b| usize::from(b[0]) << 8 | usize::from(b[1]));
+    let body = length.and_then(|length| bytes.get(at + 4..at + 2 + length));
+    match body {
+        Some(body) => Ok((Segment { marker, at, body }, at + 4 + body.len())),
+        None => Err(format!("at byte {at}: the segment of the marker FF{marker:02X} is cut off")),
+    }
+}
+
+impl<'a> Jpeg<'a> {
+    /// Reads all that stands before the first scan up to the size of the image.
+    pub(super) fn open(bytes: &'a [u8]) -> Result<Jpeg<'a>> {
+        let mut tables = Tables::default();
+        let mut at = 2;
+        loop {
+            let (segment, next) = segment(bytes, at)?;
+            at = next;
+            match segment.marker {
+                0xc0..=0xc2 => {
+                    let frame = Frame::read(&segment)?;
+                    return Ok(Jpeg { bytes, at, frame, tables });
+                }
+                0xda => return segment.fail("a scan stands before the header of the frame"),
+                0xd9 => return segment.fail("the image ends before the header of its frame"),
+                _ => tables.read(&segment)?,
+            }
+        }
+    }
+}
+
+impl Image for Jpeg<'_> {
+    fn size(&self) -> [usize; 2] {
+        [self.frame.width, self.frame.height]
+    }
+
+    /// Coefficients and samples.
+    fn working_bytes(&self) -> usize {
+        let blocks = self.frame.components.iter().map(|c| c.stored[0] * c.stored[1]);
+        blocks.sum::<usize>() * 64 * 3
+    }
+
+    fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<()> {
+        let Jpeg { bytes, mut at, frame, mut tables } = *self;
+        let mut coefficients =
+            frame.components.iter().map(Coefficients::new).collect::<Result<Vec<_>>>()?;
+        let mut colours = None;
+        let mut scans = 0;
+        loop {
+            let (segment, next) = match segment(bytes, at) {
+                Ok(found) => found,
+                // Some files have no marker at the end.
+                Err(_) if coefficients.iter().all(Coefficients::are_there) && scans > 0 => break,
+                Err(error) => return Err(error),
+            };
+            at = next;
+            match segment.marker {
+                0xd9 => break,
+                0xda => {
+                    scans += 1;
+                    if scans > MOST_SCANS {
+                        return segment.fail(&format!("there are more than {MOST_SCANS} scans"));
+                    }
+                    let named = colours.get_or_insert_with(|| tables.colours(&frame.components));
+                    named.as_ref().map_err(Clone::clone)?;
+                    let scan = Scan::read(&segment, &frame, &tables, &mut coefficients)?;
+                    at = scan.decode(bytes, at, &mut coefficients)?;
+                }
+                0xc0..=0xc2 => return segment.fail("there is a second header of a frame"),
+                _ => tables.read(&segment)?,
+            }
+        }
+        let missing = coefficients.iter().position(|c| !c.are_there());
+        if let Some(component) = missing {
+            return Err(format!("at byte {at}: no scan holds component {component}"));
+        }
+        let colours = colours.unwrap_or(Ok(Colours::Grey))?;
+        let planes = frame.components.iter().zip(coefficients);
+        let planes = planes.map(|(component, coefficients)| frame.plane(component, coefficients));
+        let planes = planes.collect::<Result<Vec<Plane>>>()?;
+        write(&planes, colours, frame.width, (format, out));
+        Ok(())
+    }
+}
+
+/// Writes the pixels of the components, row by row.
+fn write(
+    planes: &[Plane],
+    colours: Colours,
+    width: usize,
+    (format, out): (PixelFormat, &mut [u8]),
+) {
+    let mut rows: Vec<Vec<u8>> = planes.iter().map(|plane| vec![0; plane.row_len()]).collect();
+    for (y, out) in out.chunks_exact_mut(width * format.channels()).enumerate() {
+        for (plane, row) in planes.iter().zip(&mut rows) {
+            plane.row(y, row);
+        }
+        let first = |x: usize| [rows[0][x], rows[1][x], rows[2][x]];
+        match colours {
+            Colours::Grey => put(format, (0..width).map(|x| [rows[0][x]; 3]), out),
+            Colours::Rgb => put(format, (0..width).map(first), out),
+            Colours::Ycc => put(format, (0..width).map(|x| rgb_of_ycc(first(x))), out),
+            // All programs store such images inverted.
+            Colours::Cmyk => {
+                let pixel = |x: usize| rgb_of_cmyk(first(x).map(|c| 255 - c), 255 - rows[3][x]);
+                put(format, (0..width).map(pixel), out);
+            }
+            Colours::Ycck => {
+                let pixel = |x: usize| rgb_of_cmyk(rgb_of_ycc(first(x)), 255 - rows[3][x]);
+                put(format, (0..width).map(pixel), out);
+            }
+        }
+    }
+}
+
+impl Frame {
+    fn read(segment: &Segment<'_>) -> Result<Frame> {
+        let [bits, h1, h0, w1, w0, count, components @ ..] = segment.body else {
+            return segment.fail("the header of the frame is cut off");
+        };
+        let (height, width) = ([*h1, *h0], [*w1, *w0]);
+        let [height, width] = [height, width].map(|x| usize::from(u16::from_be_bytes(x)));
+        if *bits != 8 {
+            return segment.fail(&format!("samples of {bits} bits are not supported, only of 8"));
+        }
+        if width == 0 || height == 0 {
+            return segment.fail(&format!("the size is {width} x {height}"));
+        }
+        if !matches!(count, 1 | 3 | 4) {
+            return segment.fail(&format!("an image has 1, 3 or 4 components, not {count}"));
+        }
+        if components.len() != usize::from(*count) * 3 {
+            return segment.fail("the header of the frame has another length than its components");
+        }
+        let (mut found, mut most) = (Vec::new(), [1, 1]);
+        for component in components.chunks_exact(3) {
+            let (id, table) = (component[0], usize::from(component[2]));
+            // A unit of the only component is one block, whatever is said.
+            let sampling = if *count == 1 { 0x11 } else { component[1] };
+            let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
+            if !(1..=4).contains(&across) || !(1..=4).contains(&down) || table > 3 {
+                return segment.fail(&format!("component {id} has a bad sampling factor or table"));
+            }
+            most = [most[0].max(across), most[1].max(down)];
+            let (width, height, stored) = (0, 0, [0, 0]);
+            found.push(Component { id, across, down, table, width, height, stored });
+        }
+        let units = [width.div_ceil(8 * most[0]), height.div_ceil(8 * most[1])];
+        for component in &mut found {
+            let Component { id, across, down, .. } = *component;
+            if most[0] % across != 0 || most[1] % down != 0 {
+                return segment.fail(&format!(
+                    "component {id} has {across} x {down} samples for {} x {} pixels, which is \
+                     not a whole ratio",
+                    most[0], most[1]
+                ));
+            }
+            component.width = (width * across).div_ceil(most[0]);
+            component.height = (height * down).div_ceil(most[1]);
+            component.stored = [units[0] * across, units[1] * down];
+        }
+        let is_progressive = segment.marker == 0xc2;
+        Ok(Frame { width, height, components: found, is_progressive, units })
+    }
+
+    /// The samples of a component.
+    fn plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
+        let Component { width, height, stored: [across, _], .. } = *component;
+        let Coefficients { blocks, table, .. } = coefficients;
+        let Some(table) = table else { return Err("a component has no table".to_string()) };
+        let stride = across * 8;
+        let mut samples = super::zeros(blocks.len())?;
+        let rows = blocks.chunks_exact(across * 64).zip(samples.chunks_exact_mut(stride * 8));
+        for (blocks, samples) in rows {
+            for (x, block) in blocks.chunks_exact(64).enumerate() {
+                transform::samples(block, &table, &mut samples[x * 8..], stride);
+            }
+        }
+        let most = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
+        let across = most(|c| c.across) / component.across;
+        let down = most(|c| c.down) / component.down;
+        Ok(Plane { samples, stride, width, height, across, down })
+    }
+}
+
+impl Tables {
+    /// Takes in a segment that is neither a frame nor a scan.
+    fn read(&mut self, segment: &Segment<'_>) -> Result<()> {
+        match (segment.marker, segment.body) {
+            (0xc4, body) => self.read_huffman(segment, body),
+            (0xdb, body) => self.read_quantization(segment, body),
+            (0xdd, [high, low]) => {
+                self.restart = usize::from(u16::from_be_bytes([*high, *low]));
+                Ok(())
+            }
+            (0xdd, _) => segment.fail("the restart interval does not have two bytes"),
+            (0xe0, [b'J', b'F', b'I', b'F', 0, ..]) => {
+                self.is_jfif = true;
+                Ok(())
+            }
+            (0xee, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, transform, ..]) => {
+                self.adobe = Some(*transform);
+                Ok(())
+            }
+            (0xc3 | 0xc7, _) => segment.fail("lossless JPEG is not supported"),
+            (0xc5 | 0xc6, _) => segment.fail("hierarchical JPEG is not supported"),
+            (0xc9..=0xcf, _) => segment.fail("arithmetic coding is not supported, only Huffman"),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_huffman(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
+        while let [kind, rest @ ..] = body {
+            let Some((counts, rest)) = rest.split_at_checked(16) else {
+                return segment.fail("a Huffman table is cut off");
+            };
+            let count = counts.iter().map(|count| usize::from(*count)).sum();
+            let Some((symbols, rest)) = rest.split_at_checked(count) else {
+                return segment.fail("a Huffman table is cut off");
+            };
+            body = rest;
+            let (class, number) = (usize::from(kind >> 4), usize::from(kind & 15));
+            let place = self.huffman.get_mut(class).and_then(|tables| tables.get_mut(number));
+            let Some(place) = place else {
+                return segment.fail(&format!("a Huffman table has the number {kind:02X}"));
+            };
+            let table = Huffman::new(counts, symbols);
+            // DC differences have at most 15 bits here.
+            *place = table.filter(|table| class == 1 || table.is_below(15));
+            if place.is_none() {
+                return segment.fail("a Huffman table has impossible codes");
+            }
+        }
+        Ok(())
+    }
+
+    fn read_quantization(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
+        while let [kind, rest @ ..] = body {
+            let wide = usize::from(kind >> 4) + 1;
+            let Some((values, rest)) = rest.split_at_checked(64 * wide).filter(|_| wide <= 2)
+            else {
+                return segment.fail("a quantization table is cut off or of unknown width");
+            };
+            body = rest;
+            let Some(place) = self.quantization.get_mut(usize::from(kind & 15)) else {
+                return segment.fail(&format!("a quantization table has the number {kind:02X}"));
+            };
+            let table = place.insert([0; 64]);
+            for (to, value) in ZIGZAG.iter().zip(values.chunks_exact(wide)) {
+                let value = value.iter().fold(0, |sum, byte| sum << 8 | u16::from(*byte));
+                table[usize::from(*to)] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the components are, by the markers, else by the names of components, as libjpeg
+    /// decides it.
+    fn colours(&self, components: &[Component]) -> Result<Colours> {
+        let names: Vec<u8> = components.iter().map(|component| component.id).collect();
+        Ok(match (components.len(), self.adobe) {
+            (1, _) => Colours::Grey,
+            (3, _) if self.is_jfif => Colours::Ycc,
+            (3, Some(0)) => Colours::Rgb,
+            (3, Some(_)) => Colours::Ycc,
+            (3, None) if names == *b"RGB" => Colours::Rgb,
+            (3, None) => Colours::Ycc,
+            (4, None | Some(0)) => Colours::Cmyk,
+            (4, Some(_)) => Colours::Ycck,
+            (count, _) => return Err(format!("an image has 1, 3 or 4 components, not {count}")),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! The bits of a scan, and the codes in them (ITU-T T.81, annexes C and F.2.2).
+
+use super::Result;
+
+/// How many bits of a code one look into the table decides.
+const LOOK: u32 = 9;
+
+/// The entropy-coded bits from one marker to the next.
+pub(super) struct Bits<'a> {
+    bytes: &'a [u8],
+    /// The next byte that is not held.
+    at: usize,
+    /// The next bits, the first one on top.
+    held: u64,
+    count: u32,
+}
+
+impl<'a> Bits<'a> {
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Bits<'a> {
+        Bits { bytes, at, held: 0, count: 0 }
+    }
+
+    /// Takes in bytes until a marker, the end, or as many as can be held.
+    fn fill(&mut self) {
+        while self.count <= 56 {
+            let Some(byte) = self.bytes.get(self.at).copied() else { return };
+            let mut next = self.at + 1;
+            if byte == 0xff {
+                // A byte 255 is followed by a 0; any number of bytes 255 may stand before it.
+                while self.bytes.get(next) == Some(&0xff) {
+                    next += 1;
+                }
+                if self.bytes.get(next) != Some(&0) {
+                    return;
+                }
+                next += 1;
+            }
+            self.held |= u64::from(byte) << (56 - self.count);
+            self.count += 8;
+            self.at = next;
+        }
+    }
+
+    /// The next bits, up to 16 of them; zeros where there are no more.
+    fn peek(&mut self, count: u32) -> u32 {
+        if self.count < count {
+            self.fill();
+        }
+        (self.held >> 48) as u32 >> (16 - count)
+    }
+
+    fn skip(&mut self, count: u32) -> Result<()> {
+        if self.count < count {
+            return self.fail("the data of the scan end early");
+        }
+        self.held <<= count;
+        self.count -= count;
+        Ok(())
+    }
+
+    /// The next bits, up to 16 of them, as a number.
+    pub(super) fn take(&mut self, count: u32) -> Result<i32> {
+        if count == 0 {
+            return Ok(0);
+        }
+        let bits = self.peek(count);
+        self.skip(count)?;
+        Ok(bits.cast_signed())
+    }
+
+    /// The next bits as a number with a sign: the lower half of what they can say is negative.
+    pub(super) fn take_signed(&mut self, count: u32) -> Result<i32> {
+        let bits = self.take(count)?;
+        let is_negative = count > 0 && bits >> (count - 1) == 0;
+        Ok(if is_negative { bits - (1 << count) + 1 } else { bits })
+    }
+
+    /// Goes on after a restart marker, which must be the one of this number.
+    pub(super) fn restart(&mut self, number: u8) -> Result<()> {
+        (self.held, self.count) = (0, 0);
+        self.at = super::next_marker(self.bytes, self.at)?;
+        let marker = self.bytes[self.at + 1];
+        if marker != 0xd0 + number {
+            return self.fail(&format!(
+                "the marker is FF{marker:02X}, which is not the restart marker {number}"
+            ));
+        }
+        self.at += 2;
+        Ok(())
+    }
+
+    /// Where the bytes that are not held begin.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn fail<T>(&self, what: &str) -> Result<T> {
+        Err(format!("at byte {}: {what}", self.at))
+    }
+}
+
+/// A table of codes.
+#[derive(Clone)]
+pub(super) struct Huffman {
+    /// By the next bits: the length and the symbol of the code that they begin with; 0 for a longer
+    /// one, or none.
+    short: Vec<u16>,
+    /// By length: what codes of it are below, and what to add to one for the place of its symbol.
+    lengths: [(i32, i32); 17],
+    symbols: Vec<u8>,
+}
+
+impl Huffman {
+    /// The table of that many codes of each length, the shortest first. `None` for more codes than
+    /// there are.
+    pub(super) fn new(counts: &[u8], symbols: &[u8]) -> Option<Huffman> {
+        let mut table =
+            Huffman { short: vec![0; 1 << LOOK], lengths: [(0, 0); 17], symbols: symbols.to_vec() };
+        let (mut code, mut place) = (0usize, 0usize);
+        for (length, count) in (1u32..).zip(counts) {
+            let (first, count) = (code, usize::from(*count));
+            code += count;
+            if code > 1 << length {
+                return None;
+            }
+            table.lengths[length as usize] = (code as i32, place as i32 - first as i32);
+            if length <= LOOK {
+                let wide = 1 << (LOOK - length);
+                for (offset, symbol) in symbols.get(place..place + count)?.iter().enumerate() {
+                    let from = (first + offset) * wide;
+                    table.short[from..from + wide].fill((length as u16) << 8 | u16::from(*symbol));
+                }
+            }
+            place += count;
+            code <<= 1;
+        }
+        Some(table)
+    }
+
+    /// Whether every symbol is at most this.
+    pub(super) fn is_below(&self, bound: u8) -> bool {
+        self.symbols.iter().all(|symbol| *symbol <= bound)
+    }
+
+    /// The symbol of the code that comes next.
+    pub(super) fn decode(&self, bits: &mut Bits<'_>) -> Result<u8> {
+        let next = bits.peek(16);
+        let short = self.short[(next >> (16 - LOOK)) as usize];
+        if short != 0 {
+            bits.skip(u32::from(short >> 8))?;
+            return Ok(short as u8);
+        }
+        for length in LOOK + 1..=16 {
+            let code = (next >> (16 - length)).cast_signed();
+            let (bound, to_place) = self.lengths[length as usize];
+            if code < bound {
+                bits.skip(length)?;
+                let symbol = self.symbols.get((code + to_place) as usize);
+                return symbol.copied().ok_or_else(|| format!("at byte {}: no code", bits.at()));
+            }
+        }
+        // Zeros stand for the bits that are missing at the end.
+        bits.skip(16)?;
+        bits.fail("the bits are not a code of the Huffman table")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_follow_from_their_lengths() {
+        // Codes 0, 10, 110 and one of 11 bits: 11100000000.
+        let mut counts = [0; 16];
+        (counts[0], counts[1], counts[2], counts[10]) = (1, 1, 1, 1);
+        let table = Huffman::new(&counts, &[7, 8, 9, 10]).unwrap();
+        // 110 0 10 11100000000 and padding of ones.
+        let bytes = [0b1100_1011, 0b1000_0000, 0b0111_1111];
+        let mut bits = Bits::new(&bytes, 0);
+        let symbols: Vec<u8> = (0..4).map(|_| table.decode(&mut bits).unwrap()).collect();
+        assert_eq!(symbols, [9, 7, 8, 10]);
+        assert_eq!(
+            table.decode(&mut bits).unwrap_err(),
+            "at byte 3: the data of the scan end early"
+        );
+        let mut bits = Bits::new(&[0xfe; 4], 0);
+        assert_eq!(
+            table.decode(&mut bits).unwrap_err(),
+            "at byte 4: the bits are not a code of the Huffman table"
+        );
+        counts[0] = 3;
+        assert!(Huffman::new(&counts, &[0; 6]).is_none());
+    }
+
+    #[test]
+    fn bits_end_at_a_marker() {
+        let bytes = [0xff, 0x00, 0x5a, 0xff, 0xff, 0x00, 0xff, 0xd0, 0x80, 0xff, 0xd9];
+        let mut bits = Bits::new(&bytes, 0);
+        assert_eq!(bits.take(16), Ok(0xff5a));
+        assert_eq!(bits.take_signed(4), Ok(15));
+        assert_eq!(bits.take(5).unwrap_err(), "at byte 6: the data of the scan end early");
+        assert_eq!(
+            bits.restart(1).unwrap_err(),
+            "at byte 6: the marker is FFD0, which is not the restart marker 1"
+        );
+        bits.restart(0).unwrap();
+        assert_eq!(bits.take(1), Ok(1));
+        // The lower half is negative: 0000000 is -127.
+        assert_eq!(bits.take_signed(7), Ok(-127));
+    }
+}
