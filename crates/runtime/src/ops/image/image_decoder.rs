@@ -1,4 +1,7 @@
 //! ImageDecoder: the pixels of an encoded image, which the decoder of the session decodes.
+//!
+//! An image that cannot be decoded is an error, as in the reference implementation. The text of the
+//! standard would have an empty matrix, which a model would go on with unseen.
 
 use std::sync::Arc;
 
