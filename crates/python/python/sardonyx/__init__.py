@@ -1,5 +1,10 @@
 """ONNX in pure Rust.
 
+:class:`Session` runs a model::
+
+    session = sardonyx.Session("model.onnx")
+    y = session(x)
+
 The submodules:
 
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
@@ -23,13 +28,22 @@ from sardonyx import (
     version_converter,
 )
 from sardonyx._core import IR_VERSION, __version__
+from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, deadline
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
+from sardonyx._values import SparseTensor
 
 __all__ = [
     "IR_VERSION",
+    "Error",
     "OnnxCore",
+    "Port",
+    "Session",
+    "SparseTensor",
+    "StopFlag",
+    "Tensor",
     "__version__",
     "checker",
+    "deadline",
     "defs",
     "inliner",
     "parser",
