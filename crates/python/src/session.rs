@@ -30,7 +30,38 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;
     module.add_class::<Deadline>()?;
-    module.add_class::<ort::Runner>()
+    module.add_class::<ort::Runner>()?;
+    module.add_function(wrap_pyfunction!(element_types, module)?)?;
+    module.add_function(wrap_pyfunction!(open_for_ort, module)?)
+}
+
+/// Every element type: its number in a file, its ONNX name, and what numpy or ml_dtypes calls it.
+#[pyfunction]
+fn element_types() -> Vec<(i32, &'static str, &'static str)> {
+    let all = sardonyx::DataType::ALL.iter();
+    all.map(|ty| (ty.number(), ty.name(), elements::name_of(*ty))).collect()
+}
+
+/// A session as onnxruntime makes one: of at most as many threads as there are processors, and
+/// names in `dims` that no input has are left out.
+#[pyfunction]
+#[pyo3(signature = (model, threads, dims, seed, /))]
+fn open_for_ort(
+    model: &Bound<'_, PyAny>,
+    threads: usize,
+    dims: &Bound<'_, PyDict>,
+    seed: Option<u64>,
+) -> PyResult<PySession> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let settings = Settings {
+        threads: (threads > 0).then_some(threads.min(processors)),
+        precision: "exact".to_string(),
+        dims: engine::dims(Some(dims))?,
+        seed,
+        ignores_other_dims: true,
+        ..Settings::default()
+    };
+    Ok(PySession(Engine::open(model, settings)?))
 }
 
 thread_local! {
@@ -221,7 +252,7 @@ impl PySession {
     }
 
     /// What the model says about itself: `producer_name`, `producer_version`, `domain`,
-    /// `graph_name`, `doc`, and `version`, which is None if it does not say.
+    /// `graph_name`, `doc`, `graph_doc`, and `version`, which is None if it does not say.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);

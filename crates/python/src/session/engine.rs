@@ -10,7 +10,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
-use sardonyx::{ErrorKind, Model, Port, Precision, RunOptions, Session, StopFlag, Type, Value};
+use sardonyx::{
+    Dim, ErrorKind, Model, Port, Precision, RunOptions, Session, StopFlag, Type, Value,
+};
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
@@ -42,7 +44,7 @@ enum Source {
 
 /// What a model says about itself.
 pub(crate) struct Facts {
-    pub(crate) texts: [(&'static str, String); 5],
+    pub(crate) texts: [(&'static str, String); 6],
     pub(crate) version: Option<i64>,
     pub(crate) metadata: Vec<(String, String)>,
 }
@@ -125,7 +127,7 @@ impl Engine {
             return Err(refused(py, "threads is 0, which is not 1 or more"));
         }
         if settings.ignores_other_dims {
-            let names = size_names(&model);
+            let names = size_names(&model.inputs());
             settings.dims.retain(|(name, _)| names.contains(name));
         }
         let session = py.detach(|| {
@@ -331,13 +333,18 @@ impl Engine {
     /// What a run gives back: as the model declares it, and where it does not, as is known.
     pub(crate) fn outputs(&self) -> Vec<PyPort> {
         let declared = self.model.outputs();
+        let mut names = size_names(&self.model.inputs());
+        names.extend(size_names(&declared));
         let known = self.session.outputs();
         let ports = known.iter().enumerate().map(|(index, known)| {
             let declared = declared.get(index).filter(|port| {
                 let shape = port.ty().and_then(Type::shape);
                 shape.is_some() && self.settings.dims.is_empty()
             });
-            PyPort(declared.unwrap_or(known).clone())
+            match declared {
+                Some(declared) => PyPort(declared.clone()),
+                None => PyPort(with_names_of_model(known, &names)),
+            }
         });
         ports.collect()
     }
@@ -372,10 +379,24 @@ impl Engine {
     }
 }
 
-/// The names of sizes that the inputs of a model leave open.
-fn size_names(model: &Model) -> Vec<String> {
+/// A port without names of sizes that only inference has made up.
+fn with_names_of_model(port: &Port, names: &[String]) -> Port {
+    let mut ty = port.ty().cloned();
+    let mut forget = |dim: &mut Dim| {
+        if dim.symbols().iter().any(|symbol| !names.contains(symbol)) {
+            *dim = Dim::Unknown;
+        }
+    };
+    if let Some(ty) = &mut ty {
+        ty.for_each_dim(&mut forget);
+    }
+    Port::new(port.name().to_string(), ty, port.is_required())
+}
+
+/// The names of sizes that inputs or outputs leave open.
+fn size_names(ports: &[Port]) -> Vec<String> {
     let mut names = Vec::new();
-    for port in model.inputs() {
+    for port in ports {
         let Some(ty) = port.ty() else { continue };
         let mut ty = ty.clone();
         ty.for_each_dim(&mut |dim| names.extend(dim.as_symbol().map(str::to_string)));
@@ -401,6 +422,7 @@ fn facts(model: &Model) -> Facts {
             ("domain", model.domain().into_owned()),
             ("graph_name", model.graph_name().into_owned()),
             ("doc", model.doc().into_owned()),
+            ("graph_doc", model.graph_doc().into_owned()),
         ],
         version: model.model_version(),
         metadata: metadata.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),

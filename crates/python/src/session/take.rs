@@ -10,8 +10,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{
-    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString,
-    PyTuple,
+    PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
 };
 use sardonyx::{
     Buffer, Class, DataType, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type, Value,
@@ -344,10 +343,11 @@ pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> String {
     if object.is_none() {
         return "None".to_string();
     }
-    if object.is_instance_of::<PyBool>() || object.is_instance_of::<PyDict>() {
-        return format!("a {}", object.get_type().name().map_or(String::new(), |n| n.to_string()));
-    }
-    match object.get_type().fully_qualified_name() {
+    let ty = object.get_type();
+    let is_builtin = ty.module().is_ok_and(|module| module == "builtins");
+    match if is_builtin { ty.qualname() } else { ty.fully_qualified_name() } {
+        Ok(name) if name == "int" || name == "object" => format!("an {name}"),
+        Ok(name) if is_builtin => format!("a {name}"),
         Ok(name) => format!("an object of the class {name}"),
         Err(_) => "an object of an unknown class".to_string(),
     }
