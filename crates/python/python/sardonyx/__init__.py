@@ -19,6 +19,7 @@ is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on S
 """
 
 from sardonyx import (
+    backend,
     checker,
     defs,
     inliner,
@@ -30,18 +31,25 @@ from sardonyx import (
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, deadline
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
+from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
 from sardonyx._values import SparseTensor
+
+# Needs the version above.
+from sardonyx.ort import InferenceSession  # isort: skip
 
 __all__ = [
     "IR_VERSION",
     "Error",
+    "InferenceSession",
     "OnnxCore",
+    "OnnxRuntime",
     "Port",
     "Session",
     "SparseTensor",
     "StopFlag",
     "Tensor",
     "__version__",
+    "backend",
     "checker",
     "deadline",
     "defs",
@@ -50,5 +58,6 @@ __all__ = [
     "printer",
     "shape_inference",
     "use_as_onnx_core",
+    "use_as_onnxruntime",
     "version_converter",
 ]
