@@ -216,13 +216,13 @@ impl PySession {
     fn run<'py>(
         &self,
         feeds: &Bound<'py, PyAny>,
-        outputs: Option<Vec<String>>,
+        outputs: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let timeout = timeout.map(after).transpose()?;
-        let wanted = self.0.wanted(py, outputs)?;
+        let wanted = self.0.wanted(py, outputs.map(engine::names).transpose()?)?;
         let stop = stop.map(|stop| &stop.get().0);
         let values = self.0.run(feeds, wanted.as_deref(), limits(stop, timeout))?;
         let dict = PyDict::new(py);

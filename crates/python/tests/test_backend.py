@@ -57,6 +57,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_cases_of_the_onnx_package():
     cases = onnx.backend.test.BackendTest(backend, __name__)
     cases.include(SAMPLE)

@@ -3,6 +3,7 @@
 import array
 import ast
 import collections
+import ctypes
 import gc
 import pickle
 import subprocess
@@ -124,6 +125,96 @@ class OfArray:
 
     def __array__(self, dtype=None, copy=None):
         return self.values
+
+
+class DlTensor(ctypes.Structure):
+    """DLManagedTensor of dlpack.h."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    ]
+
+
+NEW_CAPSULE = ctypes.pythonapi.PyCapsule_New
+NEW_CAPSULE.restype = ctypes.py_object
+NEW_CAPSULE.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+class Handed:
+    """An array that is handed over as its fields say, true or not."""
+
+    def __init__(self, data, shape, code=2, bits=32, lanes=1, strides=None, offset=0, device=1, ndim=None):
+        self.kept = data
+        numbers = ctypes.c_int64 * 64
+        self.shape_ = numbers(*shape)
+        self.strides_ = None if strides is None else numbers(*strides)
+        self.device = device
+        self.managed = DlTensor(
+            None if data is None else data.ctypes.data, device, 0, len(shape) if ndim is None else ndim,
+            code, bits, lanes, self.shape_, self.strides_, offset,
+        )  # fmt: skip
+
+    def __dlpack__(self):
+        return NEW_CAPSULE(ctypes.addressof(self.managed), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return (self.device, 0)
+
+
+def test_arrays_by_dlpack():
+    same = session("g (float[] x) => (float[] y) { y = Identity (x) }")
+    values = floats(12)
+    rows = [
+        (Handed(values, [2, 3]), values[:6].reshape(2, 3)),
+        (Handed(values, [2, 3], strides=[6, 2]), values.reshape(2, 6)[:, ::2]),
+        (Handed(values, [2, 3], strides=[1, 2], offset=8), values[2:8].reshape(3, 2).T),
+        (Handed(values, [3], strides=[-2], offset=40), values[10:5:-2]),
+        (Handed(values, [2, 3], strides=[0, 1]), np.broadcast_to(values[:3], (2, 3))),
+        (Handed(values, []), values[0]),
+        (Handed(None, [0, 3]), np.zeros((0, 3), np.float32)),
+        (OfDlpack(values.reshape(3, 4).T), values.reshape(3, 4).T),
+    ]
+    for given, expected in rows:
+        result = same(given)
+        assert result.shape == expected.shape
+        np.testing.assert_array_equal(result, expected)
+    # An array that must not be written cannot be handed over in the old form.
+    read_only = floats(2)
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(same(OfDlpack(read_only)), read_only)
+    brain = session("g (bfloat16[N] x) => (float[N] y) { y = Cast <to = 1> (x) }")
+    codes = np.array([0x3F80, 0xC000], np.uint16)
+    assert brain(Handed(codes, [2], code=4, bits=16)).tolist() == [1, -2]
+
+
+WRONG_ARRAYS = [
+    (Handed(floats(2), [2], device=2), "lies on a device"),
+    (Handed(floats(2), [2], code=3), "which no ONNX type has"),
+    (Handed(floats(2), [2], lanes=2), "which no ONNX type has"),
+    (Handed(floats(2), [-2]), "which cannot be"),
+    (Handed(floats(2), [2], ndim=-1), "which cannot be"),
+    (Handed(floats(2), [2], ndim=1000), "which cannot be"),
+    (Handed(None, [2]), "no address"),
+    (Handed(floats(2), [2], strides=[2**62]), "reach too far"),
+    (Handed(floats(2), [2**62, 2**62]), "reach too far"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG_ARRAYS)
+def test_arrays_by_dlpack_that_are_wrong(given, said):
+    with pytest.raises(sardonyx.Error, match=said):
+        session(RELU)(given)
 
 
 def test_arrays_of_other_libraries():

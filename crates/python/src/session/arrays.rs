@@ -136,11 +136,11 @@ pub(crate) fn as_array<'py>(
     }
     let Some(numpy) = numpy(py) else { return Ok(None) };
     let module = numpy.module.bind(py);
-    if object.hasattr("__dlpack__")? {
-        // Not all that can be handed over so is something that numpy has a type for.
-        if let Ok(array) = module.call_method1("from_dlpack", (object,)) {
-            return Ok(Some(array));
-        }
+    // What only a newer form of DLPack can say, such as that an array is not to be written.
+    if object.hasattr("__dlpack__")?
+        && let Ok(array) = module.call_method1("from_dlpack", (object,))
+    {
+        return Ok(Some(array));
     }
     if object.hasattr("__array__")? || object.hasattr("__array_interface__")? {
         return module.call_method1("asarray", (object,)).map(Some);

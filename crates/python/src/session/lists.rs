@@ -9,6 +9,9 @@ use sardonyx::{CastOptions, Class, Complex128, DataType, StringArray, Tensor, Te
 use super::errors::refused;
 use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
 
+/// Arrays among lists become lists themselves, element by element, which is for small ones.
+const MOST_IN_LISTS: u64 = 1 << 24;
+
 /// The elements of a list, in the widest type of their class.
 enum Elements {
     Floats(Vec<f64>),
@@ -47,7 +50,11 @@ pub(crate) fn of_objects(
     what: &What<'_>,
 ) -> Result<Tensor, PyErr> {
     let py = array.py();
-    let dims: Vec<usize> = array.getattr("shape")?.extract()?;
+    let Some(shape) = array.getattr_opt("shape")? else {
+        let found = kind_of(array);
+        return Err(refused(py, format!("{what} is {found}, whose elements are not numbers")));
+    };
+    let dims: Vec<usize> = shape.extract()?;
     if elem.is_some_and(|elem| elem != DataType::String) {
         let wanted = elem.map_or("", DataType::name);
         let found = shown(&array.getattr("dtype")?);
@@ -91,21 +98,28 @@ fn is_list(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// An array among lists as the lists that it stands for, and a number of numpy as one of Python.
-fn as_lists<'py>(object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, PyErr> {
+fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'py, PyAny>, PyErr> {
     let is_plain = is_list(object)
         || object.is_instance_of::<PyFloat>()
         || object.is_instance_of::<PyInt>()
         || object.is_instance_of::<PyString>();
-    if !is_plain && let Some(to_list) = object.getattr_opt("tolist")? {
-        return to_list.call0();
+    if is_plain {
+        return Ok(object.clone());
     }
-    Ok(object.clone())
+    let Some(to_list) = object.getattr_opt("tolist")? else { return Ok(object.clone()) };
+    let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
+    if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
+        let what =
+            format!("{what} is a list with an array of {size} elements in it; give one array");
+        return Err(refused(object.py(), what));
+    }
+    to_list.call0()
 }
 
 impl Reader<'_> {
     /// The dimensions: the lengths of the first list, its first list, and so on.
     fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
-        let mut first = as_lists(object)?;
+        let mut first = as_lists(object, self.what)?;
         while is_list(&first) {
             if self.dims.len() == MOST_NESTED {
                 let what = format!("{} is nested more than {MOST_NESTED} deep", self.what);
@@ -116,14 +130,14 @@ impl Reader<'_> {
             if len == 0 {
                 break;
             }
-            first = as_lists(&first.get_item(0)?)?;
+            first = as_lists(&first.get_item(0)?, self.what)?;
         }
         Ok(())
     }
 
     fn read(&mut self, object: &Bound<'_, PyAny>, axis: usize) -> Result<(), PyErr> {
         let py = object.py();
-        let object = as_lists(object)?;
+        let object = as_lists(object, self.what)?;
         let Some(len) = self.dims.get(axis).copied() else {
             if is_list(&object) {
                 return Err(self.ragged(py));

@@ -1,11 +1,12 @@
 //! What `sardonyx.ort.InferenceSession` is built on: the run, which must take no time of its own.
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::engine::{self, Limits};
+use super::take::kind_of;
 use super::{PySession, PyStopFlag, limits};
 
 /// Runs a session that is set once. A class that extends it says in `_failed` what an error
@@ -75,7 +76,12 @@ impl Runner {
         let limits = match run_options {
             None => limits(None, None),
             Some(options) => {
-                let stop = options.getattr("_stop")?.cast_into::<PyStopFlag>()?;
+                let stop = options.getattr_opt("_stop")?;
+                let Some(stop) = stop.and_then(|stop| stop.cast_into::<PyStopFlag>().ok()) else {
+                    let found = kind_of(options);
+                    let what = format!("run_options is {found}, which is not RunOptions");
+                    return Err(PyTypeError::new_err(what));
+                };
                 Limits { stop: Some(stop.get().0.clone()), ..limits(None, None) }
             }
         };

@@ -10,7 +10,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{
-    PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
+    PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple, PyType,
 };
 use sardonyx::{
     Buffer, Class, DataType, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type, Value,
@@ -22,6 +22,7 @@ use super::errors::refused;
 use super::lists;
 use super::memory::Lent;
 use super::memory::PyTensor;
+use super::memory::dlpack;
 
 /// Arrays of at most this many bytes are copied: that takes less time than to keep them lent.
 const COPIED_BYTES: usize = 1 << 14;
@@ -274,6 +275,11 @@ impl Taker {
             };
         }
         if let Some(tensor) = super::arrays::of_ml_dtypes(object, what)? {
+            return Ok(tensor);
+        }
+        if !object.is_instance_of::<PyType>()
+            && let Some(tensor) = dlpack::tensor(object, what)?
+        {
             return Ok(tensor);
         }
         let Some(array) = super::arrays::as_array(object)? else {
