@@ -86,12 +86,12 @@ impl SharedPool {
             let threads = threads.unwrap_or_else(Pool::available_threads);
             return SharedPool::Counted(Arc::new(Pool::new(threads)));
         }
-        let global = Pool::global();
         match threads {
-            Some(threads) if threads != global.threads() => {
+            // The threads of the process are not even started for sessions that want others.
+            Some(threads) if threads != Pool::available_threads() => {
                 SharedPool::Counted(SharedPool::of_threads(threads))
             }
-            _ => SharedPool::Global(global),
+            _ => SharedPool::Global(Pool::global()),
         }
     }
 
