@@ -9,6 +9,7 @@ mod lists;
 mod memory;
 mod ort;
 mod ports;
+mod profile;
 mod take;
 mod tensor;
 
@@ -30,6 +31,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;
     module.add_class::<Deadline>()?;
+    module.add_class::<profile::Profile>()?;
     module.add_class::<ort::Runner>()?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(open_for_ort, module)?)
@@ -75,7 +77,7 @@ pub(crate) fn limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limit
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     };
-    Limits { stop: stop.cloned(), deadline }
+    Limits { stop: stop.cloned(), deadline, profile: None }
 }
 
 /// The time that is some seconds from now.
@@ -243,6 +245,12 @@ impl PySession {
     #[getter]
     fn outputs(&self) -> Vec<PyPort> {
         self.0.outputs()
+    }
+
+    /// What the steps of a run are: the name of a node, its operator, and what computes it. Nodes
+    /// that are done together are one step.
+    fn steps(&self) -> Vec<(String, &'static str, String)> {
+        self.0.steps()
     }
 
     /// How many threads a run uses, the calling one included.

@@ -5,11 +5,13 @@ Most behaviour is in one table: a call, and what both do. Where we differ, a row
 
 import ctypes
 import importlib
+import json
 import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -470,6 +472,32 @@ def test_terminate_ends_a_run_that_has_begun():
         ort.InferenceSession(endless).run(None, {"x": np.float32(1)}, options)
     options.terminate = False
     assert ort.InferenceSession(content("relu")).run(None, {"x": f(2)}, options)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=[runtime.__name__ for runtime in RUNTIMES])
+def test_profiles_have_their_schema(runtime, tmp_path):
+    options = runtime.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "profile")
+    session = runtime.InferenceSession(content("two"), options)
+    for _ in range(3):
+        session.run(None, SMALL)
+    began = session.get_profiling_start_time_ns()
+    assert 0 < began <= time.time_ns()
+    name = session.end_profiling()
+    assert name.startswith(str(tmp_path / "profile")) and name.endswith(".json")
+    events = json.loads(Path(name).read_text())
+    for event in events:
+        assert {"cat", "pid", "tid", "dur", "ts", "ph", "name", "args"} <= set(event) and event["ph"] == "X"
+        assert event["dur"] >= 0 and event["ts"] >= 0
+    runs = [event for event in events if event["name"] == "model_run"]
+    nodes = [event for event in events if event["cat"] == "Node" and event["name"].endswith("kernel_time")]
+    assert len(runs) == 3 and len(nodes) == 6
+    assert {event["args"]["op_name"] for event in nodes} == {"Relu", "Neg"}
+    assert {event["args"]["provider"] for event in nodes} == {"CPUExecutionProvider"}
+    assert any(event["name"] == "session_initialization" for event in events)
+    session.run(None, SMALL)
+    assert runtime.InferenceSession(content("two")).end_profiling() == ""
 
 
 def test_seeds_are_for_sessions_that_are_made_later():

@@ -2,6 +2,7 @@
 //! interpreter is released.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,12 +12,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
 use sardonyx::{
-    Dim, ErrorKind, Model, Port, Precision, RunOptions, Session, StopFlag, Type, Value,
+    Dim, ErrorKind, Model, Port, Precision, RunOptions, Session, StepEvent, StopFlag, Type, Value,
 };
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
 use super::ports::PyPort;
+use super::profile::Recorder;
 use super::take::{Taker, kind_of, shown};
 use crate::message;
 
@@ -49,11 +51,12 @@ pub(crate) struct Facts {
     pub(crate) metadata: Vec<(String, String)>,
 }
 
-/// What may end a run.
+/// What may end a run, and who is told of its steps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
     pub(crate) stop: Option<StopFlag>,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) profile: Option<Arc<Recorder>>,
 }
 
 pub(crate) struct Engine {
@@ -279,10 +282,18 @@ impl Engine {
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
         let started = Instant::now();
         let run = || {
-            let mut options = RunOptions::new();
-            options.stop = limits.stop;
-            options.deadline = limits.deadline;
-            self.session.run_with(inputs, options)
+            let Limits { stop, deadline, profile } = limits;
+            let watched = |watch: Option<&mut dyn FnMut(StepEvent)>| {
+                let mut options = RunOptions::new();
+                options.stop = stop;
+                options.deadline = deadline;
+                options.watch = watch;
+                self.session.run_with(inputs, options)
+            };
+            match profile {
+                None => watched(None),
+                Some(profile) => profile.record(|watch| watched(Some(watch))),
+            }
         };
         let outputs =
             if is_short && !has_limits && taker.has_copies_only() { run() } else { py.detach(run) };
@@ -347,6 +358,12 @@ impl Engine {
             }
         });
         ports.collect()
+    }
+
+    /// What the steps of a run are: the name of the node, its operator, and its kernel.
+    pub(crate) fn steps(&self) -> Vec<(String, &'static str, String)> {
+        let steps = self.session.steps().into_iter();
+        steps.map(|step| (step.node, step.op, step.kernel)).collect()
     }
 
     /// How many threads a run uses.

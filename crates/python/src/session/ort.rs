@@ -6,32 +6,42 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::engine::{self, Limits};
+use super::profile::Profile;
 use super::take::kind_of;
 use super::{PySession, PyStopFlag, limits};
 
 /// Runs a session that is set once. A class that extends it says in `_failed` what an error
 /// becomes.
 #[pyclass(frozen, subclass, name = "Runner", module = "sardonyx._core.session")]
-pub(crate) struct Runner(PyOnceLock<Py<PySession>>);
+pub(crate) struct Runner {
+    session: PyOnceLock<Py<PySession>>,
+    profile: PyOnceLock<Py<Profile>>,
+}
 
 #[pymethods]
 impl Runner {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Runner {
-        Runner(PyOnceLock::new())
+        Runner { session: PyOnceLock::new(), profile: PyOnceLock::new() }
     }
 
     /// Sets the session.
     fn _use(&self, py: Python<'_>, session: Py<PySession>) -> PyResult<()> {
-        let set = self.0.set(py, session);
+        let set = self.session.set(py, session);
         set.map_err(|_| PyRuntimeError::new_err("the session is set already"))
+    }
+
+    /// Has all runs recorded in a profile.
+    fn _record(&self, py: Python<'_>, profile: Py<Profile>) -> PyResult<()> {
+        let set = self.profile.set(py, profile);
+        set.map_err(|_| PyRuntimeError::new_err("runs are recorded already"))
     }
 
     /// The session.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
-        match self.0.get(py) {
+        match self.session.get(py) {
             Some(session) => Ok(session.bind(py).clone()),
             None => {
                 Err(PyRuntimeError::new_err("the session is not made yet: __init__ did not run"))
@@ -73,7 +83,7 @@ impl Runner {
             let names = engine::names(output_names)?;
             engine.wanted(py, Some(names).filter(|names| !names.is_empty()))?
         };
-        let limits = match run_options {
+        let mut limits = match run_options {
             None => limits(None, None),
             Some(options) => {
                 let stop = options.getattr_opt("_stop")?;
@@ -85,6 +95,7 @@ impl Runner {
                 Limits { stop: Some(stop.get().0.clone()), ..limits(None, None) }
             }
         };
+        limits.profile = self.profile.get(py).and_then(|profile| profile.get().recorder());
         let outputs = engine.run(input_feed, wanted.as_deref(), limits)?;
         PyList::new(py, outputs)
     }

@@ -86,8 +86,8 @@ class SessionOptions:
     enable_cpu_mem_arena = _Option(bool, True, "Changes nothing.")
     enable_mem_pattern = _Option(bool, True, "Changes nothing.")
     enable_mem_reuse = _Option(bool, True, "Changes nothing.")
-    enable_profiling = _Option(bool, False, "No profile is written: a session that asks for one warns.")
-    profile_file_prefix = _Option(str, "onnxruntime_profile_", "Changes nothing.")
+    enable_profiling = _Option(bool, False, "Whether the session records its runs for end_profiling().")
+    profile_file_prefix = _Option(str, "onnxruntime_profile_", "How the name of a profile begins.")
     optimized_model_filepath = _Option(
         str, "", "No model is written: a session that asks for one warns."
     )
