@@ -224,7 +224,7 @@ impl PySession {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let timeout = timeout.map(after).transpose()?;
-        let wanted = self.0.wanted(py, outputs.map(engine::names).transpose()?)?;
+        let wanted = outputs.map(|names| self.0.wanted(names)).transpose()?;
         let stop = stop.map(|stop| &stop.get().0);
         let values = self.0.run(feeds, wanted.as_deref(), limits(stop, timeout))?;
         let dict = PyDict::new(py);

@@ -362,6 +362,16 @@ def test_outputs_are_writable_and_own_their_memory():
         x.resize(size + 1, refcheck=False)
 
 
+def test_outputs_wanted_twice_are_two_arrays():
+    text = "g (float[N] x) => (float[N] y, float[N] z) { y = Relu (x) z = Neg (x) }"
+    x = floats(1 << 16)
+    first, z, second = sardonyx.InferenceSession(model(text)).run(["y", "z", "y"], {"x": x})
+    first[1] = 7
+    assert second[1] == 1 and z[1] == -1
+    # Names need not be the objects that the session has.
+    assert list(session(text).run({"x": x}, outputs=["".join(["", "z"]), "y"])) == ["z", "y"]
+
+
 def test_an_output_that_is_an_input_or_a_constant_is_a_copy():
     same = session("g (float[N] x) => (float[N] y, float[N] z) { y = Identity (x) z = Identity (x) }")
     for size in (2, 1 << 16):

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use pyo3::PyErr;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 use sardonyx::{
-    Dim, ErrorKind, Model, Port, Precision, RunOptions, Session, StepEvent, StopFlag, Type, Value,
+    Dim, ErrorKind, Model, Outputs, Port, Precision, RunOptions, Session, StepEvent, StopFlag,
+    Type, Value,
 };
 
 use super::errors::{of_kind, raised, refused};
@@ -302,33 +302,51 @@ impl Engine {
         let outputs = outputs.map_err(|error| raised(py, &error))?;
         let returned = match wanted {
             None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
-            Some(wanted) => {
-                wanted.iter().map(|index| give::object(py, outputs[*index].clone())).collect()
-            }
+            Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
         };
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         returned
     }
 
-    /// The numbers of outputs by name; all if none is named.
-    pub(crate) fn wanted(
-        &self,
-        py: Python<'_>,
-        names: Option<Vec<String>>,
-    ) -> PyResult<Option<Vec<usize>>> {
-        let Some(names) = names else { return Ok(None) };
-        let outputs = self.session.outputs();
-        let find = |name: &String| {
-            let found = outputs.iter().position(|port| port.name() == name);
-            found.ok_or_else(|| {
-                let all: Vec<&str> = outputs.iter().map(Port::name).collect();
-                let help = format!("its outputs are '{}'", all.join("', '"));
-                let what = format!("the model has no output '{name}'");
-                of_kind(py, ErrorKind::Output, what, Some(&help))
-            })
+    /// The numbers of outputs that a list or a tuple names.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it is not a list or a tuple of texts.
+    pub(crate) fn wanted(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        let py = names.py();
+        let wrong = || {
+            let found = kind_of(names);
+            let what = format!("the names of outputs are {found}, which is not a list of str");
+            PyTypeError::new_err(what)
         };
-        names.iter().map(find).collect::<PyResult<Vec<usize>>>().map(Some)
+        if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
+            return Err(wrong());
+        }
+        let mut wanted = Vec::new();
+        for name in names.try_iter()? {
+            let name = name?;
+            let name = name.cast::<PyString>().map_err(|_| wrong())?;
+            // The same object nearly always, as names come from `outputs` or are interned.
+            let same = self.output_names.iter().position(|known| known.is(name));
+            wanted.push(match same {
+                Some(index) => index,
+                None => self.output_of(py, &name.to_cow()?)?,
+            });
+        }
+        Ok(wanted)
+    }
+
+    /// The number of the output of a name.
+    fn output_of(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
+        let outputs = self.session.outputs();
+        outputs.iter().position(|port| port.name() == name).ok_or_else(|| {
+            let all: Vec<&str> = outputs.iter().map(Port::name).collect();
+            let help = format!("its outputs are '{}'", all.join("', '"));
+            let what = format!("the model has no output '{name}'");
+            of_kind(py, ErrorKind::Output, what, Some(&help))
+        })
     }
 
     /// The name of an output.
@@ -396,6 +414,20 @@ impl Engine {
     }
 }
 
+/// The outputs of these numbers. Each is handed over where it is wanted last, as an array may only
+/// write what nothing else refers to.
+fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
+    let mut outputs: Vec<Option<Value>> =
+        outputs.into_iter().map(|(_, value)| Some(value)).collect();
+    wanted.iter().enumerate().filter_map(move |(turn, index)| {
+        if wanted[turn + 1..].contains(index) {
+            outputs[*index].clone()
+        } else {
+            outputs[*index].take()
+        }
+    })
+}
+
 /// A port without names of sizes that only inference has made up.
 fn with_names_of_model(port: &Port, names: &[String]) -> Port {
     let mut ty = port.ty().cloned();
@@ -444,18 +476,4 @@ fn facts(model: &Model) -> Facts {
         version: model.model_version(),
         metadata: metadata.map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
     }
-}
-
-/// The names of outputs that a caller wants, in a list or a tuple.
-///
-/// # Errors
-///
-/// `TypeError` for anything else.
-pub(crate) fn names(names: &Bound<'_, PyAny>) -> Result<Vec<String>, PyErr> {
-    names.extract().map_err(|_| {
-        let found = kind_of(names);
-        PyTypeError::new_err(format!(
-            "the names of outputs are {found}, which is not a list of str"
-        ))
-    })
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::engine::{self, Limits};
+use super::engine::Limits;
 use super::profile::Profile;
 use super::take::kind_of;
 use super::{PySession, PyStopFlag, limits};
@@ -80,8 +80,7 @@ impl Runner {
         let wanted = if output_names.is_none() {
             None
         } else {
-            let names = engine::names(output_names)?;
-            engine.wanted(py, Some(names).filter(|names| !names.is_empty()))?
+            Some(engine.wanted(output_names)?).filter(|wanted| !wanted.is_empty())
         };
         let mut limits = match run_options {
             None => limits(None, None),
