@@ -317,7 +317,7 @@ impl Engine {
     pub(crate) fn wanted(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let py = names.py();
         let wrong = || {
-            let found = kind_of(names);
+            let found = shown(names);
             let what = format!("the names of outputs are {found}, which is not a list of str");
             PyTypeError::new_err(what)
         };

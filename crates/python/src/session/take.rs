@@ -240,7 +240,8 @@ impl Taker {
         let dims = lent.dims();
         let bytes = lent.as_ref();
         if bytes.len() <= COPIED_BYTES {
-            let copy = Buffer::copy_of(bytes).map_err(failed)?;
+            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            let copy = Buffer::from_vec(bytes.to_vec());
             return Tensor::from_buffer(data_type, dims, copy).map_err(failed);
         }
         let lent = Arc::new(lent);
