@@ -14,6 +14,8 @@ mod take;
 mod tensor;
 
 use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -54,7 +56,7 @@ fn open_for_ort(
     dims: &Bound<'_, PyDict>,
     seed: Option<u64>,
 ) -> PyResult<PySession> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         threads: (threads > 0).then_some(threads.min(processors)),
         precision: "exact".to_string(),
@@ -100,10 +102,11 @@ pub(crate) fn after(seconds: f64) -> PyResult<Instant> {
 ///
 /// A run that is not done by then raises `sardonyx.Error` with the code `stopped`. The time counts
 /// from the beginning of the block. Of two that are nested, the earlier holds.
-#[pyclass(name = "deadline", module = "sardonyx", unsendable)]
+#[pyclass(frozen, name = "deadline", module = "sardonyx")]
 pub(crate) struct Deadline {
     seconds: f64,
-    before: Vec<Option<Instant>>,
+    /// For each block that is being run: its thread, and the time that held around it.
+    before: Mutex<Vec<(ThreadId, Option<Instant>)>>,
 }
 
 #[pymethods]
@@ -111,20 +114,25 @@ impl Deadline {
     #[new]
     fn new(seconds: f64) -> PyResult<Deadline> {
         after(seconds)?;
-        Ok(Deadline { seconds, before: Vec::new() })
+        Ok(Deadline { seconds, before: Mutex::default() })
     }
 
-    fn __enter__(&mut self) -> PyResult<()> {
+    fn __enter__(&self) -> PyResult<()> {
         let before = DEADLINE.get();
         let until = after(self.seconds)?;
-        self.before.push(before);
+        let mut blocks = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.push((thread::current().id(), before));
         DEADLINE.set(Some(before.map_or(until, |before| before.min(until))));
         Ok(())
     }
 
     #[pyo3(signature = (*_args))]
-    fn __exit__(&mut self, _args: &Bound<'_, PyTuple>) {
-        DEADLINE.set(self.before.pop().flatten());
+    fn __exit__(&self, _args: &Bound<'_, PyTuple>) {
+        let mut blocks = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_thread = |(thread, _): &(ThreadId, _)| *thread == thread::current().id();
+        if let Some(last) = blocks.iter().rposition(of_thread) {
+            DEADLINE.set(blocks.remove(last).1);
+        }
     }
 }
 

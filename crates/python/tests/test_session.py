@@ -3,12 +3,14 @@
 import array
 import ast
 import collections
+import contextlib
 import ctypes
 import gc
 import pickle
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -541,6 +543,34 @@ def test_runs_end_at_a_deadline_or_by_a_flag():
     for seconds in (-1, float("nan")):
         with pytest.raises(ValueError):
             sardonyx.deadline(seconds)
+
+
+def test_deadlines_are_of_the_thread_that_is_in_the_block():
+    endless, relu = session(ENDLESS), session(RELU)
+    soon = sardonyx.deadline(0.01)
+    outcomes = []
+
+    def work(model, given, block):
+        try:
+            with block:
+                model(given)
+            outcomes.append("done")
+        except sardonyx.Error as error:
+            outcomes.append(error.code)
+
+    with soon:
+        calls = [(endless, 1.0, soon), (relu, floats(2), contextlib.nullcontext())]
+        threads = [threading.Thread(target=work, args=call) for call in calls]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+        with pytest.raises(sardonyx.Error, match="deadline"):
+            relu(floats(2))
+    assert sorted(outcomes) == ["done", "stopped"]
+    assert relu(floats(2)).tolist() == [0, 1]
+    soon.__exit__(None, None, None)
 
 
 def test_many_threads_call_one_session_and_make_others():

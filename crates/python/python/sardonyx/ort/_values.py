@@ -124,7 +124,7 @@ class OrtValue:
     """A value: an array, which it shares with numpy, or a list, a dict, or nothing."""
 
     def __init__(self, value: Any, numpy_obj: Any = None, session: Any = None) -> None:
-        self._value = value._value if isinstance(value, OrtValue) else value
+        self._value: Any = value._value if isinstance(value, OrtValue) else value
 
     @classmethod
     def ortvalue_from_numpy(
