@@ -65,6 +65,7 @@ const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
 const UNSAFE_PLACES: &[&str] = &[
     "crates/kernels/",
     "crates/tensor/",
+    "crates/python/src/session/memory",
     "crates/sardonyx/src/large_pages.rs",
     "crates/sardonyx/src/mapping.rs",
 ];

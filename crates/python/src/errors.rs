@@ -27,3 +27,13 @@ create_exception!(
     PyException,
     "A model is one that the converter cannot hold."
 );
+create_exception!(
+    sardonyx,
+    Error,
+    PyException,
+    "A model cannot be opened or run.\n\n\
+     `code` says what kind of thing went wrong, for programs: `io`, `format`, `unsupported`,\n\
+     `invalid`, `external-data`, `input`, `output`, `run` or `stopped`. `message` is one sentence,\n\
+     `place` says where (a file, a field of it or a node), `help` what can be done about it; both\n\
+     may be None. `unsupported` lists every operator that cannot run."
+);

@@ -1,10 +1,10 @@
 //! The Python module: what the extension of the `onnx` package offers, under the same names, on
-//! Sardonyx.
+//! Sardonyx, and sessions, which run models.
 //!
-//! One file per submodule. Messages cross the border as bytes, as there; nothing here knows more
-//! about ONNX than how to ask the crates below. The one thing that is global is the registry of
-//! operators ([`registry`]), because Python code expects an operator that it registers to be known
-//! everywhere.
+//! One file per submodule. Messages cross the border as bytes, as there, and values as arrays;
+//! nothing here knows more about ONNX than how to ask the crates below. The one thing that is
+//! global is the registry of operators ([`registry`]), because Python code expects an operator that
+//! it registers to be known everywhere.
 
 mod checker;
 mod defs;
@@ -14,6 +14,7 @@ mod message;
 mod parser;
 mod printer;
 mod registry;
+mod session;
 mod shape_inference;
 mod version_converter;
 
@@ -43,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add("inliner", inliner::fill)?;
     add("parser", parser::fill)?;
     add("printer", printer::fill)?;
+    add("session", session::fill)?;
     add("shape_inference", shape_inference::fill)?;
     add("version_converter", version_converter::fill)
 }

@@ -35,7 +35,12 @@ pub(crate) fn read_model(bytes: &[u8]) -> Result<Model, PyErr> {
 ///
 /// See [`read`].
 pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
-    read_buffer(Buffer::from_shared(Arc::new(bytes)))
+    read_buffer(shared(bytes))
+}
+
+/// The bytes that Python keeps, without a copy.
+pub(crate) fn shared(bytes: PyBackedBytes) -> Buffer {
+    Buffer::from_shared(Arc::new(bytes))
 }
 
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {

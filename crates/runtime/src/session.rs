@@ -3,7 +3,7 @@
 mod runs;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
@@ -70,14 +70,47 @@ pub struct StepInfo {
 
 pub(crate) enum SharedPool {
     Global(&'static Pool),
-    Private(Pool),
+    /// Of this session, or of all that have the same number of threads.
+    Counted(Arc<Pool>),
 }
 
+/// The pools of sessions that want fewer or more threads than there are processors, one for each
+/// number. A process with many sessions has no more threads than one with few.
+static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
+
 impl SharedPool {
+    /// The threads for a session with these options.
+    fn of(options: &Options) -> SharedPool {
+        let threads = options.threads.map(|threads| threads.max(1));
+        if options.private_pool {
+            let threads = threads.unwrap_or_else(Pool::available_threads);
+            return SharedPool::Counted(Arc::new(Pool::new(threads)));
+        }
+        match threads {
+            // The threads of the process are not even started for sessions that want others.
+            Some(threads) if threads != Pool::available_threads() => {
+                SharedPool::Counted(SharedPool::of_threads(threads))
+            }
+            _ => SharedPool::Global(Pool::global()),
+        }
+    }
+
+    /// The pool that all sessions with this number of threads share.
+    fn of_threads(threads: usize) -> Arc<Pool> {
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        let found = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.threads() == threads);
+        found.unwrap_or_else(|| {
+            let pool = Arc::new(Pool::new(threads));
+            pools.push(Arc::downgrade(&pool));
+            pool
+        })
+    }
+
     pub(crate) fn get(&self) -> &Pool {
         match self {
             SharedPool::Global(pool) => pool,
-            SharedPool::Private(pool) => pool,
+            SharedPool::Counted(pool) => pool,
         }
     }
 }
@@ -94,16 +127,7 @@ impl Session {
         external: &dyn ExternalData,
         options: &Options,
     ) -> Result<Session, CompileError> {
-        let pool = match options.threads {
-            None if !options.private_pool => SharedPool::Global(Pool::global()),
-            Some(threads) if !options.private_pool && threads == Pool::global().threads() => {
-                SharedPool::Global(Pool::global())
-            }
-            threads => {
-                let threads = threads.unwrap_or_else(Pool::available_threads);
-                SharedPool::Private(Pool::new(threads.max(1)))
-            }
-        };
+        let pool = SharedPool::of(options);
         let as_run = as_run(model, &options.dims);
         let compiled = compile(as_run.as_ref().unwrap_or(model), external, options, pool.get())?;
         let Compiled { executable, report, fusions, notes, printed } = compiled;

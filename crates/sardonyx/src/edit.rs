@@ -1,6 +1,6 @@
 //! Changing what a model says about itself.
 
-use sardonyx_model::{Entry, OperatorSetId};
+use sardonyx_model::{DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto};
 use sardonyx_passes::NEWEST_IR_VERSION;
 use sardonyx_passes::{StripOptions, StripReport, format_needs};
 
@@ -159,6 +159,29 @@ impl Model {
         entries.len() < before
     }
 
+    /// Takes the names of sizes, but for those in `kept`, out of the types of the main graph: of
+    /// its inputs, outputs and values. Sizes that had one name may then differ, as far as the
+    /// operators let them.
+    ///
+    /// ```
+    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
+    ///     g (float[N] x, float[N] y) => (float[N] a, float[N] b) { a = Abs (x) b = Abs (y) }";
+    /// let mut model = sardonyx::Model::from_text(text)?;
+    /// model.forget_size_names(&[]);
+    /// assert_eq!(model.inputs()[0].to_string(), "x: float[?]");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn forget_size_names(&mut self, kept: &[&str]) {
+        let Some(main) = self.graph.main else { return };
+        let kept: Vec<Symbol> =
+            kept.iter().filter_map(|name| self.graph.symbol(name.as_bytes())).collect();
+        let graph = self.graph.graph_mut(main);
+        let infos = graph.inputs.iter_mut().chain(&mut graph.outputs).chain(&mut graph.value_info);
+        for ty in infos.filter_map(|info| info.ty.as_mut()) {
+            forget_names(ty, &kept);
+        }
+    }
+
     /// Takes out what the model does not need to compute the same.
     ///
     /// ```
@@ -173,5 +196,26 @@ impl Model {
     /// ```
     pub fn strip(&mut self, options: &StripOptions) -> StripReport {
         sardonyx_passes::strip(&mut self.graph, options)
+    }
+}
+
+/// Takes the names of sizes out of a type, but for those that are kept.
+fn forget_names(ty: &mut TypeProto, kept: &[Symbol]) {
+    let mut ty = Some(ty);
+    // Types hold one other at most.
+    while let Some(kind) = ty.take().and_then(|ty| ty.kind.as_mut()) {
+        match kind {
+            TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => {
+                for dim in shape.iter_mut().flat_map(|shape| &mut shape.dims) {
+                    if matches!(dim.value, Some(DimValue::Param(name)) if !kept.contains(&name)) {
+                        dim.value = None;
+                    }
+                }
+            }
+            TypeKind::Sequence { elem_type: inner, .. }
+            | TypeKind::Map { value_type: inner, .. }
+            | TypeKind::Optional { elem_type: inner, .. } => ty = inner.as_deref_mut(),
+            TypeKind::Opaque { .. } => {}
+        }
     }
 }

@@ -148,6 +148,11 @@ impl Model {
         self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
     }
 
+    /// Documentation of the main graph; mostly empty.
+    pub fn graph_doc(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.main_graph().and_then(|graph| graph.doc_string))
+    }
+
     /// Keys and values of the metadata, in the order of the file.
     pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let entries = self.graph.header.metadata_props.iter();

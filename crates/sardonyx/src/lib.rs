@@ -117,5 +117,5 @@ pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Opaque,
     OpaqueType, Sequence, Sparse, StringArray, Tensor, TensorError, TensorView, TensorViewMut,
-    Tolerance, Value, ValueType, bf16, cast, f16, npy,
+    Tolerance, Value, ValueType, ViewData, bf16, cast, f16, npy, swap_bytes,
 };

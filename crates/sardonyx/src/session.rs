@@ -100,7 +100,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Gives the session threads of its own. By default sessions share those of the process.
+    /// Gives the session threads of its own. By default sessions share those of the process, and
+    /// those that want another number of threads share them with all that want the same number.
     pub fn private_pool(mut self) -> Self {
         self.options.private_pool = true;
         self

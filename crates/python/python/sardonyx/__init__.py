@@ -1,5 +1,10 @@
 """ONNX in pure Rust.
 
+:class:`Session` runs a model::
+
+    session = sardonyx.Session("model.onnx")
+    y = session(x)
+
 The submodules:
 
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
@@ -14,6 +19,7 @@ is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on S
 """
 
 from sardonyx import (
+    backend,
     checker,
     defs,
     inliner,
@@ -23,18 +29,35 @@ from sardonyx import (
     version_converter,
 )
 from sardonyx._core import IR_VERSION, __version__
+from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, deadline
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
+from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
+from sardonyx._values import SparseTensor
+
+# Needs the version above.
+from sardonyx.ort import InferenceSession  # isort: skip
 
 __all__ = [
     "IR_VERSION",
+    "Error",
+    "InferenceSession",
     "OnnxCore",
+    "OnnxRuntime",
+    "Port",
+    "Session",
+    "SparseTensor",
+    "StopFlag",
+    "Tensor",
     "__version__",
+    "backend",
     "checker",
+    "deadline",
     "defs",
     "inliner",
     "parser",
     "printer",
     "shape_inference",
     "use_as_onnx_core",
+    "use_as_onnxruntime",
     "version_converter",
 ]

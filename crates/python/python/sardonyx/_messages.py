@@ -38,6 +38,15 @@ def serialized(message: Any, kind: str) -> bytes:
     return content
 
 
+def serialized_model(model: Any) -> bytes:
+    """The bytes of a model: of any message object, of bytes, and of a model of the onnx_ir package."""
+    if type(model).__module__.partition(".")[0] == "onnx_ir":
+        import onnx_ir
+
+        model = onnx_ir.to_proto(model)
+    return serialized(model, "ModelProto")
+
+
 def like(message: Any, content: bytes) -> Any:
     """Bytes as what the caller works with: an object of the same class as a message, or bytes."""
     read = getattr(type(message), "FromString", None)

@@ -247,3 +247,22 @@ fn errors_do_not_depend_on_earlier_sizes() {
         assert_eq!(say(&used), say(&fresh), "{text}");
     }
 }
+
+/// Sessions that want as many threads share them; those that want threads of their own do not.
+#[test]
+fn sessions_share_their_threads() {
+    let model = model("g (float[N] x) => (y) { y = Relu (x) }");
+    // More than there are processors, as those share the threads of the process.
+    let threads = sardonyx_kernels::Pool::available_threads() + 1;
+    let session = |private_pool| {
+        let mut options = Options::with_threads(threads);
+        options.private_pool = private_pool;
+        Session::compile(&model, &NoExternalData, &options).expect("the model can run")
+    };
+    let all = [session(false), session(false), session(true), session(true)];
+    assert!(all.iter().all(|session| session.threads() == threads));
+    let pools: Vec<*const sardonyx_kernels::Pool> =
+        all.iter().map(|session| std::ptr::from_ref(session.pool.get())).collect();
+    assert_eq!(pools[0], pools[1]);
+    assert!(pools[2] != pools[0] && pools[3] != pools[0] && pools[2] != pools[3]);
+}

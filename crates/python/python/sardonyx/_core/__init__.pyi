@@ -3,6 +3,7 @@ from sardonyx._core import defs as defs
 from sardonyx._core import inliner as inliner
 from sardonyx._core import parser as parser
 from sardonyx._core import printer as printer
+from sardonyx._core import session as session
 from sardonyx._core import shape_inference as shape_inference
 from sardonyx._core import version_converter as version_converter
 

@@ -1,0 +1,108 @@
+"""The names of onnxruntime, on Sardonyx.
+
+``import sardonyx.ort as onnxruntime`` is enough for programs that can be changed. For those that cannot, see
+:func:`sardonyx.use_as_onnxruntime` and ``python -m sardonyx.ort program.py``.
+"""
+
+from __future__ import annotations
+
+from sardonyx import __version__ as _sardonyx_version
+from sardonyx._values import SparseTensor
+from sardonyx.ort._options import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    RunOptions,
+    SessionOptions,
+)
+from sardonyx.ort._session import (
+    InferenceSession,
+    ModelMetadata,
+    NodeArg,
+    get_all_providers,
+    get_available_providers,
+    set_seed,
+)
+from sardonyx.ort._values import IOBinding, OrtDevice, OrtValue
+
+__all__ = [
+    "ExecutionMode",
+    "ExecutionOrder",
+    "GraphOptimizationLevel",
+    "IOBinding",
+    "InferenceSession",
+    "ModelMetadata",
+    "NodeArg",
+    "OrtDevice",
+    "OrtValue",
+    "RunOptions",
+    "SessionIOBinding",
+    "SessionOptions",
+    "SparseTensor",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
+    "get_all_providers",
+    "get_available_providers",
+    "get_build_info",
+    "get_device",
+    "get_version_string",
+    "has_collective_ops",
+    "preload_dlls",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
+]
+
+#: The release of onnxruntime whose names and behaviour these are.
+__version__ = "1.31.1"
+
+SessionIOBinding = IOBinding
+
+
+def get_version_string() -> str:
+    """The release of onnxruntime whose names and behaviour these are."""
+    return __version__
+
+
+def get_build_info() -> str:
+    """What runs."""
+    return f"Sardonyx {_sardonyx_version}, with the names of onnxruntime {__version__}"
+
+
+def get_device() -> str:
+    """What models run on."""
+    return "CPU"
+
+
+def has_collective_ops() -> bool:
+    """Whether operators over several processes can run: no."""
+    return False
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """Does nothing: there is no log."""
+    if not isinstance(severity, int):
+        raise TypeError(f"wanted: a severity as int; got {type(severity).__name__}")
+
+
+def set_default_logger_verbosity(verbosity: int) -> None:
+    """Does nothing: there is no log."""
+    if not isinstance(verbosity, int):
+        raise TypeError(f"wanted: a verbosity as int; got {type(verbosity).__name__}")
+
+
+def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
+    """Does nothing: all sessions share the threads of the process."""
+
+
+def disable_telemetry_events() -> None:
+    """Does nothing: nothing is told to anybody."""
+
+
+def enable_telemetry_events() -> None:
+    """Does nothing: nothing is told to anybody."""
+
+
+def preload_dlls(*args: object, **options: object) -> None:
+    """Does nothing: there is nothing to load."""

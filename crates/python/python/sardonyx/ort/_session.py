@@ -1,0 +1,373 @@
+"""``InferenceSession`` with the names and the behaviour of onnxruntime's."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sardonyx._core import session as _core
+from sardonyx.ort import _errors
+from sardonyx.ort._options import RunOptions, SessionOptions
+from sardonyx.ort._values import IOBinding, OrtValue
+
+CPU = "CPUExecutionProvider"
+
+# The version of a model that does not say it.
+_NO_VERSION = 2**63 - 1
+
+# What random operators of sessions that are made later start from.
+_seed: int | None = None
+
+
+def set_seed(seed: int) -> None:
+    """Sets what operators without a seed draw random numbers by, in sessions that are made later."""
+    global _seed
+    _seed = int(seed) % 2**64
+
+
+def get_available_providers() -> list[str]:
+    """What models run on: the CPU."""
+    return [CPU]
+
+
+get_all_providers = get_available_providers
+
+
+class NodeArg:
+    """An input or output of a model."""
+
+    __slots__ = ("_port",)
+
+    def __init__(self, port: _core.Port) -> None:
+        self._port = port
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._port.name
+
+    @property
+    def shape(self) -> list[int | str | None]:
+        """Its sizes: numbers, names of sizes that are open, None for those of which nothing is known."""
+        return self._port.shape or []
+
+    @property
+    def type(self) -> str:
+        """Its type, such as ``tensor(float)``."""
+        return self._port.kind
+
+    def __str__(self) -> str:
+        return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+class ModelMetadata:
+    """What a model says about itself."""
+
+    __slots__ = ("_info", "_metadata")
+
+    def __init__(self, session: _core.Session) -> None:
+        self._info, self._metadata = session.info, session.metadata
+
+    @property
+    def producer_name(self) -> str:
+        """The tool that made the model."""
+        return self._info["producer_name"]
+
+    @property
+    def graph_name(self) -> str:
+        """The name of the main graph."""
+        return self._info["graph_name"]
+
+    @property
+    def domain(self) -> str:
+        """The name space of the model."""
+        return self._info["domain"]
+
+    @property
+    def description(self) -> str:
+        """The documentation of the model."""
+        return self._info["doc"]
+
+    @property
+    def graph_description(self) -> str:
+        """The documentation of the main graph."""
+        return self._info["graph_doc"]
+
+    @property
+    def version(self) -> int:
+        """The version of the model; the largest number if it does not say."""
+        version = self._info["version"]
+        return _NO_VERSION if version is None else version
+
+    @property
+    def custom_metadata_map(self) -> dict[str, str]:
+        """The metadata, by key."""
+        return dict(self._metadata)
+
+
+class InferenceSession(_core.Runner):
+    """A model made ready to run, as ``onnxruntime.InferenceSession``.
+
+    ``path_or_bytes`` is a path, bytes, or an object with ``SerializeToString``. Everything runs on the CPU: other
+    providers warn. The name of a size of inputs may stand for several sizes, which warns when it does. Errors are those of
+    onnxruntime by class and say more: ``code``, ``place``, ``help`` and ``unsupported`` as :class:`sardonyx.Error`.
+    Sessions can be pickled.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(
+                f"wanted: sess_options of the class SessionOptions; got {type(sess_options).__name__}"
+            )
+        self._providers = _checked_providers(providers, provider_options)
+        self._options = SessionOptions() if sess_options is None else sess_options
+        self._independent: _core.Session | None = None
+        options = self._options
+        if options.optimized_model_filepath:
+            warnings.warn(
+                "the option 'optimized_model_filepath' changes nothing: no model is written",
+                stacklevel=2,
+            )
+        self._profile = _core.Profile() if options.enable_profiling else None
+        self._began = time.time_ns()
+        start = time.monotonic_ns()
+        if isinstance(path_or_bytes, (bytearray, memoryview)):
+            path_or_bytes = bytes(path_or_bytes)
+        try:
+            session = _core.open_for_ort(
+                path_or_bytes, max(options.intra_op_num_threads, 0), options._dims, _seed
+            )
+        except _errors.Error as error:
+            raise _errors.of_model(error, path_or_bytes) from None
+        self._use(session)
+        if self._profile is not None:
+            self._made = (time.monotonic_ns() - start) // 1000
+            self._record(self._profile)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self._session.__reduce__()[1][0]
+        return type(self), (source, self._options, self._providers)
+
+    # ``run`` is that of the base class: it costs no time here.
+
+    def _failed(
+        self, error: BaseException, output_names: Any, input_feed: Any, run_options: Any
+    ) -> list[Any]:
+        """What a run that failed becomes: the outputs after all, or an exception of onnxruntime."""
+        if not isinstance(error, _errors.Error):
+            raise error
+        if error.code == "input" and isinstance(input_feed, Mapping):
+            missing = [
+                port.name
+                for port in self._session.inputs
+                if port.required and input_feed.get(port.name) is None
+            ]
+            if missing:
+                text = (
+                    f"Required inputs ({missing}) are missing: the inputs given are {list(input_feed)}"
+                )
+                raise _errors.made(_errors.MissingInput, text, code="input", help=error.help) from None
+            if self._has_other_sizes(input_feed):
+                return self._run_independent(output_names, input_feed, run_options)
+        raise _errors.of_run(error) from None
+
+    def _has_other_sizes(self, feed: Mapping[str, Any]) -> bool:
+        """Whether inputs differ in a size that the model gives one name."""
+        sizes: dict[str, int] = {}
+        for port in self._session.inputs:
+            shape = getattr(feed.get(port.name), "shape", None)
+            for name, size in zip(port.shape or (), shape or (), strict=False):
+                if isinstance(name, str) and sizes.setdefault(name, size) != size:
+                    return True
+        return False
+
+    def _run_independent(self, output_names: Any, feed: Any, run_options: Any) -> list[Any]:
+        try:
+            if self._independent is None:
+                self._independent = self._session.with_independent_sizes()
+                warnings.warn(
+                    "inputs differ in a size to which the model gives one name: it runs with sizes that have "
+                    "nothing to do with each other",
+                    stacklevel=3,
+                )
+            names = list(output_names or ()) or [port.name for port in self._session.outputs]
+            stop = run_options._stop if run_options is not None else None
+            outputs = self._independent.run(feed, outputs=list(dict.fromkeys(names)), stop=stop)
+            return [outputs[name] for name in names]
+        except _errors.Error as error:
+            raise _errors.of_run(error) from None
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Runs the model in another thread and calls ``callback(outputs, user_data, error)`` there.
+
+        ``error`` is empty if the run succeeded; else there are no outputs.
+        """
+
+        def work() -> None:
+            try:
+                outputs, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as raised:  # noqa: BLE001
+                outputs, error = [], str(raised) or type(raised).__name__
+            callback(outputs, user_data, error)
+
+        threading.Thread(target=work, name="sardonyx-run").start()
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs to bind."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Runs the model on what is bound."""
+        iobinding._run(run_options)
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Runs the model on values and returns values."""
+        feed = {name: value._value for name, value in input_dict_ort_values.items()}
+        return [OrtValue(output) for output in self.run(output_names, feed, run_options)]
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What a run takes, without inputs that have a value in the model."""
+        ports = self._session.inputs
+        return [NodeArg(port) for port in ports if port.required or port.kind.startswith("optional")]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Inputs that have a value in the model."""
+        ports = self._session.inputs
+        return [
+            NodeArg(port)
+            for port in ports
+            if not port.required and not port.kind.startswith("optional")
+        ]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """What a run gives back."""
+        return [NodeArg(port) for port in self._session.outputs]
+
+    def _input_names(self) -> list[str]:
+        return [port.name for port in self._session.inputs]
+
+    def _output_names(self) -> list[str]:
+        return [port.name for port in self._session.outputs]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says about itself."""
+        return ModelMetadata(self._session)
+
+    def get_session_options(self) -> SessionOptions:
+        """The options of the session."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """What the session runs on: the CPU."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of the providers: none."""
+        return {name: {} for name in self._providers}
+
+    def set_providers(
+        self,
+        providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+    ) -> None:
+        """Warns if there is a provider other than that of the CPU, which stays."""
+        self._providers = _checked_providers(providers, provider_options)
+
+    def disable_fallback(self) -> None:
+        """Does nothing: there is one provider."""
+
+    def enable_fallback(self) -> None:
+        """Does nothing: there is one provider."""
+
+    def end_profiling(self) -> str:
+        """Writes the profile and returns the name of its file, if the options ask for one; else an empty text.
+
+        The name begins as ``profile_file_prefix`` says. What is in it can be seen in ``chrome://tracing``.
+        """
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return ""
+        name = time.strftime(f"{self._options.profile_file_prefix}_%Y-%m-%d_%H-%M-%S.json")
+        events = [_event("Session", "session_initialization", 0, self._made, {})]
+        steps = self._session.steps()
+        for start, took, run in profile.end():
+            events.append(_event("Session", "model_run", start, took, {}))
+            for step, began, lasted in run:
+                node, op, kernel = steps[step]
+                facts = {"op_name": op, "provider": CPU, "node_index": str(step), "kernel": kernel}
+                events.append(_event("Node", f"{node}_kernel_time", start + began, lasted, facts))
+        with open(name, "w", encoding="utf-8") as file:
+            json.dump(events, file)
+        return name
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When the profile began, on the clock of ``time.time_ns``."""
+        return self._began
+
+
+def _event(kind: str, name: str, start: int, took: int, facts: dict[str, str]) -> dict[str, Any]:
+    """A part of a profile, in the form that browsers show: times are in microseconds."""
+    return {
+        "cat": kind,
+        "pid": os.getpid(),
+        "tid": threading.get_native_id(),
+        "dur": took,
+        "ts": start,
+        "ph": "X",
+        "name": name,
+        "args": facts,
+    }
+
+
+def _checked_providers(providers: Any, options: Any) -> list[str]:
+    """The providers that a session has; warns of those that it cannot have."""
+    if providers is None:
+        return [CPU]
+    wrong = isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence)
+    names = []
+    for provider in [providers] if wrong else providers:
+        name = provider[0] if isinstance(provider, (tuple, list)) and provider else provider
+        names.append(name)
+    unknown = [name for name in names if name != CPU]
+    if wrong:
+        warnings.warn(
+            f"providers is {providers!r}, which is not a list of names; the session runs on {CPU}",
+            stacklevel=3,
+        )
+    elif unknown:
+        warnings.warn(
+            f"the provider {unknown[0]!r} is not available; there is {CPU}", stacklevel=3
+        )
+    elif options is not None and len(options) != len(names):
+        warnings.warn(
+            f"there are {len(names)} providers and options for {len(options)}; the session runs on {CPU}",
+            stacklevel=3,
+        )
+    return [CPU]

@@ -1,0 +1,149 @@
+//! numpy and ml_dtypes, which are used where they are installed and asked for by no import of ours
+//! before an array is wanted.
+
+use pyo3::PyErr;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple, PyType};
+use sardonyx::{DataType, Tensor};
+
+use super::elements;
+use super::memory::PyTensor;
+use super::take::{What, unfit};
+use super::tensor;
+
+/// What is used of numpy.
+pub(crate) struct Numpy {
+    module: Py<PyModule>,
+    array: Py<PyType>,
+    /// By number of the element type, as far as they have been wanted.
+    types: [PyOnceLock<Option<Py<PyAny>>>; 29],
+}
+
+/// numpy; `None` if it is not installed.
+pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
+    static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
+    NUMPY.get_or_init(py, || Numpy::import(py).ok()).as_ref()
+}
+
+impl Numpy {
+    fn import(py: Python<'_>) -> Result<Numpy, PyErr> {
+        let module = py.import("numpy")?;
+        let array = module.getattr("ndarray")?.cast_into::<PyType>()?.unbind();
+        let types = [const { PyOnceLock::new() }; 29];
+        Ok(Numpy { module: module.unbind(), array, types })
+    }
+
+    /// The dtype of an element type; `None` if it is one of ml_dtypes, which is not installed.
+    fn dtype<'py>(&self, py: Python<'py>, data_type: DataType) -> Option<&Bound<'py, PyAny>> {
+        let place = self.types.get(usize::try_from(data_type.number()).ok()?)?;
+        let found = place.get_or_init(py, || self.find_dtype(py, data_type).ok());
+        found.as_ref().map(|dtype| dtype.bind(py))
+    }
+
+    fn find_dtype(&self, py: Python<'_>, data_type: DataType) -> Result<Py<PyAny>, PyErr> {
+        let name = elements::name_of(data_type);
+        let dtype = self.module.bind(py).getattr("dtype")?;
+        let of = if elements::is_of_ml_dtypes(data_type) {
+            py.import("ml_dtypes")?.getattr(name)?
+        } else {
+            name.into_pyobject(py)?.into_any()
+        };
+        Ok(dtype.call1((of,))?.unbind())
+    }
+
+    /// An array over the memory of a tensor; the tensor itself if numpy has no type for it.
+    pub(crate) fn array<'py>(
+        &self,
+        py: Python<'py>,
+        tensor: Tensor,
+    ) -> Result<Bound<'py, PyAny>, PyErr> {
+        let data_type = tensor.data_type();
+        let Some(dtype) = self.dtype(py, data_type) else {
+            return Ok(Bound::new(py, PyTensor::new(py, tensor)?)?.into_any());
+        };
+        let shape = PyTuple::new(py, tensor.dims())?;
+        if data_type == DataType::String {
+            let strings = PyList::new(py, tensor::elements(py, &tensor)?)?;
+            let array = self.module.bind(py).getattr("empty")?.call1((&shape, dtype))?;
+            array.setattr("flat", strings)?;
+            return Ok(array);
+        }
+        let tensor = if data_type.is_packed() { unpacked(py, &tensor)? } else { tensor };
+        let memory = Bound::new(py, PyTensor::new(py, tensor)?)?;
+        self.array.bind(py).call1((shape, dtype, memory))
+    }
+}
+
+/// The codes of a packed type, one to a byte as ml_dtypes keeps them: signed ones with their sign.
+fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
+    let failed = |error| unfit(py, &What::Other("an output"), &error);
+    let mut codes = tensor.to_codes().map_err(failed)?;
+    if matches!(tensor.data_type(), DataType::Int4 | DataType::Int2) {
+        let unused = 8 - tensor.data_type().bits().unwrap_or(8);
+        for code in &mut codes {
+            *code = ((*code << unused).cast_signed() >> unused).cast_unsigned();
+        }
+    }
+    Tensor::from_vec(tensor.dims(), codes).map_err(failed)
+}
+
+/// The tensor of an array of ml_dtypes, or of any array of numpy that does not lend its bytes;
+/// `None` for other objects.
+pub(crate) fn of_ml_dtypes(
+    object: &Bound<'_, PyAny>,
+    what: &What<'_>,
+) -> Result<Option<Tensor>, PyErr> {
+    let py = object.py();
+    let Some(dtype) = object.getattr_opt("dtype")? else { return Ok(None) };
+    let Some(name) = dtype.getattr_opt("name")? else { return Ok(None) };
+    let Some(data_type) = name.extract::<String>().ok().and_then(|name| elements::named(&name))
+    else {
+        return Ok(None);
+    };
+    let Some(numpy) = numpy(py) else { return Ok(None) };
+    let module = numpy.module.bind(py);
+    let is_array = object.is_instance(numpy.array.bind(py))?
+        || object.is_instance(&module.getattr("generic")?)?;
+    if !is_array {
+        return Ok(None);
+    }
+    let dims: Vec<usize> = object.getattr("shape")?.extract()?;
+    let dense = module.call_method1("ascontiguousarray", (object,))?;
+    let codes = dense.call_method1("reshape", (-1,))?.call_method1("view", ("uint8",))?;
+    let bytes: PyBackedBytes = codes.call_method0("tobytes")?.extract()?;
+    let made = if data_type.is_packed() {
+        let mask = u8::MAX >> (8 - data_type.bits().unwrap_or(8));
+        let codes: Vec<u8> = bytes.iter().map(|code| code & mask).collect();
+        Tensor::from_codes(data_type, dims, &codes)
+    } else {
+        sardonyx::Buffer::copy_of(&bytes)
+            .and_then(|bytes| Tensor::from_buffer(data_type, dims, bytes))
+    };
+    made.map(Some).map_err(|error| unfit(py, what, &error))
+}
+
+/// What another library makes an array of numpy of: by DLPack, or by `__array__`. `None` for an
+/// object that offers neither, or without numpy.
+pub(crate) fn as_array<'py>(
+    object: &Bound<'py, PyAny>,
+) -> Result<Option<Bound<'py, PyAny>>, PyErr> {
+    let py = object.py();
+    // A class has the methods of its objects, but is none of them.
+    if object.is_instance_of::<PyType>() {
+        return Ok(None);
+    }
+    let Some(numpy) = numpy(py) else { return Ok(None) };
+    let module = numpy.module.bind(py);
+    // What only a newer form of DLPack can say, such as that an array is not to be written.
+    if object.hasattr("__dlpack__")?
+        && let Ok(array) = module.call_method1("from_dlpack", (object,))
+    {
+        return Ok(Some(array));
+    }
+    if object.hasattr("__array__")? || object.hasattr("__array_interface__")? {
+        return module.call_method1("asarray", (object,)).map(Some);
+    }
+    Ok(None)
+}

@@ -1,0 +1,62 @@
+//! Errors of the engine as exceptions of Python.
+
+use std::fmt::Display;
+
+use pyo3::PyErr;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use sardonyx::ErrorKind;
+
+use crate::errors::Error;
+
+/// The exception for an error of the library.
+pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
+    let exception = Error::new_err(error.to_string());
+    let unsupported = error.unsupported().iter().map(ToString::to_string);
+    let unsupported: Vec<String> = unsupported.collect();
+    set(py, exception, error.kind(), error.message(), error.place(), error.help(), unsupported)
+}
+
+/// The exception for an input that is not what the model wants.
+pub(crate) fn refused(py: Python<'_>, what: impl Display) -> PyErr {
+    of_kind(py, ErrorKind::Input, what, None)
+}
+
+/// An exception of a kind, with advice.
+pub(crate) fn of_kind(
+    py: Python<'_>,
+    kind: ErrorKind,
+    what: impl Display,
+    help: Option<&str>,
+) -> PyErr {
+    let what = what.to_string();
+    let text = match help {
+        Some(help) => format!("{what}\nhelp: {help}"),
+        None => what.clone(),
+    };
+    set(py, Error::new_err(text), kind, &what, None, help, Vec::new())
+}
+
+/// Gives an exception its attributes.
+fn set(
+    py: Python<'_>,
+    exception: PyErr,
+    kind: ErrorKind,
+    message: &str,
+    place: Option<&str>,
+    help: Option<&str>,
+    unsupported: Vec<String>,
+) -> PyErr {
+    let value = exception.value(py);
+    let attributes = || {
+        value.setattr("code", kind.name())?;
+        value.setattr("message", message)?;
+        value.setattr("place", place)?;
+        value.setattr("help", help)?;
+        value.setattr("unsupported", PyList::new(py, unsupported)?)
+    };
+    match attributes() {
+        Ok(()) => exception,
+        Err(error) => error,
+    }
+}

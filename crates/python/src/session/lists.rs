@@ -1,0 +1,307 @@
+//! Tensors of what Python has in lists: numbers, texts, and arrays of objects.
+
+use pyo3::PyErr;
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use sardonyx::{CastOptions, Class, Complex128, DataType, StringArray, Tensor, TensorError, cast};
+
+use super::errors::refused;
+use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
+
+/// Arrays among lists become lists themselves, element by element, which is for small ones.
+const MOST_IN_LISTS: u64 = 1 << 24;
+
+/// The elements of a list, in the widest type of their class.
+enum Elements {
+    Floats(Vec<f64>),
+    Signed(Vec<i64>),
+    Unsigned(Vec<u64>),
+    Bools(Vec<bool>),
+    Complex(Vec<Complex128>),
+    Strings(StringArray),
+}
+
+/// A list that is read into elements.
+struct Reader<'w> {
+    what: &'w What<'w>,
+    elem: Option<DataType>,
+    dims: Vec<usize>,
+    /// Set by the first element.
+    elements: Option<Elements>,
+}
+
+/// The tensor of a number, a text, or of lists of them, nested as the tensor has dimensions.
+pub(crate) fn tensor(
+    object: &Bound<'_, PyAny>,
+    elem: Option<DataType>,
+    what: &What<'_>,
+) -> Result<Tensor, PyErr> {
+    let mut reader = Reader { what, elem, dims: Vec::new(), elements: None };
+    reader.find_dims(object)?;
+    reader.read(object, 0)?;
+    reader.finish(object.py())
+}
+
+/// The tensor of an array whose elements are texts or any objects.
+pub(crate) fn of_objects(
+    array: &Bound<'_, PyAny>,
+    elem: Option<DataType>,
+    what: &What<'_>,
+) -> Result<Tensor, PyErr> {
+    let py = array.py();
+    let Some(shape) = array.getattr_opt("shape")? else {
+        let found = kind_of(array);
+        return Err(refused(py, format!("{what} is {found}, whose elements are not numbers")));
+    };
+    let dims: Vec<usize> = shape.extract()?;
+    if elem.is_some_and(|elem| elem != DataType::String) {
+        let wanted = elem.map_or("", DataType::name);
+        let found = shown(&array.getattr("dtype")?);
+        return Err(refused(
+            py,
+            format!("{what} has elements of {found}, but the model wants {wanted}"),
+        ));
+    }
+    let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
+    let mut strings = StringArray::new();
+    for item in flat.try_iter()? {
+        strings.push(element_text(&item?)?);
+    }
+    Tensor::from_strings(dims, strings).map_err(|error| unfit(py, what, &error))
+}
+
+/// The bytes of a text or of bytes; `None` for other objects.
+pub(crate) fn text(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Some(bytes.as_bytes().to_vec());
+    }
+    let text = object.cast::<PyString>().ok()?;
+    if let Ok(text) = text.to_str() {
+        return Some(text.as_bytes().to_vec());
+    }
+    // Bytes that are not UTF-8 came to Python this way, and go back.
+    let bytes = text.call_method1("encode", ("utf-8", "surrogateescape")).ok()?;
+    Some(bytes.cast::<PyBytes>().ok()?.as_bytes().to_vec())
+}
+
+/// The text of an element: of other objects what `str` says, as tables mix texts with numbers.
+fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
+    match text(object) {
+        Some(text) => Ok(text),
+        None => Ok(object.str()?.to_string_lossy().into_owned().into_bytes()),
+    }
+}
+
+fn is_list(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>()
+}
+
+/// An array among lists as the lists that it stands for, and a number of numpy as one of Python.
+fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'py, PyAny>, PyErr> {
+    let is_plain = is_list(object)
+        || object.is_instance_of::<PyFloat>()
+        || object.is_instance_of::<PyInt>()
+        || object.is_instance_of::<PyString>();
+    if is_plain {
+        return Ok(object.clone());
+    }
+    let Some(to_list) = object.getattr_opt("tolist")? else { return Ok(object.clone()) };
+    let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
+    if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
+        let what =
+            format!("{what} is a list with an array of {size} elements in it; give one array");
+        return Err(refused(object.py(), what));
+    }
+    to_list.call0()
+}
+
+impl Reader<'_> {
+    /// The dimensions: the lengths of the first list, its first list, and so on.
+    fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
+        let mut first = as_lists(object, self.what)?;
+        while is_list(&first) {
+            if self.dims.len() == MOST_NESTED {
+                let what = format!("{} is nested more than {MOST_NESTED} deep", self.what);
+                return Err(refused(object.py(), what));
+            }
+            let len = first.len()?;
+            self.dims.push(len);
+            if len == 0 {
+                break;
+            }
+            first = as_lists(&first.get_item(0)?, self.what)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, object: &Bound<'_, PyAny>, axis: usize) -> Result<(), PyErr> {
+        let py = object.py();
+        let object = as_lists(object, self.what)?;
+        let Some(len) = self.dims.get(axis).copied() else {
+            if is_list(&object) {
+                return Err(self.ragged(py));
+            }
+            return self.element(&object);
+        };
+        if !is_list(&object) || object.len()? != len {
+            return Err(self.ragged(py));
+        }
+        for item in object.try_iter()? {
+            self.read(&item?, axis + 1)?;
+        }
+        Ok(())
+    }
+
+    fn ragged(&self, py: Python<'_>) -> PyErr {
+        let Reader { what, dims, .. } = self;
+        refused(
+            py,
+            format!("{what} has lists that differ in length or depth; the first are {dims:?}"),
+        )
+    }
+
+    fn element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
+        if self.elements.is_none() {
+            self.elements = Some(self.start(object)?);
+        }
+        let is_known = self.elem.is_some();
+        let added = match &mut self.elements {
+            Some(Elements::Floats(all)) => number(object)?.map(|number| all.push(number)),
+            Some(Elements::Signed(all)) => whole(object)?.map(|number| all.push(number)),
+            Some(Elements::Unsigned(all)) => whole(object)?.map(|number| all.push(number)),
+            Some(Elements::Bools(all)) => truth(object).map(|truth| all.push(truth)),
+            Some(Elements::Complex(all)) => complex(object)?.map(|number| all.push(number)),
+            Some(Elements::Strings(all)) if is_known => {
+                all.push(element_text(object)?);
+                Some(())
+            }
+            Some(Elements::Strings(all)) => text(object).map(|text| all.push(text)),
+            None => None,
+        };
+        added.ok_or_else(|| self.unlike(object))
+    }
+
+    /// Elements of the class that the model wants, or else of the class of the first.
+    fn start(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
+        Ok(match self.elem.map(DataType::class) {
+            Some(Class::Float) => Elements::Floats(Vec::new()),
+            Some(Class::Signed) => Elements::Signed(Vec::new()),
+            Some(Class::Unsigned) => Elements::Unsigned(Vec::new()),
+            Some(Class::Bool) => Elements::Bools(Vec::new()),
+            Some(Class::Complex) => Elements::Complex(Vec::new()),
+            Some(Class::String) => Elements::Strings(StringArray::new()),
+            None if object.is_instance_of::<PyBool>() => Elements::Bools(Vec::new()),
+            None if object.is_instance_of::<PyInt>() => Elements::Signed(Vec::new()),
+            None if object.is_instance_of::<PyFloat>() => Elements::Floats(Vec::new()),
+            None if object.is_instance_of::<PyComplex>() => Elements::Complex(Vec::new()),
+            None if text(object).is_some() => Elements::Strings(StringArray::new()),
+            None => return Err(self.unlike(object)),
+        })
+    }
+
+    fn unlike(&self, object: &Bound<'_, PyAny>) -> PyErr {
+        let is_number = object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>();
+        let found = if is_number { shown(object) } else { kind_of(object) };
+        let what = self.what;
+        let said = match self.elem {
+            Some(elem) => format!("{what} holds {found}, which is not of type {elem}"),
+            None => format!("{what} holds {found}, which is not like its first element"),
+        };
+        refused(object.py(), said)
+    }
+
+    fn finish(self, py: Python<'_>) -> Result<Tensor, PyErr> {
+        let Reader { what, elem, dims, elements } = self;
+        let failed = |error: TensorError| unfit(py, what, &error);
+        let Some(elements) = elements else {
+            return Tensor::zeros(elem.unwrap_or(DataType::Float), dims).map_err(failed);
+        };
+        let wide = match elements {
+            Elements::Floats(all) => Tensor::from_vec(dims, all),
+            Elements::Signed(all) => {
+                demand_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
+                Tensor::from_vec(dims, all)
+            }
+            Elements::Unsigned(all) => {
+                demand_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
+                Tensor::from_vec(dims, all)
+            }
+            Elements::Bools(all) => Tensor::from_bools(dims, &all),
+            Elements::Complex(all) => Tensor::from_vec(dims, all),
+            Elements::Strings(all) => Tensor::from_strings(dims, all),
+        };
+        let wide = wide.map_err(failed)?;
+        let to = elem.unwrap_or(wide.data_type());
+        cast(&wide, to, CastOptions::default()).map_err(failed)
+    }
+}
+
+/// Refuses integers that a type cannot hold.
+fn demand_range(
+    py: Python<'_>,
+    what: &What<'_>,
+    elem: Option<DataType>,
+    mut numbers: impl Iterator<Item = i128>,
+) -> Result<(), PyErr> {
+    let Some((elem, bits)) = elem.and_then(|elem| Some((elem, elem.bits()?))) else {
+        return Ok(());
+    };
+    let range = if elem.is_signed() {
+        -(1i128 << (bits - 1))..1i128 << (bits - 1)
+    } else {
+        0..1i128 << bits
+    };
+    match numbers.find(|number| !range.contains(number)) {
+        Some(number) => Err(refused(py, format!("{what} holds {number}, which {elem} cannot"))),
+        None => Ok(()),
+    }
+}
+
+/// A number of Python as a float; `None` for other objects.
+fn number(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
+    if !object.is_instance_of::<PyFloat>() && !object.is_instance_of::<PyInt>() {
+        return Ok(None);
+    }
+    within(object.extract())
+}
+
+/// An integer of Python; `None` for other objects, and for integers out of range.
+fn whole<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    if !object.is_instance_of::<PyInt>() {
+        return Ok(None);
+    }
+    within(object.extract())
+}
+
+/// What was extracted; `None` for a number that is too large.
+fn within<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
+    match extracted {
+        Ok(number) => Ok(Some(number)),
+        Err(error) => {
+            let is_too_large = Python::attach(|py| error.is_instance_of::<PyOverflowError>(py));
+            if is_too_large { Ok(None) } else { Err(error) }
+        }
+    }
+}
+
+fn truth(object: &Bound<'_, PyAny>) -> Option<bool> {
+    match object.extract::<i64>() {
+        Ok(0) => Some(false),
+        Ok(1) => Some(true),
+        _ => object.extract().ok(),
+    }
+}
+
+fn complex(object: &Bound<'_, PyAny>) -> Result<Option<Complex128>, PyErr> {
+    if let Ok(number) = object.cast::<PyComplex>() {
+        return Ok(Some(Complex128 {
+            re: number.getattr("real")?.extract()?,
+            im: number.getattr("imag")?.extract()?,
+        }));
+    }
+    Ok(number(object)?.map(|re| Complex128 { re, im: 0.0 }))
+}

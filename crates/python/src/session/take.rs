@@ -1,0 +1,367 @@
+//! What Python gives a run, as values.
+//!
+//! An array whose elements lie densely is read where it is, unless it is small; all else is copied.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pyo3::PyErr;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{
+    PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple, PyType,
+};
+use sardonyx::{
+    Buffer, Class, DataType, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type, Value,
+    ValueType,
+};
+
+use super::elements::{self, Format};
+use super::errors::refused;
+use super::lists;
+use super::memory::Lent;
+use super::memory::PyTensor;
+use super::memory::dlpack;
+
+/// Arrays of at most this many bytes are copied: that takes less time than to keep them lent.
+const COPIED_BYTES: usize = 1 << 14;
+
+/// How deep lists and dicts may lie in each other; tensors of more dimensions are not given as
+/// lists.
+pub(crate) const MOST_NESTED: usize = 64;
+
+/// Takes values, and keeps what they refer to until it is dropped, which happens where the
+/// interpreter may be used.
+#[derive(Default)]
+pub(crate) struct Taker {
+    lent: Vec<Arc<Lent>>,
+}
+
+/// What a value is, for messages; made into text only there.
+pub(crate) enum What<'w> {
+    Input(&'w str),
+    Item(usize, &'w What<'w>),
+    ValueOf(String, &'w What<'w>),
+    Other(&'static str),
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Input(name) => write!(f, "the input '{name}'"),
+            What::Item(index, of) => write!(f, "item {index} of {of}"),
+            What::ValueOf(key, of) => write!(f, "the value of {key} in {of}"),
+            What::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Taker {
+    /// Whether all values are copies.
+    pub(crate) fn has_copies_only(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    /// The value that an object of Python is, for an input.
+    pub(crate) fn value(&mut self, object: &Bound<'_, PyAny>, port: &Port) -> Result<Value, PyErr> {
+        self.nested(object, port.ty(), &What::Input(port.name()), 0)
+    }
+
+    fn nested(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        ty: Option<&Type>,
+        what: &What<'_>,
+        depth: usize,
+    ) -> Result<Value, PyErr> {
+        let py = object.py();
+        if depth > MOST_NESTED {
+            return Err(refused(py, format!("{what} is nested more than {MOST_NESTED} deep")));
+        }
+        match ty {
+            Some(Type::Optional(inner)) if object.is_none() => {
+                let element = inner.value_type_or(Some(DataType::Float));
+                let element = element.unwrap_or(ValueType::Tensor(DataType::Float));
+                Ok(Value::none(element))
+            }
+            Some(Type::Optional(inner)) => {
+                Ok(Value::some(self.nested(object, Some(inner), what, depth + 1)?))
+            }
+            Some(Type::Sequence(inner)) => self.sequence(object, inner, what, depth),
+            Some(Type::Map(key, inner)) => self.map(object, *key, inner, what, depth),
+            Some(Type::Opaque { .. }) => {
+                Err(refused(py, format!("{what} is of an opaque type, which Python cannot make")))
+            }
+            Some(Type::SparseTensor(tensor)) if object.hasattr("indices")? => {
+                self.sparse(object, tensor.elem, what)
+            }
+            Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) => {
+                Ok(self.tensor(object, tensor.elem, what)?.into())
+            }
+            None => Ok(self.tensor(object, None, what)?.into()),
+        }
+    }
+
+    /// A `SparseTensor` of this package.
+    fn sparse(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        elem: Option<DataType>,
+        what: &What<'_>,
+    ) -> Result<Value, PyErr> {
+        let values = self.tensor(&object.getattr("values")?, elem, what)?;
+        let indices = self.tensor(&object.getattr("indices")?, Some(DataType::Int64), what)?;
+        let shape: Vec<usize> = object.getattr("shape")?.extract()?;
+        let made = Sparse::new(shape, values, indices);
+        made.map(Value::from).map_err(|error| unfit(object.py(), what, &error))
+    }
+
+    fn sequence(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        inner: &Type,
+        what: &What<'_>,
+        depth: usize,
+    ) -> Result<Value, PyErr> {
+        let py = object.py();
+        if !object.is_instance_of::<PyList>() && !object.is_instance_of::<PyTuple>() {
+            let found = kind_of(object);
+            return Err(refused(py, format!("{what} is {found}, which is not a list or a tuple")));
+        }
+        let mut items = Vec::new();
+        for item in object.try_iter()? {
+            let name = What::Item(items.len(), what);
+            items.push(self.nested(&item?, Some(inner), &name, depth + 1)?);
+        }
+        let element = match items.first() {
+            Some(item) => item.value_type(),
+            None => inner.value_type_or(Some(DataType::Float)).ok_or_else(|| {
+                refused(py, format!("{what} is a list of a type that is not known"))
+            })?,
+        };
+        let mut sequence = Sequence::new(element);
+        for item in items {
+            sequence.push(item).map_err(|error| unfit(py, what, &error))?;
+        }
+        Ok(sequence.into())
+    }
+
+    fn map(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        key_type: DataType,
+        inner: &Type,
+        what: &What<'_>,
+        depth: usize,
+    ) -> Result<Value, PyErr> {
+        let py = object.py();
+        let Ok(mapping) = object.cast::<PyMapping>() else {
+            let found = kind_of(object);
+            return Err(refused(py, format!("{what} is {found}, which is not a dict")));
+        };
+        let mut entries = Vec::new();
+        for pair in mapping.items()?.iter() {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            let name = What::ValueOf(shown(&key), what);
+            let value = self.nested(&value, Some(inner), &name, depth + 1)?;
+            entries.push((map_key(&key, key_type, what)?, value));
+        }
+        let element = match entries.first() {
+            Some((_, value)) => value.value_type(),
+            None => inner.value_type_or(Some(DataType::Float)).ok_or_else(|| {
+                refused(py, format!("{what} is a dict to a type that is not known"))
+            })?,
+        };
+        let failed = |error: TensorError| unfit(py, what, &error);
+        let mut map = Map::new(key_type, element).map_err(failed)?;
+        for (key, value) in entries {
+            map.push(key, value).map_err(failed)?;
+        }
+        Ok(map.into())
+    }
+
+    /// A tensor: of an array, of anything that lends its bytes, of numbers and texts in lists.
+    fn tensor(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        elem: Option<DataType>,
+        what: &What<'_>,
+    ) -> Result<Tensor, PyErr> {
+        if let Ok(tensor) = object.cast_exact::<PyTensor>() {
+            return tensor.get().copied().map_err(|error| unfit(object.py(), what, &error));
+        }
+        let is_text = elem == Some(DataType::String);
+        let is_plain = object.is_none()
+            || object.is_instance_of::<PyList>()
+            || object.is_instance_of::<PyTuple>()
+            || object.is_instance_of::<PyFloat>()
+            || object.is_instance_of::<PyInt>()
+            || object.is_instance_of::<PyComplex>()
+            || object.is_instance_of::<PyString>()
+            || is_text && object.is_instance_of::<PyBytes>();
+        if is_plain {
+            return lists::tensor(object, elem, what);
+        }
+        match PyUntypedBuffer::get(object) {
+            Ok(buffer) => self.of_buffer(object, buffer, elem, what),
+            Err(_) => self.of_array(object, elem, what),
+        }
+    }
+
+    /// The tensor of an object that lends its bytes.
+    fn of_buffer(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        buffer: PyUntypedBuffer,
+        elem: Option<DataType>,
+        what: &What<'_>,
+    ) -> Result<Tensor, PyErr> {
+        let py = object.py();
+        let format = elements::format(buffer.format().to_bytes(), buffer.item_size());
+        let (data_type, is_swapped) = match format {
+            Some(Format::Numbers(data_type, is_swapped)) => (data_type, is_swapped),
+            Some(Format::Objects) => {
+                drop(buffer);
+                return lists::of_objects(object, elem, what);
+            }
+            None => {
+                let format = buffer.format().to_string_lossy().into_owned();
+                let what =
+                    format!("{what} has elements of the format '{format}', which no ONNX type has");
+                return Err(refused(py, what));
+            }
+        };
+        let failed = |error: TensorError| unfit(py, what, &error);
+        let lent = match Lent::new(buffer) {
+            Ok(lent) if !is_swapped => lent,
+            _ => return gathered(object, data_type, is_swapped, what),
+        };
+        let dims = lent.dims();
+        let bytes = lent.as_ref();
+        if bytes.len() <= COPIED_BYTES {
+            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            let copy = Buffer::from_vec(bytes.to_vec());
+            return Tensor::from_buffer(data_type, dims, copy).map_err(failed);
+        }
+        let lent = Arc::new(lent);
+        self.lent.push(lent.clone());
+        Tensor::from_buffer(data_type, lent.dims(), Buffer::from_shared(lent.clone()))
+            .map_err(failed)
+    }
+
+    /// The tensor of an object that does not lend its bytes as a whole array: of rank 0, of types
+    /// that the buffer protocol has no name for, of another library.
+    fn of_array(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        elem: Option<DataType>,
+        what: &What<'_>,
+    ) -> Result<Tensor, PyErr> {
+        let py = object.py();
+        if let Ok(memory) = PyMemoryView::from(object) {
+            let format: String = memory.getattr("format")?.extract()?;
+            let itemsize: usize = memory.getattr("itemsize")?.extract()?;
+            return match elements::format(format.as_bytes(), itemsize) {
+                Some(Format::Numbers(data_type, swapped)) => {
+                    gathered(object, data_type, swapped, what)
+                }
+                Some(Format::Objects) => lists::of_objects(object, elem, what),
+                None => {
+                    let what = format!(
+                        "{what} has elements of the format '{format}', which no ONNX type has"
+                    );
+                    Err(refused(py, what))
+                }
+            };
+        }
+        if let Some(tensor) = super::arrays::of_ml_dtypes(object, what)? {
+            return Ok(tensor);
+        }
+        if !object.is_instance_of::<PyType>()
+            && let Some(tensor) = dlpack::tensor(object, what)?
+        {
+            return Ok(tensor);
+        }
+        let Some(array) = super::arrays::as_array(object)? else {
+            let found = kind_of(object);
+            let wanted = elem.map_or("numbers", DataType::name);
+            return Err(refused(
+                py,
+                format!("{what} is {found}, which is not an array, a list or a number of {wanted}"),
+            ));
+        };
+        match PyUntypedBuffer::get(&array) {
+            Ok(buffer) => self.of_buffer(&array, buffer, elem, what),
+            Err(_) => match super::arrays::of_ml_dtypes(&array, what)? {
+                Some(tensor) => Ok(tensor),
+                None if PyMemoryView::from(&array).is_ok() => self.of_array(&array, elem, what),
+                None => Err(refused(
+                    py,
+                    format!(
+                        "{what} is an array of {}, which no ONNX type has",
+                        shown(&array.getattr("dtype")?)
+                    ),
+                )),
+            },
+        }
+    }
+}
+
+/// A copy of elements that do not lie densely, or in the other byte order.
+fn gathered(
+    object: &Bound<'_, PyAny>,
+    data_type: DataType,
+    is_swapped: bool,
+    what: &What<'_>,
+) -> Result<Tensor, PyErr> {
+    let py = object.py();
+    let memory = PyMemoryView::from(object)?;
+    let dims: Vec<usize> = memory.getattr("shape")?.extract()?;
+    let bytes: PyBackedBytes = memory.call_method1("tobytes", ("C",))?.extract()?;
+    let failed = |error: TensorError| unfit(py, what, &error);
+    let mut copy = Buffer::copy_of(&bytes).map_err(failed)?;
+    if is_swapped {
+        sardonyx::swap_bytes(data_type, copy.make_mut().map_err(failed)?).map_err(failed)?;
+    }
+    Tensor::from_buffer(data_type, dims, copy).map_err(failed)
+}
+
+/// The key of an entry.
+fn map_key(key: &Bound<'_, PyAny>, key_type: DataType, what: &What<'_>) -> Result<MapKey, PyErr> {
+    let made = match key_type.class() {
+        Class::String => lists::text(key).map(|text| MapKey::String(text.into())),
+        Class::Signed => key.extract().ok().map(MapKey::Signed),
+        _ => key.extract().ok().map(MapKey::Unsigned),
+    };
+    made.ok_or_else(|| {
+        let found = shown(key);
+        refused(key.py(), format!("the key {found} of {what} is not of type {key_type}"))
+    })
+}
+
+/// The refusal of a value that a type of ours does not take.
+pub(crate) fn unfit(py: Python<'_>, what: &What<'_>, error: &TensorError) -> PyErr {
+    refused(py, format!("{what}: {error}"))
+}
+
+/// What an object is, for people.
+pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> String {
+    if object.is_none() {
+        return "None".to_string();
+    }
+    let ty = object.get_type();
+    let is_builtin = ty.module().is_ok_and(|module| module == "builtins");
+    match if is_builtin { ty.qualname() } else { ty.fully_qualified_name() } {
+        Ok(name) if name == "int" || name == "object" => format!("an {name}"),
+        Ok(name) if is_builtin => format!("a {name}"),
+        Ok(name) => format!("an object of the class {name}"),
+        Err(_) => "an object of an unknown class".to_string(),
+    }
+}
+
+/// A short text for an object.
+pub(crate) fn shown(object: &Bound<'_, PyAny>) -> String {
+    let text = object.repr().map_or_else(|_| "?".to_string(), |text| text.to_string());
+    if text.chars().count() <= 60 { text } else { text.chars().take(59).chain(['…']).collect() }
+}

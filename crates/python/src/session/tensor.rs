@@ -1,0 +1,71 @@
+//! The elements of tensors as objects of Python.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyList, PyString};
+use pyo3::{IntoPyObjectExt, PyErr};
+use sardonyx::{CastOptions, Class, Complex128, DataType, Tensor, TensorError, cast};
+
+use super::take::{What, unfit};
+
+/// A text of Python; bytes that are not UTF-8 become surrogates, which go back as these bytes.
+pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>, PyErr> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(PyString::new(py, text).into_any()),
+        Err(_) => PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogateescape")),
+    }
+}
+
+/// The elements in lists, nested as the tensor has dimensions.
+pub(crate) fn to_lists<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>, PyErr> {
+    let mut level = elements(py, tensor)?;
+    let dims = tensor.dims();
+    for (axis, dim) in dims.iter().enumerate().rev() {
+        let count = dims[..axis].iter().product();
+        let mut items = level.into_iter();
+        let mut lists: Vec<Bound<'py, PyAny>> = Vec::new();
+        for _ in 0..count {
+            let part: Vec<Bound<'py, PyAny>> = items.by_ref().take(*dim).collect();
+            lists.push(PyList::new(py, part)?.into_any());
+        }
+        level = lists;
+    }
+    match level.into_iter().next() {
+        Some(whole) => Ok(whole),
+        None => Ok(PyList::empty(py).into_any()),
+    }
+}
+
+/// The elements, one after the other.
+pub(crate) fn elements<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+) -> Result<Vec<Bound<'py, PyAny>>, PyErr> {
+    let failed = |error: TensorError| unfit(py, &What::Other("a tensor"), &error);
+    if let Some(strings) = tensor.strings() {
+        return strings.iter().map(|bytes| text(py, bytes)).collect();
+    }
+    let widened = |to: DataType| cast(tensor, to, CastOptions::default()).map_err(failed);
+    match tensor.data_type().class() {
+        Class::Float => objects(py, widened(DataType::Double)?.to_vec::<f64>().map_err(failed)?),
+        Class::Signed => objects(py, widened(DataType::Int64)?.to_vec::<i64>().map_err(failed)?),
+        Class::Unsigned => objects(py, widened(DataType::Uint64)?.to_vec::<u64>().map_err(failed)?),
+        Class::Bool => {
+            let truths = tensor.bytes().iter().map(|byte| PyBool::new(py, *byte != 0));
+            Ok(truths.map(|truth| truth.to_owned().into_any()).collect())
+        }
+        Class::Complex => {
+            let wide = widened(DataType::Complex128)?;
+            let numbers = wide.to_vec::<Complex128>().map_err(failed)?;
+            let made = |number: Complex128| PyComplex::from_doubles(py, number.re, number.im);
+            Ok(numbers.into_iter().map(|number| made(number).into_any()).collect())
+        }
+        Class::String => Ok(Vec::new()),
+    }
+}
+
+fn objects<'py, T: IntoPyObject<'py>>(
+    py: Python<'py>,
+    numbers: Vec<T>,
+) -> Result<Vec<Bound<'py, PyAny>>, PyErr> {
+    numbers.into_iter().map(|number| number.into_bound_py_any(py)).collect()
+}
