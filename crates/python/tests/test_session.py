@@ -490,6 +490,8 @@ def test_errors_of_models_say_what_and_where(tmp_path):
 
 OPTIONS = [
     ({"threads": 0}, "threads is 0"),
+    ({"threads": 2**63}, "which is above 1024"),
+    ({"threads": 2**31, "precision": "fast"}, "the number of threads is 2147483648"),
     ({"precision": "half"}, "precision is 'half', which is not one of exact, fast"),
     ({"dims": {"Q": 3}}, "Q"),
     ({"dims": {"N": -3}}, "which is not a name with a size"),
