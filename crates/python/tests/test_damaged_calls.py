@@ -10,7 +10,7 @@ import pytest
 import sardonyx
 from sardonyx import ort
 
-CALLS = 3000
+CALLS = 10_000
 TEXTS = [
     "g (float[N, 3] x, float[N] y) => (float[N, 3] z, float[M] w) { z = Relu (x) w = Neg (y) }",
     "g (string[N] x, optional(float[N]) y) => (string[N] z, bool w) { z = Identity (x) w = OptionalHasElement (y) }",

@@ -490,6 +490,8 @@ def test_errors_of_models_say_what_and_where(tmp_path):
 
 OPTIONS = [
     ({"threads": 0}, "threads is 0"),
+    ({"threads": 2**63}, "which is above 1024"),
+    ({"threads": 2**31, "precision": "fast"}, "the number of threads is 2147483648"),
     ({"precision": "half"}, "precision is 'half', which is not one of exact, fast"),
     ({"dims": {"Q": 3}}, "Q"),
     ({"dims": {"N": -3}}, "which is not a name with a size"),
@@ -650,6 +652,53 @@ assert empty.tolist() == [] and none.tolist() == []
 """
 
 
+# Tensors are what runs return for types that numpy lacks without ml_dtypes; numpy must not have it for floats either.
+HANDED_OVER = """
+import sys, gc
+sys.modules["numpy"] = None
+import sardonyx
+model = sardonyx.parser.parse_model('<ir_version: 12, opset_import: ["": 23]>'
+    'g (float[N, 2] x) => (float[N, 2] y, bfloat16[N, 2] b, int4[N, 2] i, string t, float[] e) {'
+    ' y = Relu (x) b = Cast <to = 16> (x) i = Cast <to = 22> (x)'
+    ' t = Constant <value_string = "a"> () s = Constant <value_ints = [0, 3]> () e = ConstantOfShape (s) }')
+y, b, i, t, e = sardonyx.Session(model)([[1, -2], [3, 4]])
+del sys.modules["numpy"]
+import numpy as np
+assert y.__dlpack_device__() == (1, 0)
+shared = np.from_dlpack(y)
+copied = np.from_dlpack(y, copy=True)
+memoryview(y)[0, 0] = 7.0
+assert shared.tolist() == [[7, 0], [3, 4]] and copied.tolist() == [[1, 0], [3, 4]]
+assert np.from_dlpack(e).shape == (0, 3)
+for _ in range(100):
+    y.__dlpack__()
+again = sardonyx.parser.parse_model('<ir_version: 12, opset_import: ["": 23]>'
+    'g (bfloat16[N, 2] x) => (float[N, 2] y) { y = Cast <to = 1> (x) }')
+class Only:
+    def __dlpack__(self): return b.__dlpack__()
+    def __dlpack_device__(self): return (1, 0)
+assert sardonyx.Session(again)(Only()).tolist() == [[1, -2], [3, 4]]
+for tensor in (i, t):
+    try:
+        tensor.__dlpack__()
+    except BufferError as error:
+        assert "DLPack has no type" in str(error)
+    else:
+        raise AssertionError
+try:
+    y.__dlpack__(dl_device=(2, 0))
+except BufferError:
+    pass
+del y, e
+gc.collect()
+assert shared.tolist() == [[7, 0], [3, 4]]
+"""
+
+
+def test_tensors_are_handed_over():
+    subprocess.run([sys.executable, "-c", HANDED_OVER], check=True)
+
+
 def test_numpy_is_optional():
     subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], check=True)
 
@@ -665,7 +714,7 @@ def test_stubs_name_what_is_there():
             continue
         there = vars(getattr(_core.session, name))
         members = {part.name for part in item.body if isinstance(part, ast.FunctionDef)}
-        special = {"__call__", "__enter__", "__exit__"} & set(there)
+        special = {"__call__", "__enter__", "__exit__", "__dlpack__", "__dlpack_device__"} & set(there)
         named = {part for part in there if not part.startswith("__")} | special
         assert members - {"__new__", "__buffer__"} == named, name
         for member in named - special:

@@ -78,21 +78,28 @@ pub(crate) enum SharedPool {
 /// number. A process with many sessions has no more threads than one with few.
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
+/// More threads than this are a mistake in a number, and starting them would take all memory.
+const MOST_THREADS: usize = 1024;
+
 impl SharedPool {
     /// The threads for a session with these options.
-    fn of(options: &Options) -> SharedPool {
+    fn of(options: &Options) -> Result<SharedPool, CompileError> {
         let threads = options.threads.map(|threads| threads.max(1));
+        if let Some(threads) = threads.filter(|threads| *threads > MOST_THREADS) {
+            let what = format!("the number of threads is {threads}, which is above {MOST_THREADS}");
+            return Err(CompileError::Option(what));
+        }
         if options.private_pool {
             let threads = threads.unwrap_or_else(Pool::available_threads);
-            return SharedPool::Counted(Arc::new(Pool::new(threads)));
+            return Ok(SharedPool::Counted(Arc::new(Pool::new(threads))));
         }
-        match threads {
+        Ok(match threads {
             // The threads of the process are not even started for sessions that want others.
             Some(threads) if threads != Pool::available_threads() => {
                 SharedPool::Counted(SharedPool::of_threads(threads))
             }
             _ => SharedPool::Global(Pool::global()),
-        }
+        })
     }
 
     /// The pool that all sessions with this number of threads share.
@@ -127,7 +134,7 @@ impl Session {
         external: &dyn ExternalData,
         options: &Options,
     ) -> Result<Session, CompileError> {
-        let pool = SharedPool::of(options);
+        let pool = SharedPool::of(options)?;
         let as_run = as_run(model, &options.dims);
         let compiled = compile(as_run.as_ref().unwrap_or(model), external, options, pool.get())?;
         let Compiled { executable, report, fusions, notes, printed } = compiled;

@@ -56,7 +56,7 @@ pub struct SessionBuilder<'m> {
 
 impl SessionBuilder<'_> {
     /// How many threads a run uses, the calling one included. By default one per processor that
-    /// this process may use. The number changes no result.
+    /// this process may use, and 1024 at most. The number changes no result.
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = Some(threads);
         self
@@ -257,7 +257,7 @@ impl SessionBuilder<'_> {
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
     /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
-    /// the inputs do not have.
+    /// the inputs do not have, or there are too many threads.
     pub fn build(self) -> Result<Session, Error> {
         if let Some(refused) = self.refused {
             return Err(Error::new(ErrorKind::Input, refused));

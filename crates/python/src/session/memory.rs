@@ -16,7 +16,7 @@ use std::ptr;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use pyo3::{PyErr, ffi};
 use sardonyx::{DataType, Tensor};
 
@@ -100,6 +100,11 @@ impl PyTensor {
         Ok(PyTensor { tensor, start: Address(start) })
     }
 
+    /// The tensor.
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
     /// A copy of the tensor, as it is given to a run.
     ///
     /// # Errors
@@ -172,6 +177,36 @@ impl PyTensor {
     /// without dimensions.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         tensor::to_lists(py, &self.tensor)
+    }
+
+    /// Hands the memory over to another library: `torch.from_dlpack(tensor)`.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<(i64, i64)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // Memory of the CPU has no streams, and every library takes the first version.
+        let _ = (stream, max_version);
+        if dl_device.is_some_and(|device| device != (1, 0)) {
+            return Err(PyBufferError::new_err("the tensor lies on the CPU"));
+        }
+        let py = slf.py();
+        let owner = if copy == Some(true) {
+            let tensor = slf.get().copied();
+            let tensor = tensor.map_err(|error| unfit(py, &What::Other("a tensor"), &error))?;
+            &Bound::new(py, PyTensor::new(py, tensor)?)?
+        } else {
+            slf
+        };
+        dlpack::capsule(owner, owner.get().start.0)
+    }
+
+    /// Where it lies: on the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
     }
 
     fn __repr__(&self) -> String {

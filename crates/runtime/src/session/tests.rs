@@ -266,3 +266,17 @@ fn sessions_share_their_threads() {
     assert_eq!(pools[0], pools[1]);
     assert!(pools[2] != pools[0] && pools[3] != pools[0] && pools[2] != pools[3]);
 }
+
+#[test]
+fn the_number_of_threads_is_bounded() {
+    let model = model("g (float[N] x) => (y) { y = Relu (x) }");
+    for threads in [1025, 1 << 31, usize::MAX] {
+        for private_pool in [false, true] {
+            let mut options = Options::with_threads(threads);
+            options.private_pool = private_pool;
+            let error = Session::compile(&model, &NoExternalData, &options).expect_err("refused");
+            let expected = format!("the number of threads is {threads}, which is above 1024");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

@@ -1,17 +1,20 @@
-//! Arrays that other libraries hand over by DLPack: a capsule with the address of a structure that
-//! says where the elements lie.
+//! Arrays that other libraries hand over by DLPack, and tensors that are handed over to them: a
+//! capsule with the address of a structure that says where the elements lie.
 //!
 //! Numbers and structures are those of the header `dlpack.h`. The capsule is kept while its
 //! elements are read, and frees them when it goes, as nobody has taken them over.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::ptr::{self, NonNull};
 
-use pyo3::PyErr;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
+use pyo3::{PyErr, ffi};
 use sardonyx::{DataType, Tensor, TensorView, ViewData};
 
 use crate::session::errors::refused;
+use crate::session::memory::PyTensor;
 use crate::session::take::{What, unfit};
 
 /// The number of the CPU among devices.
@@ -55,7 +58,7 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Optio
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };
-    let Ok(address) = capsule.pointer_checked(Some(c"dltensor")) else { return Ok(None) };
+    let Ok(address) = capsule.pointer_checked(Some(NAME)) else { return Ok(None) };
     // SAFETY: a capsule of this name holds the address of a `DLManagedTensor`, which begins with
     // a `DLTensor` and stays until the capsule goes, which is kept until the end of this function.
     let array = unsafe { address.cast::<DlTensor>().as_ref() };
@@ -151,32 +154,127 @@ fn reach(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     Some((before, before.checked_add(after)?.checked_add(1)?))
 }
 
-/// The element type of an array, by the codes of `DLDataTypeCode`.
+/// The element types with their codes in `DLDataTypeCode` and their bits.
+const TYPES: [(DataType, u8, u8); 20] = [
+    (DataType::Int8, 0, 8),
+    (DataType::Int16, 0, 16),
+    (DataType::Int32, 0, 32),
+    (DataType::Int64, 0, 64),
+    (DataType::Uint8, 1, 8),
+    (DataType::Uint16, 1, 16),
+    (DataType::Uint32, 1, 32),
+    (DataType::Uint64, 1, 64),
+    (DataType::Float16, 2, 16),
+    (DataType::Float, 2, 32),
+    (DataType::Double, 2, 64),
+    (DataType::Bfloat16, 4, 16),
+    (DataType::Complex64, 5, 64),
+    (DataType::Complex128, 5, 128),
+    (DataType::Bool, 6, 8),
+    (DataType::Float8e4m3fn, 10, 8),
+    (DataType::Float8e4m3fnuz, 11, 8),
+    (DataType::Float8e5m2, 12, 8),
+    (DataType::Float8e5m2fnuz, 13, 8),
+    (DataType::Float8e8m0, 14, 8),
+];
+
+/// The element type of an array.
 fn data_type(array: &DlTensor) -> Option<DataType> {
-    if array.lanes != 1 {
-        return None;
+    let is_it =
+        |row: &&(DataType, u8, u8)| (row.1, row.2, 1) == (array.code, array.bits, array.lanes);
+    TYPES.iter().find(is_it).map(|row| row.0)
+}
+
+/// `DLManagedTensor`: an array that somebody else frees.
+#[repr(C)]
+struct Managed {
+    array: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// An array that is handed over, and what it points to.
+#[repr(C)]
+struct HandedOver {
+    managed: Managed,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    /// Whose memory it is.
+    _owner: Py<PyTensor>,
+}
+
+/// The name of a capsule whose array nobody has taken over.
+const NAME: &CStr = c"dltensor";
+
+/// Hands over the memory of a tensor.
+///
+/// # Errors
+///
+/// `BufferError` for elements that DLPack has no type for, or that share a byte.
+pub(crate) fn capsule<'py>(
+    owner: &Bound<'py, PyTensor>,
+    start: *mut u8,
+) -> Result<Bound<'py, PyCapsule>, PyErr> {
+    let tensor = owner.get().tensor();
+    let Some((_, code, bits)) = TYPES.iter().find(|row| row.0 == tensor.data_type()) else {
+        let what = format!("DLPack has no type for elements of type {}", tensor.data_type());
+        return Err(PyBufferError::new_err(what));
+    };
+    let array = DlTensor {
+        data: start.cast(),
+        device_type: CPU,
+        device_id: 0,
+        ndim: i32::try_from(tensor.rank()).unwrap_or(i32::MAX),
+        code: *code,
+        bits: *bits,
+        lanes: 1,
+        shape: ptr::null(),
+        strides: ptr::null(),
+        byte_offset: 0,
+    };
+    let mut handed = Box::new(HandedOver {
+        managed: Managed { array, context: ptr::null_mut(), deleter: Some(free) },
+        shape: tensor.dims().iter().map(|dim| *dim as i64).collect(),
+        strides: dense(tensor.dims()).into_iter().map(|stride| stride as i64).collect(),
+        _owner: owner.clone().unbind(),
+    });
+    handed.managed.array.shape = handed.shape.as_ptr();
+    handed.managed.array.strides = handed.strides.as_ptr();
+    let address = NonNull::from(Box::leak(handed));
+    // SAFETY: the address is that of a `HandedOver`, which stays until `free` is called: by the
+    // library that takes it over, or by `destroy` if none does.
+    let made = unsafe {
+        PyCapsule::new_with_pointer_and_destructor(owner.py(), address.cast(), NAME, Some(destroy))
+    };
+    if made.is_err() {
+        // SAFETY: nobody has got the address.
+        drop(unsafe { Box::from_raw(address.as_ptr()) });
     }
-    Some(match (array.code, array.bits) {
-        (0, 8) => DataType::Int8,
-        (0, 16) => DataType::Int16,
-        (0, 32) => DataType::Int32,
-        (0, 64) => DataType::Int64,
-        (1, 8) => DataType::Uint8,
-        (1, 16) => DataType::Uint16,
-        (1, 32) => DataType::Uint32,
-        (1, 64) => DataType::Uint64,
-        (2, 16) => DataType::Float16,
-        (2, 32) => DataType::Float,
-        (2, 64) => DataType::Double,
-        (4, 16) => DataType::Bfloat16,
-        (5, 64) => DataType::Complex64,
-        (5, 128) => DataType::Complex128,
-        (6, 8) => DataType::Bool,
-        (10, 8) => DataType::Float8e4m3fn,
-        (11, 8) => DataType::Float8e4m3fnuz,
-        (12, 8) => DataType::Float8e5m2,
-        (13, 8) => DataType::Float8e5m2fnuz,
-        (14, 8) => DataType::Float8e8m0,
-        _ => return None,
-    })
+    made
+}
+
+/// Frees an array that was handed over.
+///
+/// # Safety
+///
+/// It is the first part of a [`HandedOver`] in a box, and nobody uses it any more.
+unsafe extern "C" fn free(managed: *mut Managed) {
+    // SAFETY: as the caller says.
+    drop(unsafe { Box::from_raw(managed.cast::<HandedOver>()) });
+}
+
+/// Frees the array of a capsule that goes, if nobody has taken it over: whoever does gives the
+/// capsule another name.
+///
+/// # Safety
+///
+/// The interpreter destroys a capsule that [`capsule`] made.
+unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+    // SAFETY: it is a capsule, as the caller says, and under this name its address is that of a
+    // `HandedOver`.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
+            free(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
+        }
+    }
 }
