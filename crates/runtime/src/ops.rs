@@ -22,6 +22,7 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 mod text;
+mod training;
 
 use std::sync::LazyLock;
 
@@ -256,6 +257,9 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("ai.onnx.ml", "TreeEnsembleClassifier", bind(ml::trees::bind_classifier)),
     ("ai.onnx.ml", "TreeEnsembleRegressor", bind(ml::trees::bind_regressor)),
     ("ai.onnx.ml", "ZipMap", bind(ml::maps::bind_zip_map)),
+    ("ai.onnx.preview.training", "Adagrad", bind(training::bind_adagrad)),
+    ("ai.onnx.preview.training", "Adam", bind(training::bind_adam)),
+    ("ai.onnx.preview.training", "Momentum", bind(training::bind_momentum)),
     ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
     ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
 ];
