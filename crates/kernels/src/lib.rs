@@ -38,6 +38,7 @@ pub mod grid;
 pub mod ml;
 pub mod norm;
 pub mod number;
+pub mod optimizer;
 pub mod peak;
 mod per_type;
 pub mod pixels;

@@ -360,6 +360,26 @@ impl Model {
         }
     }
 
+    /// Lets a node define its first `count` outputs: new values take the places of those that are
+    /// left out.
+    pub fn fill_outputs(&mut self, node: NodeId, count: usize) {
+        let Node { graph, op_type, .. } = self.nodes[node];
+        let hint = self.display(op_type).into_owned();
+        let mut outputs: SmallVec<[Option<ValueId>; 6]> = self.outputs(node).into();
+        outputs.resize(count.max(outputs.len()), None);
+        for (index, output) in outputs.iter_mut().enumerate().take(count) {
+            if output.is_none() {
+                let value = self.add_value(graph, &hint);
+                self.values[value].producer = Producer::Node(node, index as u32);
+                *output = Some(value);
+            }
+        }
+        // As room for more is only at the end, the list gets a new place there.
+        let start = self.output_lists.len() as u32;
+        self.nodes[node].outputs = Range { start, len: outputs.len() as u32 };
+        self.output_lists.extend(outputs);
+    }
+
     /// Makes everybody who reads `from` read `to`, nodes and graph outputs alike; `except` keeps
     /// reading `from`.
     pub fn replace_uses(&mut self, from: ValueId, to: ValueId, except: Option<NodeId>) {

@@ -35,6 +35,8 @@ pub struct Adapt<'a> {
     /// Nodes that the adapter made: in the form of the new version.
     made: Vec<NodeId>,
     granted: &'a [Assumption],
+    /// See [`runs`](Adapt::runs).
+    runs: bool,
     /// Whether the node does now in a graph of its own, or between two nodes, what it did.
     is_wrapped: bool,
     /// Looking at an operand may need one.
@@ -110,13 +112,26 @@ impl<'a> Adapt<'a> {
     /// found.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
         let (made, used) = (Vec::new(), RefCell::default());
-        Adapt { build, types, made, granted: &[], is_wrapped: false, used }
+        Adapt { build, types, made, granted: &[], runs: false, is_wrapped: false, used }
     }
 
     /// The same with what the caller grants.
     #[must_use]
     pub fn granting(self, granted: &'a [Assumption]) -> Self {
         Adapt { granted, ..self }
+    }
+
+    /// The same for a node that is brought to its newest form in order to run, if `runs`.
+    #[must_use]
+    pub fn running(self, runs: bool) -> Self {
+        Adapt { runs, ..self }
+    }
+
+    /// Whether the node is brought to its newest form in order to run. Then results that no version
+    /// defines are those that this engine decides on. The forms on the way are in no file: one may
+    /// say what only a newer version can, and the adapter to that version expects it.
+    pub(crate) fn runs(&self) -> bool {
+        self.runs
     }
 
     fn model(&self) -> &Model {
@@ -300,6 +315,12 @@ impl<'a> Adapt<'a> {
     pub(crate) fn keep_inputs(&mut self, count: usize) {
         let inputs: Vec<_> = self.model().inputs(self.node()).take(count).collect();
         self.set_inputs(&inputs);
+    }
+
+    /// Lets the node have its first `count` outputs, whether or not anybody reads them.
+    pub(crate) fn fill_outputs(&mut self, count: usize) {
+        let node = self.node();
+        self.build.model_mut().fill_outputs(node, count);
     }
 
     /// Leaves an output out. The caller has made sure that nobody needs it.

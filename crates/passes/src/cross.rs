@@ -124,10 +124,18 @@ struct Step {
 }
 
 impl Way {
-    fn of(op: OpRef, to: u32) -> Way {
+    /// With `replaces`, a node of a version that only deprecates the operator becomes one of what
+    /// replaces it.
+    fn of(op: OpRef, to: u32, replaces: bool) -> Way {
         let OpRef { def, opset, .. } = op;
         let versions: Vec<u32> = def.versions().map(|version| version.since).collect();
-        let at = def.version_at(opset).unwrap_or(opset);
+        let mut at = def.version_at(opset).unwrap_or(opset);
+        if replaces
+            && op.schema.deprecated
+            && let Some(before) = at.checked_sub(1).and_then(|before| def.version_at(before))
+        {
+            at = before;
+        }
         let first = versions.first().copied().unwrap_or(at);
         let mut ahead: Vec<u32> = if to >= at {
             versions.into_iter().filter(|since| (at + 1..=to).contains(since)).collect()
@@ -238,7 +246,8 @@ impl<'a> Crossings<'a> {
 
     fn way(&mut self, op: OpRef, to: u32) -> Rc<Way> {
         let key = (std::ptr::from_ref(op.def), op.opset, to);
-        self.ways.entry(key).or_insert_with(|| Rc::new(Way::of(op, to))).clone()
+        let replaces = matches!(self.goal, Goal::Newest);
+        self.ways.entry(key).or_insert_with(|| Rc::new(Way::of(op, to, replaces))).clone()
     }
 }
 
@@ -366,7 +375,9 @@ impl OnTheWay<'_, '_> {
                     step.fit.drop_defaults(self.model, node);
                 }
                 let build = NodeBuilder::new(self.model, self.made, node);
-                let mut cx = Adapt::new(build, &*types).granting(self.crossings.granted);
+                let runs = matches!(self.crossings.goal, Goal::Newest);
+                let mut cx =
+                    Adapt::new(build, &*types).granting(self.crossings.granted).running(runs);
                 let result = adapt(&mut cx);
                 let Adapted { made, assumed, is_wrapped } = cx.finish();
                 self.assumed.extend(assumed);

@@ -111,7 +111,7 @@ fn front(
 
 /// Whether a node runs in the form that it has.
 fn stays(resolved: &Resolved, node: NodeId) -> bool {
-    has_lengths(resolved, node) || resolved.schema(node).is_some_and(has_no_newer_form)
+    has_lengths(resolved, node) || has_no_newer_form(resolved, node)
 }
 
 /// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so,

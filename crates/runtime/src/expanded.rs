@@ -6,7 +6,7 @@ use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::OpRef;
 use sardonyx_passes::{
     Expansions, Finding, InferOptions, Inference, Resolved, expand_calls, expand_operators, infer,
-    resolve,
+    resolve, upgrade,
 };
 
 use crate::custom::CustomOperators;
@@ -52,16 +52,38 @@ pub(crate) fn expand(
     let inference = loop {
         let inference = infer(&resolved, declared)?;
         // Bodies may have operators without a kernel as well.
-        if !expand_operators(&mut resolved, &inference, &has_no_kernel, also, &mut expansions)? {
+        if expand_operators(&mut resolved, &inference, &has_no_kernel, also, &mut expansions)? {
+            also = &none;
+        } else if !upgrade_to_body(&mut resolved, &inference, &has_no_kernel) {
             also = match not_upgraded.next() {
                 Some(next) => next,
                 None => break inference,
             };
-        } else {
-            also = &none;
         }
     };
     Ok(Expanded { resolved, inference, nodes, expansions })
+}
+
+/// Brings nodes of operators without a kernel to their newest form, which may have a body where
+/// theirs has none. Whether there were any; what has no exact newer form is one no more.
+fn upgrade_to_body(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    has_no_kernel: &dyn Fn(OpRef) -> bool,
+) -> bool {
+    let is_old = |op: OpRef| has_no_kernel(op) && op.schema.since < op.def.newest();
+    let stays = |resolved: &Resolved, node: NodeId| !resolved.op(node).is_some_and(is_old);
+    let count = |resolved: &Resolved| {
+        let graphs = resolved.graphs().iter();
+        let nodes = graphs.flat_map(|graph| resolved.order_of(*graph));
+        nodes.filter(|node| !stays(resolved, **node)).count()
+    };
+    let before = count(resolved);
+    if before > 0 {
+        // What is refused here stays without a kernel, which is reported.
+        let _ = upgrade(resolved, inference, &stays);
+    }
+    count(resolved) < before
 }
 
 /// Whether an operator has a kernel of its own.

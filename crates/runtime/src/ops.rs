@@ -22,11 +22,14 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 mod text;
+mod training;
 
 use std::sync::LazyLock;
 
 use hashbrown::HashMap;
-use sardonyx_ops::{OpDef, Schema};
+use sardonyx_model::{NodeAttributes, NodeId};
+use sardonyx_ops::{Attributes, OpDef, Schema};
+use sardonyx_passes::Resolved;
 use sardonyx_tensor::DataType;
 
 use crate::error::BindError;
@@ -257,8 +260,18 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("ai.onnx.ml", "TreeEnsembleClassifier", bind(ml::trees::bind_classifier)),
     ("ai.onnx.ml", "TreeEnsembleRegressor", bind(ml::trees::bind_regressor)),
     ("ai.onnx.ml", "ZipMap", bind(ml::maps::bind_zip_map)),
+    ("ai.onnx.preview.training", "Adagrad", bind(training::bind_adagrad)),
+    ("ai.onnx.preview.training", "Adam", bind(training::bind_adam)),
+    ("ai.onnx.preview.training", "Momentum", bind(training::bind_momentum)),
     ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
     ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
+];
+
+/// How forms of operators run that no newer form says, by domain, name and version: nodes
+/// [stay](has_no_newer_form) in them.
+static OLD_BINDINGS: [(&str, &str, u32, Binding); 2] = [
+    ("", "OneHot", 9, bind(tensor::generate::bind_one_hot_without_negative)),
+    ("", "Resize", 11, of_images(image::resize::bind_for_nearest, image::resize::images)),
 ];
 
 /// How an operator runs.
@@ -313,7 +326,7 @@ const fn either(lower: Lower, bind: Bind) -> Binding {
 
 /// The operation of a node of an operator.
 pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
-    let binding = binding(schema.domain, schema.name).ok_or_else(not_implemented)?;
+    let binding = binding_in(schema).ok_or_else(not_implemented)?;
     let mut op = match binding.lower {
         Some(lower) => lower(site)?,
         None => Op::opaque(site),
@@ -349,7 +362,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Fill(fill) => Selected::new(ConstantOfShape(fill.one.clone())),
         // Bodies have kernels of their own.
         Op::Region(_) => return Err(not_implemented()),
-        Op::Opaque(_) => match binding(schema.domain, schema.name) {
+        Op::Opaque(_) => match binding_in(schema) {
             Some(Binding { bind: Some(bind), .. }) => bind(site)?.into(),
             Some(Binding { pack: Some(pack), .. }) => pack(site)?,
             _ => return Err(not_implemented()),
@@ -382,11 +395,29 @@ pub(crate) fn not_implemented() -> BindError {
     BindError::Unsupported("operator not implemented".to_string())
 }
 
-/// Whether the binding knows this form of an operator, which a newer version took away without
-/// another that says the same.
-pub(crate) fn has_no_newer_form(schema: &Schema) -> bool {
-    let gone = ["TreeEnsembleClassifier", "TreeEnsembleRegressor"];
-    schema.domain == "ai.onnx.ml" && gone.contains(&schema.name)
+/// Whether a binding knows the form of a node, which a newer version took away without another that
+/// says the same.
+pub(crate) fn has_no_newer_form(resolved: &Resolved, node: NodeId) -> bool {
+    let Some(schema) = resolved.schema(node) else { return false };
+    match (schema.domain, schema.name, schema.since) {
+        ("ai.onnx.ml", "TreeEnsembleClassifier" | "TreeEnsembleRegressor", _) => true,
+        ("", "OneHot", 9) => true,
+        ("", "Resize", 11) => {
+            let attributes = NodeAttributes::new(resolved.model(), node);
+            let mode = attributes.string("coordinate_transformation_mode");
+            mode.as_deref() == Some(image::resize::FOR_NEAREST)
+        }
+        _ => false,
+    }
+}
+
+/// How a node in the form of a schema runs.
+fn binding_in(schema: &Schema) -> Option<&'static Binding> {
+    let is_old = |old: &&(&str, &str, u32, Binding)| {
+        (old.0, old.1, old.2) == (schema.domain, schema.name, schema.since)
+    };
+    let old = OLD_BINDINGS.iter().find(is_old).map(|(.., binding)| binding);
+    old.or_else(|| binding(schema.domain, schema.name))
 }
 
 /// How the newest form of an operator runs.

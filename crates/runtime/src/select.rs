@@ -15,7 +15,7 @@ use crate::executable::{Body, Region, SlotInfo, Step, Work};
 use crate::kernel::{Inputs, MemoryRules, Selected};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
-use crate::program::{self, Constant, Op, Order, Program, Slot, Value};
+use crate::program::{self, Constant, Op, Order, Program, RegionKind, Slot, Value};
 use crate::report::CompileReport;
 use crate::scalar_turns::scalar_turns;
 use crate::unsupported::Unsupported;
@@ -191,8 +191,11 @@ impl Selecting<'_, '_> {
                 self.is_used[values[slot.index()].value.index()] = true;
             }
             let first = region.kind.first_carried();
-            let carried = first..first + region.kind.carried_count();
-            // What is carried moves from turn to turn.
+            // What is carried moves from turn to turn; of a batch each sequence has a part.
+            let carried = match region.kind {
+                RegionKind::Scan { lengths: Some(_), .. } => 0..0,
+                _ => first..first + region.kind.carried_count(),
+            };
             let rules = MemoryRules { takes: Inputs::range(carried), ..MemoryRules::default() };
             let bodies = region.bodies.into_iter().map(|body| self.program(body));
             let bodies: Vec<Body> = bodies.collect::<Result<_, _>>()?;

@@ -372,6 +372,8 @@ fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.rank(0) {
         Some(4) => {}
+        // A run with another rank fails: scales are for four axes.
+        None if cx.runs() => {}
         Some(rank) => return Err(cx.refuse(format_args!("its input has rank {rank}, not 4"))),
         None => return Err(cx.refuse("the rank of its input is not known")),
     }

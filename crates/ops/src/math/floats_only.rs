@@ -1,12 +1,24 @@
 //! Versions that take fewer element types than the one before: integers, whose results nobody had
 //! defined, went away.
 
-use crate::adapt::{Adapt, Refusal};
+use sardonyx_tensor::DataType;
 
-/// Only a node on floats is the same in the newer version.
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::AttrValue;
+use crate::tensor::cast::CAST;
+
+/// Only a node on floats is the same in the newer version. To run, a node on integers computes in
+/// double, and its result is truncated.
 pub(crate) fn check(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(elem) if elem.is_float() => Ok(()),
+        Some(elem) if cx.runs() => {
+            let to = |elem: DataType| [("to", AttrValue::Int(elem.number().into()))];
+            let wide = cx.before(CAST.name, &[cx.input(0)], &to(DataType::Double));
+            cx.set_input(0, Some(wide));
+            cx.after(0, CAST.name, &[], &to(elem));
+            Ok(())
+        }
         Some(elem) => {
             Err(cx.refuse(format_args!("the newer version takes floats only, not {elem}")))
         }

@@ -86,7 +86,10 @@ fn one_element(shape: &Shape) -> bool {
 /// Opset 6 to 7 for binary operators.
 pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let broadcasts = cx.int("broadcast").unwrap_or(0) != 0;
-    if let Some(axis) = cx.int("axis").filter(|_| broadcasts) {
+    let axis = cx.int("axis").filter(|_| broadcasts);
+    if let Some(axis) = axis.filter(|axis| *axis >= 0 && cx.runs() && !is_known(cx)) {
+        align_at(cx, axis);
+    } else if let Some(axis) = axis {
         let missing = missing_axes(cx, axis)?;
         if !missing.is_empty() {
             let second = cx.input(1);
@@ -98,6 +101,30 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("broadcast");
     cx.remove("axis");
     Ok(())
+}
+
+/// Whether it is known how the second input broadcasts.
+fn is_known(cx: &Adapt<'_>) -> bool {
+    let second = cx.input_type(1).and_then(|ty| ty.shape());
+    second.is_some_and(|second| cx.rank(0).is_some() || one_element(second))
+}
+
+/// Lets nodes compute the shape of the second input with its first axis at `axis` of the first
+/// input: axes of size 1 follow its own.
+pub(crate) fn align_at(cx: &mut Adapt<'_>, axis: i64) {
+    let (zero, one) = (cx.add_ints(&[0]), cx.add_ints(&[1]));
+    let start = cx.add_ints(&[axis]);
+    let [all, sizes] = [0, 1].map(|index| cx.before("Shape", &[cx.input(index)], &[]));
+    let [rank, taken] = [all, sizes].map(|sizes| cx.before("Shape", &[Some(sizes)], &[]));
+    let after = cx.before("Sub", &[Some(rank), Some(start)], &[]);
+    let missing = cx.before("Sub", &[Some(after), Some(taken)], &[]);
+    // A single element fits at any axis.
+    let missing = cx.before("Max", &[Some(missing), Some(zero)], &[]);
+    let ones = cx.before("Tile", &[Some(one), Some(missing)], &[]);
+    let both = [Some(sizes), Some(ones)];
+    let shape = cx.before("Concat", &both, &[("axis", AttrValue::Int(0))]);
+    let aligned = cx.before("Reshape", &[cx.input(1), Some(shape)], &[]);
+    cx.set_input(1, Some(aligned));
 }
 
 /// Opset 7 to 6 for binary operators.

@@ -15,6 +15,7 @@ use crate::facts::{
 use crate::function::number_like;
 use crate::infer::{Infer, InferError};
 use crate::math::consumed_inputs;
+use crate::math::legacy_broadcast::align_at;
 use crate::math::unary::slope_below_zero;
 use crate::rules;
 use crate::tensor::unsqueeze::UNSQUEEZE;
@@ -69,7 +70,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let slope = cx.input_type(1);
     let slope = slope.and_then(|ty| ty.shape()).map(|shape| &shape[..]);
+    let are_ranked = slope.is_some() && cx.rank(0).is_some();
     match slope {
+        // A slope per channel, or a single one.
+        _ if cx.runs() && !are_ranked && slope.is_none_or(|slope| slope.len() < 2) => {
+            align_at(cx, 1);
+            return Ok(());
+        }
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
         Some([size]) if size.known() != Some(1) => {}
         // One slope for all, or aligned already.

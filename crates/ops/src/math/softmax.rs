@@ -99,7 +99,10 @@ fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let flat = cx.before(FLATTEN.name, &[original], &[("axis", AttrValue::Int(axis))]);
     cx.set_input(0, Some(flat));
     cx.set("axis", -1);
-    cx.after(0, RESHAPE.name, &[Some(shape)], &[]);
+    // A size of 0 that shows at a run is one, which version 14 of `Reshape` can say.
+    let takes_zeros = [("allowzero", AttrValue::Int(1))];
+    let attributes = if cx.runs() { &takes_zeros[..] } else { &[] };
+    cx.after(0, RESHAPE.name, &[Some(shape)], attributes);
     Ok(())
 }
 

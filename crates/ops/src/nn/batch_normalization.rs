@@ -8,8 +8,9 @@
 use std::ops::Range;
 
 use sardonyx_model::Dim;
+use sardonyx_tensor::DataType;
 
-use crate::attributes::Attributes;
+use crate::attributes::{AttrValue, Attributes};
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::rules::same_as_first;
@@ -161,7 +162,14 @@ pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, I
 
 /// From 7 on the number of outputs tells training from inference.
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cx.int("is_test").unwrap_or(0) == 0 && !cx.assume(Assumption::Inference) {
+    let trains = cx.int("is_test").unwrap_or(0) == 0;
+    if trains && cx.runs() {
+        // Version 14 can ask for it, whichever outputs are read.
+        cx.remove("is_test");
+        cx.set("training_mode", 1);
+        return Ok(());
+    }
+    if trains && !cx.assume(Assumption::Inference) {
         return Err(cx.refuse(
             "is_test = 0 means training, and versions 7 to 13 say nothing exact about that",
         ));
@@ -212,27 +220,92 @@ fn keep_outputs(cx: &mut Adapt<'_>, count: usize) {
 }
 
 /// Without `spatial`, statistics are per channel. With one axis besides the batch that was always
-/// the same.
+/// the same. To run, all other axes become one.
 fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    if cx.int("spatial") == Some(0) && cx.rank(0) != Some(2) {
+    let is_of_elements = cx.int("spatial") == Some(0) && cx.rank(0) != Some(2);
+    if is_of_elements && cx.runs() {
+        elements_as_channels(cx);
+    } else if is_of_elements {
         return Err(cx.refuse("spatial = 0, statistics per element, has no form in version 9 unless the input has rank 2"));
     }
     cx.remove("spatial");
     Ok(())
 }
 
+/// Makes an example of the batch a vector, whose elements are the channels, and gives the results
+/// their shapes back.
+fn elements_as_channels(cx: &mut Adapt<'_>) {
+    let along = |axis: i64| [("axis", AttrValue::Int(axis))];
+    let x = cx.input(0);
+    let shape = cx.before("Shape", &[x], &[]);
+    let shape_of_one = cx.before("Shape", &[cx.input(3)], &[]);
+    let flat = cx.before("Flatten", &[x], &along(1));
+    cx.set_input(0, Some(flat));
+    for index in 1..5 {
+        let row = cx.before("Flatten", &[cx.input(index)], &along(0));
+        let axes = [("axes", AttrValue::from(&[0i64]))];
+        let vector = cx.before("Squeeze", &[Some(row)], &axes);
+        cx.set_input(index, Some(vector));
+    }
+    // A size of 0 is one, which version 14 of `Reshape` can say.
+    let reshape = [("allowzero", AttrValue::Int(1))];
+    for output in (0..cx.output_count()).rev() {
+        let shape = if output == 0 { shape } else { shape_of_one };
+        cx.after(output, "Reshape", &[Some(shape)], &reshape);
+    }
+}
+
 /// What the number of outputs said, an attribute says now. The update rule of the running
-/// statistics is the same.
+/// statistics is the same. An attribute that is there already comes from a version before 7.
 fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    let training = trains(cx);
+    let training = cx.has("training_mode") || trains(cx);
     if training {
         cx.set("training_mode", 1);
     }
     // Exporters name them whether or not anybody reads them.
     if (3..cx.output_count()).any(|output| cx.is_used(output)) {
-        return Err(cx.refuse("version 14 has no outputs for the saved mean and variance"));
+        if !cx.runs() {
+            return Err(cx.refuse("version 14 has no outputs for the saved mean and variance"));
+        }
+        saved_statistics(cx)?;
     }
     keep_outputs(cx, if training { 3 } else { 1 });
+    if training && cx.runs() {
+        cx.fill_outputs(3);
+    }
+    Ok(())
+}
+
+/// Lets other nodes compute mean and variance of the batch, which are taken to be what versions
+/// before 14 save.
+fn saved_statistics(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
+        return Err(cx.refuse(
+            "its saved statistics are read, and the element type of the input is not known",
+        ));
+    };
+    let mut x = cx.input(0);
+    let rank = cx.rank(0).unwrap_or_else(|| {
+        let sizes = cx.add_ints(&[0, 0, -1]);
+        x = Some(cx.before("Reshape", &[x, Some(sizes)], &[]));
+        3
+    });
+    let axes: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
+    let over = |keepdims: i64| {
+        [("axes", AttrValue::from(&axes[..])), ("keepdims", AttrValue::Int(keepdims))]
+    };
+    let to = |elem: DataType| [("to", AttrValue::Int(elem.number().into()))];
+    let wide = cx.before("Cast", &[x], &to(DataType::Double));
+    let mean = cx.before("ReduceMean", &[Some(wide)], &over(1));
+    let distance = cx.before("Sub", &[Some(wide), Some(mean)], &[]);
+    let square = cx.before("Mul", &[Some(distance), Some(distance)], &[]);
+    for (output, values) in [(3, wide), (4, square)] {
+        if cx.is_used(output) {
+            let saved = cx.before("ReduceMean", &[Some(values)], &over(0));
+            let saved = cx.before("Cast", &[Some(saved)], &to(elem));
+            cx.hand_over(output, saved);
+        }
+    }
     Ok(())
 }
 

@@ -94,6 +94,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let trains = cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0);
+    if trains && cx.runs() {
+        // Version 12 can ask for it.
+        cx.set("is_test", 0);
+        return Ok(());
+    }
     if trains && cx.is_used(1) {
         return Err(cx.refuse(
             "is_test = 0 means training, whose mask is read: versions 7 to 11 cannot ask for it",
@@ -122,12 +127,17 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The mode stays absent, which means inference.
+/// The mode stays absent, which means inference, unless the node kept `is_test` on its way.
 fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(ratio) = cx.float("ratio") {
         cx.remove("ratio");
         let ratio = cx.add_constant(Tensor::scalar(ratio));
         cx.set_input(1, Some(ratio));
+    }
+    if cx.has("is_test") {
+        cx.remove("is_test");
+        let trains = cx.add_constant(Tensor::scalar(Bool8::from(true)));
+        cx.set_input(2, Some(trains));
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Normalizations that look at one example only.
 
-use sardonyx_model::{Dim, Shape, Type};
+use sardonyx_model::{Dim, Shape, Type, ValueId};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
 
 use crate::adapt::{Adapt, Refusal};
-use crate::attributes::Attributes;
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, deprecated, float, input, int, ints, output, types};
 use crate::function::{
@@ -391,10 +391,21 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("the element type of the input is not known"));
     };
     let channels = ty.and_then(Type::shape).and_then(|shape| shape.get(1));
+    let groups = cx.int("num_groups").filter(|groups| *groups > 0);
     let Some(channels) = channels.and_then(Dim::known) else {
+        if let Some(groups) = groups.filter(|_| cx.runs()) {
+            let second = [("start", AttrValue::Int(1)), ("end", AttrValue::Int(2))];
+            let channels = cx.before("Shape", &[cx.input(0)], &second);
+            let groups = cx.add_ints(&[groups]);
+            let size = cx.before("Div", &[Some(channels), Some(groups)], &[]);
+            let both = [Some(groups), Some(size)];
+            let sizes = cx.before("Concat", &both, &[("axis", AttrValue::Int(0))]);
+            repeat_factors(cx, sizes);
+            cx.set("stash_type", i64::from(elem.number()));
+            return Ok(());
+        }
         return Err(cx.refuse("the number of channels is not known"));
     };
-    let groups = cx.int("num_groups").filter(|groups| *groups > 0);
     let Some((groups, size)) = groups.and_then(|groups| {
         let size = channels.checked_div(groups)?;
         (size.checked_mul(groups) == Some(channels)).then_some((groups, size))
@@ -402,18 +413,24 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("its channels do not split into num_groups groups"));
     };
     if size != 1 {
-        for index in [1, 2] {
-            let factors = cx.input(index);
-            let (second, sizes, all) =
-                (cx.add_ints(&[1]), cx.add_ints(&[groups, size]), cx.add_ints(&[-1]));
-            let column = cx.before("Unsqueeze", &[factors, Some(second)], &[]);
-            let table = cx.before("Expand", &[Some(column), Some(sizes)], &[]);
-            let by_channel = cx.before("Reshape", &[Some(table), Some(all)], &[]);
-            cx.set_input(index, Some(by_channel));
-        }
+        let sizes = cx.add_ints(&[groups, size]);
+        repeat_factors(cx, sizes);
     }
     cx.set("stash_type", i64::from(elem.number()));
     Ok(())
+}
+
+/// Repeats factors and shifts of groups for the channels of each group: `sizes` has the numbers of
+/// groups and of channels in a group.
+fn repeat_factors(cx: &mut Adapt<'_>, sizes: ValueId) {
+    for index in [1, 2] {
+        let factors = cx.input(index);
+        let (second, all) = (cx.add_ints(&[1]), cx.add_ints(&[-1]));
+        let column = cx.before("Unsqueeze", &[factors, Some(second)], &[]);
+        let table = cx.before("Expand", &[Some(column), Some(sizes)], &[]);
+        let by_channel = cx.before("Reshape", &[Some(table), Some(all)], &[]);
+        cx.set_input(index, Some(by_channel));
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Norms over windows.
 
+use sardonyx_tensor::{DataType, Tensor};
+
 use super::average_pool;
 use super::global_pool;
 use crate::adapt::{Adapt, Refusal};
-use crate::attributes::Attributes;
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::drop_ones;
 use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types};
@@ -58,16 +60,50 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .adapter(18, 17, |cx| drop_ones(cx, "dilations"))
     .without_reference_rule(&[1]);
 
-/// The exponent was a float, and is an integer.
+/// The exponent was a float, and is an integer. To run, a norm of another exponent is made of
+/// powers.
 fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(p) = cx.float("p") else {
         return Ok(());
     };
     // Above this, floats are not all different integers.
     if p.fract() != 0.0 || p.abs() > 16_777_216.0 {
+        if cx.runs() && p.is_finite() {
+            return root_of_powers(cx, p);
+        }
         return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 wants it")));
     }
     cx.set("p", p as i64);
+    Ok(())
+}
+
+/// The p-norm is the root of the sum of the powers of absolute values, and the norm for p = 1 is
+/// the sum of absolute values.
+fn root_of_powers(cx: &mut Adapt<'_>, p: f32) -> Result<(), Refusal> {
+    let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
+        return Err(cx.refuse("powers need the element type of the input, which is not known"));
+    };
+    // Powers of 16-bit floats do not fit into their type.
+    let is_narrow = elem == DataType::Float16;
+    let exponent = |value: f64| match elem {
+        DataType::Double => Tensor::scalar(value),
+        _ => Tensor::scalar(value as f32),
+    };
+    let p = f64::from(p);
+    let (power, root) = (cx.add_constant(exponent(p)), cx.add_constant(exponent(1.0 / p)));
+    let broadcast = || [("broadcast", AttrValue::Int(1))];
+    let mut x = cx.input(0);
+    if is_narrow {
+        x = Some(cx.before("Cast", &[x], &[("to", AttrValue::from("FLOAT"))]));
+    }
+    let sizes = cx.before("Abs", &[x], &[]);
+    let powers = cx.before("Pow", &[Some(sizes), Some(power)], &broadcast());
+    cx.set_input(0, Some(powers));
+    cx.set("p", 1);
+    if is_narrow {
+        cx.after(0, "Cast", &[], &[("to", AttrValue::from("FLOAT16"))]);
+    }
+    cx.after(0, "Pow", &[Some(root)], &broadcast());
     Ok(())
 }
 

@@ -295,10 +295,11 @@ fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Without `output_sequence` the first versions need not give the states of all steps.
+/// Without `output_sequence` the first versions need not give the states of all steps. To run, a
+/// node gives them whenever they are read.
 fn drop_output_sequence(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let is_given = cx.int("output_sequence").is_some_and(|given| given != 0);
-    if !is_given && cx.is_used(0) {
+    if !is_given && cx.is_used(0) && !cx.runs() {
         return Err(
             cx.refuse("Y is read, which the node need not give without output_sequence = 1")
         );

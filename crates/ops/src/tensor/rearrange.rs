@@ -394,6 +394,11 @@ fn repeated(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim,
 /// Version 1 repeats along one axis; both numbers are tensors of the type of the data, with one
 /// element.
 fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let are_known = (1..3).all(|index| cx.constant(index).is_some());
+    if cx.runs() && !(are_known && cx.rank(0).is_some()) {
+        repeat_axis_of_run(cx);
+        return Ok(());
+    }
     let Some(rank) = cx.rank(0) else {
         return Err(cx.refuse("the rank of the input is not known"));
     };
@@ -414,6 +419,25 @@ fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let repeats = cx.add_ints(&repeats);
     cx.set_inputs(&[cx.input(0), Some(repeats)]);
     Ok(())
+}
+
+/// Lets nodes compute how often each axis is repeated: once, but for one axis.
+fn repeat_axis_of_run(cx: &mut Adapt<'_>) {
+    let one = cx.add_ints(&[1]);
+    let int64 = || [("to", AttrValue::Int(Int64.number().into()))];
+    let [tiles, axis] = [1, 2].map(|index| {
+        let number = cx.before("Cast", &[cx.input(index)], &int64());
+        cx.before("Reshape", &[Some(number), Some(one)], &[])
+    });
+    let shape = cx.before("Shape", &[cx.input(0)], &[]);
+    let rank = cx.before("Shape", &[Some(shape)], &[]);
+    let others = cx.before("Sub", &[Some(rank), Some(axis)], &[]);
+    let after = cx.before("Sub", &[Some(others), Some(one)], &[]);
+    let [before, after] =
+        [axis, after].map(|count| cx.before("Tile", &[Some(one), Some(count)], &[]));
+    let all = [Some(before), Some(tiles), Some(after)];
+    let repeats = cx.before("Concat", &all, &[("axis", AttrValue::Int(0))]);
+    cx.set_inputs(&[cx.input(0), Some(repeats)]);
 }
 
 /// Version 1 repeats one axis; times and axis have the type of the data.

@@ -7,7 +7,7 @@
 use sardonyx_model::Dim;
 
 use super::ints_to_input;
-use crate::attributes::Attributes;
+use crate::attributes::{AttrValue, Attributes};
 use crate::downward::{axis_from_front, constant_floats, from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
@@ -192,8 +192,14 @@ fn split_ints(cx: &mut Infer<'_>, axis: usize, sizes: &[Dim]) {
 }
 
 /// Version 1 has sizes as an input, too, of the type of the data. Without an axis it is taken to
-/// split along the first one, which version 2 writes down as its default.
+/// split along the first one, which version 2 writes down as its default. To run, sizes that are
+/// computed stay an input, as version 13 has them again.
 fn sizes_of_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.runs() && cx.input(1).is_some() && cx.constant(1).is_none() && !cx.has("split") {
+        let sizes = cx.before("Cast", &[cx.input(1)], &[("to", AttrValue::from("INT64"))]);
+        cx.set_input(1, Some(sizes));
+        return Ok(());
+    }
     let Some(sizes) = constant_floats(cx, 1, "split")? else { return Ok(()) };
     if cx.has("split") {
         return Err(cx.refuse("it has sizes as an attribute and as an input"));

@@ -39,10 +39,16 @@ impl Run<'_> {
         let counts = counts(call, carried, scanned)?;
         let lengths = lengths(call, counts)?;
         let mut all: Vec<Option<Tensor>> = call.targets.iter().map(|_| None).collect();
-        for (index, length) in lengths.iter().enumerate() {
+        // Without sequences, one of zeros and of no slices says what types and sizes outputs have.
+        let blanks = if lengths.is_empty() { blanks(call, carried + scanned)? } else { Vec::new() };
+        let no_length = blanks.first().map(|_| &0);
+        for (index, length) in lengths.iter().chain(no_length).enumerate() {
             let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
             for (position, operand) in call.operands.iter().enumerate().skip(1) {
                 operands.push(match operand {
+                    Operand::Tensor(_) if position <= blanks.len() => {
+                        Operand::Tensor(blanks[position - 1].view())
+                    }
                     Operand::Tensor(view) if position <= carried + scanned => {
                         Operand::Tensor(part(view, index)?)
                     }
@@ -65,12 +71,23 @@ impl Run<'_> {
         }
         for (index, whole) in all.into_iter().enumerate() {
             let Some(tensor) = whole else {
-                return Err("a batch without sequences has no outputs".to_string().into());
+                return Err("a batch of nothing that is carried or scanned".to_string().into());
             };
             call.set_output(index, Value::Tensor(tensor))?;
         }
         Ok(())
     }
+}
+
+/// The first operands of a sequence that is not there: zeros.
+fn blanks(call: &Call<'_>, count: usize) -> Result<Vec<Tensor>, KernelError> {
+    let blank = |position: usize| {
+        let view = call.tensor(position)?;
+        let (elem, dims) = (view.data_type(), &view.dims()[1..]);
+        call.reserve(elem.storage_bytes(elems(dims)?).unwrap_or(0))?;
+        Ok(Tensor::zeros(elem, dims)?)
+    };
+    (1..=count).map(blank).collect()
 }
 
 /// Writes what the sequence of a number gives into an output of the whole batch.
@@ -94,6 +111,9 @@ fn add(
         }
         none => none.insert(Tensor::zeros(part.data_type(), &dims)?),
     };
+    if counts.batch == 0 {
+        return Ok(());
+    }
     let size = whole_bytes(part.data_type(), &dims[1..])?;
     let bytes = part.bytes();
     whole.bytes_mut()?[index * size..][..bytes.len()].copy_from_slice(bytes);

@@ -18,6 +18,8 @@ pub(super) enum Transform {
     PytorchHalfPixel,
     AlignCorners,
     Asymmetric,
+    /// What version 11 has for the nearest element: half an element after `HalfPixel`.
+    HalfPixelForNearest,
     /// The region of interest is what fills the output.
     CropAndResize,
 }
@@ -121,6 +123,7 @@ impl Axis {
             Transform::AlignCorners if width == 1.0 => 0.0,
             Transform::AlignCorners => at * last / (width - 1.0),
             Transform::Asymmetric => at / self.scale,
+            Transform::HalfPixelForNearest => (at + 0.5) / self.scale,
             Transform::CropAndResize => {
                 let (start, end) = self.region;
                 let within = if self.out == 1 {

@@ -52,9 +52,21 @@ enum Policy {
 
 /// `Resize`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let transform = site.string("coordinate_transformation_mode");
+    bind_to(site, Transform::new(transform.as_deref())?)
+}
+
+/// The mode of `Resize` that only version 11 has.
+pub(crate) const FOR_NEAREST: &str = "tf_half_pixel_for_nn";
+
+/// `Resize` of version 11 with that mode.
+pub(crate) fn bind_for_nearest(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    bind_to(site, Transform::HalfPixelForNearest)
+}
+
+fn bind_to(site: &Site<'_>, transform: Transform) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
     let word = |name: &str| site.string(name);
-    let transform = Transform::new(word("coordinate_transformation_mode").as_deref())?;
     let antialias = site.int("antialias").unwrap_or(0) != 0;
     let blend = |cubic: Option<f64>| {
         let exclude_outside = site.int("exclude_outside").unwrap_or(0) != 0;

@@ -30,7 +30,12 @@ pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
 
 /// `OneHot`
 pub(crate) fn bind_one_hot(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(OneHot { axis: site.need_int("axis")? }))
+    Ok(Box::new(OneHot { axis: site.need_int("axis")?, counts_back: true }))
+}
+
+/// `OneHot` of version 9.
+pub(crate) fn bind_one_hot_without_negative(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(OneHot { axis: site.need_int("axis")?, counts_back: false }))
 }
 
 /// `Trilu`
@@ -125,6 +130,8 @@ impl Movement for Diagonal {
 
 struct OneHot {
     axis: i64,
+    /// Whether a negative index counts from the end; else it stands for no element.
+    counts_back: bool,
 }
 
 impl Kernel for OneHot {
@@ -146,7 +153,11 @@ impl Kernel for OneHot {
         let sizes = [before.iter().product(), depth, after.iter().product()];
         let mut dims = index_dims.clone();
         dims.insert(axis, depth);
-        let indices = integers(call, 0)?;
+        let mut indices = integers(call, 0)?;
+        if !self.counts_back {
+            let negative = indices.iter_mut().filter(|index| **index < 0);
+            negative.for_each(|index| *index = i64::MAX);
+        }
         move_elements(call, 0, &dims, &[values], &Hot { sizes, indices })
     }
 }
