@@ -67,7 +67,11 @@ impl super::Image for Jpeg2000<'_> {
             (ColorSpace::Gray, _) | (ColorSpace::Icc { .. }, 1) => 1,
             (ColorSpace::RGB, _) | (ColorSpace::Icc { .. }, 3) => 3,
             (ColorSpace::CMYK, _) => return Err("CMYK is not supported".to_string()),
-            (_, count) => return Err(format!("{count} channels of an unknown colour space are not supported")),
+            (_, count) => {
+                return Err(format!(
+                    "{count} channels of an unknown colour space are not supported"
+                ));
+            }
         };
         let mut context = DecoderContext::default();
         let image = self.image.decode(&mut context).map_err(|error| error.to_string())?;

@@ -18,7 +18,8 @@ pub(super) enum Transform {
     PytorchHalfPixel,
     AlignCorners,
     Asymmetric,
-    /// What version 11 has for the nearest element: half an element after `HalfPixel`.
+    /// What version 11 has for the nearest element: half an element after `HalfPixel`. An axis of
+    /// scale 1 stays as it is: channels are not mixed.
     HalfPixelForNearest,
     /// The region of interest is what fills the output.
     CropAndResize,
@@ -123,6 +124,7 @@ impl Axis {
             Transform::AlignCorners if width == 1.0 => 0.0,
             Transform::AlignCorners => at * last / (width - 1.0),
             Transform::Asymmetric => at / self.scale,
+            Transform::HalfPixelForNearest if self.scale == 1.0 => at,
             Transform::HalfPixelForNearest => (at + 0.5) / self.scale,
             Transform::CropAndResize => {
                 let (start, end) = self.region;
