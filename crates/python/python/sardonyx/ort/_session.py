@@ -152,6 +152,9 @@ class InferenceSession(_core.Runner):
         source = self._session.__reduce__()[1][0]
         return type(self), (source, self._options, self._providers)
 
+    def _repr_html_(self) -> str:
+        return self._session._repr_html_()
+
     # ``run`` is that of the base class: it costs no time here.
 
     def _failed(
