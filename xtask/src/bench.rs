@@ -9,6 +9,7 @@ mod infer;
 mod io;
 mod kernels;
 mod models;
+mod python;
 mod text;
 
 use crate::Result;
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Kernels(kernels::Kernels),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
     Models(models::Models),
+    /// Time calls from Python against onnxruntime, and check that the outputs agree.
+    Python(python::Python),
     /// Time reading and printing the notation against the onnx package, and check that both find
     /// the same.
     Text(text::Text),
@@ -48,6 +51,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Io(task) => io::run(&task),
         Bench::Kernels(task) => kernels::run(&task),
         Bench::Models(task) => models::run(&task),
+        Bench::Python(task) => python::run(&task),
         Bench::Text(task) => text::run(&task),
     }
 }

@@ -59,6 +59,24 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
     shell::run(suite.args(&task.files))
 }
 
+/// Our wheel, and a Python that has onnxruntime and what our package works with.
+pub(crate) struct Package {
+    pub(crate) python: PathBuf,
+    /// Where the wheel is installed.
+    pub(crate) site: PathBuf,
+}
+
+impl Package {
+    /// Builds the wheel with a cargo profile, and installs it.
+    pub(crate) fn new(profile: &str) -> Result<Package> {
+        let requirements = root().join("tests/onnx-suite/requirements.txt");
+        let directory = artifacts("onnx-suite");
+        let python = python::environment(&directory, &requirements)?;
+        let wheel = wheel(&python, &directory, profile)?;
+        Ok(Package { site: installed(&python, &directory, &wheel)?, python })
+    }
+}
+
 /// Builds the wheel of `crates/python`.
 fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<PathBuf> {
     let wheels = directory.join("wheels");
@@ -80,8 +98,8 @@ fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<PathBuf> {
     }
 }
 
-/// The tests of our Python package, on the installed wheel.
-fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
+/// Installs the wheel in a directory of its own.
+fn installed(python: &Path, directory: &Path, wheel: &Path) -> Result<PathBuf> {
     let site = directory.join("own-site");
     if site.exists() {
         fs::remove_dir_all(&site)?;
@@ -93,6 +111,12 @@ fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
             .arg(&site)
             .arg(wheel),
     )?;
+    Ok(site)
+}
+
+/// The tests of our Python package, on the installed wheel.
+fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
+    let site = installed(python, directory, wheel)?;
     shell::run(
         Command::new(python)
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
