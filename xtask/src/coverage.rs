@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::op::{bindings, is_bound};
 use crate::workspace::root;
+use sardonyx_ops::operators::GRADIENT;
 use sardonyx_ops::{DOMAIN_VERSIONS, OpDef, Registry};
 use std::fmt::Write;
 use std::fs;
@@ -57,8 +58,10 @@ fn table() -> Result<String> {
          {running} of them have kernels, and {expanded} more are functions of others, which run where \
          all operators of the function do. {passing} of the {CASES} backend cases of the reference release pass; the others are \
          listed with their reasons in `tests/conformance/expectations.txt`.\n\n\
-         | operator | versions | adapters | runs |\n\
-         | --- | --- | --- | --- |\n",
+         The last column says how a node is differentiated where a `Gradient` node asks for it: by a rule of the \
+         operator, or by the nodes of its function, as far as these have a gradient.\n\n\
+         | operator | versions | adapters | runs | gradient |\n\
+         | --- | --- | --- | --- | --- |\n",
         known = operators.len(),
         passing = CASES - failing,
     );
@@ -70,12 +73,21 @@ fn table() -> Result<String> {
             "kernel"
         } else if is_function(operator) {
             "function"
+        } else if operator.is(&GRADIENT) {
+            "replaced"
         } else {
             "no"
         };
+        let gradient = if operator.gradient_rule().is_some() {
+            "rule"
+        } else if is_function(operator) {
+            "function"
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {runs} |",
+            "| {} | {} | {} | {runs} | {gradient} |",
             operator.full_name(),
             versions.join(" "),
             adapters.join(" ")
