@@ -1,0 +1,143 @@
+"""Samples with another type for one of the variables of their operator."""
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import kinds
+from samples import spread, types_in
+
+# Variables whose type an attribute says, as a number, or as that of the tensor that it is.
+ATTRIBUTES = {
+    ("BitCast", "T2"): "to",
+    ("BlackmanWindow", "T2"): "output_datatype",
+    ("Cast", "T2"): "to",
+    ("Constant", "T"): "value",
+    ("ConstantOfShape", "T2"): "value",
+    ("DequantizeLinear", "T3"): "output_dtype",
+    ("EyeLike", "T2"): "dtype",
+    ("Bernoulli", "T2"): "dtype",
+    ("HammingWindow", "T2"): "output_datatype",
+    ("HannWindow", "T2"): "output_datatype",
+    ("LayerNormalization", "U"): "stash_type",
+    ("MelWeightMatrix", "T3"): "output_datatype",
+    ("Multinomial", "T2"): "dtype",
+    ("RandomNormal", "T"): "dtype",
+    ("RandomNormalLike", "T2"): "dtype",
+    ("RandomUniform", "T"): "dtype",
+    ("RandomUniformLike", "T2"): "dtype",
+}
+
+
+def nonzero(value):
+    return np.where(value == 0, np.ones_like(value), value)
+
+
+# Operands that not every integer can be, by their place.
+OPERANDS = {("Div", 1): nonzero, ("Mod", 1): nonzero, ("Pow", 1): np.abs}
+
+
+def retyped(sample, key, schema, variable, kind):
+    """The sample with the type, as new candidates: the variable alone, then with others that had the same type."""
+    if len(sample.model.graph.node) != 1:
+        return
+    node = sample.model.graph.node[0]
+    known = {name: next(iter(types)) for name, types in types_in(sample.model, key, schema).items() if len(types) == 1}
+    old = known.get(variable)
+    if old is None or kinds.layers(old) != kinds.layers(kind) or kinds.element(old) is None:
+        return
+    allowed = {t.type_param_str: set(t.allowed_type_strs) for t in schema.type_constraints}
+    alike = {
+        name
+        for name, found in known.items()
+        if found not in (None, kind)
+        and kinds.element(found) == kinds.element(old)
+        and kinds.with_element(found, kinds.element(kind)) in allowed.get(name, ())
+    }
+    attribute = ATTRIBUTES.get((node.op_type, variable))
+    for variables in ({variable}, alike):
+        names = {
+            name
+            for name, formal in zip(node.input, spread(schema.inputs, len(node.input)))
+            if formal.type_str in variables
+        }
+        attributes = {attribute} if attribute else set()
+        if len(variables) > 1 or variables is alike:
+            attributes |= {ATTRIBUTES.get((node.op_type, each)) for each in variables}
+            attributes |= tensor_attributes(node, kinds.element(old))
+        candidate = with_element(sample, names, attributes, kinds.element(kind))
+        if candidate:
+            yield candidate
+        if alike == {variable} and not tensor_attributes(node, kinds.element(old)):
+            return
+
+
+def tensor_attributes(node, name):
+    """Attributes that are tensors with the element."""
+    return {found.name for found in node.attribute if found.HasField("t") and found.t.data_type == kinds.number(name)}
+
+
+def with_element(sample, names, attributes, name):
+    """The sample with another element in some inputs and attributes; nothing, if it has none of them."""
+    model = onnx.ModelProto()
+    model.CopyFrom(sample.model)
+    graph, node = model.graph, model.graph.node[0]
+    changed = False
+    adjusted = {operand: adjust for (op, place), adjust in OPERANDS.items() if op == node.op_type
+                for operand in node.input[place : place + 1] if name in kinds.INTEGERS}  # fmt: skip
+
+    def change(operand, value):
+        value = kinds.converted(value, name)
+        return adjusted[operand](value) if operand in adjusted else value
+
+    inputs = list(sample.inputs)
+    for m, info in enumerate(graph.input):
+        if info.name in names:
+            set_element(info.type, name)
+            changed = True
+            if m < len(inputs):
+                inputs[m] = change(info.name, inputs[m])
+    for tensor in graph.initializer:
+        if tensor.name in names:
+            tensor.CopyFrom(numpy_helper.from_array(change(tensor.name, numpy_helper.to_array(tensor)), tensor.name))
+            changed = True
+    for found in node.attribute:
+        if found.name not in attributes:
+            continue
+        changed = True
+        if found.HasField("t"):
+            found.t.CopyFrom(numpy_helper.from_array(kinds.converted(numpy_helper.to_array(found.t), name)))
+        else:
+            found.i = kinds.number(name)
+    for info in graph.output:
+        info.ClearField("type")
+    computed = sample.expected if callable(sample.expected) else None
+    return sample._replace(model=model, inputs=inputs, expected=computed) if changed else None
+
+
+def set_element(kind, name):
+    which = kind.WhichOneof("value")
+    if which == "tensor_type":
+        kind.tensor_type.elem_type = kinds.number(name)
+    else:
+        set_element(getattr(kind, which).elem_type, name)
+
+
+def widened(candidate, schema, name):
+    """The same numbers in wider elements, and which those are: what narrow ones are rounded from."""
+    wide = {"integer": ("int64", "int32", "float"), "float": ("float", "double"), "complex": ("complex128",)}
+    node = candidate.model.graph.node[0]
+    types = {info.name: info.type for info in candidate.model.graph.input}
+    operands = list(zip(node.input, spread(schema.inputs, len(node.input))))
+    names = {operand for operand, _ in operands if operand in types and has_element(types[operand], name)}
+    variables = {formal.type_str for operand, formal in operands if operand in names}
+    allowed = {t.type_param_str: set(t.allowed_type_strs) for t in schema.type_constraints}
+    for other in wide.get(kinds.group(name), ()):
+        if all(f"tensor({other})" in allowed.get(variable, ()) for variable in variables) and other != name:
+            found = with_element(candidate, names, tensor_attributes(node, name), other)
+            if found:
+                yield found
+
+
+def has_element(kind, name):
+    return kind.WhichOneof("value") == "tensor_type" and kind.tensor_type.elem_type == kinds.number(name)

@@ -1,0 +1,172 @@
+"""Models of every version of every operator, which `retype.py` then gives other types.
+
+They come from what `version_cases.py` makes, from all backend cases of exactly the version, and from `samples.txt`.
+"""
+
+import collections
+import pathlib
+import re
+
+import numpy as np
+import onnx
+from onnx import checker, numpy_helper, parser, shape_inference
+
+import kinds
+from version_cases import Cases, collect
+from version_cases_sources import BESIDE, Candidate, ir_version, of_backend, same_version, split, type_name
+
+TEXTS = pathlib.Path(__file__).parent / "samples.txt"
+# What a value is made of for which a text gives none.
+NUMBERS = np.array([1, 0, 2])
+DEFAULT_SHAPE = "[3]"
+
+# A block of `samples.txt`; `layers` are those of the types that it is for.
+Text = collections.namedtuple("Text", "line operator versions variable layers inputs nodes outputs")
+
+
+class Samples(Cases):
+    """The samples of some versions, in lists by version. Each is a candidate whose outputs are known, and their judge."""
+
+    def __init__(self, schemas, backend, keys):
+        super().__init__(None, schemas)
+        self.found = collections.defaultdict(list)
+        collect(self, backend, keys)
+        for key in keys:
+            names = {candidate.name for candidate, _ in self.found[key]}
+            for make, case in of_backend(key, schemas[key], backend):
+                candidate = make(key, case)
+                if make is same_version and candidate.name not in names:
+                    self.found[key].append((candidate, "case"))
+        self.texts = collections.defaultdict(list)
+        for text in read_texts(TEXTS.read_text()):
+            for since in text.versions:
+                self.texts[(*split(text.operator), since)].append(text)
+        missing = [key for key in self.texts if key not in schemas]
+        self.failures += [f"samples.txt has a block of {key}, which does not exist" for key in missing]
+
+    def keep(self, key, candidate, oracle, outputs, model):
+        # The function that computes outputs stays with the candidate, for other types.
+        known = candidate._replace(model=model)
+        self.found[key].append((known, (oracle, outputs)))
+
+
+def types_in(model, key, schema):
+    """The types that each variable of the operator has in a model, as sets."""
+    known = types_of_values(model)
+    found = collections.defaultdict(set)
+    for node in model.graph.node:
+        if (node.domain, node.op_type) != key[:2]:
+            continue
+        for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
+            for name, formal in zip(names, spread(formals, len(names))):
+                if known.get(name):
+                    found[formal.type_str].add(known[name])
+    return found
+
+
+def spread(formals, count):
+    """The formal parameters, the last of which may stand for many."""
+    return [formals[min(m, len(formals) - 1)] for m in range(count)]
+
+
+def types_of_values(model):
+    graph = shape_inference.infer_shapes(model).graph
+    known = {
+        info.name: kinds.plain(type_name(info.type))
+        for info in (*graph.value_info, *graph.output, *graph.input)
+        if type_name(info.type)
+    }
+    for tensor in graph.initializer:
+        known[tensor.name] = f"tensor({onnx.TensorProto.DataType.Name(tensor.data_type).lower()})"
+    return known
+
+
+def read_texts(text):
+    """The blocks of `samples.txt`."""
+    blocks = []
+    is_open = False
+    for line, words in enumerate(text.splitlines(), 1):
+        if words.startswith("#"):
+            continue
+        if not words:
+            is_open = False
+        elif not is_open:
+            operator, *others = words.split()
+            versions = [int(word) for word in others if word.isdigit()]
+            variable, *layers = [word for word in others if not word.isdigit()] or [None]
+            blocks.append(Text(line, operator, versions, variable, layers, [], [], []))
+            is_open = True
+        else:
+            block = blocks[-1]
+            {"< ": block.inputs, "> ": block.outputs, "  ": block.nodes}[words[:2]].append(words[2:])
+    return blocks
+
+
+def of_text(text, key, kind):
+    """The model of a block for a type, its inputs, and its outputs where the block says what they are."""
+    domain, _, since = key
+    versions = {"": BESIDE[domain, since], domain: since} if domain else {"": since}
+    imports = ", ".join(f'"{name}": {version}' for name, version in versions.items())
+    values = {}
+    for line in text.inputs:
+        name, value = read_value(line, kind, values)
+        values[name] = value
+    stated = [read_value(line, kind, values)[1] for line in text.outputs]
+    given = ", ".join(declared(line, kind) for line in text.inputs)
+    outputs = ", ".join(declared(line, kind) for line in text.outputs)
+    nodes = filled("\n".join(text.nodes), kind)
+    head = f"<ir_version: {ir_version(versions)}, opset_import: [{imports}]>"
+    model = parser.parse_model(f"{head} g ({given}) => ({outputs}) {{ {nodes} }}")
+    name = f"samples.txt:{text.line}"
+    return Candidate(name, model, list(values.values()), stated if all(v is not None for v in stated) else None)
+
+
+def filled(line, kind):
+    """The words that stand for the type of the cell:
+
+    $T  the type; $I what it holds, if it is a sequence or an optional value, and else itself; $E a tensor of its element.
+    $N  the name of its element; $D the number of that. $L  two values of its element, as an attribute lists them.
+    """
+    if not kind:
+        return line
+    name = kinds.element(kind)
+    if name:
+        listed = {"string": '"1", "2"', "float": "1.0, 2.0"}.get(name, "1, 2")
+        line = re.sub(r"\$T(\[[^]]*\])?", lambda found: kinds.notation(kind, found[1] or "[3]"), line)
+        line = re.sub(r"\$I(\[[^]]*\])?", lambda found: kinds.notation(kinds.inner(kind), found[1] or "[3]"), line)
+        line = re.sub(r"\$E(\[[^]]*\])?", lambda found: f"{name}{found[1] or DEFAULT_SHAPE}", line)
+        line = line.replace("$N", name).replace("$D", str(kinds.number(name))).replace("$L", listed)
+    return line
+
+
+def declared(line, kind):
+    """`$T x = …` as an input of a graph."""
+    return filled(line.split(" = ")[0], kind)
+
+
+def read_value(line, kind, known):
+    """The name in `$T x = {1, 2}` or `$T y = x`, and its value."""
+    head, _, given = line.partition(" = ")
+    template, name = head.rsplit(" ", 1)
+    if given in known:
+        return name, known[given]
+    if given.startswith("$of "):
+        # A sequence of others.
+        return name, [known[each] for each in given.split()[1:]]
+    if not given and not template.startswith("$"):
+        return name, None
+    own = {"$T": kind, "$I": kind and kinds.inner(kind), "$E": kind and f"tensor({kinds.element(kind)})"}
+    shown, shape = re.match(r"([^\[]*)((?:\[.*\])?)", template).groups()
+    wrapped = re.fullmatch(r"(seq|optional)\((\$\w)\)", shown)
+    if wrapped:
+        return name, kinds.value_of(f"{wrapped[1]}({own[wrapped[2]]})", NUMBERS)
+    if shown in own:
+        numbers = literal(f"double{shape or DEFAULT_SHAPE} {name} = {given}") if given else NUMBERS
+        return name, kinds.value_of(own[shown], numbers)
+    return name, literal(f"{template} {name} = {given}")
+
+
+def literal(text):
+    """The value of `float[2] x = {1, 2}`."""
+    graph = parser.parse_graph(f"g () => () <{text}> {{ }}")
+    return numpy_helper.to_array(graph.initializer[0])
