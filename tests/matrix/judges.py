@@ -15,7 +15,8 @@ from onnx import shape_inference
 from onnx.reference import ReferenceEvaluator
 
 import kinds
-from retype import widened
+from retype import ATTRIBUTES, widened
+from samples import spread, types_in, types_of_values
 from version_cases_notes import NEWER_IN_REFERENCE
 from version_cases_oracles import Refusal, brief, feeds, run_numpy, run_onnxruntime, run_reference, typed
 
@@ -33,56 +34,80 @@ TOLERANCES = {
 DEFAULT_TOLERANCE = (1e-3, 1e-5)
 
 
-def judge(key, schema, candidate, name):
-    """The judge, the outputs, and the model with their types; `name` is the element of the cell."""
+def judge(key, schema, candidate, variable, kind):
+    """The judge of a cell, the outputs, and the model with their types."""
     faults = []
-    for judge, run in judges(key, schema, candidate, name):
+    for judge, run in judges(key, schema, candidate, variable, kind):
         try:
             outputs = run(candidate)
+            check_elements(outputs, output_types(key, schema, candidate.model, {variable: kind}))
             return judge, outputs, typed(candidate.model, outputs)
         except Exception as error:  # a judge that does not run a model has many ways to say so
             faults.append(f"{judge}: {type(error).__name__}: {brief(error)}")
     raise Refusal("; ".join(faults))
 
 
-def judges(key, schema, candidate, name):
+def judges(key, schema, candidate, variable, kind):
+    def rounded(outputs):
+        found = output_types(key, schema, candidate.model, {variable: kind})
+        return [cast(value, output) for value, output in zip(outputs, found)]
+
     yield from direct(key, candidate)
+    if candidate.expected:
+        yield "numpy", lambda candidate: rounded(run_numpy(candidate))
     if schema.has_function or schema.has_context_dependent_function:
-        yield "body", lambda candidate: run_body(key, schema, candidate)
-    for wide in widened(candidate, schema, name):
+        yield "body", lambda candidate: run_body(schema, candidate)
+    for wide in widened(candidate, schema, kinds.element(kind)):
         for judge, run in direct(key, wide):
-            yield f"wide {judge}", lambda candidate, run=run, wide=wide: rounded(candidate.model, run(wide))
+            yield f"wide {judge}", lambda _, run=run, wide=wide: rounded(run(wide))
+        if candidate.expected:
+            yield "wide numpy", lambda _, wide=wide: rounded(run_numpy(wide))
 
 
 def direct(key, candidate):
     if key not in NEWER_IN_REFERENCE and not candidate.expected:
         yield "reference", run_reference
     yield "onnxruntime", run_onnxruntime
-    if candidate.expected:
-        yield "numpy", lambda candidate: rounded(candidate.model, run_numpy(candidate))
 
 
-def rounded(model, outputs):
-    """The outputs in the types that inference says."""
-    inferred = shape_inference.infer_shapes(model).graph.output
-    return [cast(value, info.type) for value, info in zip(outputs, inferred)]
+def output_types(key, schema, model, cell):
+    """The types of outputs: those that inference says, or else those of their variables."""
+    known = types_of_values(model)
+    variables = types_in(model, key, schema)
+    node = model.graph.node[-1]
+    found = []
+    for output, formal in zip(node.output, spread(schema.outputs, len(node.output))):
+        own = variables[formal.type_str] or {cell.get(formal.type_str) or attribute_type(node, formal.type_str)}
+        found += [known.get(output) or next(iter(own)) or formal.type_str] if output else []
+    return found
+
+
+def check_elements(outputs, types):
+    for value, kind in zip(outputs, types):
+        if kinds.layers(kind) == ("tensor",) and kinds.element_of(value) != kinds.element(kind):
+            raise Refusal(f"the output is {kinds.element_of(value)}, not {kind}")
+
+
+def attribute_type(node, variable):
+    """The type that an attribute says, before it was a number."""
+    name = ATTRIBUTES.get((node.op_type, variable))
+    stated = [found.s.decode().lower() for found in node.attribute if found.name == name and found.s]
+    return f"tensor({stated[0]})" if stated else None
 
 
 def cast(value, kind):
-    if kind.WhichOneof("value") != "tensor_type":
-        raise Refusal("only tensors are rounded")
-    name = onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
+    if kinds.layers(kind) != ("tensor",):
+        raise Refusal(f"only tensors are rounded, not {kind}")
     value = np.asarray(value)
-    if name == "string" or value.dtype.kind in "OU":
+    if kinds.element(kind) == "string" or value.dtype.kind in "OU":
         return value.astype(object)
-    return value.astype(kinds.dtype(name))
+    return value.astype(kinds.dtype(kinds.element(kind)))
 
 
-def run_body(key, schema, candidate):
+def run_body(schema, candidate):
     """The node replaced by the nodes of its function."""
     model = shape_inference.infer_shapes(candidate.model)
     node = model.graph.node[0]
-    _, _, since = key
     if schema.has_function:
         function = schema.function_body
     else:

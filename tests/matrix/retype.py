@@ -107,6 +107,8 @@ def with_element(sample, names, attributes, name):
         changed = True
         if found.HasField("t"):
             found.t.CopyFrom(numpy_helper.from_array(kinds.converted(numpy_helper.to_array(found.t), name)))
+        elif found.HasField("s"):
+            found.s = name.upper().encode()
         else:
             found.i = kinds.number(name)
     for info in graph.output:

@@ -20,8 +20,12 @@ TEXTS = pathlib.Path(__file__).parent / "samples.txt"
 NUMBERS = np.array([1, 0, 2])
 DEFAULT_SHAPE = "[3]"
 
-# A block of `samples.txt`; `layers` are those of the types that it is for.
-Text = collections.namedtuple("Text", "line operator versions variable layers inputs nodes outputs")
+
+class Text(collections.namedtuple("Text", "line operator versions variable only inputs nodes outputs")):
+    """A block of `samples.txt`; `only` are the types, their outer layers or their elements that it is for."""
+
+    def is_for(self, kind):
+        return not self.only or any(word in self.only for word in (kind, kinds.layers(kind)[0], kinds.element(kind)))
 
 
 class Samples(Cases):
@@ -41,6 +45,9 @@ class Samples(Cases):
         for text in read_texts(TEXTS.read_text()):
             for since in text.versions:
                 self.texts[(*split(text.operator), since)].append(text)
+        for key in keys:
+            plain = [of_text(text, key, None) for text in self.texts[key] if text.variable is None]
+            self.found[key] += [(candidate._replace(expected=None), stated(candidate)) for candidate in plain]
         missing = [key for key in self.texts if key not in schemas]
         self.failures += [f"samples.txt has a block of {key}, which does not exist" for key in missing]
 
@@ -48,6 +55,11 @@ class Samples(Cases):
         # The function that computes outputs stays with the candidate, for other types.
         known = candidate._replace(model=model)
         self.found[key].append((known, (oracle, outputs)))
+
+
+def stated(candidate):
+    """The judge and the outputs of a text, if it says them."""
+    return candidate.expected and ("sample", candidate.expected)
 
 
 def types_in(model, key, schema):
@@ -93,8 +105,8 @@ def read_texts(text):
         elif not is_open:
             operator, *others = words.split()
             versions = [int(word) for word in others if word.isdigit()]
-            variable, *layers = [word for word in others if not word.isdigit()] or [None]
-            blocks.append(Text(line, operator, versions, variable, layers, [], [], []))
+            variable, *only = [word for word in others if not word.isdigit()] or [None]
+            blocks.append(Text(line, operator, versions, variable, only, [], [], []))
             is_open = True
         else:
             block = blocks[-1]
@@ -111,31 +123,29 @@ def of_text(text, key, kind):
     for line in text.inputs:
         name, value = read_value(line, kind, values)
         values[name] = value
-    stated = [read_value(line, kind, values)[1] for line in text.outputs]
+    wanted = [read_value(line, kind, values)[1] if " = " in line else None for line in text.outputs]
     given = ", ".join(declared(line, kind) for line in text.inputs)
     outputs = ", ".join(declared(line, kind) for line in text.outputs)
     nodes = filled("\n".join(text.nodes), kind)
     head = f"<ir_version: {ir_version(versions)}, opset_import: [{imports}]>"
     model = parser.parse_model(f"{head} g ({given}) => ({outputs}) {{ {nodes} }}")
     name = f"samples.txt:{text.line}"
-    return Candidate(name, model, list(values.values()), stated if all(v is not None for v in stated) else None)
+    return Candidate(name, model, list(values.values()), wanted if all(value is not None for value in wanted) else None)
 
 
 def filled(line, kind):
     """The words that stand for the type of the cell:
 
     $T  the type; $I what it holds, if it is a sequence or an optional value, and else itself; $E a tensor of its element.
-    $N  the name of its element; $D the number of that. $L  two values of its element, as an attribute lists them.
+    $S  a scalar of its element. $N  the name of its element; $D the number of that. $L  two values of its element, as an attribute lists them.
     """
-    if not kind:
-        return line
-    name = kinds.element(kind)
+    name = kind and kinds.element(kind)
     if name:
         listed = {"string": '"1", "2"', "float": "1.0, 2.0"}.get(name, "1, 2")
         line = re.sub(r"\$T(\[[^]]*\])?", lambda found: kinds.notation(kind, found[1] or "[3]"), line)
         line = re.sub(r"\$I(\[[^]]*\])?", lambda found: kinds.notation(kinds.inner(kind), found[1] or "[3]"), line)
         line = re.sub(r"\$E(\[[^]]*\])?", lambda found: f"{name}{found[1] or DEFAULT_SHAPE}", line)
-        line = line.replace("$N", name).replace("$D", str(kinds.number(name))).replace("$L", listed)
+        line = line.replace("$S", name).replace("$N", name).replace("$D", str(kinds.number(name))).replace("$L", listed)
     return line
 
 
@@ -153,17 +163,26 @@ def read_value(line, kind, known):
     if given.startswith("$of "):
         # A sequence of others.
         return name, [known[each] for each in given.split()[1:]]
-    if not given and not template.startswith("$"):
-        return name, None
+    if template.startswith("map("):
+        return name, mapping(filled(template, kind))
     own = {"$T": kind, "$I": kind and kinds.inner(kind), "$E": kind and f"tensor({kinds.element(kind)})"}
+    own["$S"] = own["$E"]
     shown, shape = re.match(r"([^\[]*)((?:\[.*\])?)", template).groups()
     wrapped = re.fullmatch(r"(seq|optional)\((\$\w)\)", shown)
     if wrapped:
         return name, kinds.value_of(f"{wrapped[1]}({own[wrapped[2]]})", NUMBERS)
     if shown in own:
-        numbers = literal(f"double{shape or DEFAULT_SHAPE} {name} = {given}") if given else NUMBERS
+        shape = "" if shown == "$S" else shape or DEFAULT_SHAPE
+        numbers = literal(f"double{shape} {name} = {given}") if given else NUMBERS
         return name, kinds.value_of(own[shown], numbers)
     return name, literal(f"{template} {name} = {given}")
+
+
+def mapping(kind):
+    """A value of `map(string, float)`: 7 at 1 and 8 at 2."""
+    key, value = re.fullmatch(r"map\((\w+), (\w+)\)", kind).groups()
+    keys = ("1", "2") if key == "string" else (1, 2)
+    return dict(zip(keys, kinds.converted(np.array([7, 8]), value).tolist()))
 
 
 def literal(text):
