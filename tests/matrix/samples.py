@@ -40,14 +40,14 @@ class Samples(Cases):
             for make, case in of_backend(key, schemas[key], backend):
                 candidate = make(key, case)
                 if make is same_version and candidate.name not in names:
-                    self.found[key].append((candidate, "case"))
+                    self.found[key].append((candidate, ("case", candidate.expected)))
         self.texts = collections.defaultdict(list)
         for text in read_texts(TEXTS.read_text()):
             for since in text.versions:
                 self.texts[(*split(text.operator), since)].append(text)
         for key in keys:
             plain = [of_text(text, key, None) for text in self.texts[key] if text.variable is None]
-            self.found[key] += [(candidate._replace(expected=None), stated(candidate)) for candidate in plain]
+            self.found[key][:0] = [(candidate._replace(expected=None), stated(candidate)) for candidate in plain]
         missing = [key for key in self.texts if key not in schemas]
         self.failures += [f"samples.txt has a block of {key}, which does not exist" for key in missing]
 
@@ -137,7 +137,7 @@ def filled(line, kind):
     """The words that stand for the type of the cell:
 
     $T  the type; $I what it holds, if it is a sequence or an optional value, and else itself; $E a tensor of its element.
-    $S  a scalar of its element. $N  the name of its element; $D the number of that. $L  two values of its element, as an attribute lists them.
+    $S  a scalar of its element. $N  the name of its element, $U in capitals; $D the number of that. $L  two values of its element, as an attribute lists them.
     """
     name = kind and kinds.element(kind)
     if name:
@@ -145,7 +145,7 @@ def filled(line, kind):
         line = re.sub(r"\$T(\[[^]]*\])?", lambda found: kinds.notation(kind, found[1] or "[3]"), line)
         line = re.sub(r"\$I(\[[^]]*\])?", lambda found: kinds.notation(kinds.inner(kind), found[1] or "[3]"), line)
         line = re.sub(r"\$E(\[[^]]*\])?", lambda found: f"{name}{found[1] or DEFAULT_SHAPE}", line)
-        line = line.replace("$S", name).replace("$N", name).replace("$D", str(kinds.number(name))).replace("$L", listed)
+        line = line.replace("$S", name).replace("$N", name).replace("$U", name.upper()).replace("$D", str(kinds.number(name))).replace("$L", listed)
     return line
 
 
