@@ -1,12 +1,12 @@
 """What the outputs of a model must be, and who says so.
 
-    sample       `samples.txt` says what they are
-    case         a backend case of this version has them
-    reference    the evaluator of the onnx package computes them
-    onnxruntime  ONNX Runtime computes them
-    numpy        the table of `version_cases.py` computes them
-    body         the evaluator computes the function that the operator stands for
-    wide ...     one of these computes them in a wider type, and they are rounded
+sample       `samples.txt` says what they are
+case         a backend case of this version has them
+reference    the evaluator of the onnx package computes them
+onnxruntime  ONNX Runtime computes them
+numpy        the table of `version_cases.py` computes them
+body         the evaluator computes the function that the operator stands for
+wide ...     one of these computes them in a wider type, and they are rounded
 """
 
 import numpy as np

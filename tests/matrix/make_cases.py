@@ -3,13 +3,14 @@
     python make_cases.py OUT BACKEND [--filter TEXT] [--sample COUNT] [--seed NUMBER]
 
 BACKEND is what `dump_cases.py` wrote. It needs the packages of `conversions_requirements.txt`, and the directory of
-`version_cases.py` in PYTHONPATH. A cell is a version of an operator, a variable and a type. Every cell with a case becomes
+`version_cases.py` in PYTHONPATH. A cell is a version of an operator, a variable and a type. Every cell that has a case
+becomes
 
     OUT/<domain>.<Operator>-<since>/<variable>-<type>/...          as `dump_cases.py` documents
 
 and all cells are lines of OUT/cells.tsv: the name of the case, operator, version, variable, type, the judge, and, where
-there is no judge, why there is no case. `--filter` takes the cells whose name contains a text, and `--sample` as many of
-them, chosen by the seed.
+there is no judge, why there is no case. `--filter` takes the cells whose name contains a text, and `--sample` as many
+of them, chosen by the seed.
 """
 
 import argparse
@@ -89,6 +90,8 @@ def write_case(directory, samples, key, variable, kind):
                 (judge, outputs), model = known, candidate.model
             else:
                 judge, outputs, model = judges.judge(key, schema, candidate, variable, kind, sample)
+            if is_used(schema, variable) and kind not in types_in(model, key, schema)[variable]:
+                raise Refusal(f"{variable} is not {kind}")
             if not schema.deprecated:
                 checker.check_model(model, full_check=not (candidate.loose or key in LOOSE))
             if now != key:
@@ -122,7 +125,7 @@ def at_version(model, key):
 
 
 def candidates(samples, key, variable, kind):
-    """Models whose variable has the type, with judge and outputs where they are known, and else the sample behind them."""
+    """Models whose variable has the type; judge and outputs where they are known, or else the sample behind it."""
     schema = samples.schemas[key]
     for text in samples.texts[key]:
         if text.variable == variable and text.is_for(kind):

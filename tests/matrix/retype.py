@@ -42,38 +42,34 @@ OPERANDS = {("Div", 1): nonzero, ("Erf", 0): near, ("Mod", 1): nonzero, ("Pow", 
 
 
 def retyped(sample, key, schema, variable, kind):
-    """The sample with the type, as new candidates: the variable alone, then with others that had the same type."""
+    """The sample with the type, as new candidates: in the variable alone, then wherever the type was the same."""
     if len(sample.model.graph.node) != 1:
         return
-    node = sample.model.graph.node[0]
-    known = {name: next(iter(types)) for name, types in types_in(sample.model, key, schema).items() if len(types) == 1}
+    found = types_in(sample.model, key, schema)
+    known = {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
     old = known.get(variable)
     if old is None or kinds.layers(old) != kinds.layers(kind) or kinds.element(old) is None:
         return
-    allowed = {t.type_param_str: set(t.allowed_type_strs) for t in schema.type_constraints}
+    node = sample.model.graph.node[0]
     alike = {
-        name
-        for name, found in known.items()
-        if found not in (None, kind)
-        and kinds.element(found) == kinds.element(old)
-        and kinds.with_element(found, kinds.element(kind)) in allowed.get(name, ())
+        other.type_param_str
+        for other in schema.type_constraints
+        if other.type_param_str in known
+        and kinds.element(known[other.type_param_str]) == kinds.element(old)
+        and kinds.with_element(known[other.type_param_str], kinds.element(kind)) in other.allowed_type_strs
     }
-    attribute = ATTRIBUTES.get((node.op_type, variable))
-    for variables in ({variable}, alike):
-        names = {
-            name
-            for name, formal in zip(node.input, spread(schema.inputs, len(node.input)))
-            if formal.type_str in variables
-        }
-        attributes = {attribute} if attribute else set()
-        if len(variables) > 1 or variables is alike:
-            attributes |= {ATTRIBUTES.get((node.op_type, each)) for each in variables}
-            attributes |= tensor_attributes(node, kinds.element(old))
-        candidate = with_element(sample, names, attributes, kinds.element(kind))
-        if candidate:
-            yield candidate
-        if alike == {variable} and not tensor_attributes(node, kinds.element(old)):
-            return
+    tensors = tensor_attributes(node, kinds.element(old))
+    tried = []
+    for variables, further in (({variable}, set()), ({variable} | alike, tensors)):
+        operands = zip(node.input, spread(schema.inputs, len(node.input)))
+        names = {name for name, formal in operands if formal.type_str in variables}
+        stated = {ATTRIBUTES.get((node.op_type, each)) for each in variables} - {None}
+        changes = names, stated | further
+        if changes not in tried:
+            tried.append(changes)
+            candidate = with_element(sample, *changes, kinds.element(kind))
+            if candidate:
+                yield candidate
 
 
 def tensor_attributes(node, name):
@@ -86,40 +82,46 @@ def with_element(sample, names, attributes, name):
     model = onnx.ModelProto()
     model.CopyFrom(sample.model)
     graph, node = model.graph, model.graph.node[0]
-    changed = False
-    adjusted = {operand: adjust for (op, place), adjust in OPERANDS.items() if op == node.op_type
-                for operand in node.input[place : place + 1] if name in kinds.INTEGERS}  # fmt: skip
-
-    def change(operand, value):
-        value = kinds.converted(value, name)
-        return adjusted[operand](value) if operand in adjusted else value
-
+    infos = [(m, info) for m, info in enumerate(graph.input) if info.name in names]
+    tensors = [tensor for tensor in graph.initializer if tensor.name in names]
+    stated = [found for found in node.attribute if found.name in attributes]
+    if not (infos or tensors or stated):
+        return None
     inputs = list(sample.inputs)
-    for m, info in enumerate(graph.input):
-        if info.name in names:
-            set_element(info.type, name)
-            changed = True
-            if m < len(inputs):
-                inputs[m] = change(info.name, inputs[m])
-    for tensor in graph.initializer:
-        if tensor.name in names:
-            tensor.CopyFrom(numpy_helper.from_array(change(tensor.name, numpy_helper.to_array(tensor)), tensor.name))
-            changed = True
-    for found in node.attribute:
-        if found.name not in attributes:
-            continue
-        changed = True
-        if found.HasField("t"):
-            found.t.CopyFrom(numpy_helper.from_array(kinds.converted(numpy_helper.to_array(found.t), name)))
-        elif found.HasField("s"):
-            found.s = name.upper().encode()
-        else:
-            found.i = kinds.number(name)
+    for m, info in infos:
+        set_element(info.type, name)
+        # Initializers of old models are inputs as well.
+        if m < len(inputs):
+            inputs[m] = operand(node, info.name, inputs[m], name)
+    for tensor in tensors:
+        value = operand(node, tensor.name, numpy_helper.to_array(tensor), name)
+        tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+    for found in stated:
+        set_attribute(found, name)
     for info in graph.output:
         info.ClearField("type")
     # A function of the inputs does not know of changed attributes.
     computed = sample.expected if callable(sample.expected) and not attributes else None
-    return sample._replace(model=model, inputs=inputs, expected=computed) if changed else None
+    return sample._replace(model=model, inputs=inputs, expected=computed)
+
+
+def operand(node, name, value, element):
+    """The value of an operand with another element."""
+    value = kinds.converted(value, element)
+    for (op, place), adjust in OPERANDS.items():
+        if op == node.op_type and element in kinds.INTEGERS and name in node.input[place : place + 1]:
+            return adjust(value)
+    return value
+
+
+def set_attribute(attribute, name):
+    if attribute.HasField("t"):
+        value = kinds.converted(numpy_helper.to_array(attribute.t), name)
+        attribute.t.CopyFrom(numpy_helper.from_array(value))
+    elif attribute.HasField("s"):
+        attribute.s = name.upper().encode()
+    else:
+        attribute.i = kinds.number(name)
 
 
 def set_element(kind, name):
@@ -131,7 +133,7 @@ def set_element(kind, name):
 
 
 def widened(candidate, schema, name):
-    """The same numbers in wider elements, and which those are: what narrow ones are rounded from."""
+    """The candidate with the same numbers in wider elements."""
     wide = {"integer": ("float", "int64"), "float": ("float", "double"), "complex": ("complex128",)}
     node = candidate.model.graph.node[0]
     types = {info.name: info.type for info in candidate.model.graph.input}

@@ -4,12 +4,13 @@ They come from what `version_cases.py` makes, from all backend cases of exactly 
 """
 
 import collections
+import functools
 import pathlib
 import re
 
 import numpy as np
 import onnx
-from onnx import checker, numpy_helper, parser, shape_inference
+from onnx import numpy_helper, parser, shape_inference
 
 import kinds
 from version_cases import Cases, collect
@@ -29,7 +30,7 @@ class Text(collections.namedtuple("Text", "line operator versions variable only 
 
 
 class Samples(Cases):
-    """The samples of some versions, in lists by version. Each is a candidate whose outputs are known, and their judge."""
+    """The samples of some versions, in lists by version: candidates, with judge and outputs where they are known."""
 
     def __init__(self, schemas, backend, keys):
         super().__init__(None, schemas)
@@ -136,17 +137,20 @@ def of_text(text, key, kind):
 def filled(line, kind):
     """The words that stand for the type of the cell:
 
-    $T  the type; $I what it holds, if it is a sequence or an optional value, and else itself; $E a tensor of its element.
-    $S  a scalar of its element. $N  the name of its element, $U in capitals; $D the number of that. $L  two values of its element, as an attribute lists them.
+    $T  the type
+    $I  what it holds, if it is a sequence or an optional value, and else itself
+    $E  a tensor of its element; $S a scalar
+    $N  the name of its element; $U in capitals, $D as a number
     """
     name = kind and kinds.element(kind)
-    if name:
-        listed = {"string": '"1", "2"', "float": "1.0, 2.0"}.get(name, "1, 2")
-        line = re.sub(r"\$T(\[[^]]*\])?", lambda found: kinds.notation(kind, found[1] or "[3]"), line)
-        line = re.sub(r"\$I(\[[^]]*\])?", lambda found: kinds.notation(kinds.inner(kind), found[1] or "[3]"), line)
-        line = re.sub(r"\$E(\[[^]]*\])?", lambda found: f"{name}{found[1] or DEFAULT_SHAPE}", line)
-        line = line.replace("$S", name).replace("$N", name).replace("$U", name.upper()).replace("$D", str(kinds.number(name))).replace("$L", listed)
-    return line
+    if not name:
+        return line
+    own = {"T": kind, "I": kinds.inner(kind), "E": f"tensor({name})"}
+    line = re.sub(
+        r"\$([TIE])(\[[^]]*\])?", lambda found: kinds.notation(own[found[1]], found[2] or DEFAULT_SHAPE), line
+    )
+    words = {"$S": name, "$N": name, "$U": name.upper(), "$D": str(kinds.number(name))}
+    return functools.reduce(lambda text, word: text.replace(word, words[word]), words, line)
 
 
 def declared(line, kind):

@@ -5,11 +5,14 @@
 //! comparing is Rust.
 
 use crate::conformance::cases;
-use crate::workspace::{artifacts, build_release, root};
+use crate::workspace::{artifacts, build_release, root, shown};
 use crate::{Result, python, shell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+const EXPECTATIONS: &str = "tests/matrix/expectations.txt";
+const RESULTS: &str = "tests/matrix/results.tsv";
 
 #[derive(clap::Args)]
 pub(crate) struct Matrix {
@@ -34,7 +37,7 @@ pub(crate) fn run(task: &Matrix) -> Result {
     let cells = cells(task, &cases()?)?;
     let mut command = Command::new(build_release("matrix", &[])?);
     command.current_dir(root()).arg(cells);
-    command.args(["tests/matrix/expectations.txt", "tests/matrix/results.tsv"]);
+    command.args([EXPECTATIONS, RESULTS]);
     let is_partial = task.filter.is_some() || task.sample.is_some();
     for (wanted, flag) in
         [(is_partial, "--partial"), (task.bless, "--bless"), (task.allow_wrong, "--allow-wrong")]
@@ -66,4 +69,55 @@ fn cells(task: &Matrix, backend: &Path) -> Result<PathBuf> {
     }
     shell::run(&mut command)?;
     Ok(directory)
+}
+
+/// A line of the table of results.
+pub(crate) struct Cell {
+    pub(crate) operator: String,
+    pub(crate) version: u32,
+    outcome: String,
+    pub(crate) judge: String,
+}
+
+impl Cell {
+    pub(crate) fn passes(&self) -> bool {
+        self.outcome == "passed"
+    }
+
+    pub(crate) fn domain(&self) -> &str {
+        self.operator.rsplit_once('.').map_or("ai.onnx", |(domain, _)| domain)
+    }
+}
+
+/// What came of every cell when all of them were run last.
+pub(crate) fn results() -> Result<Vec<Cell>> {
+    let path = root().join(RESULTS);
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+    let cells = text.lines().skip(1).map(|line| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [operator, version, _, _, outcome, judge] = columns[..] else {
+            return Err(format!("{RESULTS}: a line has not six columns: {line}").into());
+        };
+        Ok(Cell {
+            operator: operator.to_string(),
+            version: version.parse()?,
+            outcome: outcome.to_string(),
+            judge: judge.to_string(),
+        })
+    });
+    cells.collect()
+}
+
+/// The names of cells that do not pass, by the reason why.
+pub(crate) fn reasons() -> Result<Vec<(Vec<String>, String)>> {
+    let text = fs::read_to_string(root().join(EXPECTATIONS))?;
+    let mut found: Vec<(Vec<String>, String)> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (cell, reason) = line.split_once('\t').ok_or("a line has no reason")?;
+        match found.iter_mut().find(|(_, other)| other == reason) {
+            Some((cells, _)) => cells.push(cell.to_string()),
+            None => found.push((vec![cell.to_string()], reason.to_string())),
+        }
+    }
+    Ok(found)
 }
