@@ -85,7 +85,7 @@ def write_case(directory, samples, key, variable, kind):
     faults = []
     for candidate, known, sample in candidates(samples, key, variable, kind):
         try:
-            check_types(candidate.model, samples.schemas)
+            check_types(candidate.model)
             if known:
                 (judge, outputs), model = known, candidate.model
             else:
@@ -152,7 +152,7 @@ def distance(types, name):
     return all(kinds.group(kinds.element(found)) != kinds.group(name) for found in types)
 
 
-def check_types(model, schemas):
+def check_types(model):
     """The checker does not look at which types an operator takes at a version."""
     opsets = {found.domain: found.version for found in model.opset_import}
     known = types_of_values(model)
@@ -165,10 +165,10 @@ def check_types(model, schemas):
                 kind = known.get(operand)
                 if kind and kind not in {kinds.plain(each) for each in formal.types}:
                     raise Refusal(f"{node.op_type} takes no {kind}")
-        check_inner(node, schemas, model)
+        check_inner(node, model)
 
 
-def check_inner(node, schemas, model):
+def check_inner(node, model):
     """The same in the graphs of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -177,7 +177,7 @@ def check_inner(node, schemas, model):
             inner.graph.CopyFrom(attribute.g)
             # What the graph reads from around it.
             inner.graph.input.extend(model.graph.input)
-            check_types(inner, schemas)
+            check_types(inner)
 
 
 if __name__ == "__main__":
