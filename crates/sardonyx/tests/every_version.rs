@@ -31,6 +31,8 @@ struct Block {
     versions: Vec<u32>,
     /// Whether inputs must have known ranks.
     is_ranked: bool,
+    /// Whether inputs may not be constants: inference refuses the values.
+    is_variable: bool,
     /// Inputs with their values.
     inputs: Vec<String>,
     nodes: Vec<String>,
@@ -62,7 +64,8 @@ fn blocks(text: &str) -> Vec<Block> {
                 line: index + 1,
                 operator,
                 versions: numbers.collect(),
-                is_ranked: words.any(|word| word == "ranked"),
+                is_ranked: words.clone().any(|word| word == "ranked"),
+                is_variable: words.any(|word| word == "variable"),
                 inputs: Vec::new(),
                 nodes: Vec::new(),
                 outputs: Vec::new(),
@@ -153,7 +156,12 @@ fn for_each_block(mut see: impl FnMut(&str, &Block)) {
 fn check_all(inputs: Inputs) {
     let mut wrong = Vec::new();
     for_each_block(|file, block| {
-        if inputs == Inputs::OfAnyRank && block.is_ranked {
+        let is_left_out = match inputs {
+            Inputs::Constant => block.is_variable,
+            Inputs::Shaped => false,
+            Inputs::OfAnyRank => block.is_ranked,
+        };
+        if is_left_out {
             return;
         }
         for version in &block.versions {

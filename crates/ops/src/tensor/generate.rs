@@ -234,6 +234,13 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     {
         return cx.fail(format_args!("values must be two, not {count}"));
     }
+    // Version 9 demands non-negative indices. Since version 11 they count from the end.
+    let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
+    if cx.since() < 11
+        && let Some(index) = of_input(cx, 0).iter().flat_map(|i| &i.values).find(|i| negative(i))
+    {
+        return cx.fail(format_args!("index {index} is negative"));
+    }
     demand_rank_from(cx, 0, 1)?;
     let shape = match (cx.shape(0), cx.int("axis")) {
         (Some(indices), Some(axis)) => {
@@ -427,7 +434,7 @@ mod tests {
                 (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
             ],
         );
-        check(&ONE_HOT, 9, &[(&[], "=[0, -1]; =3; float[2]", "float[2, 3]")]);
+        check(&ONE_HOT, 9, &[(&[], "=[0, -1]; =3; float[2]", "OneHot: index -1 is negative")]);
     }
 
     #[test]
