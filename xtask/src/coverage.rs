@@ -137,9 +137,9 @@ fn write_matrix(text: &mut String, cells: &[Cell]) -> Result {
     if reasons.is_empty() {
         return Ok(());
     }
-    text.push_str("\n| cells that do not pass | reason |\n| --- | --- |\n");
-    for (cells, reason) in reasons {
-        let _ = writeln!(text, "| {} | {reason} |", cells.join(", "));
+    text.push_str("\n| version | cells that do not pass | reason |\n| --- | --- | --- |\n");
+    for ((version, reason), cells) in reasons {
+        let _ = writeln!(text, "| {version} | {} | {reason} |", cells.join(", "));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 use crate::conformance::cases;
 use crate::workspace::{artifacts, build_release, root, shown};
 use crate::{Result, python, shell};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,16 +109,18 @@ pub(crate) fn results() -> Result<Vec<Cell>> {
     cells.collect()
 }
 
-/// The names of cells that do not pass, by the reason why.
-pub(crate) fn reasons() -> Result<Vec<(Vec<String>, String)>> {
+/// Variables with types that do not pass, by the version of an operator and the reason why.
+pub(crate) fn reasons() -> Result<BTreeMap<(String, String), Vec<String>>> {
     let text = fs::read_to_string(root().join(EXPECTATIONS))?;
-    let mut found: Vec<(Vec<String>, String)> = Vec::new();
+    let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (cell, reason) = line.split_once('\t').ok_or("a line has no reason")?;
-        match found.iter_mut().find(|(_, other)| other == reason) {
-            Some((cells, _)) => cells.push(cell.to_string()),
-            None => found.push((vec![cell.to_string()], reason.to_string())),
-        }
+        let cell = line.split_once('\t').and_then(|(cell, why)| Some((cell.split_once('/')?, why)));
+        let Some(((version, types), why)) = cell else {
+            return Err(
+                format!("{EXPECTATIONS}: a line is not a cell with a reason: {line}").into()
+            );
+        };
+        found.entry((version.to_string(), why.to_string())).or_default().push(types.to_string());
     }
     Ok(found)
 }
