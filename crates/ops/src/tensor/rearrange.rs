@@ -163,16 +163,17 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let (before, between) = (sizes("found", "input_data"), sizes("padded_sizes", "padded"));
     Some(format!(
         "{two}{axes}{before}
-        larger = Max (found, shape)
+        wanted = Cast <to = 7> (shape)
+        larger = Max (found, wanted)
         missing = Sub (larger, found)
         left = Div (missing, two)
         right = Sub (missing, left)
         pads = Concat <axis = 0> (left, right)
         padded = Pad (input_data, pads{pad_axes})
         {between}
-        surplus = Sub (padded_sizes, shape)
+        surplus = Sub (padded_sizes, wanted)
         starts = Div (surplus, two)
-        ends = Add (starts, shape)
+        ends = Add (starts, wanted)
         output_data = Slice (padded, starts, ends{slice_axes})"
     ))
 }
