@@ -159,21 +159,24 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     } else {
         ("", "", "")
     };
+    // What it is computed with are the sizes of the tensor, which are int64.
+    let is_narrow = cx.elem(1) == Some(Int32.number().into());
+    let (wanted, cast) =
+        if is_narrow { ("wanted", "wanted = Cast <to = 7> (shape)\n") } else { ("shape", "") };
     let two = vector("two", &[2]);
     let (before, between) = (sizes("found", "input_data"), sizes("padded_sizes", "padded"));
     Some(format!(
-        "{two}{axes}{before}
-        wanted = Cast <to = 7> (shape)
-        larger = Max (found, wanted)
+        "{two}{axes}{before}{cast}
+        larger = Max (found, {wanted})
         missing = Sub (larger, found)
         left = Div (missing, two)
         right = Sub (missing, left)
         pads = Concat <axis = 0> (left, right)
         padded = Pad (input_data, pads{pad_axes})
         {between}
-        surplus = Sub (padded_sizes, wanted)
+        surplus = Sub (padded_sizes, {wanted})
         starts = Div (surplus, two)
-        ends = Add (starts, wanted)
+        ends = Add (starts, {wanted})
         output_data = Slice (padded, starts, ends{slice_axes})"
     ))
 }
