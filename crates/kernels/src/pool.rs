@@ -1,21 +1,22 @@
 //! The thread pool: persistent workers that spin briefly and then park.
 //!
 //! The one idea: a parallel region is *open* or *closed*, and one atomic word says which, together
-//! with how many workers are inside. The caller opens the region, works on chunks itself, closes it
-//! when no chunk is left and waits only for workers that are inside. A worker that wakes late finds
-//! the region closed and goes back to sleep, so a region never waits for a thread that did not take
-//! part.
+//! with how many workers may enter and how many are inside. The caller opens the region, works on
+//! chunks itself, closes it when no chunk is left and waits only for workers that are inside. A
+//! worker that wakes late finds the region closed and goes back to sleep, so a region never waits
+//! for a thread that did not take part.
 //!
-//! A pool runs one region at a time. A second caller, or a chunk that opens a region itself, runs
-//! its chunks inline.
+//! All pools of [`Pool::shared`] have the same workers: the process has as many as the largest of
+//! them wants, and each lets only its own number take part. These workers run one region at a time.
+//! A second caller, or a chunk that opens a region itself, runs its chunks inline.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// How long an idle worker spins before it parks. Long enough to bridge the gap between two
@@ -25,18 +26,32 @@ const SPIN: Duration = Duration::from_micros(40);
 /// Set in [`Shared::state`] while workers may enter the region.
 const OPEN: u64 = 1 << 31;
 /// The low bits of [`Shared::state`]: how many workers are inside.
-const INSIDE: u64 = OPEN - 1;
+const INSIDE: u64 = (1 << LIMIT_SHIFT) - 1;
+/// Where [`Shared::state`] has the number of workers that may enter, below [`OPEN`].
+const LIMIT_SHIFT: u32 = 16;
+/// The bits of that number.
+const LIMIT: u64 = OPEN - 1 - INSIDE;
 /// One step of the region counter, the high half of [`Shared::state`].
 const EPOCH: u64 = 1 << 32;
 
 /// A set of threads that run the chunks of one parallel region at a time.
 ///
-/// Dropping the pool ends and joins its workers.
+/// Clones are the same pool. Dropping the last one of [`Pool::new`] ends and joins its workers.
+#[derive(Clone)]
 pub struct Pool {
+    crew: Arc<Crew>,
+    threads: usize,
+}
+
+/// The workers of one pool, or of all that share those of the process.
+struct Crew {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
-    /// Taken while a region runs; who does not get it runs inline.
-    busy: AtomicBool,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+thread_local! {
+    /// The pool on which this thread packs constants, if it is not that of the process.
+    static PACKING: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
 impl std::fmt::Debug for Pool {
@@ -46,36 +61,40 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller included: `1` (or `0`) starts no thread at all.
+    /// More threads than this are a mistake in a number, and starting them would take all memory.
+    /// No pool has more.
+    pub const MOST_THREADS: usize = 1024;
+
+    /// A pool of `threads` threads, the caller included, which it shares with no other pool: `1`
+    /// (or `0`) starts no thread at all.
     ///
     /// If the system refuses to start a thread, the pool is smaller.
     pub fn new(threads: usize) -> Pool {
-        let extra = threads.saturating_sub(1);
-        let shared = Arc::new(Shared {
-            state: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
-            job: UnsafeCell::new(Job::EMPTY),
-            panicked: AtomicBool::new(false),
-            panic: Mutex::new(None),
-            quit: AtomicBool::new(false),
-            seats: (0..extra).map(|_| Seat::default()).collect(),
-        });
-        let workers = (0..extra)
-            .map_while(|seat| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("sardonyx-{seat}"))
-                    .spawn(move || shared.work(seat))
-                    .ok()
-            })
-            .collect();
-        Pool { shared, workers, busy: AtomicBool::new(false) }
+        let threads = threads.clamp(1, Pool::MOST_THREADS);
+        let crew = Arc::new(Crew::with_room(threads - 1));
+        let threads = crew.start(threads - 1) + 1;
+        Pool { crew, threads }
     }
 
-    /// The pool of the process, started at first use with [`Pool::available_threads`] threads.
+    /// A pool of `threads` threads, the caller included, out of those of the process. `1` (or `0`)
+    /// starts no thread, and a number that another such pool had before starts none either.
+    ///
+    /// If the system refuses to start a thread, the pool is smaller.
+    pub fn shared(threads: usize) -> Pool {
+        static PROCESS: OnceLock<Arc<Crew>> = OnceLock::new();
+        let threads = threads.clamp(1, Pool::MOST_THREADS);
+        if threads == 1 {
+            return Pool::serial().clone();
+        }
+        let crew = PROCESS.get_or_init(|| Arc::new(Crew::with_room(Pool::MOST_THREADS - 1)));
+        let threads = crew.start(threads - 1).min(threads - 1) + 1;
+        Pool { crew: crew.clone(), threads }
+    }
+
+    /// The shared pool of [`Pool::available_threads`] threads.
     pub fn global() -> &'static Pool {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get_or_init(|| Pool::new(Pool::available_threads()))
+        GLOBAL.get_or_init(|| Pool::shared(Pool::available_threads()))
     }
 
     /// A pool of the calling thread alone, for work inside a chunk.
@@ -95,25 +114,49 @@ impl Pool {
 
     /// The number of threads, the caller included.
     pub fn threads(&self) -> usize {
-        self.workers.len() + 1
+        self.threads
+    }
+
+    /// How many workers there are for this pool and all that share them. The caller is none.
+    pub fn workers(&self) -> usize {
+        self.crew.workers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Calls a function that packs constants, which happens on this pool and not on that of the
+    /// process, as long as it is the calling thread that asks for it.
+    pub fn pack_within<R>(&self, body: impl FnOnce() -> R) -> R {
+        /// Puts back what was there, also after a panic.
+        struct Before(Option<Pool>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                PACKING.with(|packing| *packing.borrow_mut() = self.0.take());
+            }
+        }
+        let _before = Before(PACKING.with(|packing| packing.replace(Some(self.clone()))));
+        body()
+    }
+
+    /// The pool on which the calling thread packs constants.
+    pub(crate) fn for_packing() -> Pool {
+        PACKING.with(|packing| packing.borrow().clone()).unwrap_or_else(|| Pool::global().clone())
     }
 
     /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
     /// when all are done.
     ///
-    /// Chunks are handed out in order, one at a time. If the pool already runs a region, all chunks
-    /// run on the caller.
+    /// Chunks are handed out in order, one at a time. If the workers already run a region, all
+    /// chunks run on the caller.
     ///
     /// # Panics
     ///
     /// When a chunk panics, with the payload of the first such panic, after the other chunks have
     /// run (at once when the chunks run on the caller alone).
     pub fn run<F: Fn(usize) + Sync>(&self, chunks: usize, body: F) {
-        if chunks <= 1 || self.workers.is_empty() || self.busy.swap(true, Ordering::Acquire) {
+        let shared = &*self.crew.shared;
+        if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
             (0..chunks).for_each(body);
             return;
         }
-        let shared = &*self.shared;
         let job = Job {
             body: (&raw const body).cast(),
             // SAFETY: `body` points to an `F` that outlives the region: this function leaves only
@@ -127,12 +170,17 @@ impl Pool {
         shared.next.store(0, Ordering::Relaxed);
         let old = shared.state.load(Ordering::Relaxed);
         debug_assert_eq!(old & (OPEN | INSIDE), 0);
+        let limit = (self.threads - 1) as u64;
+        let open = (old & !(EPOCH - 1)).wrapping_add(EPOCH) | OPEN | limit << LIMIT_SHIFT;
         // SeqCst here and on `asleep` below: either the worker sees the new region before it parks
         // or we see it asleep.
-        shared.state.store(old.wrapping_add(EPOCH) | OPEN, Ordering::SeqCst);
-        for (seat, worker) in shared.seats.iter().zip(&self.workers).take(chunks - 1) {
-            if seat.asleep.load(Ordering::SeqCst) && seat.asleep.swap(false, Ordering::SeqCst) {
-                worker.thread().unpark();
+        shared.state.store(open, Ordering::SeqCst);
+        for seat in shared.seats.iter().take((self.threads - 1).min(chunks - 1)) {
+            if seat.asleep.load(Ordering::SeqCst)
+                && let Some(worker) = seat.worker.get()
+                && seat.asleep.swap(false, Ordering::SeqCst)
+            {
+                worker.unpark();
             }
         }
 
@@ -153,20 +201,52 @@ impl Pool {
         // The workers have left, which makes what they stored visible.
         let panicked = shared.panicked.swap(false, Ordering::Relaxed);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
-        self.busy.store(false, Ordering::Release);
+        shared.busy.store(false, Ordering::Release);
         if let Some(payload) = panic.flatten() {
             resume_unwind(payload);
         }
     }
 }
 
-impl Drop for Pool {
+impl Crew {
+    /// No worker yet, and room for so many.
+    fn with_room(seats: usize) -> Crew {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            job: UnsafeCell::new(Job::EMPTY),
+            busy: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            quit: AtomicBool::new(false),
+            seats: (0..seats).map(|_| Seat::default()).collect(),
+        });
+        Crew { shared, workers: Mutex::default() }
+    }
+
+    /// Starts workers until there are so many, and says how many there are then.
+    fn start(&self, wanted: usize) -> usize {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for seat in workers.len()..wanted.min(self.shared.seats.len()) {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name(format!("sardonyx-{seat}"));
+            let Ok(worker) = thread.spawn(move || shared.work(seat)) else { break };
+            // Nobody has set it: seats are filled in order, by who holds the lock.
+            let _ = self.shared.seats[seat].worker.set(worker.thread().clone());
+            workers.push(worker);
+        }
+        workers.len()
+    }
+}
+
+impl Drop for Crew {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::SeqCst);
-        for worker in &self.workers {
+        let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for worker in &*workers {
             worker.thread().unpark();
         }
-        for worker in self.workers.drain(..) {
+        for worker in workers.drain(..) {
             // A worker catches the panics of chunks, so there is nothing to report.
             let _ = worker.join();
         }
@@ -203,15 +283,19 @@ impl Job {
 #[repr(align(64))]
 struct Seat {
     asleep: AtomicBool,
+    /// Set shortly after the worker has been started.
+    worker: OnceLock<Thread>,
 }
 
 struct Shared {
-    /// Region counter, [`OPEN`], and the number of workers inside.
+    /// Region counter, [`OPEN`], how many workers may enter, and how many are inside.
     state: AtomicU64,
     /// The next chunk to hand out.
     next: AtomicUsize,
     /// Written only while the region is closed and empty; read by workers inside.
     job: UnsafeCell<Job>,
+    /// Taken while a region runs; who does not get it runs inline.
+    busy: AtomicBool,
     /// Whether there was a panic in the region.
     panicked: AtomicBool,
     /// The first of them.
@@ -241,16 +325,20 @@ impl Shared {
         }
     }
 
-    /// Waits for a region other than number `seen`; `None` when the pool ends.
-    fn wait(&self, seat: usize, seen: u64) -> Option<u64> {
+    /// Waits for a region other than number `seen` that the worker of this seat may enter; `None`
+    /// when the pool ends. Regions that it may not enter do not keep it awake.
+    fn wait(&self, seat: usize, mut seen: u64) -> Option<u64> {
         let asleep = &self.seats[seat].asleep;
         let mut spin_until: Option<Instant> = None;
         let mut spins = 0u32;
         loop {
             let state = self.state.load(Ordering::SeqCst);
             if state / EPOCH != seen {
-                asleep.store(false, Ordering::Relaxed);
-                return Some(state);
+                if (seat as u64) < (state & LIMIT) >> LIMIT_SHIFT {
+                    asleep.store(false, Ordering::Relaxed);
+                    return Some(state);
+                }
+                seen = state / EPOCH;
             }
             if self.quit.load(Ordering::SeqCst) {
                 return None;
@@ -379,6 +467,56 @@ mod tests {
             }
         });
         assert_eq!(sum.into_inner(), 4 * 100 * 12);
+    }
+
+    /// The threads that take part in a region of many chunks that all take a while.
+    fn taking_part(pool: &Pool) -> usize {
+        let threads = Mutex::new(std::collections::HashSet::new());
+        pool.run(12, |_| {
+            threads.lock().expect("no panic").insert(std::thread::current().id());
+            std::thread::sleep(Duration::from_millis(1));
+        });
+        threads.into_inner().expect("no panic").len()
+    }
+
+    #[test]
+    fn shared_pools_have_the_workers_of_the_largest() {
+        let four = Pool::shared(4);
+        let [two, three, again] = [2, 3, 4].map(Pool::shared);
+        let workers = 3.max(Pool::available_threads() - 1);
+        for (pool, threads) in [(&four, 4), (&two, 2), (&three, 3), (&again, 4)] {
+            assert_eq!((pool.threads(), pool.workers()), (threads, workers));
+        }
+        assert_eq!((Pool::shared(1).threads(), Pool::shared(1).workers()), (1, 0));
+        assert_eq!(Pool::shared(0).threads(), 1);
+    }
+
+    #[test]
+    fn of_shared_workers_no_more_take_part_than_the_pool_has() {
+        let [one, two, four] = [1, 2, 4].map(Pool::shared);
+        for _ in 0..20 {
+            assert!(taking_part(&four) > 1);
+            assert!(taking_part(&two) <= 2);
+            assert_eq!(taking_part(&one), 1);
+        }
+        // A worker that sleeps through regions that it may not enter wakes for one that it may.
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_millis(1));
+            taking_part(&two);
+        }
+        assert!(taking_part(&four) > 2);
+    }
+
+    #[test]
+    fn constants_are_packed_within_a_pool() {
+        let inside = Pool::serial().pack_within(|| {
+            let nested = Pool::new(2).pack_within(|| Pool::for_packing().threads());
+            (nested, Pool::for_packing().threads())
+        });
+        assert_eq!(inside, (2, 1));
+        let panicked = catch_unwind(|| Pool::new(3).pack_within(|| resume_unwind(Box::new(0))));
+        assert!(panicked.is_err());
+        assert_eq!(Pool::for_packing().threads(), Pool::global().threads());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod elements;
 mod engine;
 mod errors;
 mod give;
+mod interrupts;
 mod lists;
 mod memory;
 mod ort;
@@ -35,6 +36,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deadline>()?;
     module.add_class::<profile::Profile>()?;
     module.add_class::<ort::Runner>()?;
+    interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(open_for_ort, module)?)
 }
@@ -292,6 +294,23 @@ impl PySession {
     /// The same session for inputs whose sizes differ where the model gives them one name.
     fn with_independent_sizes(&self, py: Python<'_>) -> PyResult<PySession> {
         Ok(PySession(self.0.with_independent_sizes(py)?))
+    }
+
+    /// What notebooks show: inputs, outputs, nodes by operator, and how the session was made.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("sardonyx._notebook")?.call_method1("session", (slf,))
+    }
+
+    /// Bytes that the session has computed or packed ahead of time, without what the file stores.
+    #[getter]
+    fn made_bytes(&self) -> usize {
+        self.0.made_bytes()
+    }
+
+    /// How exact products are: `exact` or `fast`.
+    #[getter]
+    fn precision(&self) -> &str {
+        self.0.precision()
     }
 
     fn __repr__(&self) -> String {

@@ -68,9 +68,9 @@ def test_other_things_are_refused_with_what_is_wanted():
         with pytest.raises(TypeError, match="ModelProto|instead of bytes"):
             checker.check_model(wrong)
     for wrong in (None, b"model.onnx", 3):
-        with pytest.raises(TypeError, match="wanted: a path"):
+        with pytest.raises(TypeError, match="expected a path"):
             checker.check_model_path(wrong)
-    with pytest.raises(TypeError, match="NodeProto.*got str"):
+    with pytest.raises(TypeError, match="NodeProto.*not str"):
         checker.check_node("y = Abs(x)")
     with pytest.raises(TypeError):
         checker.check_tensor(b"", "10")

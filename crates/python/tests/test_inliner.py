@@ -103,5 +103,5 @@ def test_public_functions_say_what_they_want():
         lambda: inliner.inline_selected_functions(7, []),
         lambda: version_converter.convert_version(None, 22),
     ):
-        with pytest.raises(TypeError, match="wanted: a ModelProto"):
+        with pytest.raises(TypeError, match="expected a ModelProto"):
             call()

@@ -394,13 +394,13 @@ def test_models_are_messages_or_bytes(tmp_path):
     for given in (content, bytearray(content), memoryview(content)):
         assert shape_inference.infer_shapes(given) == inferred.SerializeToString()
     for wrong in (None, "model.onnx", 3):
-        with pytest.raises(TypeError, match="wanted: a ModelProto"):
+        with pytest.raises(TypeError, match="expected a ModelProto"):
             shape_inference.infer_shapes(wrong)
     before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
     before.write_bytes(content)
     shape_inference.infer_shapes_path(before, str(after))
     assert after.read_bytes() == inferred.SerializeToString()
-    with pytest.raises(TypeError, match="wanted: a path"):
+    with pytest.raises(TypeError, match="expected a path"):
         shape_inference.infer_shapes_path(content, after)
     with pytest.raises(checker.ValidationError, match="none.onnx"):
         shape_inference.infer_shapes_path(tmp_path / "none.onnx", after)

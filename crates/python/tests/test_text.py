@@ -78,10 +78,10 @@ def test_what_is_not_a_message_is_refused(part):
     to_text = getattr(printer, f"{part}_to_text")
     with pytest.raises(ValueError, match="Unable to parse proto"):
         to_text(b"\xff")
-    with pytest.raises(TypeError, match=f"wanted: a {part.capitalize()}Proto"):
+    with pytest.raises(TypeError, match=f"expected a {part.capitalize()}Proto"):
         to_text("text")
     for wrong in (b"bytes", None):
-        with pytest.raises(TypeError, match="wanted: a text"):
+        with pytest.raises(TypeError, match="expected a text"):
             getattr(parser, f"parse_{part}")(wrong)
 
 

@@ -21,8 +21,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Instruction set; `None` for the one of [`Isa::requested`].
     pub isa: Option<Isa>,
-    /// Whether the session has threads of its own. Otherwise it shares those of the process, or
-    /// those of all sessions that want as many as it.
+    /// Whether the session has threads of its own. Otherwise it shares those of the process, of
+    /// which no more take part in its runs than it wants.
     pub private_pool: bool,
     /// How much of the graph may change on the way to a program.
     pub optimization: Optimization,

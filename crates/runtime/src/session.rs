@@ -3,7 +3,7 @@
 mod runs;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
@@ -37,7 +37,7 @@ pub struct Session {
     outputs: Vec<Port>,
     /// By input: the model's own value, for when none is given.
     pub(crate) defaults: Vec<Option<Tensor>>,
-    pub(crate) pool: SharedPool,
+    pub(crate) pool: Pool,
     pub(crate) memory_limit: Option<usize>,
     /// What nodes without a seed draw random numbers by.
     pub(crate) seed: Seed,
@@ -68,58 +68,16 @@ pub struct StepInfo {
     pub kernel: String,
 }
 
-pub(crate) enum SharedPool {
-    Global(&'static Pool),
-    /// Of this session, or of all that have the same number of threads.
-    Counted(Arc<Pool>),
-}
-
-/// The pools of sessions that want fewer or more threads than there are processors, one for each
-/// number. A process with many sessions has no more threads than one with few.
-static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
-
-/// More threads than this are a mistake in a number, and starting them would take all memory.
-const MOST_THREADS: usize = 1024;
-
-impl SharedPool {
-    /// The threads for a session with these options.
-    fn of(options: &Options) -> Result<SharedPool, CompileError> {
-        let threads = options.threads.map(|threads| threads.max(1));
-        if let Some(threads) = threads.filter(|threads| *threads > MOST_THREADS) {
-            let what = format!("the number of threads is {threads}, which is above {MOST_THREADS}");
-            return Err(CompileError::Option(what));
-        }
-        if options.private_pool {
-            let threads = threads.unwrap_or_else(Pool::available_threads);
-            return Ok(SharedPool::Counted(Arc::new(Pool::new(threads))));
-        }
-        Ok(match threads {
-            // The threads of the process are not even started for sessions that want others.
-            Some(threads) if threads != Pool::available_threads() => {
-                SharedPool::Counted(SharedPool::of_threads(threads))
-            }
-            _ => SharedPool::Global(Pool::global()),
-        })
+/// The threads for a session with these options: those of the process, of which only so many take
+/// part, unless it wants some of its own.
+fn pool_of(options: &Options) -> Result<Pool, CompileError> {
+    let most = Pool::MOST_THREADS;
+    if let Some(threads) = options.threads.filter(|threads| *threads > most) {
+        let what = format!("the number of threads is {threads}, which is above {most}");
+        return Err(CompileError::Option(what));
     }
-
-    /// The pool that all sessions with this number of threads share.
-    fn of_threads(threads: usize) -> Arc<Pool> {
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|pool| pool.strong_count() > 0);
-        let found = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.threads() == threads);
-        found.unwrap_or_else(|| {
-            let pool = Arc::new(Pool::new(threads));
-            pools.push(Arc::downgrade(&pool));
-            pool
-        })
-    }
-
-    pub(crate) fn get(&self) -> &Pool {
-        match self {
-            SharedPool::Global(pool) => pool,
-            SharedPool::Counted(pool) => pool,
-        }
-    }
+    let make = if options.private_pool { Pool::new } else { Pool::shared };
+    Ok(make(options.threads.unwrap_or_else(Pool::available_threads)))
 }
 
 impl Session {
@@ -134,9 +92,10 @@ impl Session {
         external: &dyn ExternalData,
         options: &Options,
     ) -> Result<Session, CompileError> {
-        let pool = SharedPool::of(options)?;
+        let pool = pool_of(options)?;
         let as_run = as_run(model, &options.dims);
-        let compiled = compile(as_run.as_ref().unwrap_or(model), external, options, pool.get())?;
+        let model_to_run = as_run.as_ref().unwrap_or(model);
+        let compiled = pool.pack_within(|| compile(model_to_run, external, options, &pool))?;
         let Compiled { executable, report, fusions, notes, printed } = compiled;
         let declared = model;
         let model = executable.resolved.model();
@@ -230,7 +189,7 @@ impl Session {
 
     /// Threads that a run uses, the calling one included.
     pub fn threads(&self) -> usize {
-        self.pool.get().threads()
+        self.pool.threads()
     }
 
     /// The steps of a run, in order.

@@ -100,8 +100,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Gives the session threads of its own. By default sessions share those of the process, and
-    /// those that want another number of threads share them with all that want the same number.
+    /// Gives the session threads of its own. By default sessions share those of the process: there
+    /// are as many as the session with the most wants, and in a run of another session fewer of
+    /// them take part.
     pub fn private_pool(mut self) -> Self {
         self.options.private_pool = true;
         self

@@ -269,9 +269,10 @@ fn in_form(
     }
 }
 
-/// Runs `one` for so many vectors of output channels, on all threads if that is worth it.
+/// Runs `one` for so many vectors of output channels, on the threads for packing if that is worth
+/// it.
 fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
-    let pool = Pool::global();
+    let pool = Pool::for_packing();
     let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
     pool.run(chunks, |chunk| crate::split_even(count, chunks, chunk).for_each(&one));
 }

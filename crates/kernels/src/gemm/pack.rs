@@ -242,10 +242,11 @@ impl<E: Elements> Packed<E> {
             0 => panels.max(1),
             _ => (PIECE / (rows * w)).max(1),
         };
+        let pool = Pool::for_packing();
         for first in (0..panels).step_by(piece) {
             let panels = first..panels.min(first + piece);
             next_columns(first * w..width.min(panels.end * w));
-            each_chunk(Pool::global(), rows, panels, w, |panel, chunk| {
+            each_chunk(&pool, rows, panels, w, |panel, chunk| {
                 // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
                 // while it stays in a cache.
                 let out = unsafe {

@@ -28,7 +28,7 @@ def serialized(message: Any, kind: str) -> bytes:
     serialize = getattr(message, "SerializeToString", None)
     if isinstance(message, type) or not callable(serialize):
         raise TypeError(
-            f"wanted: a {kind}, as an object with SerializeToString() or as bytes; got {_name(message)}"
+            f"expected a {kind}, as an object with SerializeToString() or as bytes, not {_name(message)}"
         )
     content = serialize()
     if not isinstance(content, bytes):
@@ -61,7 +61,7 @@ def is_path(value: object) -> bool:
 def file_path(path: Any) -> str:
     """A path as text."""
     if not is_path(path):
-        raise TypeError(f"wanted: a path, as str or os.PathLike; got {_name(path)}")
+        raise TypeError(f"expected a path, as str or os.PathLike, not {_name(path)}")
     path = os.fspath(path)
     return path if isinstance(path, str) else os.fsdecode(path)
 
@@ -69,7 +69,7 @@ def file_path(path: Any) -> str:
 def text(value: Any) -> str:
     """A text in the notation."""
     if not isinstance(value, str):
-        raise TypeError(f"wanted: a text as str; got {_name(value)}")
+        raise TypeError(f"expected a text as str, not {_name(value)}")
     return value
 
 

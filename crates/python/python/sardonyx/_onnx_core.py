@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sardonyx import _core
+from sardonyx._undo import Undoable
 
 NAME = "onnx.onnx_cpp2py_export"
 SUBMODULES = (
@@ -67,22 +68,8 @@ def become(name: str) -> None:
     sys.modules.update(_modules(_core, name))
 
 
-class OnnxCore:
+class OnnxCore(Undoable):
     """What :func:`use_as_onnx_core` did. A context manager; leaving it undoes that."""
-
-    def __init__(self, undo: Callable[[], None]) -> None:
-        self._undo = undo
-
-    def undo(self) -> None:
-        """Give the onnx package its own extension back. Doing it again does nothing."""
-        undo, self._undo = self._undo, lambda: None
-        undo()
-
-    def __enter__(self) -> OnnxCore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
 
 
 def _modules(core: types.ModuleType, name: str = NAME) -> dict[str, types.ModuleType]:

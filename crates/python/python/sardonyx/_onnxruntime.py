@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.machinery
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
+
+from sardonyx._undo import Undoable
 
 NAME = "onnxruntime"
 
@@ -48,22 +49,8 @@ def use_as_onnxruntime() -> OnnxRuntime:
     return OnnxRuntime(undo)
 
 
-class OnnxRuntime:
+class OnnxRuntime(Undoable):
     """What :func:`use_as_onnxruntime` did. A context manager; leaving it undoes that."""
-
-    def __init__(self, undo: Callable[[], None]) -> None:
-        self._undo = undo
-
-    def undo(self) -> None:
-        """Give ``import onnxruntime`` back what it was. Doing it again does nothing."""
-        undo, self._undo = self._undo, lambda: None
-        undo()
-
-    def __enter__(self) -> OnnxRuntime:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
 
 
 def _modules() -> dict[str, types.ModuleType]:

@@ -17,6 +17,7 @@ use sardonyx::{
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
+use super::interrupts::Interrupts;
 use super::ports::PyPort;
 use super::profile::Recorder;
 use super::take::{Taker, kind_of, shown};
@@ -25,6 +26,10 @@ use crate::message;
 /// A run that took less than this is expected to do so again, and is not worth the release of the
 /// interpreter: other threads would have to wait for longer to get it back.
 const SHORT_NANOSECONDS: u64 = 20_000;
+
+/// A run of a model without loops that took less than this is not expected to be worth an end by
+/// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
+const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
 /// How a session is made.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +75,8 @@ pub(crate) struct Engine {
     output_names: Vec<Py<PyString>>,
     /// How long the last run took.
     last_nanoseconds: AtomicU64,
+    /// Whether a run may take turns without end.
+    has_loops: bool,
 }
 
 /// Sizes by name, of a dict.
@@ -157,6 +164,7 @@ impl Engine {
             input_names: names(session.inputs()),
             output_names: names(session.outputs()),
             facts: facts(&model),
+            has_loops: session.steps().iter().any(|step| matches!(step.op, "Loop" | "Scan")),
             session,
             model,
             source,
@@ -278,11 +286,16 @@ impl Engine {
             let value = taker.value(&object, port)?;
             inputs.push((port.name().to_string(), value));
         }
-        let is_short = self.last_nanoseconds.load(Ordering::Relaxed) < SHORT_NANOSECONDS;
+        let last = self.last_nanoseconds.load(Ordering::Relaxed);
+        let is_short = last < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
+        let keeps_interpreter = is_short && !has_limits && taker.has_copies_only();
+        let looks = !keeps_interpreter && (self.has_loops || last >= UNINTERRUPTED_NANOSECONDS);
+        let mut interrupts = looks.then(|| Interrupts::new(py, limits.stop.as_ref())).flatten();
         let started = Instant::now();
         let run = || {
             let Limits { stop, deadline, profile } = limits;
+            let stop = interrupts.as_ref().map(|interrupts| interrupts.stop.clone()).or(stop);
             let watched = |watch: Option<&mut dyn FnMut(StepEvent)>| {
                 let mut options = RunOptions::new();
                 options.stop = stop;
@@ -290,13 +303,22 @@ impl Engine {
                 options.watch = watch;
                 self.session.run_with(inputs, options)
             };
-            match profile {
-                None => watched(None),
-                Some(profile) => profile.record(|watch| watched(Some(watch))),
+            match (profile, &mut interrupts) {
+                (None, None) => watched(None),
+                (None, Some(interrupts)) => watched(Some(&mut |event| interrupts.look(event))),
+                (Some(profile), None) => profile.record(|watch| watched(Some(watch))),
+                (Some(profile), Some(interrupts)) => profile.record(|watch| {
+                    watched(Some(&mut |event| {
+                        watch(event);
+                        interrupts.look(event);
+                    }))
+                }),
             }
         };
-        let outputs =
-            if is_short && !has_limits && taker.has_copies_only() { run() } else { py.detach(run) };
+        let outputs = if keeps_interpreter { run() } else { py.detach(run) };
+        if let Some(raised) = interrupts.and_then(Interrupts::raised) {
+            return Err(raised);
+        }
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
         let outputs = outputs.map_err(|error| raised(py, &error))?;
@@ -387,6 +409,16 @@ impl Engine {
     /// How many threads a run uses.
     pub(crate) fn threads(&self) -> usize {
         self.session.threads()
+    }
+
+    /// Bytes that were made ahead of time.
+    pub(crate) fn made_bytes(&self) -> usize {
+        self.session.report().made_bytes
+    }
+
+    /// How exact products are.
+    pub(crate) fn precision(&self) -> &str {
+        &self.settings.precision
     }
 
     /// The path of the model, or its bytes.

@@ -134,7 +134,7 @@ impl Session {
     ) -> Run<'r> {
         Run {
             executable: &self.executable,
-            exec: Exec { pool: self.pool.get(), isa: self.executable.isa },
+            exec: Exec { pool: &self.pool, isa: self.executable.isa },
             random: self.seed.next_run(),
             recycler: &self.recycler,
             account,

@@ -248,23 +248,27 @@ fn errors_do_not_depend_on_earlier_sizes() {
     }
 }
 
-/// Sessions that want as many threads share them; those that want threads of their own do not.
+/// Sessions of few threads and of many share those of the process; those that want threads of their
+/// own do not.
 #[test]
 fn sessions_share_their_threads() {
     let model = model("g (float[N] x) => (y) { y = Relu (x) }");
-    // More than there are processors, as those share the threads of the process.
-    let threads = sardonyx_kernels::Pool::available_threads() + 1;
-    let session = |private_pool| {
+    // More than there are processors, so that no other test starts more.
+    let most = sardonyx_kernels::Pool::available_threads() + 2;
+    let session = |threads, private_pool| {
         let mut options = Options::with_threads(threads);
         options.private_pool = private_pool;
         Session::compile(&model, &NoExternalData, &options).expect("the model can run")
     };
-    let all = [session(false), session(false), session(true), session(true)];
-    assert!(all.iter().all(|session| session.threads() == threads));
-    let pools: Vec<*const sardonyx_kernels::Pool> =
-        all.iter().map(|session| std::ptr::from_ref(session.pool.get())).collect();
-    assert_eq!(pools[0], pools[1]);
-    assert!(pools[2] != pools[0] && pools[3] != pools[0] && pools[2] != pools[3]);
+    let shared: Vec<Session> = (2..=most).rev().map(|threads| session(threads, false)).collect();
+    for (session, threads) in shared.iter().zip((2..=most).rev()) {
+        assert_eq!((session.threads(), session.pool.workers()), (threads, most - 1));
+    }
+    for threads in [1, 2, most] {
+        let private = session(threads, true);
+        assert_eq!((private.threads(), private.pool.workers()), (threads, threads - 1));
+    }
+    assert_eq!(session(1, false).pool.workers(), 0);
 }
 
 #[test]

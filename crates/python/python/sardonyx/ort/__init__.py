@@ -66,43 +66,43 @@ def get_version_string() -> str:
 
 
 def get_build_info() -> str:
-    """What runs."""
+    """The names and the releases of Sardonyx and of onnxruntime."""
     return f"Sardonyx {_sardonyx_version}, with the names of onnxruntime {__version__}"
 
 
 def get_device() -> str:
-    """What models run on."""
+    """The device that models run on: ``CPU``."""
     return "CPU"
 
 
 def has_collective_ops() -> bool:
-    """Whether operators over several processes can run: no."""
+    """Whether operators that work over several processes can run: never."""
     return False
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Does nothing: there is no log."""
+    """Accepted and ignored: Sardonyx writes no log."""
     if not isinstance(severity, int):
-        raise TypeError(f"wanted: a severity as int; got {type(severity).__name__}")
+        raise TypeError(f"the severity must be an int, not {type(severity).__name__}")
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
-    """Does nothing: there is no log."""
+    """Accepted and ignored: Sardonyx writes no log."""
     if not isinstance(verbosity, int):
-        raise TypeError(f"wanted: a verbosity as int; got {type(verbosity).__name__}")
+        raise TypeError(f"the verbosity must be an int, not {type(verbosity).__name__}")
 
 
 def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
-    """Does nothing: all sessions share the threads of the process."""
+    """Accepted and ignored: all sessions share the threads of the process."""
 
 
 def disable_telemetry_events() -> None:
-    """Does nothing: nothing is told to anybody."""
+    """Accepted and ignored: Sardonyx sends no telemetry."""
 
 
 def enable_telemetry_events() -> None:
-    """Does nothing: nothing is told to anybody."""
+    """Accepted and ignored: Sardonyx sends no telemetry."""
 
 
 def preload_dlls(*args: object, **options: object) -> None:
-    """Does nothing: there is nothing to load."""
+    """Accepted and ignored: Sardonyx uses no GPU libraries."""

@@ -9,7 +9,7 @@ from sardonyx._core.session import Error
 
 
 class Fail(Error):
-    """Anything that has no class of its own: an operator that fails, a run that is stopped."""
+    """An error without a class of its own: an operator that fails, a run that is stopped."""
 
 
 class InvalidArgument(Error):
@@ -25,15 +25,15 @@ class NoSuchFile(Error):
 
 
 class NoModel(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class EngineError(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class RuntimeException(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class InvalidProtobuf(Error):
@@ -41,35 +41,35 @@ class InvalidProtobuf(Error):
 
 
 class ModelLoaded(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class NotImplemented(Error):  # noqa: A001
-    """The model, or a call, needs something that cannot be done here."""
+    """The model or a call needs something that Sardonyx does not support."""
 
 
 class InvalidGraph(Error):
-    """The model contradicts itself, or uses operators that nobody knows."""
+    """The model contradicts itself, or uses operators that are not in the standard."""
 
 
 class EPFail(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class ModelLoadCanceled(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class ModelRequiresCompilation(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class NotFound(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 class DeviceReset(Error):
-    """Not raised."""
+    """Exists for compatibility; Sardonyx never raises it."""
 
 
 CLASSES = (
@@ -119,7 +119,10 @@ def of_model(error: Error, model: Any) -> Error:
 
 
 def _of_operators(operators: list[str]) -> type[Error]:
-    """``Fail`` for versions to come and for domains that nobody knows, as there."""
+    """The class for operators that cannot run, as in onnxruntime.
+
+    ``Fail`` for opset versions newer than the newest known and for unknown domains; else ``InvalidGraph``.
+    """
     names = [operator.partition(",")[0] for operator in operators]
     if any("the newest opset version known" in operator for operator in operators):
         return Fail

@@ -1,7 +1,7 @@
 """Options of sessions and runs, as onnxruntime has them.
 
-Every property of theirs is there and keeps what it is given. Which of them change anything is said
-where they are.
+Every option of onnxruntime exists and keeps the value that it is given. Its documentation says whether
+Sardonyx uses the value or ignores it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any
 
 from sardonyx._core.session import StopFlag
 
+#: The one execution provider.
+CPU_PROVIDER = "CPUExecutionProvider"
+
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """How much of a graph may change. Changes nothing here: results do not depend on it."""
+    """How much of a graph may change. Accepted and ignored: results do not depend on it."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -24,14 +27,14 @@ class GraphOptimizationLevel(enum.IntEnum):
 
 
 class ExecutionMode(enum.IntEnum):
-    """Whether nodes may run beside each other. Changes nothing here."""
+    """Whether nodes may run at the same time. Accepted and ignored: they run one after the other."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(enum.IntEnum):
-    """The order of nodes. Changes nothing here."""
+    """The order in which nodes run. Accepted and ignored."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -68,50 +71,71 @@ class _Option:
         )
 
 
-class SessionOptions:
+class _Options:
+    """What options of sessions and of runs have in common: options of the log, and free entries."""
+
+    __slots__ = ("_config", "_values")
+
+    log_severity_level = _Option(int, -1, "Accepted and ignored: Sardonyx writes no log.")
+    log_verbosity_level = _Option(int, 0, "Accepted and ignored: Sardonyx writes no log.")
+    logid = _Option(str, "", "Accepted and ignored: Sardonyx writes no log.")
+
+    #: What messages call them.
+    _what = "options"
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._config: dict[str, str] = {}
+
+    def _add_entry(self, key: str, value: str) -> None:
+        _demand_texts(key, value)
+        self._config[key] = value
+
+    def _entry(self, key: str) -> str:
+        if key not in self._config:
+            raise RuntimeError(f"the {self._what} have no entry '{key}'")
+        return self._config[key]
+
+
+class SessionOptions(_Options):
     """How a session is made."""
 
-    __slots__ = ("_config", "_dims", "_values")
+    __slots__ = ("_dims",)
+
+    _what = "session options"
 
     intra_op_num_threads = _Option(
         int, 0, "How many threads a run uses, the calling one included; 0 for one per processor. "
         "Sessions share their threads, so there are never more than processors."
     )
-    inter_op_num_threads = _Option(int, 0, "Changes nothing: nodes run one after the other.")
+    inter_op_num_threads = _Option(int, 0, "Accepted and ignored: nodes run one after the other.")
     graph_optimization_level = _Option(
-        GraphOptimizationLevel, GraphOptimizationLevel.ORT_ENABLE_ALL, "Changes nothing."
+        GraphOptimizationLevel, GraphOptimizationLevel.ORT_ENABLE_ALL, "Accepted and ignored."
     )
-    execution_mode = _Option(ExecutionMode, ExecutionMode.ORT_SEQUENTIAL, "Changes nothing.")
-    execution_order = _Option(ExecutionOrder, ExecutionOrder.DEFAULT, "Changes nothing.")
-    enable_cpu_mem_arena = _Option(bool, True, "Changes nothing.")
-    enable_mem_pattern = _Option(bool, True, "Changes nothing.")
-    enable_mem_reuse = _Option(bool, True, "Changes nothing.")
+    execution_mode = _Option(ExecutionMode, ExecutionMode.ORT_SEQUENTIAL, "Accepted and ignored.")
+    execution_order = _Option(ExecutionOrder, ExecutionOrder.DEFAULT, "Accepted and ignored.")
+    enable_cpu_mem_arena = _Option(bool, True, "Accepted and ignored.")
+    enable_mem_pattern = _Option(bool, True, "Accepted and ignored.")
+    enable_mem_reuse = _Option(bool, True, "Accepted and ignored.")
     enable_profiling = _Option(bool, False, "Whether the session records its runs for end_profiling().")
     profile_file_prefix = _Option(str, "onnxruntime_profile_", "How the name of a profile begins.")
     optimized_model_filepath = _Option(
-        str, "", "No model is written: a session that asks for one warns."
+        str, "", "Accepted with a warning: Sardonyx writes no optimized model."
     )
-    log_severity_level = _Option(int, -1, "Changes nothing: there is no log.")
-    log_verbosity_level = _Option(int, 0, "Changes nothing: there is no log.")
-    logid = _Option(str, "", "Changes nothing: there is no log.")
-    use_deterministic_compute = _Option(bool, False, "Changes nothing: results never depend on chance.")
-    use_per_session_threads = _Option(bool, True, "Changes nothing: sessions share their threads.")
+    use_deterministic_compute = _Option(bool, False, "Accepted and ignored: computing is always deterministic.")
+    use_per_session_threads = _Option(bool, True, "Accepted and ignored: sessions share their threads.")
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._config: dict[str, str] = {}
+        super().__init__()
         self._dims: dict[str, int] = {}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keeps an entry of the configuration. None of them changes anything."""
-        _demand_texts(key, value)
-        self._config[key] = value
+        """Keeps an entry of the configuration. Sardonyx uses none of them."""
+        self._add_entry(key, value)
 
     def get_session_config_entry(self, key: str) -> str:
         """The entry of a key; RuntimeError if there is none."""
-        if key not in self._config:
-            raise RuntimeError(f"the session options have no entry '{key}'")
-        return self._config[key]
+        return self._entry(key)
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fixes a size that the model leaves open and gives this name."""
@@ -138,28 +162,28 @@ class SessionOptions:
         raise _not_there("constants cannot be replaced", "change them in the model")
 
     def add_provider(self, name: str, options: dict[str, str]) -> None:
-        """Takes the provider of the CPU, as which everything runs; refuses others."""
-        if name != "CPUExecutionProvider":
-            raise _not_there(f"there is no provider '{name}'", "there is CPUExecutionProvider")
+        """Accepts the execution provider of the CPU and refuses all others."""
+        if name != CPU_PROVIDER:
+            raise _not_there(
+                f"the execution provider '{name}' is not available", f"use {CPU_PROVIDER}"
+            )
 
     def has_providers(self) -> bool:
-        """Whether providers were added; there is no other than that of the CPU."""
+        """Whether providers other than that of the CPU were added: never."""
         return False
 
 
-class RunOptions:
+class RunOptions(_Options):
     """How a run goes."""
 
-    __slots__ = ("_config", "_stop", "_values")
+    __slots__ = ("_stop",)
 
-    log_severity_level = _Option(int, -1, "Changes nothing: there is no log.")
-    log_verbosity_level = _Option(int, 0, "Changes nothing: there is no log.")
-    logid = _Option(str, "", "Changes nothing: there is no log.")
-    only_execute_path_to_fetches = _Option(bool, False, "Changes nothing.")
+    _what = "run options"
+
+    only_execute_path_to_fetches = _Option(bool, False, "Accepted and ignored.")
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._config: dict[str, str] = {}
+        super().__init__()
         self._stop = StopFlag()
 
     @property
@@ -177,15 +201,12 @@ class RunOptions:
             self._stop.reset()
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Keeps an entry of the configuration. None of them changes anything."""
-        _demand_texts(key, value)
-        self._config[key] = value
+        """Keeps an entry of the configuration. Sardonyx uses none of them."""
+        self._add_entry(key, value)
 
     def get_run_config_entry(self, key: str) -> str:
         """The entry of a key; RuntimeError if there is none."""
-        if key not in self._config:
-            raise RuntimeError(f"the run options have no entry '{key}'")
-        return self._config[key]
+        return self._entry(key)
 
     def add_active_adapter(self, adapter: Any) -> None:
         """Refused: adapters belong into the model."""
@@ -195,7 +216,7 @@ class RunOptions:
 def _demand_texts(*values: Any) -> None:
     for value in values:
         if not isinstance(value, str):
-            raise TypeError(f"wanted: a str; got {type(value).__name__}")
+            raise TypeError(f"expected a str, not {type(value).__name__}")
 
 
 def _not_there(message: str, help: str) -> Exception:

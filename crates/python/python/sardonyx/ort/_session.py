@@ -12,10 +12,8 @@ from typing import Any
 
 from sardonyx._core import session as _core
 from sardonyx.ort import _errors
-from sardonyx.ort._options import RunOptions, SessionOptions
+from sardonyx.ort._options import CPU_PROVIDER, RunOptions, SessionOptions
 from sardonyx.ort._values import IOBinding, OrtValue
-
-CPU = "CPUExecutionProvider"
 
 # The version of a model that does not say it.
 _NO_VERSION = 2**63 - 1
@@ -32,7 +30,7 @@ def set_seed(seed: int) -> None:
 
 def get_available_providers() -> list[str]:
     """What models run on: the CPU."""
-    return [CPU]
+    return [CPU_PROVIDER]
 
 
 get_all_providers = get_available_providers
@@ -68,6 +66,11 @@ class NodeArg:
         return f"<{self}>"
 
 
+def _info(key: str, doc: str) -> Any:
+    """A property that is an entry of what a model says about itself."""
+    return property(lambda metadata: metadata._info[key], doc=doc)
+
+
 class ModelMetadata:
     """What a model says about itself."""
 
@@ -76,30 +79,11 @@ class ModelMetadata:
     def __init__(self, session: _core.Session) -> None:
         self._info, self._metadata = session.info, session.metadata
 
-    @property
-    def producer_name(self) -> str:
-        """The tool that made the model."""
-        return self._info["producer_name"]
-
-    @property
-    def graph_name(self) -> str:
-        """The name of the main graph."""
-        return self._info["graph_name"]
-
-    @property
-    def domain(self) -> str:
-        """The name space of the model."""
-        return self._info["domain"]
-
-    @property
-    def description(self) -> str:
-        """The documentation of the model."""
-        return self._info["doc"]
-
-    @property
-    def graph_description(self) -> str:
-        """The documentation of the main graph."""
-        return self._info["graph_doc"]
+    producer_name = _info("producer_name", "The tool that made the model.")
+    graph_name = _info("graph_name", "The name of the main graph.")
+    domain = _info("domain", "The name space of the model.")
+    description = _info("doc", "The documentation of the model.")
+    graph_description = _info("graph_doc", "The documentation of the main graph.")
 
     @property
     def version(self) -> int:
@@ -132,7 +116,7 @@ class InferenceSession(_core.Runner):
     ) -> None:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
             raise TypeError(
-                f"wanted: sess_options of the class SessionOptions; got {type(sess_options).__name__}"
+                f"sess_options must be of the class SessionOptions, not {type(sess_options).__name__}"
             )
         self._providers = _checked_providers(providers, provider_options)
         self._options = SessionOptions() if sess_options is None else sess_options
@@ -140,7 +124,7 @@ class InferenceSession(_core.Runner):
         options = self._options
         if options.optimized_model_filepath:
             warnings.warn(
-                "the option 'optimized_model_filepath' changes nothing: no model is written",
+                "the option 'optimized_model_filepath' is ignored: Sardonyx writes no optimized model",
                 stacklevel=2,
             )
         self._profile = _core.Profile() if options.enable_profiling else None
@@ -155,6 +139,11 @@ class InferenceSession(_core.Runner):
         except _errors.Error as error:
             raise _errors.of_model(error, path_or_bytes) from None
         self._use(session)
+        # Asked for by every binding of a value.
+        self._names = {
+            "input": frozenset(port.name for port in session.inputs),
+            "output": frozenset(port.name for port in session.outputs),
+        }
         if self._profile is not None:
             self._made = (time.monotonic_ns() - start) // 1000
             self._record(self._profile)
@@ -162,6 +151,9 @@ class InferenceSession(_core.Runner):
     def __reduce__(self) -> tuple[Any, ...]:
         source = self._session.__reduce__()[1][0]
         return type(self), (source, self._options, self._providers)
+
+    def _repr_html_(self) -> str:
+        return self._session._repr_html_()
 
     # ``run`` is that of the base class: it costs no time here.
 
@@ -270,11 +262,12 @@ class InferenceSession(_core.Runner):
         """What a run gives back."""
         return [NodeArg(port) for port in self._session.outputs]
 
-    def _input_names(self) -> list[str]:
-        return [port.name for port in self._session.inputs]
-
-    def _output_names(self) -> list[str]:
-        return [port.name for port in self._session.outputs]
+    def _demand_name(self, name: str, kind: str) -> None:
+        """Refuses a name that no input, or no output, of the model has."""
+        if name not in self._names[kind]:
+            ports = self._session.inputs if kind == "input" else self._session.outputs
+            have = "', '".join(port.name for port in ports)
+            raise RuntimeError(f"the model has no {kind} '{name}'; it has '{have}'")
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""
@@ -297,7 +290,7 @@ class InferenceSession(_core.Runner):
         providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
         provider_options: Sequence[dict[Any, Any]] | None = None,
     ) -> None:
-        """Warns if there is a provider other than that of the CPU, which stays."""
+        """Warns if there is a provider other than that of the CPU_PROVIDER, which stays."""
         self._providers = _checked_providers(providers, provider_options)
 
     def disable_fallback(self) -> None:
@@ -321,7 +314,7 @@ class InferenceSession(_core.Runner):
             events.append(_event("Session", "model_run", start, took, {}))
             for step, began, lasted in run:
                 node, op, kernel = steps[step]
-                facts = {"op_name": op, "provider": CPU, "node_index": str(step), "kernel": kernel}
+                facts = {"op_name": op, "provider": CPU_PROVIDER, "node_index": str(step), "kernel": kernel}
                 events.append(_event("Node", f"{node}_kernel_time", start + began, lasted, facts))
         with open(name, "w", encoding="utf-8") as file:
             json.dump(events, file)
@@ -349,25 +342,25 @@ def _event(kind: str, name: str, start: int, took: int, facts: dict[str, str]) -
 def _checked_providers(providers: Any, options: Any) -> list[str]:
     """The providers that a session has; warns of those that it cannot have."""
     if providers is None:
-        return [CPU]
+        return [CPU_PROVIDER]
     wrong = isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence)
     names = []
     for provider in [providers] if wrong else providers:
         name = provider[0] if isinstance(provider, (tuple, list)) and provider else provider
         names.append(name)
-    unknown = [name for name in names if name != CPU]
+    unknown = [name for name in names if name != CPU_PROVIDER]
     if wrong:
         warnings.warn(
-            f"providers is {providers!r}, which is not a list of names; the session runs on {CPU}",
+            f"providers is {providers!r}, which is not a list of names; the session runs on {CPU_PROVIDER}",
             stacklevel=3,
         )
     elif unknown:
         warnings.warn(
-            f"the provider {unknown[0]!r} is not available; there is {CPU}", stacklevel=3
+            f"the provider {unknown[0]!r} is not available; use {CPU_PROVIDER}", stacklevel=3
         )
     elif options is not None and len(options) != len(names):
         warnings.warn(
-            f"there are {len(names)} providers and options for {len(options)}; the session runs on {CPU}",
+            f"there are {len(names)} providers and options for {len(options)}; the session runs on {CPU_PROVIDER}",
             stacklevel=3,
         )
-    return [CPU]
+    return [CPU_PROVIDER]

@@ -133,7 +133,7 @@ class OrtValue:
         """A value over the memory of an array."""
         demand_cpu(device_type)
         if not isinstance(numpy_obj, numpy().ndarray):
-            raise _refused(f"wanted: an array of numpy; got {type(numpy_obj).__name__}")
+            raise _refused(f"the value must be an array of numpy, not {type(numpy_obj).__name__}")
         return cls(numpy_obj)
 
     @classmethod
@@ -259,7 +259,7 @@ class IOBinding:
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Binds an array to an input."""
-        self._demand(name, self._session._input_names(), "input")
+        self._session._demand_name(name, "input")
         self._inputs[name] = arr_on_cpu
 
     def bind_input(
@@ -290,7 +290,7 @@ class IOBinding:
     ) -> None:
         """Asks for an output, which is written to an address if there is one."""
         demand_cpu(device_type, device_id)
-        self._demand(name, self._session._output_names(), "output")
+        self._session._demand_name(name, "output")
         into = None
         if buffer_ptr is not None:
             if element_type is None or shape is None:
@@ -300,7 +300,7 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Has an output written into a value."""
-        self._demand(name, self._session._output_names(), "output")
+        self._session._demand_name(name, "output")
         self._wanted[name] = ortvalue.numpy()
 
     def synchronize_inputs(self) -> None:
@@ -327,11 +327,6 @@ class IOBinding:
         """Takes all bindings of outputs back."""
         self._wanted.clear()
         self._outputs.clear()
-
-    def _demand(self, name: str, names: list[str], kind: str) -> None:
-        if name not in names:
-            have = "', '".join(names)
-            raise RuntimeError(f"the model has no {kind} '{name}'; it has '{have}'")
 
     def _run(self, run_options: Any) -> None:
         names = list(self._wanted)

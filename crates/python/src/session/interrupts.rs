@@ -1,0 +1,70 @@
+//! Ctrl-C: a run in the main thread of Python looks between its steps whether a signal has arrived.
+//!
+//! Python handles signals in its main thread only, and only where somebody asks it to. A run that
+//! has released the interpreter would end before that.
+
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use pyo3::PyErr;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use sardonyx::{StepEvent, StopFlag};
+
+/// How long a run does not ask: what asks needs the interpreter, which others may hold.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is asked for a run in the main thread.
+pub(crate) struct Interrupts {
+    /// The flag that ends the run: that of the caller, if there is one.
+    pub(crate) stop: StopFlag,
+    /// How long after its beginning the run asks again.
+    next: Duration,
+    raised: Option<PyErr>,
+}
+
+/// The main thread of Python; `None` if the module was imported by another one.
+static MAIN: PyOnceLock<Option<ThreadId>> = PyOnceLock::new();
+
+/// Notes which thread is the main one. Called when the module is imported.
+pub(crate) fn note_main_thread(py: Python<'_>) -> PyResult<()> {
+    let threading = py.import("threading")?;
+    let current = threading.call_method0("current_thread")?;
+    let is_main = current.is(&threading.call_method0("main_thread")?);
+    let _ = MAIN.set(py, is_main.then(|| thread::current().id()));
+    Ok(())
+}
+
+impl Interrupts {
+    /// For a run of the calling thread, if that is the main one.
+    pub(crate) fn new(py: Python<'_>, of_caller: Option<&StopFlag>) -> Option<Interrupts> {
+        let main = (*MAIN.get(py)?)?;
+        (thread::current().id() == main).then(|| Interrupts {
+            stop: of_caller.cloned().unwrap_or_default(),
+            next: PAUSE,
+            raised: None,
+        })
+    }
+
+    /// After a step: raises the flag if a handler of a signal raises an exception.
+    pub(crate) fn look(&mut self, step: StepEvent) {
+        let now = step.start + step.took;
+        if now < self.next || self.raised.is_some() {
+            return;
+        }
+        if let Err(raised) = Python::attach(|py| py.check_signals()) {
+            self.stop.stop();
+            self.raised = Some(raised);
+        }
+        self.next = now + PAUSE;
+    }
+
+    /// What a handler has raised. The flag that was raised for it is lowered, as the caller did not
+    /// raise it.
+    pub(crate) fn raised(self) -> Option<PyErr> {
+        if self.raised.is_some() {
+            self.stop.reset();
+        }
+        self.raised
+    }
+}
