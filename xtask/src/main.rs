@@ -19,6 +19,7 @@ mod op;
 mod operators;
 mod python;
 mod requirements;
+mod runtime_suite;
 mod rust_source;
 mod shell;
 mod static_build;
@@ -76,6 +77,8 @@ enum Task {
     Operators(operators::Operators),
     /// Print which requirements the tests quote.
     Requirements(requirements::Requirements),
+    /// Run tests that others wrote for another runtime on sessions of our Python module.
+    RuntimeSuite(runtime_suite::RuntimeSuite),
     /// Build the command without any shared library and run it in an empty chroot.
     StaticBuild,
     /// Check the rules of the workspace that cargo and clippy do not know.
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
         Task::Requirements(task) => requirements::run(&task),
+        Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
         Task::Tidy => tidy::run(),
     };
