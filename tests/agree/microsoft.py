@@ -23,6 +23,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from microsoft_cases import table
 
+# The types of outputs that are not of the type of the floats that go in.
+KINDS = {
+    "hash": TensorProto.UINT32,
+    "inv_std_var": TensorProto.FLOAT,
+    "mask_index": TensorProto.INT32,
+    "signed_hash": TensorProto.INT32,
+}
 # As a part of the largest magnitude of an output.
 WITHIN = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
 
@@ -144,14 +151,12 @@ def build(case, form):
     while names and not names[-1]:
         names.pop()
     floats = [array.dtype for array in arrays(case) if array.dtype.kind == "f"]
-    elem = helper.np_dtype_to_tensor_dtype(floats[0])
+    elem = helper.np_dtype_to_tensor_dtype(floats[0]) if floats else None
     outputs = []
     for name in case.outputs:
         if name is None:
             continue
-        kind = TensorProto.INT32 if name == "mask_index" else elem
-        kind = TensorProto.FLOAT if name == "inv_std_var" else kind
-        outputs.append(helper.make_tensor_value_info(name, kind, None))
+        outputs.append(helper.make_tensor_value_info(name, KINDS.get(name, elem), None))
     node = helper.make_node(
         case.op,
         names,

@@ -38,7 +38,9 @@ def table():
         for family in (normalizations, activations, products, rotary, multi_head, attention):
             cases += family(make)
         cases += group_query(make) + n_bits(make) + block_quantized(make)
-    return cases
+    # These have no form for 16-bit floats.
+    make = Maker(rng, F32)
+    return cases + distances(make) + hashes(make)
 
 
 class Maker:
@@ -61,6 +63,26 @@ class Maker:
         fields = {key: more.pop(key) for key in ("domain", "valid", "same_as") if key in more}
         name = f"{op} {name} {self.kind}"
         return Case(name, op, inputs, outputs, more, tuple(weights), **fields)
+
+
+def distances(make):
+    given = {"A": make.floats(5, 3), "B": make.floats(4, 3)}
+    forms = ("squared", {}), ("euclidean", {"metric": "euclidean"})
+    return [make.case(name, "CDist", given, ["C"], **form) for name, form in forms]
+
+
+def hashes(make):
+    given = {
+        "int32": make.ints(-9, 9, (4,)),
+        "int64": make.ints(-9, 9, (4,), np.int64),
+        "float": make.floats(4),
+        "double": make.floats(4).astype(np.float64),
+    }
+    cases = []
+    for name, x in given.items():
+        cases.append(make.case(name, "MurmurHash3", {"X": x}, ["hash"]))
+        cases.append(make.case(f"{name}, signed", "MurmurHash3", {"X": x}, ["signed_hash"], positive=0, seed=7))
+    return cases
 
 
 def normalizations(make):

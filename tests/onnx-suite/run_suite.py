@@ -1,15 +1,20 @@
-"""Runs the tests of the onnx package on a core, and compares what comes of each with what is expected.
+"""Runs tests of other packages on ours, and compares what comes of each with what is expected.
 
-    python run_suite.py --tests SOURCES --work DIRECTORY (--wheel FILE | --original) [--bless] [TEST_FILE...]
+    python run_suite.py --suite SUITE --tests SOURCES --work DIRECTORY (--wheel FILE | --original) [--bless] [TEST_FILE...]
 
-SOURCES is an unpacked source distribution of the onnx package that is installed beside this Python; only its
-tests are used. They run on a private copy of that package, whose extension is replaced by the module in the
-wheel, or kept with --original.
+SOURCES is an unpacked source distribution of the package that is installed beside this Python; only its tests are
+used. There are three suites:
 
-Two lists say what is expected of tests that do not pass: baseline.txt, which is what the original extension does,
-and expectations.txt, where ours does otherwise. A line holds, separated by tabs: the tests (one name, or a
-pattern with `*`), the outcome, how many tests that is, and the reason. A test's own line counts before patterns,
-and earlier patterns before later ones. Every test that no line names is expected to pass. A line with the outcome
+- `core`: the tests of the onnx package, on a private copy of that package whose extension is replaced by the module
+  in the wheel;
+- `evaluator`: its tests of the reference evaluator, on sessions of the wheel (session_evaluator.py);
+- `skl2onnx`: the tests of that converter of scikit-learn, with the wheel in the place of onnxruntime.
+
+With --original each runs on what the tests were written for.
+
+Two lists say what is expected of tests that do not pass: one of what the original does, and one where ours does
+otherwise. A line holds, separated by tabs: the tests (one name, or a pattern with `*`), the outcome, how many tests
+that is, and the reason. A test's own line counts before patterns, and earlier patterns before later ones. Every test that no line names is expected to pass. A line with the outcome
 `tests` says how many tests a file has, so that none can vanish. --bless rewrites the list to what happened;
 reasons stay.
 """
@@ -34,10 +39,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # Files that run at the same time: each takes one core.
 WORKERS = 2
-# Seconds that a file of tests may take.
+# Seconds that the files of tests in one process may take.
 LIMIT = 1800
 # These take longest, so they begin first.
 LONGEST = ("backend_reference_test.py", "backend_test.py", "shape_inference_test.py")
+# The first need 7 GB and minutes, in scikit-learn more than in the session; the others fetch data from the network.
+LEFT_OUT = ("test_x_issue_789", "test_model_tfidf_transform_bug", "tfidf_vectorizer_converter_dataset")
 # The outcome in lines that say how many tests a file has.
 TOTAL = "tests"
 STAND_IN = '''"""The core of this package is Sardonyx."""
@@ -46,6 +53,77 @@ from sardonyx._onnx_core import become
 
 become(__name__)
 '''
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests of another package, and what is expected of them."""
+
+    what: str
+    package: str
+    # Where the tests are below the sources, and which of them.
+    tests: str
+    files: str
+    # The plugins of pytest that put ours in the place of what the tests are for, and those for either.
+    plugins: tuple[str, ...]
+    always: tuple[str, ...]
+    # The lists of what is expected of ours and of the original.
+    ours: str
+    original: str
+    # What the tests run on, in the heads of the lists.
+    on: tuple[str, str]
+    command: str
+    # Whether the extension of the onnx package is replaced.
+    is_core: bool = False
+    # Whether files share a process, as starting it takes longer than most of them.
+    shares: bool = False
+    options: tuple[str, ...] = ()
+    # A locale that the original demands of the machine.
+    locale: str = ""
+
+
+SUITES = {
+    "core": Suite(
+        what="the onnx package",
+        package="onnx",
+        tests="tests/python",
+        files="**/*_test.py",
+        plugins=(),
+        always=(),
+        ours="expectations.txt",
+        original="baseline.txt",
+        on=("our core", "its own core"),
+        command="onnx-suite",
+        is_core=True,
+    ),
+    "evaluator": Suite(
+        what="the onnx package's reference evaluator",
+        package="onnx",
+        tests="tests/python",
+        files="reference_evaluator*_test.py",
+        plugins=("session_evaluator",),
+        always=(),
+        ours="evaluator.txt",
+        original="evaluator_baseline.txt",
+        on=("our sessions", "that evaluator"),
+        command="runtime-suite",
+    ),
+    "skl2onnx": Suite(
+        what="skl2onnx",
+        package="skl2onnx",
+        tests="tests",
+        files="test_*.py",
+        plugins=("as_onnxruntime",),
+        always=("seeded",),
+        ours="skl2onnx.txt",
+        original="skl2onnx_baseline.txt",
+        on=("our sessions", "onnxruntime"),
+        command="runtime-suite --skl2onnx",
+        shares=True,
+        options=("-k", " and ".join(f"not {name}" for name in LEFT_OUT)),
+        locale="en_US.UTF-8",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -71,34 +149,38 @@ class Line:
 
 def main() -> int:
     arguments = parse()
-    tests = arguments.tests.resolve() / "tests" / "python"
-    site = package_copy(arguments.work, arguments.wheel)
-    names = arguments.files or sorted(str(path.relative_to(tests)) for path in tests.rglob("*_test.py"))
+    suite = SUITES[arguments.suite]
+    tests = arguments.tests.resolve() / suite.tests
+    names = arguments.files or sorted(str(path.relative_to(tests)) for path in tests.glob(suite.files))
     names.sort(key=lambda name: name not in LONGEST)
+    groups = [names[first::WORKERS] for first in range(WORKERS)] if suite.shares else [[name] for name in names]
     started = time.monotonic()
     results: dict[str, dict[str, Outcome]] = {}
     with ThreadPoolExecutor(WORKERS) as pool:
-        # Traces are for looking at few files: pytest reads a file of tests anew for each of them.
-        trace = "short" if arguments.files else "line"
-        run = partial(run_file, trace, tests, site, arguments.work)
-        runs = {name: pool.submit(run, name) for name in names}
-        for name, run in runs.items():
-            results[name], seconds = run.result()
-            print(f"{name:45} {counts(results[name].values())}  {seconds:5.0f} s", flush=True)
+        run = partial(run_files, command(suite, arguments), tests, arguments.work.resolve())
+        for group, (found, seconds) in zip(groups, pool.map(run, filter(None, groups)), strict=False):
+            results |= found
+            for name in group:
+                print(f"{name:45} {counts(found.get(name, {}).values())}", flush=True)
+            print(f"{'':45} {seconds:5.0f} s", flush=True)
     found = {test: outcome for file in results.values() for test, outcome in file.items()}
     print(f"{'all':45} {counts(found.values())}  {time.monotonic() - started:5.0f} s")
+    return judge(suite, arguments, found, results)
 
-    ours = HERE / "expectations.txt"
-    original = HERE / "baseline.txt"
+
+def judge(suite: Suite, arguments: argparse.Namespace, found, results) -> int:
+    """Compares with the lists, or rewrites them."""
+    ours = HERE / suite.ours
+    original = HERE / suite.original
     base = read_list(original)
     own = [] if arguments.original else read_list(ours)
     surprises = compare(found, results, own, base)
     if arguments.bless:
         whole = not arguments.files
         if arguments.original:
-            write_list(original, HEAD_BASELINE, bless(found, results, base, [], whole))
+            write_list(original, head_of_original(suite), bless(found, results, base, [], whole))
         else:
-            write_list(ours, HEAD, bless(found, results, own, base, whole))
+            write_list(ours, head_of_ours(suite), bless(found, results, own, base, whole))
         print(f"{len(surprises)} changes written down")
         return 0
     for surprise in surprises[:200]:
@@ -110,6 +192,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--suite", choices=SUITES, required=True)
     parser.add_argument("--tests", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     core = parser.add_mutually_exclusive_group(required=True)
@@ -120,10 +203,51 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def package_copy(work: Path, wheel: Path | None) -> Path:
-    """A copy of the installed package, with the wheel's module as its core; the original one without a wheel."""
-    site = work.resolve() / "site"
+def command(suite: Suite, arguments: argparse.Namespace) -> Command:
+    """How pytest is started: the packages beside those that are installed, and the plugins."""
+    work = arguments.work.resolve()
+    site = work / "site"
     shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(parents=True)
+    if suite.is_core:
+        copy_package(site, arguments.wheel)
+    if arguments.wheel:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", "--no-index", "--target", site, arguments.wheel], check=True)
+    config = work / "pytest.ini"
+    config.write_text("[pytest]\n")
+    environment = dict(os.environ, PYTHONPATH=f"{site}{os.pathsep}{HERE}", PYTHONDONTWRITEBYTECODE="1")
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if suite.locale and not arguments.wheel:
+        environment["LOCPATH"] = str(locale(suite.locale, work / "locale"))
+    # Traces are for looking at few files: pytest reads a file of tests anew for each of them.
+    trace = "short" if arguments.files else "line"
+    words = [sys.executable, "-m", "pytest", "-c", str(config), "-p", "no:cacheprovider", "-q"]
+    words += [f"--tb={trace}", "--color=no", *suite.options]
+    for plugin in (*suite.always, *(suite.plugins if arguments.wheel else ())):
+        words += ["-p", plugin]
+    return Command(words, environment)
+
+
+@dataclass(frozen=True)
+class Command:
+    """How pytest is started, before the files."""
+
+    words: list[str]
+    environment: dict[str, str]
+
+
+def locale(name: str, directory: Path) -> Path:
+    """A directory with a locale, which the machine may lack."""
+    if not (directory / name).exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        language, _, encoding = name.partition(".")
+        subprocess.run(["localedef", "-i", language, "-f", encoding, directory / name], check=True)
+    return directory
+
+
+def copy_package(site: Path, wheel: Path | None) -> None:
+    """Copies the installed onnx package; with a wheel, the core of the copy is the module in the wheel."""
     installed = Path(find_spec("onnx").origin).parent
     # The extension lies beside a directory of type stubs with the same name.
     core = shutil.ignore_patterns("__pycache__", *(["onnx_cpp2py_export*"] if wheel else []))
@@ -131,49 +255,43 @@ def package_copy(work: Path, wheel: Path | None) -> Path:
     for facts in installed.parent.glob("onnx-*.dist-info"):
         shutil.copytree(facts, site / facts.name)
     if wheel:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--no-deps", "--no-index", "--target", site, wheel], check=True)
         stand_in = site / "onnx" / "onnx_cpp2py_export"
         stand_in.mkdir()
         (stand_in / "__init__.py").write_text(STAND_IN)
-    return site
 
 
-def run_file(
-    trace: str, tests: Path, site: Path, work: Path, name: str
-) -> tuple[dict[str, Outcome], float]:
-    """Runs a file of tests. Gives the outcomes by test, and how many seconds it took."""
-    key = name.replace("/", "__").removesuffix(".py")
-    report = work.resolve() / f"{key}.xml"
+def run_files(
+    command: Command, tests: Path, work: Path, names: list[str]
+) -> tuple[dict[str, dict[str, Outcome]], float]:
+    """Runs files of tests in one process. Gives the outcomes by file and test, and how many seconds it took."""
+    key = names[0].replace("/", "__").removesuffix(".py")
+    report = work / f"{key}.xml"
     report.unlink(missing_ok=True)
-    config = work.resolve() / "pytest.ini"
-    config.write_text("[pytest]\n")
-    environment = dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-c", config, "--rootdir", tests.parent.parent]
-    command += ["-p", "no:cacheprovider", "-q", f"--tb={trace}", "--color=no", "--junitxml", report, name]
+    words = [*command.words, "--rootdir", tests.parent, "--junitxml", report, *names]
     started = time.monotonic()
     with open(work / f"{key}.log", "wb") as log:
         try:
-            subprocess.run(command, cwd=tests, env=environment, stdout=log, stderr=log, timeout=LIMIT)
+            subprocess.run(words, cwd=tests, env=command.environment, stdout=log, stderr=log, timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            print(f"{name} took more than {LIMIT} s and was stopped")
+            print(f"{' '.join(names)}: more than {LIMIT} s, and stopped")
     seconds = time.monotonic() - started
     if not report.exists():
-        print(f"{name} did not run to its end; see {work / f'{key}.log'}")
-        return {}, seconds
-    return read_report(name, report), seconds
+        print(f"{' '.join(names)} did not run to the end; see {work / f'{key}.log'}")
+        return {name: {} for name in names}, seconds
+    return read_report(names, report), seconds
 
 
-def read_report(name: str, report: Path) -> dict[str, Outcome]:
-    module = name.removesuffix(".py").replace("/", ".")
-    outcomes = {}
+def read_report(names: list[str], report: Path) -> dict[str, dict[str, Outcome]]:
+    modules = {name.removesuffix(".py").replace("/", "."): name for name in names}
+    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     for case in ET.parse(report).iter("testcase"):
-        # The class, after the path of the module.
-        classes = case.get("classname", "").rpartition(module)[2].strip(".")
-        test = "::".join(filter(None, [name, classes, case.get("name", "")]))
+        # The path of the module, then the classes. A module that cannot be imported is a test of that name.
+        place = case.get("classname") or case.get("name", "")
+        found = re.search(rf"(?:^|\.)({'|'.join(map(re.escape, modules))})(?:\.(.*))?$", place)
+        name = modules[found[1]]
+        test = "::".join(filter(None, [name, found[2], case.get("name", "")]))
         test = test.encode("unicode_escape").decode()
-        outcomes[test] = outcome_of(case)
+        outcomes[name][test] = outcome_of(case)
     return outcomes
 
 
@@ -309,15 +427,20 @@ def first_line(message: str) -> str:
     return line if len(line) <= 120 else line[:117] + "..."
 
 
-HEAD = """\
-# The tests of the onnx package that do not do on our core what they do on its own, with the reason.
-# A test whose outcome changes, in either direction, fails the run.
-# Rewritten by: cargo xtask onnx-suite --bless
-"""
-HEAD_BASELINE = """\
-# The tests of the onnx package that do not pass on its own core either.
-# Rewritten by: cargo xtask onnx-suite --original --bless
-"""
+def head_of_ours(suite: Suite) -> str:
+    ours, original = suite.on
+    return (
+        f"# The tests of {suite.what} that do not do on {ours} what they do on {original}, with the reason.\n"
+        "# A test whose outcome changes, in either direction, fails the run.\n"
+        f"# Rewritten by: cargo xtask {suite.command} --bless\n"
+    )
+
+
+def head_of_original(suite: Suite) -> str:
+    return (
+        f"# The tests of {suite.what} that do not pass on {suite.on[1]} either.\n"
+        f"# Rewritten by: cargo xtask {suite.command} --original --bless\n"
+    )
 
 
 def write_list(path: Path, head: str, lines: list[Line]) -> None:

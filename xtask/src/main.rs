@@ -11,6 +11,7 @@ mod formats;
 mod fuzz;
 mod interop;
 mod isa;
+mod matrix;
 mod module_graph;
 mod notation;
 mod onnx_suite;
@@ -18,6 +19,7 @@ mod op;
 mod operators;
 mod python;
 mod requirements;
+mod runtime_suite;
 mod rust_source;
 mod shell;
 mod static_build;
@@ -63,6 +65,8 @@ enum Task {
     Interop(interop::Interop),
     /// Run the tests of kernels and engine under each instruction set.
     Isa(isa::Isa),
+    /// Run every version of every operator with every type, and compare with the table of results.
+    Matrix(matrix::Matrix),
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
     /// Run the tests of the onnx package on our Python module.
@@ -73,6 +77,8 @@ enum Task {
     Operators(operators::Operators),
     /// Print which requirements the tests quote.
     Requirements(requirements::Requirements),
+    /// Run tests that others wrote for another runtime on sessions of our Python module.
+    RuntimeSuite(runtime_suite::RuntimeSuite),
     /// Build the command without any shared library and run it in an empty chroot.
     StaticBuild,
     /// Check the rules of the workspace that cargo and clippy do not know.
@@ -92,11 +98,13 @@ fn main() -> ExitCode {
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
+        Task::Matrix(task) => matrix::run(&task),
         Task::Notation(task) => notation::run(&task),
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
         Task::Requirements(task) => requirements::run(&task),
+        Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
         Task::Tidy => tidy::run(),
     };

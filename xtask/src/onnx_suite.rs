@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The release whose tests are run, as in `tests/onnx-suite/requirements.txt`.
-const RELEASE: &str = "onnx==1.23.2";
+pub(crate) const RELEASE: &str = "onnx==1.23.2";
 
 #[derive(clap::Args)]
 pub(crate) struct OnnxSuite {
@@ -45,8 +45,8 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
     let mut suite = Command::new(&python);
     suite
         .arg(scripts.join("run_suite.py"))
-        .arg("--tests")
-        .arg(sources(&python, &directory)?)
+        .args(["--suite", "core", "--tests"])
+        .arg(sources(&python, &directory, RELEASE)?)
         .arg("--work")
         .arg(&directory);
     match &wheel {
@@ -78,7 +78,7 @@ impl Package {
 }
 
 /// Builds the wheel of `crates/python`.
-fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<PathBuf> {
+pub(crate) fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<PathBuf> {
     let wheels = directory.join("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;
@@ -126,23 +126,26 @@ fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
     )
 }
 
-/// The unpacked source distribution of the package. Only its tests are used; nothing of it is
-/// built.
-fn sources(python: &Path, directory: &Path) -> Result<PathBuf> {
+/// The unpacked source distribution of a package, `name==version`. Only its tests are used; nothing
+/// of it is built.
+pub(crate) fn sources(python: &Path, directory: &Path, release: &str) -> Result<PathBuf> {
     let sources = directory.join("sources");
-    let unpacked = sources.join(RELEASE.replace("==", "-"));
-    if unpacked.join("tests/python").is_dir() {
+    let unpacked = sources.join(release.replace("==", "-"));
+    // Written last, so a stopped download is never taken for a finished one.
+    let stamp = sources.join(format!("{release}.unpacked"));
+    if stamp.exists() {
         return Ok(unpacked);
     }
     shell::run(
         Command::new(python)
             .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
-            .args([RELEASE, "--no-deps", "--no-binary", "onnx", "--dest"])
+            .args([release, "--no-deps", "--no-binary", ":all:", "--dest"])
             .arg(&sources),
     )?;
-    let archive = sources.join(format!("{}.tar.gz", RELEASE.replace("==", "-")));
+    let archive = sources.join(format!("{}.tar.gz", release.replace("==", "-")));
     shell::run(
         Command::new(python).args(["-m", "tarfile", "--extract"]).arg(archive).arg(&sources),
     )?;
+    fs::write(stamp, "")?;
     Ok(unpacked)
 }

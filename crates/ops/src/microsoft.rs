@@ -2,20 +2,23 @@
 //!
 //! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
 //! which operators come and change, and most of its operators are not here. Each but those of
-//! quantized weights has a function over operators of the standard at their newest versions; these
-//! are the larger ones where there is one, so that the engine runs them as if a model had them
-//! itself. What a function cannot say it refuses with a reason: forms of an operator that only a
-//! device has, and buffers that are written to while they are read.
+//! quantized weights, of hashes and of tokens has a function over operators of the standard at
+//! their newest versions; these are the larger ones where there is one, so that the engine runs
+//! them as if a model had them itself. What a function cannot say it refuses with a reason: forms
+//! of an operator that only a device has, and buffers that are written to while they are read.
 
 mod activation;
 mod attention;
+mod distance;
 mod group_query;
+mod hash;
 mod mask;
 mod multi_head;
 mod normalization;
 mod product;
 mod quantized;
 mod rotary;
+mod tokenizer;
 
 use crate::list::List;
 
@@ -27,6 +30,7 @@ pub(crate) static LIST: List = List::new(&[
     &normalization::SIMPLIFIED_OF_DEFAULT_DOMAIN,
     &attention::ATTENTION,
     &activation::BIAS_GELU,
+    &distance::CDIST,
     &normalization::EMBED,
     &activation::FAST_GELU,
     &product::FUSED_CONV,
@@ -37,11 +41,13 @@ pub(crate) static LIST: List = List::new(&[
     &group_query::GROUP_QUERY_ATTENTION,
     &quantized::MATMUL_N_BITS,
     &multi_head::MULTI_HEAD_ATTENTION,
+    &hash::MURMUR_HASH_3,
     &activation::QUICK_GELU,
     &rotary::ROTARY_EMBEDDING,
     &normalization::SIMPLIFIED,
     &normalization::SKIP,
     &normalization::SKIP_SIMPLIFIED,
+    &tokenizer::TOKENIZER,
 ]);
 
 #[cfg(test)]

@@ -326,6 +326,16 @@ def test_sequences_maps_and_optionals():
         ml=True,
     )
     assert picked({"b": 2.0, "a": np.float32(1)}).ravel().tolist() == [1, 2]
+    # As skl2onnx declares the entries.
+    picked = session(
+        """g (map(string, float[1]) x) => (y) {
+            y = ai.onnx.ml.DictVectorizer <string_vocabulary = ["a", "b"]> (x) }""",
+        ml=True,
+    )
+    assert picked({"b": 2.0, "a": np.float32(1)}).ravel().tolist() == [1, 2]
+    assert picked({"b": np.float32([2])}).ravel().tolist() == [0, 2]
+    with pytest.raises(sardonyx.Error):
+        picked({"b": np.float32([2, 3])})
     optional = session("g (optional(float[N]) x) => (bool b) { b = OptionalHasElement (x) }")
     assert [bool(optional(x)) for x in (None, floats(2))] == [False, True]
     assert not optional()

@@ -265,6 +265,8 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("ai.onnx.preview.training", "Momentum", bind(training::bind_momentum)),
     ("com.microsoft", "GatherBlockQuantized", bind(microsoft::gather_block_quantized::bind)),
     ("com.microsoft", "MatMulNBits", bind(microsoft::matmul_n_bits::bind)),
+    ("com.microsoft", "MurmurHash3", bind(microsoft::murmur_hash_3::bind)),
+    ("com.microsoft", "Tokenizer", bind(text::tokenizer::bind)),
 ];
 
 /// How forms of operators run that no newer form says, by domain, name and version: nodes

@@ -4,6 +4,10 @@
 //! if its own shape is a run of the first one's axes: the last ones, or those from `axis` on. A
 //! second input of one element always fits. Today's broadcasting contains all of this except
 //! `axis`, which becomes axes of size 1 at the end of the second input.
+//!
+//! The standard does not define a negative `axis`. -1 has one meaning that is possible: the last
+//! axes. It is the default of Caffe2, from which the attribute came, and for a second input of one
+//! axis it is also the axis counted from the end; a longer one would not fit there.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -27,8 +31,7 @@ pub(crate) fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         return Ok(Some(shape));
     };
     let start = match cx.int("axis") {
-        None => Some(a.len().saturating_sub(b.len())),
-        // What a negative axis counts from has never been said.
+        None | Some(-1) => Some(a.len().saturating_sub(b.len())),
         Some(axis) => usize::try_from(axis).ok(),
     };
     if b.len() > a.len() {
@@ -86,7 +89,7 @@ fn one_element(shape: &Shape) -> bool {
 /// Opset 6 to 7 for binary operators.
 pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let broadcasts = cx.int("broadcast").unwrap_or(0) != 0;
-    let axis = cx.int("axis").filter(|_| broadcasts);
+    let axis = cx.int("axis").filter(|axis| broadcasts && *axis != -1);
     if let Some(axis) = axis.filter(|axis| *axis >= 0 && cx.runs() && !is_known(cx)) {
         align_at(cx, axis);
     } else if let Some(axis) = axis {
@@ -309,10 +312,11 @@ mod tests {
                 "float[2, 3]; float[3]",
                 "Add: input 1 of rank 1 does not fit at axis 2 of rank 2",
             ),
+            (vec![broadcast.clone(), at(-1)], "float[2, 3, 4]; float[3, 4]", "y = Add(a, b)"),
             (
-                vec![broadcast, at(-1)],
-                "float[2, 3]; float[3]",
-                "Add: what axis -1 counts from is not defined",
+                vec![broadcast, at(-2)],
+                "float[2, 3]; float[2]",
+                "Add: what axis -2 counts from is not defined",
             ),
         ];
         for (attributes, inputs, expected) in rows {

@@ -78,6 +78,11 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             return Ok(());
         }
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
+        // The slope of a scalar has one axis there, and later none: it may not have more than X.
+        Some([_]) if cx.rank(0) == Some(0) => {
+            squeeze(cx, 1, &[0]);
+            return Ok(());
+        }
         Some([size]) if size.known() != Some(1) => {}
         // One slope for all, or aligned already.
         Some(_) => return Ok(()),
@@ -159,6 +164,7 @@ mod tests {
             ("float[N, 3, 4, 5]; float[3]", "t3 = Unsqueeze(b) axes=[1, 2]; y = PRelu(a, t3)"),
             ("float[N, 3, 4, 5]; float[1]", "y = PRelu(a, b)"),
             ("float[N, 3]; float[3]", "y = PRelu(a, b)"),
+            ("float; float[1]", "t3 = Squeeze(b) axes=[0]; y = PRelu(a, t3)"),
             (
                 "float[...]; float[3]",
                 "PRelu: aligning the slope at the channels takes the rank of the input",

@@ -71,6 +71,18 @@ fn types_of_outputs() {
             "float16[B, S, 32]",
         ),
         ("GatherBlockQuantized", &[], "uint4[V, 16]; int64[]; float[V, 1]", "float[16]"),
+        ("CDist", &[], "double[N, 3]; double[M, 3]", "double[N, M]"),
+        ("CDist", &[], "-; float[4, ?]", "float[?, 4]"),
+        (
+            "CDist",
+            &[],
+            "float[N, 3]; float[M, 4]",
+            "CDist: the number of columns of input 1 and of others differ (3 and 4)",
+        ),
+        ("MurmurHash3", &[], "string[N, 2]", "uint32[N, 2]"),
+        ("MurmurHash3", &[("positive", Int(0))], "int64[N]", "int32[N]"),
+        ("Tokenizer", &[], "string[N]", "string[N, ?]"),
+        ("Tokenizer", &[], "string[]", "Tokenizer: the input must have rank 1 or 2, not 0"),
     ];
     check_types(rows);
 }
@@ -203,6 +215,13 @@ fn what_has_no_function_has_a_reason() {
             "float[B, 2, S, 8]; int64[B, S]; float[9, 4]; float[9, 4]",
             1,
             "it has a scale",
+        ),
+        (
+            "CDist",
+            &[("metric", word("cosine"))],
+            "float[N, 3]; float[M, 3]",
+            1,
+            "its metric 'cosine' is not implemented",
         ),
     ];
     check_reasons(rows);

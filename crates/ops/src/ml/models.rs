@@ -306,7 +306,7 @@ fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if count == 0 && cx.since() >= 3 {
         return cx.fail("the node needs one of classlabels_int64s and classlabels_strings");
     }
-    // One label is that of the second of two classes.
+    // The standard has one score for one label; the reference implementation gives two.
     let count = if count <= 1 { Dim::Unknown } else { count.into() };
     let examples = rows(cx)?;
     set_classes(cx, elem, examples, count);

@@ -14,6 +14,7 @@ use crate::infer::{Infer, InferError};
 use crate::known::{Known, MAX_KNOWN};
 use crate::math::shape_values::{self, Ints, of_input};
 use crate::rules::{demand_rank_from, elem_attribute, same_as_first};
+use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
@@ -186,7 +187,8 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
     ],
 )
     .infer(triangle)
-    .adapter(14, 13, triangle_by_places);
+    .adapter(14, 13, triangle_by_places)
+.gradient(gradients::trilu);
 
 /// Keeps elements by how far their column is to the right of their row.
 fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
@@ -233,6 +235,13 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
         && let Some(count) = values.known().filter(|count| *count != 2)
     {
         return cx.fail(format_args!("values must be two, not {count}"));
+    }
+    // Version 9 demands non-negative indices. Since version 11 they count from the end.
+    let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
+    if cx.since() < 11
+        && let Some(index) = of_input(cx, 0).iter().flat_map(|i| &i.values).find(|i| negative(i))
+    {
+        return cx.fail(format_args!("index {index} is negative"));
     }
     demand_rank_from(cx, 0, 1)?;
     let shape = match (cx.shape(0), cx.int("axis")) {
@@ -427,7 +436,7 @@ mod tests {
                 (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
             ],
         );
-        check(&ONE_HOT, 9, &[(&[], "=[0, -1]; =3; float[2]", "float[2, 3]")]);
+        check(&ONE_HOT, 9, &[(&[], "=[0, -1]; =3; float[2]", "OneHot: index -1 is negative")]);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use pyo3::types::{
     PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple, PyType,
 };
 use sardonyx::{
-    Buffer, Class, DataType, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type, Value,
-    ValueType,
+    Buffer, Class, DataType, Dim, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type,
+    Value, ValueType,
 };
 
 use super::elements::{self, Format};
@@ -165,7 +165,7 @@ impl Taker {
             let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
             let name = What::ValueOf(shown(&key), what);
             let value = self.nested(&value, Some(inner), &name, depth + 1)?;
-            entries.push((map_key(&key, key_type, what)?, value));
+            entries.push((map_key(&key, key_type, what)?, shaped(value, inner)));
         }
         let element = match entries.first() {
             Some((_, value)) => value.value_type(),
@@ -325,6 +325,21 @@ fn gathered(
         sardonyx::swap_bytes(data_type, copy.make_mut().map_err(failed)?).map_err(failed)?;
     }
     Tensor::from_buffer(data_type, dims, copy).map_err(failed)
+}
+
+/// The value of an entry. A number is taken for a tensor of one element, which some converters
+/// declare the entries of a map to be.
+fn shaped(value: Value, declared: &Type) -> Value {
+    let (Value::Tensor(number), Type::Tensor(wanted)) = (&value, declared) else {
+        return value;
+    };
+    let Some(shape) = wanted.shape.as_ref().filter(|_| number.dims().is_empty()) else {
+        return value;
+    };
+    if shape.iter().any(|size| *size != Dim::Known(1)) {
+        return value;
+    }
+    number.reshape(vec![1; shape.len()]).map_or(value, Value::from)
 }
 
 /// The key of an entry.

@@ -2,6 +2,7 @@
 
 pub(super) mod gather_block_quantized;
 pub(super) mod matmul_n_bits;
+pub(super) mod murmur_hash_3;
 
 use sardonyx_kernels::quantized::Codes;
 use sardonyx_tensor::{DataType, TensorView};

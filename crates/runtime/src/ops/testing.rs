@@ -116,8 +116,8 @@ fn run_in(
     outputs: usize,
     images: Option<&Arc<dyn ImageDecoder>>,
 ) -> Result<Vec<Tensor>, String> {
-    let registry = Registry::standard();
-    let schema = registry.schema(domain, op, version).expect("a standard operator");
+    let registry = Registry::with_microsoft();
+    let schema = registry.schema(domain, op, version).expect("a known operator");
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let given = Given(attributes);
     let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());

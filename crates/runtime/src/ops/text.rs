@@ -7,6 +7,7 @@ pub(super) mod normalize;
 mod re2;
 pub(super) mod split;
 pub(super) mod tf_idf;
+pub(super) mod tokenizer;
 
 use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};
 use sardonyx_tensor::{StringArray, Tensor, TensorView, Value, ViewData};
@@ -28,7 +29,7 @@ fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError>
 }
 
 /// The strings of an input in row-major order.
-fn texts<'a>(
+pub(in crate::ops) fn texts<'a>(
     view: &TensorView<'a>,
 ) -> Result<impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a>, KernelError> {
     let strings = strings_of(view)?;

@@ -71,7 +71,9 @@ impl Run<'_> {
         }
         for (index, whole) in all.into_iter().enumerate() {
             let Some(tensor) = whole else {
-                return Err("a batch of nothing that is carried or scanned".to_string().into());
+                return Err("the batch has size 0, so the shapes of outputs are unknown"
+                    .to_string()
+                    .into());
             };
             call.set_output(index, Value::Tensor(tensor))?;
         }

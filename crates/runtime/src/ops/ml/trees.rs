@@ -36,7 +36,22 @@ struct Predict {
     /// The type of the scores.
     elem: DataType,
     /// Of a classifier, whose scores are the second output.
-    labels: Option<Labels>,
+    classes: Option<Classes>,
+}
+
+/// What a classifier gives.
+struct Classes {
+    labels: Labels,
+    scores: Kept,
+}
+
+/// The scores that a classifier gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    All,
+    /// Of two, that of the second: the only class stands beside one without a name, whose score
+    /// is 0.
+    Second,
 }
 
 impl Kernel for Predict {
@@ -56,35 +71,42 @@ impl Kernel for Predict {
         let [keys, sums] = self.trees.scratch(exec.pool, rows);
         let (mut keys, mut sums) = (call.scratch::<u64>(keys)?, call.scratch::<f64>(sums)?);
         let scratch = (&mut keys[..], &mut sums[..]);
-        let (dims, scores) = ([rows, self.finish.columns(self.targets)], self.labels.is_some());
-        elems(&dims)?;
-        let position = usize::from(scores);
-        let Some(labels) = &self.labels else {
+        let dims = [rows, self.finish.columns(self.targets)];
+        let count = elems(&dims)?;
+        let Some(classes) = &self.classes else {
             let scores = match self.elem {
-                DataType::Float => Scores::Single(call.output_slice(position, &dims)?),
-                DataType::Double => Scores::Double(call.output_slice(position, &dims)?),
-                _ => Scores::Half(call.output_slice::<f16>(position, &dims)?),
+                DataType::Float => Scores::Single(call.output_slice(0, &dims)?),
+                DataType::Double => Scores::Double(call.output_slice(0, &dims)?),
+                _ => Scores::Half(call.output_slice::<f16>(0, &dims)?),
             };
             let out = Outputs { scores, best: None };
             self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
             return Ok(());
         };
         let mut best = call.scratch::<i64>(if call.has_output(0) { rows } else { 0 })?;
-        let scores = if call.has_output(position) {
-            Scores::Single(call.output_slice(position, &dims)?)
+        let is_part = call.has_output(1) && classes.scores == Kept::Second;
+        let mut both = call.scratch::<f32>(if is_part { count } else { 0 })?;
+        let scores = if is_part {
+            Scores::Single(&mut both)
+        } else if call.has_output(1) {
+            Scores::Single(call.output_slice(1, &dims)?)
         } else {
             Scores::Unwanted
         };
         let out = Outputs { scores, best: call_best(&mut best, rows) };
         self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
+        if is_part {
+            let kept = call.output_slice::<f32>(1, &[rows, 1])?;
+            kept.iter_mut().zip(both.chunks_exact(2)).for_each(|(kept, row)| *kept = row[1]);
+        }
         if best.len() != rows {
             return Ok(());
         }
-        labels.write(call, &best)
+        classes.labels.write(call, &best)
     }
 
     fn describe(&self) -> String {
-        let what = if self.labels.is_some() { "classes" } else { "numbers" };
+        let what = if self.classes.is_some() { "classes" } else { "numbers" };
         format!("{what} of {} trees", self.trees.count())
     }
 }
@@ -110,7 +132,7 @@ struct Found {
     ensemble: Ensemble,
     finish: Finish,
     elem: DataType,
-    labels: Option<Labels>,
+    classes: Option<Classes>,
 }
 
 impl Found {
@@ -120,7 +142,7 @@ impl Found {
         site: &Site<'_>,
         way: impl Fn(Fault) -> String,
     ) -> Result<Box<dyn Kernel>, BindError> {
-        let Found { ensemble, finish, elem, labels } = self;
+        let Found { ensemble, finish, elem, classes } = self;
         let columns = match site.shape(0).map(|shape| &shape[..]) {
             Some([_, Dim::Known(columns)]) => usize::try_from(*columns).ok(),
             _ => None,
@@ -136,7 +158,7 @@ impl Found {
         }
         let trees = Trees::grow(&ensemble).map_err(|fault| BindError::Invalid(way(fault)))?;
         let targets = ensemble.targets;
-        Ok(Box::new(Predict { trees, finish, targets, elem, labels }))
+        Ok(Box::new(Predict { trees, finish, targets, elem, classes }))
     }
 }
 

@@ -20,18 +20,26 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(pattern) = site.bytes("pattern") else {
         return Err(BindError::Invalid("attribute 'pattern' is missing".to_string()));
     };
-    let pattern = String::from_utf8(pattern).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        BindError::Invalid(format!("attribute 'pattern' is not UTF-8 from byte {at} on"))
-    })?;
-    let regex = compile(&pattern).map_err(|Refusal { at, why }| {
-        BindError::Invalid(format!("attribute 'pattern' is '{pattern}': at byte {at}, {why}"))
-    })?;
-    Ok(Box::new(FullMatch(regex)))
+    // From the start of a text to its end.
+    Ok(Box::new(FullMatch(regex_of("pattern", pattern, ["\\A(?:", ")\\z"])?)))
 }
 
-/// A pattern of RE2 that matches from the start of a text to its end.
-fn compile(pattern: &str) -> Result<Regex, Refusal> {
+/// The pattern of RE2 that an attribute is, between two parts of a pattern.
+pub(super) fn regex_of(
+    name: &str,
+    pattern: Vec<u8>,
+    around: [&str; 2],
+) -> Result<Regex, BindError> {
+    let pattern = String::from_utf8(pattern).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        BindError::Invalid(format!("attribute '{name}' is not UTF-8 from byte {at} on"))
+    })?;
+    compile(&pattern, around).map_err(|Refusal { at, why }| {
+        BindError::Invalid(format!("attribute '{name}' is '{pattern}': at byte {at}, {why}"))
+    })
+}
+
+fn compile(pattern: &str, [before, after]: [&str; 2]) -> Result<Regex, Refusal> {
     let translation = re2::translate(pattern)?;
     let mut parser = ParserBuilder::new().utf8(false).nest_limit(MOST_NESTED).build();
     // By itself first: only so is it known that the anchors surround all of it.
@@ -43,7 +51,7 @@ fn compile(pattern: &str) -> Result<Regex, Refusal> {
         };
         Refusal { at: translation.place(span.start.offset), why }
     })?;
-    RegexBuilder::new(&format!("\\A(?:{})\\z", translation.pattern))
+    RegexBuilder::new(&format!("{before}{}{after}", translation.pattern))
         .nest_limit(MOST_NESTED + 2)
         .size_limit(MOST_BYTES)
         .build()
@@ -189,7 +197,7 @@ mod tests {
             assert_eq!(found, format!("attribute 'pattern' is '{pattern}': {refusal}"));
         }
         let nested = "(".repeat(300) + &")".repeat(300);
-        assert!(super::compile(&nested).unwrap_err().why.contains("250"));
+        assert!(super::compile(&nested, ["", ""]).unwrap_err().why.contains("250"));
         for (given, refusal) in [
             (vec![], "attribute 'pattern' is missing"),
             (

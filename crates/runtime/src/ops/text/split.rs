@@ -116,7 +116,7 @@ fn run(text: &[u8], of_blanks: bool) -> usize {
 
 /// The length of the character at a place, and whether it is a blank. Bytes that are no text are
 /// none.
-fn char_at(text: &[u8], at: usize) -> (usize, bool) {
+pub(super) fn char_at(text: &[u8], at: usize) -> (usize, bool) {
     if text[at].is_ascii() {
         return (1, is_blank(text[at].into()));
     }

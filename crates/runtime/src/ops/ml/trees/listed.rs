@@ -2,6 +2,7 @@
 //! weights in lists that name the leaves.
 
 use hashbrown::HashMap;
+use sardonyx_kernels::ml::PostTransform;
 use sardonyx_kernels::trees::{Aggregate, Ensemble, Fault, Finish, Next, Split, Test};
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::DataType;
@@ -9,7 +10,8 @@ use sardonyx_tensor::DataType;
 use super::super::attributes::{ints, post_transform};
 use super::super::labels::Labels;
 use super::{
-    AGGREGATES, Found, Numbers, feature, greatest, place, refuse, same_length, targets, tensor,
+    AGGREGATES, Classes, Found, Kept, Numbers, feature, greatest, place, refuse, same_length,
+    targets, tensor,
 };
 use crate::error::BindError;
 use crate::kernel::{Kernel, Site};
@@ -41,7 +43,7 @@ pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     let ids = ints(site, names.id)?;
     let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, targets, "targets"));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
-    bind(site, &names, (targets, &ids), finish, None)
+    bind(site, &names, (targets, Ids::Each(&ids)), finish, None)
 }
 
 /// `TreeEnsembleClassifier`
@@ -58,23 +60,56 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     let mut ids = ids.collect::<Result<Vec<_>, _>>()?;
     let mut bases = bases(site, count, "classes")?;
     // One column of weights tells two classes apart, and it is the score of the second.
-    let is_binary =
-        count == 1 || count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]);
-    if is_binary {
-        if bases.len() == 2 {
-            bases = vec![bases[ids[0]]];
-        }
-        ids.fill(0);
+    let is_binary = count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]);
+    if is_binary && bases.len() == 2 {
+        bases = vec![bases[ids[0]]];
     }
-    let finish = Finish {
+    let transform = post_transform(site)?;
+    let mut finish = Finish {
         aggregate: Aggregate::Sum,
         bases,
-        transform: post_transform(site)?,
+        transform,
         is_binary,
         greatest: greatest(DataType::Float),
     };
-    let targets = if is_binary { 1 } else { count };
-    bind(site, &names, (targets, &ids), finish, Some(labels))
+    let classes = |scores| Classes { labels, scores };
+    if count == 1 {
+        ids.fill(1);
+        finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![0.0, *base]);
+        return bind(site, &names, (2, Ids::Each(&ids)), finish, Some(classes(Kept::Second)));
+    }
+    if !is_binary {
+        let ids = Ids::Each(&ids);
+        return bind(site, &names, (count, ids), finish, Some(classes(Kept::All)));
+    }
+    let (weights, _) = numbers(site, names.weights)?;
+    if transform == PostTransform::None && weights.iter().any(|weight| *weight < 0.0) {
+        // Margins, which converters take for what they are: 0 is between the classes.
+        finish.is_binary = false;
+        finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![-base, *base]);
+        let both = Ids::Mirrored(ids.len());
+        return bind(site, &names, (2, both), finish, Some(classes(Kept::All)));
+    }
+    ids.fill(0);
+    bind(site, &names, (1, Ids::Each(&ids)), finish, Some(classes(Kept::All)))
+}
+
+/// The targets of weights.
+#[derive(Clone, Copy)]
+enum Ids<'a> {
+    /// By weight.
+    Each(&'a [usize]),
+    /// All of so many weights are the second target's, and the first has them with a minus.
+    Mirrored(usize),
+}
+
+impl Ids<'_> {
+    fn len(self) -> usize {
+        match self {
+            Ids::Each(ids) => ids.len(),
+            Ids::Mirrored(count) => count,
+        }
+    }
 }
 
 /// The classes, and how many scores they have.
@@ -122,13 +157,12 @@ fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError>
     Ok(bases)
 }
 
-/// `ids` are targets, by weight.
 fn bind(
     site: &Site<'_>,
     names: &Names,
-    (targets, ids): (usize, &[usize]),
+    (targets, ids): (usize, Ids<'_>),
     finish: Finish,
-    labels: Option<Labels>,
+    classes: Option<Classes>,
 ) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
     if !matches!(elem, DataType::Float | DataType::Double | DataType::Int32 | DataType::Int64) {
@@ -151,7 +185,7 @@ fn bind(
         let at = nodes.numbers[split];
         format!("node {} of tree {}", nodes.ids[at], nodes.trees[at])
     };
-    Found { ensemble, finish, elem: DataType::Float, labels }.kernel(site, |fault| match fault {
+    Found { ensemble, finish, elem: DataType::Float, classes }.kernel(site, |fault| match fault {
         Fault::TwoWays(split) => format!("two ways lead to {}, so it is in no tree", name(split)),
         Fault::NoWay(split) => format!("{} cannot be reached from its root", name(split)),
         Fault::TooMany => "its trees have more than 2,147,483,647 nodes".to_string(),
@@ -294,7 +328,7 @@ impl Nodes {
         &self,
         site: &Site<'_>,
         names: &Names,
-        ids: &[usize],
+        ids: Ids<'_>,
     ) -> Result<(Vec<usize>, Vec<(usize, f64)>), BindError> {
         let (weights, _) = numbers(site, names.weights)?;
         let (trees, nodes) = (ints(site, names.tree)?, ints(site, names.node)?);
@@ -324,9 +358,17 @@ impl Nodes {
             starts[leaf] += starts[leaf - 1];
         }
         let (mut next, mut placed) = (starts.clone(), vec![(0, 0.0); weights.len()]);
-        for ((leaf, id), weight) in of_leaves.into_iter().zip(ids).zip(weights) {
-            placed[next[leaf]] = (*id, weight);
+        for (at, (leaf, weight)) in of_leaves.into_iter().zip(weights).enumerate() {
+            let id = match ids {
+                Ids::Each(ids) => ids[at],
+                Ids::Mirrored(_) => 1,
+            };
+            placed[next[leaf]] = (id, weight);
             next[leaf] += 1;
+        }
+        if matches!(ids, Ids::Mirrored(_)) {
+            placed = placed.into_iter().flat_map(|(_, w)| [(0, -w), (1, w)]).collect();
+            starts.iter_mut().for_each(|start| *start *= 2);
         }
         Ok((starts, placed))
     }

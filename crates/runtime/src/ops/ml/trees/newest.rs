@@ -25,7 +25,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         greatest: greatest(elem),
     };
     let ensemble = ensemble(site, elem)?;
-    Found { ensemble, finish, elem, labels: None }.kernel(site, |fault| match fault {
+    Found { ensemble, finish, elem, classes: None }.kernel(site, |fault| match fault {
         Fault::TwoWays(node) => format!("two ways lead to node {node}, so it is in no tree"),
         Fault::NoWay(node) => format!("no way leads to node {node}"),
         Fault::TooMany => "its trees have more than 2,147,483,647 nodes".to_string(),

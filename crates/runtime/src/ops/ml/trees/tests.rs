@@ -142,9 +142,9 @@ fn classifiers() {
     type Row<'a> = (&'a [i64], (&'static str, AttrValue<'static>), [i64; 5], usize, &'a [f32]);
     let table: [Row<'_>; 5] = [
         (&[0, 1, 1, 0], numbers(), [5, -6, 5, 5, -6], 2, &[0.375, 0., 0.125, 0.75, 0.125, -0.5]),
-        (&[0; 4], numbers(), [5, -6, 5, 5, -6], 2, &[0.625, 0.375, 0.125, 0.875, 1.375, -0.375]),
-        (&[1; 4], numbers(), [5, -6, 5, 5, -6], 2, &[0.625, 0.375, 0.125, 0.875, 1.375, -0.375]),
-        (&[0; 4], one, [0, 1, 0, 0, 1], 2, &[0.625, 0.375, 0.125, 0.875, 1.375, -0.375]),
+        (&[0; 4], numbers(), [-6, -6, 5, 5, -6], 2, &[-0.375, 0.375, -0.875, 0.875, 0.375, -0.375]),
+        (&[1; 4], numbers(), [-6, -6, 5, 5, -6], 2, &[-0.375, 0.375, -0.875, 0.875, 0.375, -0.375]),
+        (&[0; 4], one, [1, 1, 0, 0, 1], 1, &[0.375, 0.875, -0.375]),
         (
             &[2, 2, 0, 1],
             three,
@@ -167,8 +167,32 @@ fn classifiers() {
     let form = ("ai.onnx.ml", "TreeEnsembleClassifier", 3);
     let x = [Some(&rows())];
     let found = run_of(form, &classifier(&[0; 4], names), &x.map(|x| x), &[], 2).unwrap();
-    let expected: StringArray = ["no", "yes", "no", "no", "yes"].iter().collect();
+    let expected: StringArray = ["yes", "yes", "no", "no", "yes"].iter().collect();
     assert_eq!(found[0], Tensor::from_strings([5], expected).unwrap());
+}
+
+#[test]
+fn one_column_of_weights_for_two_classes() {
+    let mixed = || ("class_weights", floats(&[0.25, 0.75, -0.5, 0.125]));
+    let positive = || ("class_weights", floats(&[0.25, 0.75, 0.5, 0.125]));
+    let base = |value| ("base_values", floats(&[value]));
+    // (changes, best classes, scores of the first two rows)
+    let table: [(Attributes, [i64; 5], [f32; 4]); 4] = [
+        // What cannot be negative is a probability: 1/2 is between the classes.
+        (vec![positive()], [5, -6, -6, -6, -6], [0.625, 0.375, 0.125, 0.875]),
+        (vec![positive(), base(0.25)], [-6; 5], [0.375, 0.625, -0.125, 1.125]),
+        // What can is a margin: 0 is.
+        (vec![mixed()], [-6, -6, 5, 5, -6], [-0.375, 0.375, -0.875, 0.875]),
+        (vec![mixed(), base(-0.5)], [5, -6, 5, 5, -6], [0.125, -0.125, -0.375, 0.375]),
+    ];
+    for (changes, best, scores) in table {
+        let labels = ("classlabels_int64s", ints(&[5, -6]));
+        let attributes = with(classifier(&[0; 4], labels), changes);
+        let form = ("ai.onnx.ml", "TreeEnsembleClassifier", 3);
+        let found = run_of(form, &attributes, &[Some(&rows())], &[], 2).unwrap();
+        assert_eq!(found[0], tensor(&[5], &best), "{attributes:?}");
+        assert_eq!(found[1].as_slice::<f32>().unwrap()[..4], scores, "{attributes:?}");
+    }
 }
 
 /// The same trees in the lists of version 5, but that the second is `x1 in {2, -0.0} ? 10 : 20`.
