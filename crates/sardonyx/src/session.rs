@@ -638,6 +638,7 @@ fn node_error(error: &NodeError) -> Error {
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Session>();
+    shared::<crate::Trainer>();
     shared::<Model>();
     shared::<Error>();
 };

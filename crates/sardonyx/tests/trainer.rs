@@ -361,6 +361,11 @@ fn training_information_that_contradicts_itself_is_refused() {
             "training_info[0].update_binding assigns 'w1: seq(float[2])' to the state variable 'w'",
         ),
         (
+            ", sparse(float[2], float[1] z {1}, int64[1] {0})",
+            "algorithm: s () => (float[2] w1) { w1 = Neg (w) }, update_binding: [\"z\": \"w1\"]".to_string(),
+            "a binding of training_info[0] assigns 'z', which is a sparse initializer",
+        ),
+        (
             ", string[1] s = {\"a\"}",
             "algorithm: s () => (string[1] s) {}, update_binding: [\"s\": \"s\"]".to_string(),
             "the state variable 's' holds strings",

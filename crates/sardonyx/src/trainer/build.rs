@@ -177,7 +177,7 @@ impl<'m> TrainerBuilder<'m> {
         let variables: Vec<(Symbol, usize)> = variables.collect();
         let variables =
             variables.into_iter().map(|(name, index)| (self.model.shown(Some(name)), index));
-        let model = Model { graph, ..self.model.clone() };
+        let model = self.model.with_graph(graph);
         let assignments = assigned.iter().filter_map(|entry| {
             Some((places.find(info, entry.key?)?, self.model.shown(entry.value)))
         });
