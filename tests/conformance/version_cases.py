@@ -61,17 +61,22 @@ def main(out, cases):
         (schema.domain, schema.name, schema.since_version): schema for schema in defs.get_all_schemas_with_history()
     }
     found = Cases(out, schemas)
-    backend = backend_cases(cases) if cases else {}
+    collect(found, backend_cases(cases) if cases else {}, sorted(schemas))
+    summary(found)
+    if found.failures:
+        sys.exit("\n".join(["failures:", *found.failures]))
+
+
+def collect(found, backend, keys):
+    """All cases of some versions."""
+    schemas = found.schemas
     rows = rows_by_version(schemas, found.failures)
-    for key in sorted(schemas):
+    for key in keys:
         for row in rows[key]:
             found.add(key, row.variant, lambda: row_candidate(key, row), found.failures)
         from_backend(found, key, of_backend(key, schemas[key], backend))
         for candidate in list(of_new_types(key, schemas, found.candidates[key])):
             found.add(key, candidate.name, lambda: candidate, found.refused[key])
-    summary(found)
-    if found.failures:
-        sys.exit("\n".join(["failures:", *found.failures]))
 
 
 def rows_by_version(schemas, failures):
@@ -113,7 +118,7 @@ class Cases:
             check_shapes(candidate.model, key, self.schemas[key])
             oracle, outputs, model = answer(key, candidate)
             checker.check_model(model, full_check=not candidate.loose)
-            write(self.out / "version" / candidate.name, candidate, oracle, outputs, model)
+            self.keep(key, candidate, oracle, outputs, model)
         except Exception as error:  # many models of newer versions are wrong at older ones, in many ways
             where = self.failures if isinstance(error, Disagreement) else faults
             where.append(f"{title(key)} {name}: {type(error).__name__}: {brief(error)}")
@@ -122,15 +127,19 @@ class Cases:
         self.oracles[key].append(oracle)
         return True
 
+    def keep(self, key, candidate, oracle, outputs, model):
+        tolerances = {"rtol": candidate.rtol or RTOL, "atol": candidate.atol or ATOL, "oracle": oracle}
+        write(self.out / "version" / candidate.name, candidate.inputs, outputs, model, tolerances)
 
-def write(directory, candidate, oracle, outputs, model):
-    tolerances = {"rtol": candidate.rtol or RTOL, "atol": candidate.atol or ATOL, "oracle": oracle}
+
+def write(directory, inputs, outputs, model, facts):
+    """One case; `facts` go into its `case.json`."""
     files = {
         "model.onnx": model.SerializeToString(deterministic=True),
-        "case.json": json.dumps(tolerances).encode() + b"\n",
+        "case.json": json.dumps(facts).encode() + b"\n",
     }
     for role, values, infos in (
-        ("input", candidate.inputs, model.graph.input),
+        ("input", inputs, model.graph.input),
         ("output", outputs, model.graph.output),
     ):
         for m, value in enumerate(values):

@@ -9,10 +9,13 @@
 //! `cargo xtask conversions` has every case converted to other versions of operator sets, and
 //! judged as before: [`convert_case`].
 //!
+//! `cargo xtask matrix` has a case for every type that a version of an operator takes: [`cells`].
+//!
 //! [`bench`] is what our sides of the contests with other programs share.
 
 pub mod bench;
 pub mod cases;
+pub mod cells;
 pub mod convert_case;
 pub mod expectations;
 pub mod outcome;

@@ -20,6 +20,8 @@ pub struct Failure {
 /// The ways to fail, from "said so honestly" to "must never happen".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// Nothing that can be run, or nobody who says what must come of it.
+    NoCase,
     /// The library names operators that it cannot run.
     OperatorNotImplemented,
     /// The library names a type that it cannot handle.
@@ -37,7 +39,8 @@ pub enum Class {
 }
 
 impl Class {
-    const ALL: [Class; 7] = [
+    const ALL: [Class; 8] = [
+        Class::NoCase,
         Class::OperatorNotImplemented,
         Class::TypeNotImplemented,
         Class::Refused,
@@ -49,6 +52,7 @@ impl Class {
 
     pub fn label(self) -> &'static str {
         match self {
+            Class::NoCase => "no case",
             Class::OperatorNotImplemented => "operator not implemented",
             Class::TypeNotImplemented => "type not implemented",
             Class::Refused => "refused",

@@ -29,6 +29,8 @@ const STEPS: &[Step] = &[
     step("conformance", &["xtask", "conformance"]).release(),
     // A version for each case: all of them take minutes.
     step("conversions", &["xtask", "conversions", "--sample", "1"]).release(),
+    // A part of the cells: all of them take minutes.
+    step("matrix", &["xtask", "matrix", "--sample", "1500"]).release(),
     step("formats", &["xtask", "formats"]).release(),
     step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
     step("notation", &["xtask", "notation"]).release(),

@@ -11,6 +11,7 @@ mod formats;
 mod fuzz;
 mod interop;
 mod isa;
+mod matrix;
 mod module_graph;
 mod notation;
 mod onnx_suite;
@@ -63,6 +64,8 @@ enum Task {
     Interop(interop::Interop),
     /// Run the tests of kernels and engine under each instruction set.
     Isa(isa::Isa),
+    /// Run every version of every operator with every type, and compare with the table of results.
+    Matrix(matrix::Matrix),
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
     /// Run the tests of the onnx package on our Python module.
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
+        Task::Matrix(task) => matrix::run(&task),
         Task::Notation(task) => notation::run(&task),
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),

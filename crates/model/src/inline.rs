@@ -184,6 +184,32 @@ impl NodeBuilder<'_> {
         Ok(Inlined { copied, declared, redirected })
     }
 
+    /// Copies nodes, each of which comes after those whose values it reads, to before the anchor.
+    /// The copies read the values on the right of `others` in place of those on the left, and each
+    /// other's. Gives the copies, in the same order, and what takes the place of `value` then.
+    pub fn copy_before(
+        &mut self,
+        nodes: &[NodeId],
+        others: &HashMap<ValueId, ValueId>,
+        value: ValueId,
+    ) -> (Vec<NodeId>, ValueId) {
+        let values = others.iter().map(|(old, new)| (*old, Some(*new))).collect();
+        let prefix = self.prefix_of_call();
+        let names = std::mem::take(self.inner_names());
+        let mut copying =
+            Copying { values, of: Author::Caller, prefix, names, ..Copying::default() };
+        let anchor = self.anchor();
+        let model = self.model_mut();
+        copying.names.look(model);
+        let to = model.node(anchor).graph;
+        let copies = copying.copies(model, nodes, to);
+        let value = copying.value(value).unwrap_or(value);
+        let Copying { names, copied, .. } = copying;
+        *self.inner_names() = names;
+        self.put_before(copies.clone(), &copied);
+        (copies, value)
+    }
+
     /// What the names of copies begin with: the name of the call, or else that of its function
     /// after what the names of the copies begin with that the call is one of.
     fn prefix_of_call(&self) -> String {
@@ -310,6 +336,11 @@ impl Copying {
     /// Copies the nodes of a graph into another one; gives those of that graph.
     fn nodes(&mut self, model: &mut Model, from: GraphId, to: GraphId) -> Vec<NodeId> {
         let nodes = model.graphs[from].nodes.clone();
+        self.copies(model, &nodes, to)
+    }
+
+    /// Copies nodes into a graph.
+    fn copies(&mut self, model: &mut Model, nodes: &[NodeId], to: GraphId) -> Vec<NodeId> {
         // What nodes make is there before anything reads it, in whatever order they stand.
         let copies: Vec<NodeId> = nodes.iter().map(|node| self.node(model, *node, to)).collect();
         for (old, new) in nodes.iter().zip(&copies) {

@@ -285,11 +285,17 @@ impl<'m> NodeBuilder<'m> {
         copied: &[Copied],
     ) {
         self.made.outputs_of_calls.extend(output.map(|output| (self.anchor, output)));
+        self.put_before(nodes, copied);
+        self.made.gone.insert(self.anchor);
+    }
+
+    /// Lets copies of nodes come before the anchor, which they are made for, after what was made
+    /// before it so far. `copied` are those in graphs of nodes, too.
+    pub(crate) fn put_before(&mut self, nodes: Vec<NodeId>, copied: &[Copied]) {
         for Copied { node, of } in copied {
             self.made.set_made_for(*node, MadeFor::Call { call: self.anchor, of: *of });
         }
         nodes.into_iter().for_each(|node| self.put(Side::Before, node));
-        self.made.gone.insert(self.anchor);
     }
 
     /// Moves what the anchor does into a node of the same operator in a new graph, the attribute

@@ -8,6 +8,7 @@ use crate::cost::{Cost, CostFn, Counted};
 use crate::denotation::Format;
 use crate::facts::Fact;
 use crate::function::{Body, BodyFn, ReasonedFn};
+use crate::gradient::GradientFn;
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 
@@ -47,6 +48,7 @@ pub struct OpDef {
     bodies: List<(u32, Body), 4>,
     formats: Option<&'static [(usize, Format)]>,
     cost: Cost,
+    gradient: Option<GradientFn>,
     deciding: &'static [usize],
     reads_part: bool,
     replacement: Option<&'static str>,
@@ -93,6 +95,7 @@ impl OpDef {
             bodies: List::EMPTY,
             formats: None,
             cost: Cost::Nothing,
+            gradient: None,
             deciding: &[],
             reads_part: false,
             replacement: None,
@@ -234,6 +237,12 @@ impl OpDef {
         OpDef { cost: Cost::Unknown, ..self }
     }
 
+    /// How the gradients of inputs follow from those of outputs, of a node in the newest form. An
+    /// operator without a rule that has a function is differentiated by that.
+    pub(crate) const fn gradient(self, rule: GradientFn) -> OpDef {
+        OpDef { gradient: Some(rule), ..self }
+    }
+
     /// The inputs whose integers decide the shapes of outputs.
     pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
         OpDef { deciding: inputs, ..self }
@@ -253,6 +262,11 @@ impl OpDef {
     /// said: it refuses other nodes, or looks at other inputs.
     pub(crate) const fn infer_as_reference(self, infer: InferFn) -> OpDef {
         OpDef { reference_rule: Some(infer), ..self }
+    }
+
+    /// The rule by which nodes in the newest form are differentiated, if there is one.
+    pub fn gradient_rule(&self) -> Option<GradientFn> {
+        self.gradient
     }
 
     /// Whether both are the same definition, which is a comparison of addresses.

@@ -10,6 +10,7 @@ pub(crate) mod einsum;
 pub(crate) mod floats_only;
 pub(crate) mod gated;
 pub(crate) mod gemm;
+pub(crate) mod gradients;
 pub(crate) mod legacy_broadcast;
 pub(crate) mod linear;
 pub(crate) mod matmul;

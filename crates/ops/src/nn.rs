@@ -7,6 +7,7 @@ pub(crate) mod conv;
 pub(crate) mod conv_variants;
 pub(crate) mod dropout;
 pub(crate) mod global_pool;
+pub(crate) mod gradients;
 pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod loss;

@@ -39,3 +39,4 @@ pub use crate::tensor::split::SPLIT;
 pub use crate::tensor::squeeze::SQUEEZE;
 pub use crate::tensor::transpose::TRANSPOSE;
 pub use crate::tensor::unsqueeze::UNSQUEEZE;
+pub use crate::training::GRADIENT;

@@ -10,6 +10,8 @@
 //!
 //! No axes means all of them, unless `noop_with_empty_axes` says that it means none.
 
+mod gradients;
+
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
@@ -33,7 +35,8 @@ pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smalle
 
 pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("Sum of absolute values.")
-    .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")));
+    .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")))
+    .gradient(gradients::l1);
 
 pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("Square root of the sum of squares.")
@@ -46,7 +49,8 @@ pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribut
             root = Sqrt (sum_float)
             reduced = CastLike (root, data)",
         ),
-    );
+    )
+    .gradient(gradients::l2);
 
 pub static REDUCE_LOG_SUM: OpDef =
     reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
@@ -54,7 +58,8 @@ pub static REDUCE_LOG_SUM: OpDef =
         .since(28, &[types("T", FLOATS_IR4)])
         .same_down()
         .adapter(27, 28, floats_only::check)
-        .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"));
+        .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"))
+        .gradient(gradients::log_sum);
 
 pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
     .about("Logarithm of the sum of exponentials.")
@@ -70,18 +75,23 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
             "reduced_double = Log (sum)
             reduced = CastLike (reduced_double, data)",
         ),
-    );
+    )
+    .gradient(gradients::log_sum_exp);
 
-pub static REDUCE_MAX: OpDef =
-    extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
+pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
+    .about("The largest element.")
+    .gradient(gradients::extreme);
 
-pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone).about("The mean.");
+pub static REDUCE_MEAN: OpDef =
+    reduction("ReduceMean", mean, alone).about("The mean.").gradient(gradients::mean);
 
-pub static REDUCE_MIN: OpDef =
-    extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");
+pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None))
+    .about("The smallest element.")
+    .gradient(gradients::extreme);
 
-pub static REDUCE_PROD: OpDef =
-    reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone).about("The product.");
+pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone)
+    .about("The product.")
+    .gradient(gradients::product);
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("The sum.")
@@ -102,11 +112,13 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .infer(|cx| folded(cx, Dim::add, Some(0)))
     .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
     .adapter(12, 13, axes_as_input)
-    .adapter(13, 12, alone);
+    .adapter(13, 12, alone)
+    .gradient(gradients::sum);
 
 pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square)
     .about("Sum of squares.")
-    .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")));
+    .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")))
+    .gradient(gradients::sum_of_squares);
 
 /// The sum of a value, along the axes and in the form that the node asks for.
 macro_rules! sum {

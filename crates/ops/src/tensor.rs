@@ -13,6 +13,7 @@ pub(crate) mod flatten;
 pub(crate) mod gather;
 pub(crate) mod gather_elements;
 pub(crate) mod generate;
+pub(crate) mod gradients;
 pub(crate) mod identity;
 pub(crate) mod pad;
 pub(crate) mod rearrange;

@@ -50,7 +50,7 @@ pub(crate) static ADAM: OpDef = OpDef::new("Adam")
 )
     .infer(infer_adam);
 
-pub(crate) static GRADIENT: OpDef = OpDef::new("Gradient")
+pub static GRADIENT: OpDef = OpDef::new("Gradient")
     .about("Derivatives of one value with respect to others, computed from the graph around.")
     .domain("ai.onnx.preview.training")
     .since(

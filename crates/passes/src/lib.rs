@@ -11,6 +11,7 @@ mod cost;
 mod cross;
 mod cse;
 mod dead;
+mod differentiate;
 mod expand;
 mod finding;
 mod function_id;
@@ -38,6 +39,7 @@ pub use cost::{
 };
 pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
+pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
 pub use finding::{
     Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
+use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
 use sardonyx_passes::{
-    Fusion, InferOptions, Inference, Resolved, eliminate_common, fuse, infer, needed, remove_dead,
-    upgrade,
+    Fusion, InferOptions, Inference, Resolved, differentiate, eliminate_common, fuse, infer,
+    needed, remove_dead, upgrade,
 };
 
 use crate::account::Account;
@@ -17,7 +18,7 @@ use crate::constants::Constants;
 use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
-use crate::expanded::{Expanded, expand, nodes_in};
+use crate::expanded::{Expanded, expand, has_kernel, nodes_in};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::ops::has_no_newer_form;
@@ -90,10 +91,13 @@ fn front(
             Err(refused) => not_upgraded.push(refused.nodes),
         }
     };
+    let has_no_kernel = |op: OpRef| !has_kernel(op);
+    let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel);
+    let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account)?;
     clock.lap(report, "read");
-    let inference = if report.upgraded.is_empty() {
+    let inference = if report.upgraded.is_empty() && !are_gradients {
         at_file_versions
     } else {
         infer(&resolved, declared).map_err(CompileError::Invalid)?

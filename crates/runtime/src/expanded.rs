@@ -5,8 +5,8 @@ use hashbrown::HashSet;
 use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::OpRef;
 use sardonyx_passes::{
-    Expansions, Finding, InferOptions, Inference, Resolved, expand_calls, expand_operators, infer,
-    resolve, upgrade,
+    Expansions, Finding, InferOptions, Inference, Resolved, bind_gradients, expand_calls,
+    expand_operators, infer, resolve, upgrade,
 };
 
 use crate::custom::CustomOperators;
@@ -41,6 +41,7 @@ pub(crate) fn expand(
         // about overriding it.
         model.fix_default_inputs(main);
     }
+    bind_gradients(&mut model)?;
     let mut resolved = resolve(model, operators.registry())?;
     let nodes = nodes_in(&resolved);
     let mut expansions = Expansions::default();

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sardonyx_model::{Model, NodeId, Symbol};
-use sardonyx_ops::{OpRef, Registry};
+use sardonyx_ops::operators::GRADIENT;
+use sardonyx_ops::{OpDef, OpRef, Registry};
 use sardonyx_passes::{InferOptions, why_no_function};
 
 use crate::custom::CustomOperators;
@@ -95,7 +96,12 @@ impl Expanded {
 
 /// Whether there is a kernel for an operator in the form of an opset version.
 fn runs(op: OpRef) -> bool {
-    binding_of(op.def).is_some() && op.opset <= newest(op.def.domain)
+    may_run(op.def) && op.opset <= newest(op.def.domain)
+}
+
+/// Whether nodes of an operator run: it has a kernel, or compiling puts others in their place.
+fn may_run(operator: &OpDef) -> bool {
+    binding_of(operator).is_some() || operator.is(&GRADIENT)
 }
 
 /// The newest version of an operator set.
@@ -123,7 +129,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }
-    binding_of(operator).is_none().then(|| "operator not implemented".to_string())
+    (!may_run(operator)).then(|| "operator not implemented".to_string())
 }
 
 /// Collects operators that cannot run, one entry for each reason.

@@ -11,14 +11,12 @@ use sardonyx_ops::Registry;
 const FILES: [&str; 3] = ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview"];
 
 /// Versions that no block can run, and why.
-const OTHERS: [(&str, u32); 4] = [
+const OTHERS: [(&str, u32); 3] = [
     // Each format of images is a subject of its own.
     ("ImageDecoder", 20),
     // Maps only come into a graph from outside; `crates/runtime/tests/maps.rs` passes some.
     ("ai.onnx.ml.CastMap", 1),
     ("ai.onnx.ml.DictVectorizer", 1),
-    // Nothing derives graphs yet.
-    ("ai.onnx.preview.training.Gradient", 1),
 ];
 
 /// The values are written with as many digits as `float` has, or fewer.

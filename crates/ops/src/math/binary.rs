@@ -30,13 +30,15 @@ use crate::facts::{
     input, int, ints, note, output, string, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values, shift};
 use crate::rules;
 use crate::typeset::TypeSet;
 
 pub static ADD: OpDef =
     arithmetic("Add", |cx| elementwise(cx, Dim::add), legacy_broadcast::lower_commutative)
-        .about("Sums.");
+        .about("Sums.")
+        .gradient(gradients::add);
 
 pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
@@ -71,7 +73,9 @@ pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either."
 
 pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
 
-pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower).about("Quotients.");
+pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
+    .about("Quotients.")
+    .gradient(gradients::div);
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Whether elements are equal.")
@@ -144,11 +148,13 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
             return Err(cx.refuse("remainders of floats with the sign of the divisor (fmod = 0) came with version 28"));
         }
         Ok(())
-    });
+    })
+.gradient(gradients::modulo);
 
 pub static MUL: OpDef =
     arithmetic("Mul", |cx| elementwise(cx, Dim::mul), legacy_broadcast::lower_commutative)
-        .about("Products.");
+        .about("Products.")
+        .gradient(gradients::mul);
 
 pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
 
@@ -182,10 +188,12 @@ pub static POW: OpDef = OpDef::new("Pow")
     .widens()
     .infer(power)
     .adapter(6, 7, legacy_broadcast::align)
-    .adapter(7, 6, legacy_broadcast::lower);
+    .adapter(7, 6, legacy_broadcast::lower)
+    .gradient(gradients::pow);
 
 pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
-    .about("Differences.");
+    .about("Differences.")
+    .gradient(gradients::sub);
 
 pub(crate) static XOR: OpDef =
     logic("Xor", |cx| logical(cx, one_of_two)).about("Truth values: exactly one.");

@@ -15,6 +15,7 @@ use crate::facts::{
 };
 use crate::function::Expand;
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::math::{consumed_inputs, shape_values};
 use crate::rules;
 
@@ -67,7 +68,8 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
     .adapter(10, 11, limits_as_inputs)
     .adapter(11, 10, limits_as_attributes)
     .body_from(13, body)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::clip);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::same_as_first(cx)?;

@@ -7,6 +7,7 @@ use crate::def::OpDef;
 use crate::facts::{HIGH_PRECISION, HIGH_PRECISION_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
 use crate::known::held;
+use crate::math::gradients;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::same_as_first;
 use crate::typeset::TypeSet;
@@ -44,7 +45,8 @@ pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     )
     .since(14, &[types("T", HIGH_PRECISION_IR4)])
     .widens()
-    .infer(|cx| cumulated(cx, Dim::add, 0));
+    .infer(|cx| cumulated(cx, Dim::add, 0))
+    .gradient(gradients::cum_sum);
 
 type Combine = fn(&Dim, &Dim) -> Dim;
 

@@ -17,6 +17,7 @@ use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
 };
 use crate::infer::{Demand, Infer, InferError};
+use crate::math::gradients;
 use crate::tensor::rearrange::TILE;
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
@@ -59,7 +60,8 @@ pub static GEMM: OpDef = OpDef::new("Gemm")
     .adapter(7, 6, broadcast_if_smaller)
     .adapter(11, 10, add_zero)
     .cost(multiply_adds)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::gemm);
 
 /// Each element of the product is a sum over the second axis of A.
 fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {

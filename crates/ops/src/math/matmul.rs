@@ -10,6 +10,7 @@ use sardonyx_model::{Dim, Shape};
 use crate::def::OpDef;
 use crate::facts::{FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, output, types};
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::rules;
 
 pub static MATMUL: OpDef = OpDef::new("MatMul")
@@ -28,7 +29,8 @@ pub static MATMUL: OpDef = OpDef::new("MatMul")
     )
     .widens()
     .infer(infer)
-    .cost(|node| node.matrix_product(0, 1));
+    .cost(|node| node.matrix_product(0, 1))
+    .gradient(gradients::matmul);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.shape(1)) {

@@ -13,6 +13,7 @@ use crate::downward::{axis_from_front, from_front};
 use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::rules;
 use crate::tensor::flatten::FLATTEN;
 use crate::tensor::reshape::RESHAPE;
@@ -24,12 +25,14 @@ pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .about("Logarithm of the softmax.")
     .body_from(13, log_softmax)
-    .body_from(18, log_softmax);
+    .body_from(18, log_softmax)
+    .gradient(gradients::log_softmax);
 
 pub static SOFTMAX: OpDef = along_axis("Softmax")
     .about("Exponentials, scaled so that they sum up to 1.")
     .body_from(13, softmax)
-    .body_from(18, softmax);
+    .body_from(18, softmax)
+    .gradient(gradients::softmax);
 
 const fn along_axis(name: &'static str) -> OpDef {
     const FIRST: &[Fact] =

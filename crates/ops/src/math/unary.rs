@@ -29,6 +29,7 @@ use crate::facts::{
 };
 use crate::function::{Expand, attribute_like, float_vector, number_like};
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::math::{consumed_inputs, floats_only, shape_values};
 use crate::rules;
 use crate::typeset::TypeSet;
@@ -42,26 +43,34 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .widens()
     .infer(|cx| mapped(cx, shape_values::absolute))
     .adapter(5, 6, consumed_inputs::remove)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::abs);
 
-pub(crate) static ACOS: OpDef = smooth_named("Acos", 7).about("Inverse cosine.");
+pub(crate) static ACOS: OpDef =
+    smooth_named("Acos", 7).about("Inverse cosine.").gradient(gradients::acos);
 
-pub(crate) static ACOSH: OpDef = smooth_named("Acosh", 9).about("Inverse hyperbolic cosine.");
+pub(crate) static ACOSH: OpDef =
+    smooth_named("Acosh", 9).about("Inverse hyperbolic cosine.").gradient(gradients::acosh);
 
-pub(crate) static ASIN: OpDef = smooth_named("Asin", 7).about("Inverse sine.");
+pub(crate) static ASIN: OpDef =
+    smooth_named("Asin", 7).about("Inverse sine.").gradient(gradients::asin);
 
-pub(crate) static ASINH: OpDef = smooth_named("Asinh", 9).about("Inverse hyperbolic sine.");
+pub(crate) static ASINH: OpDef =
+    smooth_named("Asinh", 9).about("Inverse hyperbolic sine.").gradient(gradients::asinh);
 
-pub(crate) static ATAN: OpDef = smooth_named("Atan", 7).about("Inverse tangent.");
+pub(crate) static ATAN: OpDef =
+    smooth_named("Atan", 7).about("Inverse tangent.").gradient(gradients::atan);
 
-pub(crate) static ATANH: OpDef = smooth_named("Atanh", 9).about("Inverse hyperbolic tangent.");
+pub(crate) static ATANH: OpDef =
+    smooth_named("Atanh", 9).about("Inverse hyperbolic tangent.").gradient(gradients::atanh);
 
 pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
     .about("Bitwise NOT of each element.")
     .since(18, &[FIXED_X, FIXED_Y, types("T", INTEGERS)])
     .infer(rules::same_as_first);
 
-pub(crate) static CEIL: OpDef = rounding("Ceil").about("The next integer upwards.");
+pub(crate) static CEIL: OpDef =
+    rounding("Ceil").about("The next integer upwards.").gradient(gradients::zero);
 
 pub(crate) static CELU: OpDef = OpDef::new("Celu")
     .about("`Elu` with a slope that does not jump at 0.")
@@ -81,11 +90,13 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         let alpha = float_vector("alpha", cx.float("alpha")?);
         Some(alpha + celu!())
     })
-    .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()));
+    .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()))
+    .gradient(gradients::celu);
 
-pub static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
+pub static COS: OpDef = smooth_named("Cos", 7).about("Cosine.").gradient(gradients::cos);
 
-pub(crate) static COSH: OpDef = smooth_named("Cosh", 9).about("Hyperbolic cosine.");
+pub(crate) static COSH: OpDef =
+    smooth_named("Cosh", 9).about("Hyperbolic cosine.").gradient(gradients::cosh);
 
 pub(crate) static ELU: OpDef =
     activation("Elu", &[X, Y, float("alpha").or_float(1.0), IN_PLACE, types("T", FLOATS)], 22)
@@ -102,7 +113,8 @@ pub(crate) static ELU: OpDef =
         bent = Mul (alpha, shifted)
         Y = Where (below, bent, X)",
             ),
-        );
+        )
+        .gradient(gradients::elu);
 
 pub static ERF: OpDef = OpDef::new("Erf")
     .about("Error function.")
@@ -110,11 +122,14 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .since(13, SMOOTH_NAMED)
     .types_down()
     .infer(rules::same_as_first)
-    .adapter(12, 13, floats_only::check);
+    .adapter(12, 13, floats_only::check)
+    .gradient(gradients::erf);
 
-pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED).about("Exponential function.");
+pub(crate) static EXP: OpDef =
+    function("Exp", NAMED, SMOOTH_NAMED).about("Exponential function.").gradient(gradients::exp);
 
-pub(crate) static FLOOR: OpDef = rounding("Floor").about("The next integer downwards.");
+pub(crate) static FLOOR: OpDef =
+    rounding("Floor").about("The next integer downwards.").gradient(gradients::zero);
 
 pub static GELU: OpDef = OpDef::new("Gelu")
     .about("The input times the share of a normal distribution below it, exact or by `tanh`.")
@@ -167,7 +182,8 @@ pub(crate) static LEAKY_RELU: OpDef = activation(
 .about("A small slope below 0.")
 .body(&[16], concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")));
 
-pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.");
+pub(crate) static LOG: OpDef =
+    function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.").gradient(gradients::log);
 
 pub(crate) static MISH: OpDef =
     smooth_xy("Mish", 18).about("The input times `tanh` of its softplus.").body(
@@ -186,28 +202,32 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .widens()
     .infer(|cx| mapped(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::neg);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
     .about("Logical NOT of each element.")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
     .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
 
-pub static RECIPROCAL: OpDef =
-    function("Reciprocal", XY, SMOOTH_XY).about("One divided by the input.");
+pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY)
+    .about("One divided by the input.")
+    .gradient(gradients::reciprocal);
 
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
     .about("Zero below 0.")
     .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
     .widens()
-    .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"));
+    .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"))
+    .gradient(gradients::relu);
 
 pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .about("The nearest integer, the even one of two.")
     .since(11, &[FIXED_X, FIXED_Y, types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .gradient(gradients::zero);
 
 pub(crate) static SELU: OpDef = OpDef::new("Selu")
     .about("`Elu` scaled so that means and variances stay.")
@@ -252,9 +272,11 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
             Y = Where (below, negative, positive)",
         ),
     )
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::selu);
 
-pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
+pub static SIGMOID: OpDef =
+    function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.").gradient(gradients::sigmoid);
 
 pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     .about("-1, 0 or 1.")
@@ -268,14 +290,17 @@ pub(crate) static SIGN: OpDef = OpDef::new("Sign")
         ],
     )
     .widens()
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .gradient(gradients::zero);
 
-pub static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
+pub static SIN: OpDef = smooth_named("Sin", 7).about("Sine.").gradient(gradients::sin);
 
-pub(crate) static SINH: OpDef = smooth_named("Sinh", 9).about("Hyperbolic sine.");
+pub(crate) static SINH: OpDef =
+    smooth_named("Sinh", 9).about("Hyperbolic sine.").gradient(gradients::sinh);
 
-pub(crate) static SOFTPLUS: OpDef =
-    smooth_xy("Softplus", 1).about("Logarithm of one plus the exponential.").body(
+pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
+    .about("Logarithm of one plus the exponential.")
+    .body(
         &[18],
         concat!(
             number_like!("one", "1", "X"),
@@ -283,7 +308,8 @@ pub(crate) static SOFTPLUS: OpDef =
             sum = Add (power, one)
             Y = Log (sum)",
         ),
-    );
+    )
+    .gradient(gradients::softplus);
 
 pub(crate) static SOFTSIGN: OpDef =
     smooth_named("Softsign", 1).about("The input divided by one plus its size.").body(
@@ -296,11 +322,13 @@ pub(crate) static SOFTSIGN: OpDef =
         ),
     );
 
-pub static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY).about("Square root.");
+pub static SQRT: OpDef =
+    function("Sqrt", XY, SMOOTH_XY).about("Square root.").gradient(gradients::sqrt);
 
-pub(crate) static TAN: OpDef = smooth_named("Tan", 7).about("Tangent.");
+pub(crate) static TAN: OpDef = smooth_named("Tan", 7).about("Tangent.").gradient(gradients::tan);
 
-pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.");
+pub static TANH: OpDef =
+    function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.").gradient(gradients::tanh);
 
 pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .about("Zero up to `alpha`.")

@@ -14,6 +14,7 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 use crate::math::binary::{ADD, DIV};
+use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 
@@ -32,7 +33,8 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(12, 11, |cx| choose(cx, "Greater"))
     .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::extreme);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .about("The mean of each place.")
@@ -46,7 +48,8 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(8, 7, divide_sum)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::mean);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
     .about("The smallest of each place.")
@@ -63,7 +66,8 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(12, 11, |cx| choose(cx, "Less"))
     .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::extreme);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .about("The sum of each place.")
@@ -77,7 +81,8 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .infer(|cx| folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(8, 7, add_by_twos)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::sum);
 
 /// Older versions take floats only: of integers, one after the other is compared with what was
 /// chosen before.

@@ -13,6 +13,7 @@ use sardonyx_tensor::DataType;
 use crate::attributes::{AttrValue, Attributes};
 use crate::facts::*;
 use crate::math::consumed_inputs;
+use crate::nn::gradients;
 use crate::rules::same_as_first;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
@@ -114,7 +115,8 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
         keep_outputs(cx, 1);
         Ok(())
     })
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::batch_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Statistics per element have no common shape with the channels.

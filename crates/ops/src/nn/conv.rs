@@ -9,6 +9,7 @@ use sardonyx_model::{Dim, Shape};
 use super::window::Window;
 use crate::denotation::{FILTERS, IMAGES};
 use crate::facts::*;
+use crate::nn::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONV: OpDef = OpDef::new("Conv")
@@ -44,7 +45,8 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
-    .cost(|node| node.convolution(1));
+    .cost(|node| node.convolution(1))
+    .gradient(gradients::conv);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = PLAIN.output_shape(cx)?;

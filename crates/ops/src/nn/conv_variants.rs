@@ -10,6 +10,7 @@ use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string
 use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
+use crate::nn::gradients;
 use crate::rules;
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
@@ -68,7 +69,8 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .infer(transposed)
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
-    .cost(transposed_work);
+    .cost(transposed_work)
+.gradient(gradients::conv_transpose);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \

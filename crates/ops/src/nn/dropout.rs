@@ -10,6 +10,7 @@ use crate::attributes::{AttrValue, Attributes};
 use crate::downward::{constant, exact_float};
 use crate::facts::*;
 use crate::math::consumed_inputs;
+use crate::nn::gradients;
 use crate::tensor::cast::CAST;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
@@ -69,7 +70,8 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
     .adapter(10, 9, mask_of_type)
     .adapter(11, 12, ratio_as_input)
     .adapter(12, 11, ratio_as_attribute)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::dropout);
 
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
 const FLOATS_IR9: TypeSet = FLOATS_IR4.and(TypeSet::tensors(&[

@@ -6,6 +6,7 @@
 use super::batch_normalization::per_channel;
 use crate::facts::*;
 use crate::math::consumed_inputs;
+use crate::nn::gradients;
 use crate::rules::same_as_first;
 use crate::{Infer, InferError, OpDef};
 
@@ -38,7 +39,8 @@ pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalizat
     .widens()
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::instance_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     per_channel(cx, 1..3)?;

@@ -11,6 +11,7 @@ use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
 use crate::infer::{Demand, Infer, InferError};
+use crate::nn::gradients;
 use crate::rules::{broadcast_over, demand_rank_from, elem_attribute, same_as_first, shared_dim};
 use crate::typeset::TypeSet;
 
@@ -57,7 +58,8 @@ pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     )
     .infer(infer_layer)
     .body_from(17, layer_normalization)
-    .body_from(18, layer_normalization);
+    .body_from(18, layer_normalization)
+    .gradient(gradients::layer_normalization);
 
 pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     .about("Divides by the 1-norm or 2-norm along an axis.")
@@ -99,7 +101,8 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
             "axes = Constant <value_ints: ints = @axes> ()\n",
             mean_variance!("ReduceMean (", ", axes)"),
         ),
-    );
+    )
+    .gradient(gradients::mean_variance_normalization);
 
 /// The mean of a value is what stands between two pieces of text.
 macro_rules! mean_variance {

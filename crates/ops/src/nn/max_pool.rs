@@ -11,6 +11,7 @@ use super::window::pooled_shape;
 use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
+use crate::nn::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
@@ -55,7 +56,8 @@ pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
     .infer(infer)
     .adapter(8, 7, drop_indices)
     .adapter(10, 9, |cx| drop_ones(cx, "dilations"))
-    .keeps_format(&[(0, IMAGES)]);
+    .keeps_format(&[(0, IMAGES)])
+    .gradient(gradients::max_pool);
 
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 

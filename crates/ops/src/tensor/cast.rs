@@ -14,6 +14,7 @@ use crate::facts::*;
 use crate::known::{Known, MAX_KNOWN};
 use crate::math::shape_values;
 use crate::rules::elem_attribute;
+use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static CAST: OpDef = OpDef::new("Cast")
@@ -79,7 +80,8 @@ pub static CAST: OpDef = OpDef::new("Cast")
         cx.remove("round_mode");
         Ok(())
     })
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::cast);
 
 const STRING: &[DataType] = &[DataType::String];
 const COMPLEX: &[DataType] = &[DataType::Complex64, DataType::Complex128];

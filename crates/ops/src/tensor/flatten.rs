@@ -10,6 +10,7 @@ use super::{product, widened};
 use crate::downward::axis_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
+use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
@@ -37,7 +38,8 @@ pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .adapter(11, 10, |cx| axis_from_front(cx, "axis"));
+    .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
+    .gradient(gradients::reshape);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(1);

@@ -12,6 +12,7 @@ use crate::facts::{ALL, ALL_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
+use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
@@ -41,7 +42,8 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .widens()
     .adapter(11, 10, gather_by_places)
     .infer(gather_elements)
-    .reads_part_of_first();
+    .reads_part_of_first()
+    .gradient(gradients::gather_elements);
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .about("Takes elements or slices, each found by a tuple of indices: the last axis of `indices`. The first \
@@ -69,7 +71,8 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     )
     .widens()
     .infer(gather_nd)
-    .reads_part_of_first();
+    .reads_part_of_first()
+.gradient(gradients::gather_nd);
 
 /// The place of each element in the data as one vector: the index times the stride of the axis, and
 /// for each other axis the own position times its stride.

@@ -14,6 +14,7 @@ use crate::infer::{Infer, InferError};
 use crate::known::{Known, MAX_KNOWN};
 use crate::math::shape_values::{self, Ints, of_input};
 use crate::rules::{demand_rank_from, elem_attribute, same_as_first};
+use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
@@ -186,7 +187,8 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
     ],
 )
     .infer(triangle)
-    .adapter(14, 13, triangle_by_places);
+    .adapter(14, 13, triangle_by_places)
+.gradient(gradients::trilu);
 
 /// Keeps elements by how far their column is to the right of their row.
 fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

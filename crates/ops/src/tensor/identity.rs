@@ -6,6 +6,7 @@
 use super::widened;
 use crate::facts::*;
 use crate::rules::same_as_first;
+use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
@@ -42,7 +43,8 @@ pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
     .widens()
     .since(25, widened!("V", ALL_IR13.and(CONTAINERS)))
     .widens()
-    .infer(infer);
+    .infer(infer)
+    .gradient(gradients::identity);
 
 /// Sequences and optionals never gained the newer element types.
 const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());

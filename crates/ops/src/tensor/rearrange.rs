@@ -16,6 +16,7 @@ use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::shape_values::{self, of_input};
 use crate::rules::{computed, demand_rank_from};
+use crate::tensor::gradients;
 use crate::tensor::{unknown_dims, vector_len};
 use crate::typeset::TypeSet;
 
@@ -64,7 +65,8 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
     .same()
     .infer(infer_depth_to_space)
     .adapter(11, 10, blocks_inside)
-    .body_from(28, depth_to_space);
+    .body_from(28, depth_to_space)
+.gradient(gradients::depth_to_space);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .about(
@@ -83,7 +85,8 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     )
     .since(28, &[types("T", ALL_IR4)])
     .widens()
-    .infer(reverse_sequence);
+    .infer(reverse_sequence)
+    .gradient(gradients::reverse_sequence);
 
 pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .about("Moves blocks of height and width into channels.")
@@ -104,7 +107,8 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .same_up()
     .infer(infer_space_to_depth)
     .adapter(28, 27, |cx| only_word(cx, "mode", &["DCR"]))
-    .body_from(28, space_to_depth);
+    .body_from(28, space_to_depth)
+    .gradient(gradients::space_to_depth);
 
 pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .about("Repeats a tensor along each axis.")
@@ -137,7 +141,8 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .infer_since(6, tile)
     .adapter(5, 6, repeat_one_axis)
     .adapter(6, 5, one_axis_and_times)
-    .shapes_by(&[1]);
+    .shapes_by(&[1])
+    .gradient(gradients::tile);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");
@@ -154,20 +159,24 @@ fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     } else {
         ("", "", "")
     };
+    // What it is computed with are the sizes of the tensor, which are int64.
+    let is_narrow = cx.elem(1) == Some(Int32.number().into());
+    let (wanted, cast) =
+        if is_narrow { ("wanted", "wanted = Cast <to = 7> (shape)\n") } else { ("shape", "") };
     let two = vector("two", &[2]);
     let (before, between) = (sizes("found", "input_data"), sizes("padded_sizes", "padded"));
     Some(format!(
-        "{two}{axes}{before}
-        larger = Max (found, shape)
+        "{two}{axes}{before}{cast}
+        larger = Max (found, {wanted})
         missing = Sub (larger, found)
         left = Div (missing, two)
         right = Sub (missing, left)
         pads = Concat <axis = 0> (left, right)
         padded = Pad (input_data, pads{pad_axes})
         {between}
-        surplus = Sub (padded_sizes, shape)
+        surplus = Sub (padded_sizes, {wanted})
         starts = Div (surplus, two)
-        ends = Add (starts, shape)
+        ends = Add (starts, {wanted})
         output_data = Slice (padded, starts, ends{slice_axes})"
     ))
 }

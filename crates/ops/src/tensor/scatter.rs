@@ -12,6 +12,7 @@ use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
 use crate::rules::{demand_rank_from, same_as_first, same_shape};
 use crate::tensor::gather_elements::{element_axis, tuple_at};
+use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static SCATTER: OpDef = OpDef::new("Scatter")
@@ -85,7 +86,8 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
         cx.become_operator("Scatter");
         Ok(())
     })
-    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]));
+    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
+.gradient(gradients::scatter_elements);
 
 pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .about("A copy of a tensor in which elements or slices, each found by a tuple of indices, are replaced or combined \
@@ -117,7 +119,8 @@ pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .since(18, &[])
     .same_up()
     .infer(scatter_nd)
-    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]));
+    .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
+.gradient(gradients::scatter_nd);
 
 pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
     .about("Writes new entries into a cache of keys or values at the position of each sequence, also around its end.").since(

@@ -15,6 +15,7 @@ use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, equal, of_input};
 use crate::math::unary::NEG;
 use crate::rules::demand_rank_from;
+use crate::tensor::gradients;
 use crate::tensor::product;
 use crate::typeset::TypeSet;
 
@@ -45,7 +46,8 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
     .widens()
     .infer(compress)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
-    .without_reference_rule(&[9]);
+    .without_reference_rule(&[9])
+.gradient(gradients::compress);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
@@ -95,7 +97,8 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .adapter(9, 10, count_as_input)
     .adapter(10, 9, count_as_attribute)
     .adapter(11, 10, take_largest)
-    .shapes_by(&[1]);
+    .shapes_by(&[1])
+    .gradient(gradients::top_k);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
     .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \

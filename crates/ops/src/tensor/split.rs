@@ -13,6 +13,7 @@ use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values;
+use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SPLIT: OpDef = OpDef::new("Split")
@@ -62,7 +63,8 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
     .adapter(17, 18, count_outputs)
     .shapes_by(&[1])
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::split);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

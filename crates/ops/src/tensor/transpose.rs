@@ -10,6 +10,7 @@ use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
+use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
@@ -33,7 +34,8 @@ pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
     .since(25, widened!("T", ALL_IR13))
     .widens()
     .infer(infer)
-    .infer_as_reference(infer_as_reference);
+    .infer_as_reference(infer_as_reference)
+    .gradient(gradients::transpose);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

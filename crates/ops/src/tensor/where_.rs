@@ -6,6 +6,7 @@ use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
 
 use crate::facts::*;
+use crate::math::gradients;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::broadcast_inputs;
 use crate::{Infer, InferError, OpDef, TypeSet};
@@ -25,7 +26,8 @@ pub(crate) static WHERE: OpDef = OpDef::new("Where")
     )
     .since(16, &[types("T", ALL_IR4)])
     .widens()
-    .infer(infer);
+    .infer(infer)
+    .gradient(gradients::choose);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = broadcast_inputs(cx)?;

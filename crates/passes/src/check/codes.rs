@@ -572,6 +572,9 @@ codes! {
     NO_EXACT_CONVERSION Error own "no-exact-conversion" "VER-25"
         "convert to another version, or change the node"
         "What the model says here has no exact equivalent in the versions that it is to be converted to.";
+    NO_GRADIENT Error own "no-gradient" ""
+        "let xs and zs name values of floats from which y is computed by operators that have gradients"
+        "A `Gradient` node asks for the derivative of y by the xs, computed from the graph between them. Names must exist, y must follow from the xs, the zs and constants alone, and each operator on the way must have a gradient.";
 }
 
 /// The code with a name.

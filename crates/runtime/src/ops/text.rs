@@ -28,7 +28,7 @@ fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError>
 }
 
 /// The strings of an input in row-major order.
-fn texts<'a>(
+pub(super) fn texts<'a>(
     view: &TensorView<'a>,
 ) -> Result<impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a>, KernelError> {
     let strings = strings_of(view)?;

@@ -4,15 +4,17 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::choose::{count_where, positions_where};
 use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_kernels::number::Number;
 use sardonyx_kernels::{Loops, Pool};
-use sardonyx_tensor::{Bool8, DataType, Dims, Element, shape::normalize_axis};
+use sardonyx_tensor::{
+    Bool8, Complex64, Complex128, DataType, Dims, Element, shape::normalize_axis,
+};
 
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::ops::math::softmax::around;
+use crate::ops::text::texts;
 
 /// `Compress`
 pub(crate) fn bind_compress(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -27,7 +29,12 @@ pub(crate) fn bind_non_zero(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
         DataType::Int16 | DataType::Uint16 => Box::new(NonZeroBytes::<2>),
         DataType::Int32 | DataType::Uint32 => Box::new(NonZeroBytes::<4>),
         DataType::Int64 | DataType::Uint64 => Box::new(NonZeroBytes::<8>),
-        elem => return for_element!(site, elem, floats, T => NonZero::<T>(PhantomData)),
+        DataType::String => Box::new(NonEmptyStrings),
+        elem => {
+            return for_element!(
+                site, elem, [f32, f64, half::f16, half::bf16, Complex64, Complex128], T => NonZero::<T>(PhantomData)
+            );
+        }
     })
 }
 
@@ -106,12 +113,24 @@ impl<const WIDTH: usize> Kernel for NonZeroBytes<WIDTH> {
     }
 }
 
-/// Floats have two zeros.
+/// Floats have two zeros, and complex numbers four.
 struct NonZero<T>(PhantomData<fn() -> T>);
 
-impl<T: Number + Element> Kernel for NonZero<T> {
+impl<T: Element + Default + PartialEq> Kernel for NonZero<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        non_zero(call, call.slice::<T>(0)?, |x| x != T::ZERO)
+        non_zero(call, call.slice::<T>(0)?, |x| x != T::default())
+    }
+}
+
+/// A string is zero if it is empty, as NumPy has it.
+struct NonEmptyStrings;
+
+impl Kernel for NonEmptyStrings {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let strings = texts(call.tensor(0)?)?;
+        let mut lengths = call.scratch::<usize>(strings.len())?;
+        lengths.iter_mut().zip(strings).for_each(|(length, string)| *length = string.len());
+        non_zero(call, &lengths, |length| length != 0)
     }
 }
 
@@ -179,9 +198,9 @@ impl<T: Loops + Element> Kernel for TopK<T> {
 #[cfg(test)]
 mod tests {
     use sardonyx_ops::AttrValue::Int;
-    use sardonyx_tensor::{Bool8, StringArray, Tensor};
+    use sardonyx_tensor::{Bool8, Complex64, Complex128, Tensor};
 
-    use crate::ops::testing::{run, tensor};
+    use crate::ops::testing::{run, strings, tensor};
 
     fn condition(holds: &[u8]) -> Tensor {
         tensor(&[holds.len()], &holds.iter().map(|holds| Bool8(*holds)).collect::<Vec<_>>())
@@ -209,11 +228,8 @@ mod tests {
             let found = run("Compress", &given, &inputs, 1).unwrap();
             assert_eq!(found[0], tensor(dims, expected), "{axis:?} {holds:?}");
         }
-        let strings = |texts: &[&str]| {
-            Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
-        };
-        let inputs = [Some(&strings(&["a", "b", "c"])), Some(&condition(&[1, 0, 1]))];
-        assert_eq!(run("Compress", &[], &inputs, 1).unwrap()[0], strings(&["a", "c"]));
+        let inputs = [Some(&strings(&[3], &["a", "b", "c"])), Some(&condition(&[1, 0, 1]))];
+        assert_eq!(run("Compress", &[], &inputs, 1).unwrap()[0], strings(&[2], &["a", "c"]));
         let inputs = [Some(&tensor(&[], &[7u8])), Some(&condition(&[1]))];
         assert_eq!(run("Compress", &[], &inputs, 1).unwrap()[0], tensor(&[1], &[7u8]));
         let nothing = tensor::<f64>(&[0, 2], &[]);
@@ -242,6 +258,9 @@ mod tests {
             tensor(&[2, 3], &elements.map(|x| i64::from(x) << 40)),
             tensor(&[2, 3], &elements.map(|x| -f32::from(x))),
             tensor(&[2, 3], &elements.map(|x| half::bf16::from_f32(-f32::from(x)))),
+            tensor(&[2, 3], &elements.map(|x| Complex64 { re: -0.0, im: x.into() })),
+            tensor(&[2, 3], &elements.map(|x| Complex128 { re: x.into(), im: -0.0 })),
+            strings(&[2, 3], &["a", "", "0", "", " ", ""]),
         ] {
             assert_eq!(run("NonZero", &[], &[Some(&x)], 1).unwrap()[0], expected);
         }

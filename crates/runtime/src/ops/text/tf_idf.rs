@@ -3,6 +3,8 @@
 //! Tokens have numbers, and the vocabulary is a tree: an n-gram is the way from its root along the
 //! numbers of its tokens. A row is numbered once, and walks start at each of its tokens.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{DataType, Dims, shape};
@@ -48,23 +50,14 @@ fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, BindError> {
     let tree = Tree::new(&starts(site, pool.len())?, &pool, &columns, least..=most)?;
     let weights = match site.attributes.get("weights") {
         Some(AttrValue::Floats(weights)) if mode.weighs && !weights.is_empty() => {
-            Some(weights.into_owned())
+            let (given, wanted) = (weights.len(), columns.len());
+            if given != wanted {
+                fail!("attribute 'weights' has {given} elements, but 'ngram_indexes' has {wanted}");
+            }
+            columns.into_iter().zip(weights.into_owned()).collect()
         }
-        _ => None,
+        _ => BTreeMap::new(),
     };
-    if let Some(weights) = &weights {
-        let (given, wanted) = (weights.len(), columns.len());
-        if given != wanted {
-            fail!("attribute 'weights' has {given} elements, but 'ngram_indexes' has {wanted}");
-        }
-        // The reference implementation, and others, take the weight at the place in the output.
-        if width > given {
-            fail!(
-                "attribute 'ngram_indexes' has the element {}, but there are {given} weights",
-                width - 1
-            );
-        }
-    }
     Ok(Vectorizer { lengths: [least, most], gaps, mode, known, tree, width, weights })
 }
 
@@ -238,8 +231,9 @@ struct Vectorizer {
     known: Known,
     tree: Tree,
     width: usize,
-    /// By place in the output.
-    weights: Option<Vec<f32>>,
+    /// By place in the output. A weight belongs to an n-gram of the vocabulary; of two n-grams with
+    /// one place, the last one counts.
+    weights: BTreeMap<usize, f32>,
 }
 
 impl Vectorizer {
@@ -301,7 +295,8 @@ impl Vectorizer {
         for (out, count) in out.iter_mut().zip(counts) {
             *out = if self.mode.counts { *count as f32 } else { f32::from(u8::from(*count > 0)) };
         }
-        for (out, weight) in out.iter_mut().zip(self.weights.iter().flatten()) {
+        for (column, weight) in &self.weights {
+            let out = &mut out[*column];
             // What does not occur is zero, whatever its weight is.
             *out = if *out == 0.0 && !self.mode.counts { 0.0 } else { *out * weight };
         }
@@ -422,7 +417,7 @@ mod tests {
             // As numpy has it, infinitely much of nothing is no number.
             (vec![mode("TFIDF"), weights()], [0.0, 6.0, 3.0, f32::NAN, 8.0, 0.0, 0.0]),
             (vec![back()], [1.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
-            (vec![mode("IDF"), back(), weights()], [0.5, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
+            (vec![mode("IDF"), back(), weights()], [3.0, 2.0, 0.0, 0.0, 0.0, 8.0, 0.0]),
         ];
         for (others, expected) in rows {
             let given = given([1, 2, 0], others);
@@ -443,7 +438,7 @@ mod tests {
     fn refusals() {
         let ints = |name: &'static str, list: &[i64]| vec![(name, Ints(list.to_vec().into()))];
         let texts = || ("pool_strings", Strings(vec![b"a"[..].into()]));
-        let rows: [([i64; 3], Given, &str); 15] = [
+        let rows: [([i64; 3], Given, &str); 14] = [
             ([0, 1, 0], vec![], "attribute 'min_gram_length' is 0, but must be 1 or more"),
             (
                 [2, 1, 0],
@@ -501,15 +496,6 @@ mod tests {
                 [1, 2, 0],
                 vec![mode("IDF"), ("weights", Floats(vec![1.0].into()))],
                 "attribute 'weights' has 1 elements, but 'ngram_indexes' has 7",
-            ),
-            (
-                [1, 2, 0],
-                vec![
-                    mode("IDF"),
-                    ("weights", Floats(vec![1.0; 7].into())),
-                    ("ngram_indexes", Ints(vec![0, 1, 2, 3, 4, 5, 7].into())),
-                ],
-                "attribute 'ngram_indexes' has the element 7, but there are 7 weights",
             ),
         ];
         let x = tensor(&[1], &[3i64]);

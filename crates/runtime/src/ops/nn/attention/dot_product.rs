@@ -31,7 +31,9 @@ const PRESENT_VALUE: usize = 2;
 const SCORES: usize = 3;
 
 struct Attention {
+    /// Of queries and keys, and of what is computed from them.
     elem: DataType,
+    value_elem: DataType,
     /// Heads packed into the last axis of queries, and of keys and values; 0 where there is an axis
     /// for them.
     packed: [usize; 2],
@@ -61,7 +63,8 @@ pub(crate) fn select(
     let elem = site.elem(0)?;
     for index in 0..3 {
         let other = site.elem(index)?;
-        if !matches!(other, Float | Double | Float16 | Bfloat16) || other != elem {
+        // Values may have a type of their own.
+        if !matches!(other, Float | Double | Float16 | Bfloat16) || index < 2 && other != elem {
             return site.unsupported_type(other);
         }
     }
@@ -89,6 +92,7 @@ pub(crate) fn select(
     };
     Ok(Box::new(Attention {
         elem,
+        value_elem: site.elem(2)?,
         packed: [count("q_num_heads")?, count("kv_num_heads")?],
         scale: site.float("scale").map(f64::from),
         softcap: f64::from(site.float("softcap").unwrap_or(0.0)),
@@ -175,12 +179,23 @@ impl Operands for f32 {
 
 impl Operands for f64 {
     fn load<'a>(
-        _: &Call<'_>,
+        call: &Call<'_>,
         view: &TensorView<'a>,
     ) -> Result<(Contents<'a, f64>, bool), KernelError> {
-        let data = view.data_slice::<f64>()?;
-        Ok((Contents::Borrowed(data.get(view.offset()..).unwrap_or_default()), true))
+        if view.data_type() == DataType::Double {
+            let data = view.data_slice::<f64>()?;
+            return Ok((Contents::Borrowed(data.get(view.offset()..).unwrap_or_default()), true));
+        }
+        Ok((Contents::Made(doubles(call, view)?), false))
     }
+}
+
+fn doubles(call: &Call<'_>, view: &TensorView<'_>) -> Result<Scratch<f64>, KernelError> {
+    let mut wide = call.scratch::<f64>(view.len())?;
+    let bytes = moves::dense(call, view)?;
+    let (to, options) = (bytemuck::cast_slice_mut(&mut wide), CastOptions::default());
+    cast_slices(view.data_type(), &bytes, DataType::Double, to, view.len(), options)?;
+    Ok(wide)
 }
 
 fn part<'a, T: Operands>(
@@ -257,10 +272,12 @@ impl Attention {
         }
         let sizes = sizes(q.form.dims, k.form.dims, v.form.dims)?;
         let mask = mask::<T>(call, sizes)?;
-        for (index, part) in [(PRESENT_KEY, &k), (PRESENT_VALUE, &v)] {
+        for (index, part, elem) in
+            [(PRESENT_KEY, &k, self.elem), (PRESENT_VALUE, &v, self.value_elem)]
+        {
             if call.has_output(index) {
                 let elements = dense(call, part)?;
-                give(call, index, self.elem, &part.form.dims, &elements)?;
+                give(call, index, elem, &part.form.dims, &elements)?;
             }
         }
         let job = Job {
@@ -523,8 +540,8 @@ impl Kernel for Attention {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        match self.elem {
-            DataType::Double => self
+        match (self.elem, self.value_elem) {
+            (DataType::Double, _) | (_, DataType::Double) => self
                 .run_as::<f64>(call, |_, job, y, strides| attention_plain(job, y, strides, None)),
             _ => self.run_as::<f32>(call, attention),
         }

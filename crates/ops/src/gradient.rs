@@ -1,0 +1,531 @@
+//! The context of a gradient rule: given the gradients of a node's outputs, the rule makes nodes of
+//! the standard that compute those of its inputs.
+//!
+//! This is reverse-mode differentiation: Griewank, Walther, "Evaluating Derivatives", SIAM 2008,
+//! chapter 3. A rule sees a node in the newest form of its operator and makes nodes in the newest
+//! forms of theirs, which have rules as well: what was derived can be derived again.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use sardonyx_model::{AttrValue, Model, NodeAttributes, NodeBuilder, NodeId, Shape, Type, ValueId};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+
+use crate::adapt::{Refusal, ValueTypes};
+use crate::attributes::AttributeView;
+use crate::schema::Schema;
+
+/// Makes the nodes that compute the gradients of a node's inputs.
+pub type GradientFn = for<'c> fn(&'c Backward<'_>) -> Result<(), Refusal>;
+
+/// A node whose outputs have gradients, and the place where nodes are made that compute those of
+/// its inputs.
+pub struct Backward<'a> {
+    build: RefCell<NodeBuilder<'a>>,
+    types: &'a dyn ValueTypes,
+    node: NodeId,
+    schema: &'static Schema,
+    /// By output.
+    arriving: &'a [Option<ValueId>],
+    /// By input: whether its gradient is wanted.
+    wanted: &'a [bool],
+    /// By input.
+    given: RefCell<Vec<Option<ValueId>>>,
+    made: RefCell<Vec<NodeId>>,
+}
+
+/// What a rule made.
+#[derive(Debug)]
+pub struct Derived {
+    /// By input: its gradient; `None` stands for zeros.
+    pub gradients: Vec<Option<ValueId>>,
+    /// The nodes, in order.
+    pub made: Vec<NodeId>,
+}
+
+impl fmt::Debug for Backward<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backward").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Backward<'a> {
+    /// For `node`, which follows `schema`. New nodes come before the anchor of `build`. `arriving`
+    /// has the gradients of the outputs, where they are not zeros, and `wanted` says of which
+    /// inputs the gradients are needed.
+    pub fn new(
+        build: NodeBuilder<'a>,
+        types: &'a dyn ValueTypes,
+        (node, schema): (NodeId, &'static Schema),
+        arriving: &'a [Option<ValueId>],
+        wanted: &'a [bool],
+    ) -> Self {
+        let (build, made) = (RefCell::new(build), RefCell::default());
+        let given = RefCell::new(vec![None; wanted.len()]);
+        Backward { build, types, node, schema, arriving, wanted, given, made }
+    }
+
+    /// What the rule made.
+    pub fn finish(self) -> Derived {
+        Derived { gradients: self.given.into_inner(), made: self.made.into_inner() }
+    }
+
+    /// Says something of the model as it is.
+    fn look<T>(&self, what: impl FnOnce(&Model) -> T) -> T {
+        what(self.build.borrow().model())
+    }
+
+    /// Says something of the attributes of the node and their defaults.
+    fn attributes<T>(&self, what: impl FnOnce(&AttributeView<'_>) -> T) -> T {
+        self.look(|model| {
+            let attributes = NodeAttributes::new(model, self.node);
+            what(&AttributeView::new(self.schema, &attributes))
+        })
+    }
+
+    /// An integer attribute, or its default.
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        self.attributes(|attributes| attributes.int(name))
+    }
+
+    /// A float attribute, or its default.
+    pub(crate) fn float(&self, name: &str) -> Option<f32> {
+        self.attributes(|attributes| attributes.float(name))
+    }
+
+    /// A list of integers, or its default.
+    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attributes(|attributes| attributes.ints(name))
+    }
+
+    /// A string attribute, or its default.
+    pub(crate) fn string(&self, name: &str) -> Option<String> {
+        self.attributes(|attributes| attributes.string(name))
+    }
+
+    /// Inputs, absent ones counted.
+    pub(crate) fn input_count(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Outputs, absent ones counted.
+    pub(crate) fn output_count(&self) -> usize {
+        self.arriving.len()
+    }
+
+    /// Whether the gradient of an input is wanted.
+    pub(crate) fn wants(&self, index: usize) -> bool {
+        self.wanted.get(index).copied().unwrap_or(false)
+    }
+
+    /// An input; `None` if it is left out.
+    pub(crate) fn input_if(&self, index: usize) -> Option<Expr<'_>> {
+        let value = self.look(|model| model.inputs(self.node).nth(index).flatten())?;
+        self.of_file(value)
+    }
+
+    /// An input that the operator demands.
+    ///
+    /// # Errors
+    ///
+    /// It is left out, or its element type is not known.
+    pub(crate) fn input(&self, index: usize) -> Result<Expr<'_>, Refusal> {
+        let refusal = || self.refuse(format_args!("the type of input {index} is not known"));
+        self.input_if(index).ok_or_else(refusal)
+    }
+
+    /// An output; it gets a name if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Its element type is not known.
+    pub(crate) fn output(&self, index: usize) -> Result<Expr<'_>, Refusal> {
+        let value = self.look(|model| model.outputs(self.node).get(index).copied().flatten());
+        let refusal = || self.refuse(format_args!("the type of output {index} is not known"));
+        value.and_then(|value| self.of_file(value)).ok_or_else(refusal)
+    }
+
+    /// The gradient of an output; `None` if it is zeros.
+    pub(crate) fn arriving_if(&self, index: usize) -> Option<Expr<'_>> {
+        let value = self.arriving.get(index).copied().flatten()?;
+        let of = self.look(|model| model.outputs(self.node).get(index).copied().flatten())?;
+        let elem = self.types.ty(of)?.elem()?;
+        Some(Expr { nodes: self, value, elem })
+    }
+
+    /// The gradient of the first output, of a node of one output.
+    ///
+    /// # Errors
+    ///
+    /// The element type of the output is not known.
+    pub(crate) fn arriving(&self) -> Result<Expr<'_>, Refusal> {
+        self.arriving_if(0).ok_or_else(|| self.refuse("the type of its output is not known"))
+    }
+
+    fn of_file(&self, value: ValueId) -> Option<Expr<'_>> {
+        let elem = self.types.ty(value)?.elem()?;
+        Some(Expr { nodes: self, value, elem })
+    }
+
+    /// The shape of a value of the node, as inferred.
+    pub(crate) fn shape_of(&self, term: Expr<'_>) -> Option<Shape> {
+        self.types.ty(term.value).and_then(Type::shape).cloned()
+    }
+
+    /// The rank of a value of the node, as inferred.
+    ///
+    /// # Errors
+    ///
+    /// It is not known.
+    pub(crate) fn rank_of(&self, term: Expr<'_>) -> Result<usize, Refusal> {
+        let rank = self.shape_of(term).map(|shape| shape.len());
+        rank.ok_or_else(|| self.refuse("its rank is not known"))
+    }
+
+    /// The value of an input that is the same in every run, if that is known.
+    pub(crate) fn constant(&self, index: usize) -> Option<Tensor> {
+        let value = self.look(|model| model.inputs(self.node).nth(index).flatten())?;
+        if let Some(known) = self.types.known(value).and_then(crate::known::Known::to_tensor) {
+            return Some(known);
+        }
+        self.look(|model| {
+            let stored = &model.initializer(value)?.tensor;
+            model.tensor(stored, &sardonyx_model::NoExternalData).ok()
+        })
+    }
+
+    /// Says what the gradient of an input is.
+    pub(crate) fn give(&self, index: usize, gradient: Expr<'_>) {
+        if let Some(given) = self.given.borrow_mut().get_mut(index) {
+            *given = Some(gradient.value);
+        }
+    }
+
+    /// The same for an input that broadcast to the shape of the first output: the sum over what it
+    /// was repeated along.
+    ///
+    /// # Errors
+    ///
+    /// The element type of the input is not known.
+    pub(crate) fn give_broadcast(&self, index: usize, gradient: Expr<'_>) -> Result<(), Refusal> {
+        let (input, output) = (self.input(index)?, self.output(0)?);
+        let reduced = self.unbroadcast(gradient, output, input);
+        self.give(index, reduced);
+        Ok(())
+    }
+
+    /// The sum of `gradient`, which has the shape of `whole`, over the axes along which `part` was
+    /// repeated to get that shape; in the shape of `part`.
+    pub(crate) fn unbroadcast<'c>(
+        &'c self,
+        gradient: Expr<'c>,
+        whole: Expr<'c>,
+        part: Expr<'c>,
+    ) -> Expr<'c> {
+        let (Some(to), Some(from)) = (self.shape_of(part), self.shape_of(whole)) else {
+            return self.unbroadcast_at_run(gradient, part);
+        };
+        let Some(added) = from.len().checked_sub(to.len()) else {
+            return self.unbroadcast_at_run(gradient, part);
+        };
+        let mut axes: Vec<i64> = (0..added as i64).collect();
+        for (axis, size) in to.iter().enumerate() {
+            match size.known() {
+                Some(1) if from[added + axis].known() != Some(1) => {
+                    axes.push((added + axis) as i64);
+                }
+                Some(_) => {}
+                // The same unknown size on both sides does not broadcast.
+                None if *size == from[added + axis] && !size.is_unknown() => {}
+                None => return self.unbroadcast_at_run(gradient, part),
+            }
+        }
+        if axes.is_empty() {
+            return gradient;
+        }
+        let sum = gradient.sum(&axes, true);
+        if added == 0 { sum } else { sum.squeeze(&(0..added as i64).collect::<Vec<_>>()) }
+    }
+
+    /// The same where nothing is known of the shape of `gradient`. If `is_vector`, `part` has one
+    /// axis that stands for the last two of `gradient`, one of which is 1.
+    pub(crate) fn unbroadcast_to<'c>(
+        &'c self,
+        gradient: Expr<'c>,
+        part: Expr<'c>,
+        is_vector: bool,
+    ) -> Expr<'c> {
+        if !is_vector {
+            return self.unbroadcast_at_run(gradient, part);
+        }
+        // All that is before the last two axes is a repetition.
+        let matrix = gradient.sizes(-2, None);
+        let all = self.ints_of(&[-1]).op_with("Concat", &[matrix], &[("axis", AttrValue::Int(0))]);
+        gradient.op_with("Reshape", &[all], &[]).sum(&[0], false).reshape(part.shape())
+    }
+
+    /// The same where sizes are known only at run time: a run computes the axes.
+    fn unbroadcast_at_run<'c>(&'c self, gradient: Expr<'c>, part: Expr<'c>) -> Expr<'c> {
+        let one = self.ints_of(&[1]);
+        let sizes = part.shape();
+        let added = gradient.shape().shape() - sizes.shape();
+        let ones = one.op_with("Expand", &[added], &[]);
+        let aligned = ones.op_with("Concat", &[sizes], &[("axis", AttrValue::Int(0))]);
+        let repeated = aligned.compare("Equal", one);
+        let axes = repeated.op("NonZero").of(DataType::Int64);
+        let axes = axes.op_with("Reshape", &[self.ints_of(&[-1])], &[]);
+        let options =
+            [("keepdims", AttrValue::Int(1)), ("noop_with_empty_axes", AttrValue::Int(1))];
+        gradient.op_with("ReduceSum", &[axes], &options).reshape(sizes)
+    }
+
+    /// A vector of `int64` constants.
+    pub(crate) fn ints_of(&self, values: &[i64]) -> Expr<'_> {
+        Expr::constant(self, &ints(values))
+    }
+
+    /// An output of the node that nobody needed so far.
+    pub(crate) fn also_output(&self, index: usize, elem: DataType) -> Expr<'_> {
+        let mut build = self.build.borrow_mut();
+        build.model_mut().fill_outputs(self.node, index + 1);
+        let value = build.model().outputs(self.node)[index].expect("the output was just made");
+        Expr { nodes: self, value, elem }
+    }
+
+    /// A node of the default domain with several outputs, all of them of the type `elem`.
+    pub(crate) fn make_many(
+        &self,
+        op: &'static str,
+        inputs: &[Expr<'_>],
+        attributes: &[(&str, AttrValue<'_>)],
+        (elem, count): (DataType, usize),
+    ) -> Vec<Expr<'_>> {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().map(|input| Some(input.value)).collect();
+        self.make(op, &inputs, attributes);
+        let node = *self.made.borrow().last().expect("a node was just made");
+        let mut build = self.build.borrow_mut();
+        build.model_mut().fill_outputs(node, count);
+        let outputs = build.model().outputs(node).iter().flatten();
+        outputs.map(|value| Expr { nodes: self, value: *value, elem }).collect()
+    }
+
+    /// What a rule returns when it has no gradient for the node.
+    pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
+        Refusal(format!("{}: {why}", self.schema.name))
+    }
+}
+
+/// Where nodes are made.
+trait Nodes {
+    /// A node of the default domain with one output.
+    fn make(
+        &self,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> ValueId;
+
+    /// A constant of the graph.
+    fn constant(&self, tensor: &Tensor) -> ValueId;
+}
+
+impl Nodes for Backward<'_> {
+    fn make(
+        &self,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> ValueId {
+        let (node, value) = self.build.borrow_mut().before(op, "", inputs, attributes);
+        self.made.borrow_mut().push(node);
+        value
+    }
+
+    fn constant(&self, tensor: &Tensor) -> ValueId {
+        self.build.borrow_mut().constant("constant", tensor)
+    }
+}
+
+/// A value with which rules compute. Arithmetic on it makes nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Expr<'c> {
+    nodes: &'c dyn Nodes,
+    value: ValueId,
+    elem: DataType,
+}
+
+impl<'c> Expr<'c> {
+    fn constant(nodes: &'c dyn Nodes, tensor: &Tensor) -> Expr<'c> {
+        Expr { nodes, value: nodes.constant(tensor), elem: tensor.data_type() }
+    }
+
+    /// The type of its elements.
+    pub(crate) fn elem(self) -> DataType {
+        self.elem
+    }
+
+    /// The same value, whose elements have that type.
+    pub(crate) fn of(self, elem: DataType) -> Expr<'c> {
+        Expr { elem, ..self }
+    }
+
+    /// The node `op` of this value.
+    pub(crate) fn op(self, op: &'static str) -> Expr<'c> {
+        self.op_with(op, &[], &[])
+    }
+
+    /// The node `op` of this value and others. The elements are of the type of this one.
+    pub(crate) fn op_with(
+        self,
+        op: &'static str,
+        others: &[Expr<'_>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> Expr<'c> {
+        let others: Vec<Option<Expr<'_>>> = others.iter().copied().map(Some).collect();
+        self.op_with_some(op, &others, attributes)
+    }
+
+    /// The same where some of the others are left out.
+    pub(crate) fn op_with_some(
+        self,
+        op: &'static str,
+        others: &[Option<Expr<'_>>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> Expr<'c> {
+        let others = others.iter().map(|other| other.map(|other| other.value));
+        let inputs: Vec<Option<ValueId>> =
+            std::iter::once(Some(self.value)).chain(others).collect();
+        Expr { value: self.nodes.make(op, &inputs, attributes), ..self }
+    }
+
+    /// A scalar of the type of this value.
+    pub(crate) fn number(self, value: f64) -> Expr<'c> {
+        let double = Tensor::from_slice([], &[value]).expect("a scalar has one element");
+        let tensor = cast(&double, self.elem, CastOptions::default());
+        Expr::constant(self.nodes, &tensor.unwrap_or(double))
+    }
+
+    /// Zeros in the shape of this value.
+    pub(crate) fn zeros(self) -> Expr<'c> {
+        self.number(0.0).op_with("Expand", &[self.shape()], &[])
+    }
+
+    /// Its elements in another type.
+    pub(crate) fn cast(self, to: DataType) -> Expr<'c> {
+        if self.elem == to {
+            return self;
+        }
+        self.op_with("Cast", &[], &[("to", AttrValue::Int(to.number().into()))]).of(to)
+    }
+
+    /// Its sizes.
+    pub(crate) fn shape(self) -> Expr<'c> {
+        self.op("Shape").of(DataType::Int64)
+    }
+
+    /// Its sizes from an axis on, up to another one.
+    pub(crate) fn sizes(self, start: i64, end: Option<i64>) -> Expr<'c> {
+        let mut attributes = vec![("start", AttrValue::Int(start))];
+        attributes.extend(end.map(|end| ("end", AttrValue::Int(end))));
+        self.op_with("Shape", &[], &attributes).of(DataType::Int64)
+    }
+
+    /// The sum over axes.
+    pub(crate) fn sum(self, axes: &[i64], keeps: bool) -> Expr<'c> {
+        let axes = Expr::constant(self.nodes, &ints(axes));
+        self.op_with("ReduceSum", &[axes], &[("keepdims", AttrValue::Int(keeps.into()))])
+    }
+
+    /// The mean over axes, which stay with size 1.
+    pub(crate) fn mean(self, axes: &[i64]) -> Expr<'c> {
+        let axes = Expr::constant(self.nodes, &ints(axes));
+        self.op_with("ReduceMean", &[axes], &[("keepdims", AttrValue::Int(1))])
+    }
+
+    /// The value without axes of size 1.
+    pub(crate) fn squeeze(self, axes: &[i64]) -> Expr<'c> {
+        let axes = Expr::constant(self.nodes, &ints(axes));
+        self.op_with("Squeeze", &[axes], &[])
+    }
+
+    /// The value with more axes of size 1.
+    pub(crate) fn unsqueeze(self, axes: &[i64]) -> Expr<'c> {
+        let axes = Expr::constant(self.nodes, &ints(axes));
+        self.op_with("Unsqueeze", &[axes], &[])
+    }
+
+    /// Its elements in another shape.
+    pub(crate) fn reshape(self, shape: Expr<'_>) -> Expr<'c> {
+        self.op_with("Reshape", &[shape], &[("allowzero", AttrValue::Int(1))])
+    }
+
+    /// Its axes in another order.
+    pub(crate) fn transpose(self, axes: &[i64]) -> Expr<'c> {
+        self.op_with("Transpose", &[], &[("perm", AttrValue::from(axes))])
+    }
+
+    /// The matrix product.
+    pub(crate) fn matmul(self, other: Expr<'_>) -> Expr<'c> {
+        self.op_with("MatMul", &[other], &[])
+    }
+
+    /// Compares it with another value by `op`.
+    pub(crate) fn compare(self, op: &'static str, other: Expr<'_>) -> Expr<'c> {
+        self.op_with(op, &[other], &[]).of(DataType::Bool)
+    }
+
+    /// Of truth values: one value where they hold, and the other elsewhere.
+    pub(crate) fn choose(self, then: Expr<'_>, otherwise: Expr<'_>) -> Expr<'c> {
+        self.op_with("Where", &[then, otherwise], &[]).of(then.elem)
+    }
+
+    /// The square.
+    pub(crate) fn squared(self) -> Expr<'c> {
+        self * self
+    }
+}
+
+/// A vector of `int64`.
+fn ints(values: &[i64]) -> Tensor {
+    Tensor::from_slice([values.len()], values)
+        .expect("a vector has as many elements as its dimension")
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident::$method:ident $op:literal),*) => {$(
+        impl<'c> $trait for Expr<'c> {
+            type Output = Expr<'c>;
+
+            fn $method(self, other: Expr<'c>) -> Expr<'c> {
+                self.op_with($op, &[other], &[])
+            }
+        }
+
+        impl<'c> $trait<f64> for Expr<'c> {
+            type Output = Expr<'c>;
+
+            fn $method(self, other: f64) -> Expr<'c> {
+                self.op_with($op, &[self.number(other)], &[])
+            }
+        }
+
+        impl<'c> $trait<Expr<'c>> for f64 {
+            type Output = Expr<'c>;
+
+            fn $method(self, other: Expr<'c>) -> Expr<'c> {
+                other.number(self).op_with($op, &[other], &[])
+            }
+        }
+    )*};
+}
+
+arithmetic! { Add::add "Add", Sub::sub "Sub", Mul::mul "Mul", Div::div "Div" }
+
+impl<'c> Neg for Expr<'c> {
+    type Output = Expr<'c>;
+
+    fn neg(self) -> Expr<'c> {
+        self.op("Neg")
+    }
+}

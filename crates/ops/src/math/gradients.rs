@@ -1,0 +1,420 @@
+//! Gradients of operators that compute with elements, and of products of matrices.
+//!
+//! Where a function has no derivative, it gets one: `Relu`, `Abs` and `Sign` have 0 at 0, `Clip`
+//! has 1 at its limits, and equal largest or smallest elements share the gradient.
+
+use std::f64::consts::PI;
+
+use sardonyx_tensor::DataType;
+
+use crate::adapt::Refusal;
+use crate::gradient::{Backward, Expr};
+
+type Result = std::result::Result<(), Refusal>;
+
+/// Of an operator with one input and one output: `rule` gets both, and the gradient of the output.
+fn of_one<'c>(
+    cx: &'c Backward<'_>,
+    rule: impl FnOnce(Expr<'c>, Expr<'c>, Expr<'c>) -> Expr<'c>,
+) -> Result {
+    let gradient = rule(cx.input(0)?, cx.output(0)?, cx.arriving()?);
+    cx.give(0, gradient);
+    Ok(())
+}
+
+/// Of steps and comparisons, whose derivative is 0 wherever they have one.
+pub(crate) fn zero(_: &Backward<'_>) -> Result {
+    Ok(())
+}
+
+pub(crate) fn abs(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * x.op("Sign"))
+}
+
+pub(crate) fn acos(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| -(dy / (1.0 - x.squared()).op("Sqrt")))
+}
+
+pub(crate) fn acosh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / ((x - 1.0).op("Sqrt") * (x + 1.0).op("Sqrt")))
+}
+
+pub(crate) fn asin(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / (1.0 - x.squared()).op("Sqrt"))
+}
+
+pub(crate) fn asinh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / (x.squared() + 1.0).op("Sqrt"))
+}
+
+pub(crate) fn atan(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / (x.squared() + 1.0))
+}
+
+pub(crate) fn atanh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / (1.0 - x.squared()))
+}
+
+pub(crate) fn cos(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| -(dy * x.op("Sin")))
+}
+
+pub(crate) fn cosh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * x.op("Sinh"))
+}
+
+pub(crate) fn erf(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * (-x.squared()).op("Exp") * (2.0 / PI.sqrt()))
+}
+
+pub(crate) fn exp(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| dy * y)
+}
+
+pub(crate) fn log(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy / x)
+}
+
+pub(crate) fn neg(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, _, dy| -dy)
+}
+
+pub(crate) fn reciprocal(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| -(dy * y.squared()))
+}
+
+pub(crate) fn relu(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| x.compare("Greater", x.number(0.0)).choose(dy, dy.number(0.0)))
+}
+
+pub(crate) fn sigmoid(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| dy * y * (1.0 - y))
+}
+
+pub(crate) fn sin(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * x.op("Cos"))
+}
+
+pub(crate) fn sinh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * x.op("Cosh"))
+}
+
+pub(crate) fn softplus(cx: &Backward<'_>) -> Result {
+    of_one(cx, |x, _, dy| dy * x.op("Sigmoid"))
+}
+
+pub(crate) fn sqrt(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| dy * 0.5 / y)
+}
+
+pub(crate) fn tan(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| dy * (y.squared() + 1.0))
+}
+
+pub(crate) fn tanh(cx: &Backward<'_>) -> Result {
+    of_one(cx, |_, y, dy| dy * (1.0 - y.squared()))
+}
+
+/// `positive` where the input is not below 0, elsewhere `negative`. The function of the operator
+/// computes a power that overflows where it is not taken, and 0 times infinity is no number.
+fn by_sign<'c>(
+    cx: &'c Backward<'_>,
+    negative: impl FnOnce(Expr<'c>) -> Expr<'c>,
+    positive: f64,
+) -> Result {
+    of_one(cx, |x, y, dy| {
+        let is_below = x.compare("Less", x.number(0.0));
+        is_below.choose(dy * negative(y), dy * positive)
+    })
+}
+
+fn float(cx: &Backward<'_>, name: &str) -> f64 {
+    cx.float(name).map_or(1.0, f64::from)
+}
+
+pub(crate) fn elu(cx: &Backward<'_>) -> Result {
+    let alpha = float(cx, "alpha");
+    by_sign(cx, |y| y + alpha, 1.0)
+}
+
+pub(crate) fn celu(cx: &Backward<'_>) -> Result {
+    let alpha = float(cx, "alpha");
+    by_sign(cx, |y| y / alpha + 1.0, 1.0)
+}
+
+pub(crate) fn selu(cx: &Backward<'_>) -> Result {
+    let (alpha, gamma) = (float(cx, "alpha"), float(cx, "gamma"));
+    by_sign(cx, |y| y + alpha * gamma, gamma)
+}
+
+pub(crate) fn add(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    for index in (0..2).filter(|index| cx.wants(*index)) {
+        cx.give_broadcast(index, dy)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn sub(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    if cx.wants(0) {
+        cx.give_broadcast(0, dy)?;
+    }
+    if cx.wants(1) {
+        cx.give_broadcast(1, -dy)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mul(cx: &Backward<'_>) -> Result {
+    let (a, b, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    if cx.wants(0) {
+        cx.give_broadcast(0, dy * b)?;
+    }
+    if cx.wants(1) {
+        cx.give_broadcast(1, dy * a)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn div(cx: &Backward<'_>) -> Result {
+    let (b, y, dy) = (cx.input(1)?, cx.output(0)?, cx.arriving()?);
+    if cx.wants(0) {
+        cx.give_broadcast(0, dy / b)?;
+    }
+    if cx.wants(1) {
+        cx.give_broadcast(1, -(dy * y / b))?;
+    }
+    Ok(())
+}
+
+/// The exponent may be of another type than the base.
+pub(crate) fn pow(cx: &Backward<'_>) -> Result {
+    let (a, b, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
+    let exponent = b.cast(a.elem());
+    if cx.wants(0) {
+        // The derivative of a constant is 0, also at 0, where the power below would be infinite.
+        let is_constant = exponent.compare("Equal", a.number(0.0));
+        let below = is_constant.choose(a.number(1.0), exponent - 1.0);
+        cx.give_broadcast(0, dy * exponent * a.op_with("Pow", &[below], &[]))?;
+    }
+    if cx.wants(1) {
+        let is_positive = a.compare("Greater", a.number(0.0));
+        let logarithm = is_positive.choose(a, a.number(1.0)).op("Log");
+        cx.give_broadcast(1, (dy * y * logarithm).cast(b.elem()))?;
+    }
+    Ok(())
+}
+
+/// Only the remainder that has the sign of the dividend takes floats.
+pub(crate) fn modulo(cx: &Backward<'_>) -> Result {
+    let (a, b, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    if cx.wants(0) {
+        cx.give_broadcast(0, dy)?;
+    }
+    if cx.wants(1) {
+        let quotient = a / b;
+        let whole = quotient.op("Sign") * quotient.op("Abs").op("Floor");
+        cx.give_broadcast(1, -(dy * whole))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn sum(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    for index in (0..cx.input_count()).filter(|index| cx.wants(*index)) {
+        cx.give_broadcast(index, dy)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mean(cx: &Backward<'_>) -> Result {
+    let part = cx.arriving()? / cx.input_count() as f64;
+    for index in (0..cx.input_count()).filter(|index| cx.wants(*index)) {
+        cx.give_broadcast(index, part)?;
+    }
+    Ok(())
+}
+
+/// `Max` and `Min`.
+pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
+    let (y, dy) = (cx.output(0)?, cx.arriving()?);
+    let mut taken = Vec::new();
+    for index in 0..cx.input_count() {
+        taken.push(cx.input(index)?.compare("Equal", y).cast(y.elem()));
+    }
+    let Some((first, others)) = taken.split_first() else { return Ok(()) };
+    let share = dy / first.op_with("Sum", others, &[]);
+    for (index, taken) in taken.iter().enumerate().filter(|(index, _)| cx.wants(*index)) {
+        cx.give_broadcast(index, share * *taken)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn clip(cx: &Backward<'_>) -> Result {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let (low, high) = (cx.input_if(1), cx.input_if(2));
+    let none = dy.number(0.0);
+    let is_above = high.map(|high| x.compare("Greater", high));
+    let is_below = low.map(|low| {
+        // Where the limits are crossed, the upper one counts.
+        let is_below = x.compare("Less", low);
+        is_above.map_or(is_below, |is_above| is_below.op_with("And", &[is_above.op("Not")], &[]))
+    });
+    let mut inside = dy;
+    for outside in [is_above, is_below].into_iter().flatten() {
+        inside = outside.choose(none, inside);
+    }
+    cx.give(0, inside);
+    for (index, outside) in [(1, is_below), (2, is_above)] {
+        if let Some(outside) = outside.filter(|_| cx.wants(index)) {
+            cx.give_broadcast(index, outside.choose(dy, none))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn softmax(cx: &Backward<'_>) -> Result {
+    let axis = cx.int("axis").unwrap_or(-1);
+    of_one(cx, |_, y, dy| {
+        let weighted = dy * y;
+        weighted - y * weighted.sum(&[axis], true)
+    })
+}
+
+pub(crate) fn log_softmax(cx: &Backward<'_>) -> Result {
+    let axis = cx.int("axis").unwrap_or(-1);
+    of_one(cx, |_, y, dy| dy - y.op("Exp") * dy.sum(&[axis], true))
+}
+
+/// The running sum from the other end.
+pub(crate) fn cum_sum(cx: &Backward<'_>) -> Result {
+    let (axis, dy) = (cx.input(1)?, cx.arriving()?);
+    let [exclusive, reverse] = ["exclusive", "reverse"].map(|name| cx.int(name).unwrap_or(0));
+    let attributes = [("exclusive", exclusive.into()), ("reverse", (1 - reverse.signum()).into())];
+    cx.give(0, dy.op_with("CumSum", &[axis], &attributes));
+    Ok(())
+}
+
+/// Swaps the last two of `rank` axes.
+fn transposed(matrices: Expr<'_>, rank: usize) -> Expr<'_> {
+    let mut axes: Vec<i64> = (0..rank as i64).collect();
+    axes.swap(rank - 2, rank - 1);
+    matrices.transpose(&axes)
+}
+
+/// A vector is a matrix of one row on the left, and of one column on the right. Matrices that one
+/// side repeats get the sum over their repetitions.
+pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
+    let (a, b, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let [rank_a, rank_b] = [cx.rank_of(a)?, cx.rank_of(b)?];
+    let (mut left, mut right) = (a, b);
+    if rank_b == 1 {
+        right = right.unsqueeze(&[1]);
+        dy = dy.unsqueeze(&[-1]);
+    }
+    if rank_a == 1 {
+        left = left.unsqueeze(&[0]);
+        dy = dy.unsqueeze(&[-2]);
+    }
+    let [rank_left, rank_right] = [rank_a.max(2), rank_b.max(2)];
+    let rank = rank_left.max(rank_right);
+    if cx.wants(0) {
+        let product = dy.matmul(transposed(right, rank_right));
+        cx.give(0, of_operand(cx, product, (rank, rank_a), (a, b)));
+    }
+    if cx.wants(1) {
+        // One matrix for all on the left: one product over all rows.
+        let product = if rank_right == 2 && rank_left > 2 {
+            let rows = |value: Expr<'c>, columns: Expr<'c>| -> Expr<'c> {
+                let all = cx.ints_of(&[-1]).op_with("Concat", &[columns], &[("axis", 0.into())]);
+                value.op_with("Reshape", &[all], &[])
+            };
+            let last = |value: Expr<'c>| value.sizes(-1, None);
+            transposed(rows(left, last(left)), 2).matmul(rows(dy, last(dy)))
+        } else {
+            transposed(left, rank_left).matmul(dy)
+        };
+        let rank = if rank_right == 2 { 2 } else { rank };
+        cx.give(1, of_operand(cx, product, (rank, rank_b), (b, a)));
+    }
+    Ok(())
+}
+
+/// The gradient of an operand of rank `own` of a product, from that of all matrices, of rank
+/// `rank`.
+fn of_operand<'c>(
+    cx: &'c Backward<'_>,
+    product: Expr<'c>,
+    (rank, own): (usize, usize),
+    (operand, other): (Expr<'c>, Expr<'c>),
+) -> Expr<'c> {
+    let batches = |shape: sardonyx_model::Shape| -> Vec<_> {
+        shape.iter().take(shape.len().saturating_sub(2)).cloned().collect()
+    };
+    if rank == 2 {
+        return if own == 1 { product.reshape(operand.shape()) } else { product };
+    }
+    let own_batches = cx.shape_of(operand).map(batches);
+    let are_alike = own_batches.is_some_and(|own| {
+        let other = cx.shape_of(other).map(batches).unwrap_or_default();
+        let known = own.iter().all(|size| !size.is_unknown());
+        known && own.len() >= other.len() && {
+            let tail = &own[own.len() - other.len()..];
+            tail.iter().zip(&other).all(|(own, other)| own == other || other.known() == Some(1))
+        }
+    });
+    if are_alike {
+        return product;
+    }
+    // A vector stands for a matrix that all repeat; its own axes never repeat.
+    cx.unbroadcast_to(product, operand, own == 1)
+}
+
+pub(crate) fn gemm<'c>(cx: &'c Backward<'_>) -> Result {
+    let (a, b, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let [alpha, beta] = ["alpha", "beta"].map(|name| float(cx, name));
+    let [swaps_a, swaps_b] = ["transA", "transB"].map(|name| cx.int(name).unwrap_or(0) != 0);
+    let product = |left: Expr<'c>, right: Expr<'c>, swaps: [bool; 2]| -> Expr<'c> {
+        let [left_swaps, right_swaps] = swaps.map(i64::from);
+        let attributes = [
+            ("alpha", (alpha as f32).into()),
+            ("transA", left_swaps.into()),
+            ("transB", right_swaps.into()),
+        ];
+        left.op_with("Gemm", &[right], &attributes)
+    };
+    if cx.wants(0) {
+        let gradient = if swaps_a {
+            product(b, dy, [swaps_b, true])
+        } else {
+            product(dy, b, [false, !swaps_b])
+        };
+        cx.give(0, gradient);
+    }
+    if cx.wants(1) {
+        let gradient = if swaps_b {
+            product(dy, a, [true, swaps_a])
+        } else {
+            product(a, dy, [!swaps_a, false])
+        };
+        cx.give(1, gradient);
+    }
+    if cx.wants(2) {
+        cx.give_broadcast(2, dy * beta)?;
+    }
+    Ok(())
+}
+
+/// Of `Where`.
+pub(crate) fn choose(cx: &Backward<'_>) -> Result {
+    let (condition, dy) = (cx.input(0)?.of(DataType::Bool), cx.arriving()?);
+    let none = dy.number(0.0);
+    if cx.wants(1) {
+        cx.give_broadcast(1, condition.choose(dy, none))?;
+    }
+    if cx.wants(2) {
+        cx.give_broadcast(2, condition.choose(none, dy))?;
+    }
+    Ok(())
+}

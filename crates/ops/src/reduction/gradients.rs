@@ -1,0 +1,163 @@
+//! Gradients of reductions.
+
+use sardonyx_tensor::DataType;
+
+use crate::adapt::Refusal;
+use crate::attributes::AttrValue;
+use crate::gradient::{Backward, Expr};
+
+type Result = std::result::Result<(), Refusal>;
+
+/// A reduction, its axes kept with size 1.
+struct Reduction<'c> {
+    x: Expr<'c>,
+    y: Expr<'c>,
+    /// The gradient of the output.
+    dy: Expr<'c>,
+    axes: Axes<'c>,
+}
+
+/// The axes that are reduced.
+#[derive(Clone, Copy)]
+enum Axes<'c> {
+    All,
+    These(Expr<'c>),
+}
+
+impl<'c> Reduction<'c> {
+    /// `None` if nothing is reduced.
+    fn of(cx: &'c Backward<'_>) -> std::result::Result<Option<Reduction<'c>>, Refusal> {
+        let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
+        let is_empty = |axes: &sardonyx_tensor::Tensor| axes.dims().contains(&0);
+        let given = cx.input_if(1);
+        let has_none = given.is_none() || cx.constant(1).as_ref().is_some_and(is_empty);
+        if has_none && cx.int("noop_with_empty_axes").unwrap_or(0) != 0 {
+            return Ok(None);
+        }
+        let axes = match given.filter(|_| !has_none) {
+            Some(axes) => Axes::These(axes),
+            None => Axes::All,
+        };
+        if cx.int("keepdims").unwrap_or(1) != 0 {
+            return Ok(Some(Reduction { x, y, dy, axes }));
+        }
+        let kept = |value: Expr<'c>| match axes {
+            Axes::These(axes) => value.op_with("Unsqueeze", &[axes], &[]),
+            Axes::All => {
+                let one = cx.ints_of(&[1]);
+                value.reshape(one.op_with("Expand", &[x.shape().shape()], &[]))
+            }
+        };
+        Ok(Some(Reduction { x, y: kept(y), dy: kept(dy), axes }))
+    }
+
+    /// The sum over the same axes, which stay.
+    fn sum(&self, value: Expr<'c>) -> Expr<'c> {
+        let axes = match self.axes {
+            Axes::All => None,
+            Axes::These(axes) => Some(axes),
+        };
+        value.op_with_some("ReduceSum", &[axes], &[("keepdims", AttrValue::Int(1))])
+    }
+
+    /// The gradient for each element that was reduced.
+    fn spread(&self) -> Expr<'c> {
+        self.dy.op_with("Expand", &[self.x.shape()], &[])
+    }
+}
+
+/// `rule` where elements are reduced; what is not reduced is mapped by `single`.
+fn reduced<'c>(
+    cx: &'c Backward<'_>,
+    single: impl FnOnce(Expr<'c>, Expr<'c>, Expr<'c>) -> Expr<'c>,
+    rule: impl FnOnce(&Reduction<'c>) -> Expr<'c>,
+) -> Result {
+    let gradient = match Reduction::of(cx)? {
+        Some(reduction) => rule(&reduction),
+        None => single(cx.input(0)?, cx.output(0)?, cx.arriving()?),
+    };
+    cx.give(0, gradient);
+    Ok(())
+}
+
+pub(crate) fn sum(cx: &Backward<'_>) -> Result {
+    reduced(cx, |_, _, dy| dy, Reduction::spread)
+}
+
+pub(crate) fn mean(cx: &Backward<'_>) -> Result {
+    reduced(
+        cx,
+        |_, _, dy| dy,
+        |all| {
+            let [whole, part] = [all.x, all.y].map(|value| value.op("Size").of(DataType::Int64));
+            all.spread() / (whole / part).cast(all.x.elem())
+        },
+    )
+}
+
+/// `ReduceMax` and `ReduceMin`: equal elements share.
+pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
+    reduced(
+        cx,
+        |_, _, dy| dy,
+        |all| {
+            let taken = all.x.compare("Equal", all.y).cast(all.x.elem());
+            taken * (all.dy / all.sum(taken))
+        },
+    )
+}
+
+/// The product of the others, also where some are 0.
+pub(crate) fn product(cx: &Backward<'_>) -> Result {
+    reduced(
+        cx,
+        |_, _, dy| dy,
+        |all| {
+            let (zero, one) = (all.x.number(0.0), all.x.number(1.0));
+            let is_zero = all.x.compare("Equal", zero);
+            let zeros = all.sum(is_zero.cast(all.x.elem()));
+            let axes = match all.axes {
+                Axes::All => None,
+                Axes::These(axes) => Some(axes),
+            };
+            let not_zero = is_zero.choose(one, all.x);
+            let rest =
+                not_zero.op_with_some("ReduceProd", &[axes], &[("keepdims", AttrValue::Int(1))]);
+            let of_zero = zeros.compare("Equal", one).choose(rest, zero);
+            let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
+            all.dy * is_zero.choose(of_zero, of_others)
+        },
+    )
+}
+
+pub(crate) fn l1(cx: &Backward<'_>) -> Result {
+    reduced(cx, |x, _, dy| dy * x.op("Sign"), |all| all.dy * all.x.op("Sign"))
+}
+
+/// 0 where all elements are.
+pub(crate) fn l2(cx: &Backward<'_>) -> Result {
+    reduced(
+        cx,
+        |x, _, dy| dy * x.op("Sign"),
+        |all| {
+            let is_zero = all.y.compare("Equal", all.y.number(0.0));
+            all.x * (all.dy / is_zero.choose(all.y.number(1.0), all.y))
+        },
+    )
+}
+
+pub(crate) fn sum_of_squares(cx: &Backward<'_>) -> Result {
+    reduced(cx, |x, _, dy| dy * x * 2.0, |all| all.x * (all.dy * 2.0))
+}
+
+pub(crate) fn log_sum(cx: &Backward<'_>) -> Result {
+    reduced(
+        cx,
+        |x, _, dy| dy / x,
+        |all| (all.dy / all.sum(all.x)).op_with("Expand", &[all.x.shape()], &[]),
+    )
+}
+
+pub(crate) fn log_sum_exp(cx: &Backward<'_>) -> Result {
+    reduced(cx, |_, _, dy| dy, |all| all.dy * (all.x - all.y).op("Exp"))
+}

@@ -1,0 +1,317 @@
+//! Gradients of operators that move, choose and repeat elements.
+
+use sardonyx_tensor::DataType;
+
+use crate::adapt::Refusal;
+use crate::attributes::AttrValue;
+use crate::gradient::{Backward, Expr};
+
+type Result = std::result::Result<(), Refusal>;
+
+/// The same elements in another shape.
+pub(crate) fn reshape(cx: &Backward<'_>) -> Result {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    cx.give(0, dy.reshape(x.shape()));
+    Ok(())
+}
+
+pub(crate) fn identity(cx: &Backward<'_>) -> Result {
+    cx.give(0, cx.arriving()?);
+    Ok(())
+}
+
+/// From floats to floats.
+pub(crate) fn cast(cx: &Backward<'_>) -> Result {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    cx.give(0, dy.cast(x.elem()));
+    Ok(())
+}
+
+pub(crate) fn transpose(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    let Some(axes) = cx.ints("perm") else {
+        cx.give(0, dy.op("Transpose"));
+        return Ok(());
+    };
+    let mut back = vec![0; axes.len()];
+    for (to, from) in axes.iter().enumerate() {
+        let place = usize::try_from(*from).ok().and_then(|from| back.get_mut(from));
+        let Some(place) = place else {
+            return Err(cx.refuse(format_args!("perm {axes:?} is not a permutation")));
+        };
+        *place = to as i64;
+    }
+    cx.give(0, dy.transpose(&back));
+    Ok(())
+}
+
+pub(crate) fn expand(cx: &Backward<'_>) -> Result {
+    cx.give_broadcast(0, cx.arriving()?)
+}
+
+/// Each input gets its part.
+pub(crate) fn concat(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    let axis = cx.int("axis").unwrap_or(0);
+    let mut sizes = Vec::new();
+    for index in 0..cx.input_count() {
+        sizes.push(size_of(cx.input(index)?, axis));
+    }
+    let Some((first, others)) = sizes.split_first() else { return Ok(()) };
+    if others.is_empty() {
+        cx.give(0, dy);
+        return Ok(());
+    }
+    let split = first.op_with("Concat", others, &[("axis", 0.into())]);
+    let attributes = [("axis", AttrValue::Int(axis))];
+    let parts = cx.make_many("Split", &[dy, split], &attributes, (dy.elem(), sizes.len()));
+    for (index, part) in parts.into_iter().enumerate() {
+        cx.give(index, part);
+    }
+    Ok(())
+}
+
+/// The size of an axis, as a vector.
+fn size_of(value: Expr<'_>, axis: i64) -> Expr<'_> {
+    value.sizes(axis, (axis != -1).then_some(axis + 1))
+}
+
+/// The parts together; zeros for those that nothing depends on.
+pub(crate) fn split(cx: &Backward<'_>) -> Result {
+    let axis = cx.int("axis").unwrap_or(0);
+    let mut parts = Vec::new();
+    for index in 0..cx.output_count() {
+        let part = match cx.arriving_if(index) {
+            Some(part) => part,
+            None => cx.output(index)?.zeros(),
+        };
+        parts.push(part);
+    }
+    let Some((first, others)) = parts.split_first() else { return Ok(()) };
+    cx.give(0, first.op_with("Concat", others, &[("axis", axis.into())]));
+    Ok(())
+}
+
+/// Where an operator takes elements from, in the flat order of its input: what it makes of
+/// positions in place of elements.
+fn from_positions<'c>(
+    cx: &'c Backward<'_>,
+    moved: impl FnOnce(Expr<'c>) -> Expr<'c>,
+) -> std::result::Result<Expr<'c>, Refusal> {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let count = x.op("Size").of(DataType::Int64);
+    let (zero, one) = (count.number(0.0), count.number(1.0));
+    let positions = zero.op_with("Range", &[count, one], &[]).reshape(x.shape());
+    let flat = cx.ints_of(&[-1]);
+    let from = moved(positions).reshape(flat);
+    let zeros = dy.number(0.0).op_with("Expand", &[count.reshape(flat)], &[]);
+    let sums = scatter(zeros, from, dy.reshape(flat), 0);
+    Ok(sums.reshape(x.shape()))
+}
+
+/// Adds `updates` to `data` at `indices` along an axis.
+fn scatter<'c>(data: Expr<'c>, indices: Expr<'_>, updates: Expr<'_>, axis: i64) -> Expr<'c> {
+    let attributes = [("axis", axis.into()), ("reduction", "add".into())];
+    data.op_with("ScatterElements", &[indices, updates], &attributes)
+}
+
+/// Whatever positions, steps and axes it has, at run time or before.
+pub(crate) fn slice(cx: &Backward<'_>) -> Result {
+    let mut operands = Vec::new();
+    for index in 1..cx.input_count() {
+        operands.push(cx.input_if(index));
+    }
+    let gradient = from_positions(cx, |places| places.op_with_some("Slice", &operands, &[]))?;
+    cx.give(0, gradient);
+    Ok(())
+}
+
+pub(crate) fn tile(cx: &Backward<'_>) -> Result {
+    let repeats = cx.input(1)?;
+    let gradient = from_positions(cx, |places| places.op_with("Tile", &[repeats], &[]))?;
+    cx.give(0, gradient);
+    Ok(())
+}
+
+/// Padding by a constant is taken off again; negative padding adds zeros. Other elements that stand
+/// in the padding add their gradients up.
+pub(crate) fn pad(cx: &Backward<'_>) -> Result {
+    let (pads, dy) = (cx.input(1)?, cx.arriving()?);
+    let (axes, mode) = (cx.input_if(3), cx.string("mode").unwrap_or_default());
+    let attributes = [("mode", AttrValue::from(mode.as_str()))];
+    if mode == "constant" {
+        if cx.wants(0) {
+            let none = Some(dy.number(0.0));
+            cx.give(0, dy.op_with_some("Pad", &[Some(-pads), none, axes], &attributes));
+        }
+        if cx.wants(2) {
+            let value = cx.input(2)?;
+            let x = cx.input(0)?;
+            // What is in the padding is what is not of the input.
+            let ones = x.number(1.0).op_with("Expand", &[x.shape()], &[]);
+            let none = Some(dy.number(0.0));
+            let inside = ones.op_with_some("Pad", &[Some(pads), none, axes], &attributes);
+            let outside = dy * (1.0 - inside);
+            let all = outside.reshape(cx.ints_of(&[-1])).sum(&[0], false);
+            cx.give(2, all.reshape(value.shape()));
+        }
+        return Ok(());
+    }
+    let operands = [Some(pads), None, axes];
+    let gradient = from_positions(cx, |places| places.op_with_some("Pad", &operands, &attributes))?;
+    cx.give(0, gradient);
+    Ok(())
+}
+
+/// Elements that are taken several times get the sum.
+pub(crate) fn gather(cx: &Backward<'_>) -> Result {
+    let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let axis = cx.int("axis").unwrap_or(0);
+    let [rank, index_rank] = [cx.rank_of(x)?, cx.rank_of(indices)?];
+    let axis = if axis < 0 { axis + rank as i64 } else { axis };
+    let zeros = x.zeros();
+    let places = indices.cast(DataType::Int64).unsqueeze(&[-1]);
+    let add = [("reduction", AttrValue::from("add"))];
+    if axis == 0 {
+        cx.give(0, zeros.op_with("ScatterND", &[places, dy], &add));
+        return Ok(());
+    }
+    // The axis comes first, as that is the one along which whole parts are added.
+    let of_indices = axis..axis + index_rank as i64;
+    let whole = (rank + index_rank - 1) as i64;
+    let others = (0..whole).filter(|axis| !of_indices.contains(axis));
+    let first: Vec<i64> = of_indices.clone().chain(others).collect();
+    let to_front: Vec<i64> =
+        std::iter::once(axis).chain((0..rank as i64).filter(|other| *other != axis)).collect();
+    let mut back = vec![0; rank];
+    for (to, from) in to_front.iter().enumerate() {
+        back[*from as usize] = to as i64;
+    }
+    let sums = zeros.transpose(&to_front);
+    let sums = sums.op_with("ScatterND", &[places, dy.transpose(&first)], &add);
+    cx.give(0, sums.transpose(&back));
+    Ok(())
+}
+
+pub(crate) fn gather_elements(cx: &Backward<'_>) -> Result {
+    let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    cx.give(0, scatter(x.zeros(), indices, dy, cx.int("axis").unwrap_or(0)));
+    Ok(())
+}
+
+pub(crate) fn gather_nd(cx: &Backward<'_>) -> Result {
+    let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let batch_dims = cx.int("batch_dims").unwrap_or(0);
+    if batch_dims == 0 {
+        let add = [("reduction", AttrValue::from("add"))];
+        cx.give(0, x.zeros().op_with("ScatterND", &[indices, dy], &add));
+        return Ok(());
+    }
+    let attributes = [("batch_dims", batch_dims.into())];
+    let gradient =
+        from_positions(cx, |places| places.op_with("GatherND", &[indices], &attributes))?;
+    cx.give(0, gradient);
+    Ok(())
+}
+
+/// Which reductions of `ScatterElements` and `ScatterND` have a gradient.
+fn is_added(cx: &Backward<'_>) -> std::result::Result<bool, Refusal> {
+    match cx.string("reduction").as_deref() {
+        None | Some("none") => Ok(false),
+        Some("add") => Ok(true),
+        Some(other) => Err(cx.refuse(format_args!("reduction '{other}' has no gradient rule"))),
+    }
+}
+
+/// What was written over gets none.
+pub(crate) fn scatter_elements(cx: &Backward<'_>) -> Result {
+    let (indices, updates, dy) = (cx.input(1)?, cx.input(2)?, cx.arriving()?);
+    let axis = [("axis", AttrValue::Int(cx.int("axis").unwrap_or(0)))];
+    let is_added = is_added(cx)?;
+    if cx.wants(0) {
+        let kept = if is_added {
+            dy
+        } else {
+            dy.op_with("ScatterElements", &[indices, updates.of(dy.elem()).zeros()], &axis)
+        };
+        cx.give(0, kept);
+    }
+    if cx.wants(2) {
+        cx.give(2, dy.op_with("GatherElements", &[indices], &axis));
+    }
+    Ok(())
+}
+
+pub(crate) fn scatter_nd(cx: &Backward<'_>) -> Result {
+    let (indices, updates, dy) = (cx.input(1)?, cx.input(2)?, cx.arriving()?);
+    let is_added = is_added(cx)?;
+    if cx.wants(0) {
+        let kept =
+            if is_added { dy } else { dy.op_with("ScatterND", &[indices, updates.zeros()], &[]) };
+        cx.give(0, kept);
+    }
+    if cx.wants(2) {
+        cx.give(2, dy.op_with("GatherND", &[indices], &[]));
+    }
+    Ok(())
+}
+
+pub(crate) fn top_k(cx: &Backward<'_>) -> Result {
+    let (x, indices) = (cx.input(0)?, cx.also_output(1, DataType::Int64));
+    let axis = cx.int("axis").unwrap_or(-1);
+    if let Some(dy) = cx.arriving_if(0) {
+        cx.give(0, scatter(x.zeros(), indices, dy, axis));
+    }
+    Ok(())
+}
+
+pub(crate) fn trilu(cx: &Backward<'_>) -> Result {
+    let dy = cx.arriving()?;
+    let upper = cx.int("upper").unwrap_or(1);
+    cx.give(0, dy.op_with_some("Trilu", &[cx.input_if(1)], &[("upper", upper.into())]));
+    Ok(())
+}
+
+/// Elements are only moved: whence, their positions tell.
+fn moved_back(cx: &Backward<'_>, op: &'static str, attributes: &[(&str, AttrValue<'_>)]) -> Result {
+    let mut operands = Vec::new();
+    for index in 1..cx.input_count() {
+        operands.push(cx.input_if(index));
+    }
+    let gradient = from_positions(cx, |places| places.op_with_some(op, &operands, attributes))?;
+    cx.give(0, gradient);
+    Ok(())
+}
+
+pub(crate) fn depth_to_space(cx: &Backward<'_>) -> Result {
+    let mode = cx.string("mode").unwrap_or_default();
+    let size = cx.int("blocksize").unwrap_or(1);
+    let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
+    moved_back(cx, "DepthToSpace", &attributes)
+}
+
+pub(crate) fn space_to_depth(cx: &Backward<'_>) -> Result {
+    let mode = cx.string("mode");
+    let mut attributes = vec![("blocksize", AttrValue::Int(cx.int("blocksize").unwrap_or(1)))];
+    attributes.extend(mode.as_deref().map(|mode| ("mode", AttrValue::from(mode))));
+    moved_back(cx, "SpaceToDepth", &attributes)
+}
+
+/// Reversing twice gives what there was.
+pub(crate) fn reverse_sequence(cx: &Backward<'_>) -> Result {
+    let (lengths, dy) = (cx.input(1)?, cx.arriving()?);
+    let attributes = ["batch_axis", "time_axis"]
+        .map(|name| (name, AttrValue::Int(cx.int(name).unwrap_or_default())));
+    cx.give(0, dy.op_with("ReverseSequence", &[lengths], &attributes));
+    Ok(())
+}
+
+pub(crate) fn compress(cx: &Backward<'_>) -> Result {
+    let condition = cx.input(1)?;
+    let axis = cx.int("axis").map(|axis| ("axis", AttrValue::Int(axis)));
+    let attributes: Vec<_> = axis.into_iter().collect();
+    let gradient =
+        from_positions(cx, |places| places.op_with("Compress", &[condition], &attributes))?;
+    cx.give(0, gradient);
+    Ok(())
+}

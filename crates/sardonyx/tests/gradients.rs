@@ -1,0 +1,450 @@
+//! The gradient rules of operators against central differences in double precision: the blocks of
+//! `tests/gradients`, with known shapes and with inputs of any rank, and derived twice.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use sardonyx::{Model, Outputs, Session, Tensor, Value};
+use sardonyx_ops::Registry;
+
+const FILES: [&str; 1] = ["ai.onnx"];
+
+/// What a gradient may be off, in parts of the largest element or of 1.
+const TOLERANCE: f64 = 1e-6;
+
+/// What a second derivative may be off: the differences are of gradients.
+const SECOND_TOLERANCE: f64 = 1e-5;
+
+struct Block {
+    line: usize,
+    operator: String,
+    /// Whether the rule needs the ranks of inputs.
+    is_ranked: bool,
+    /// Whether the rule is not derived again.
+    is_once: bool,
+    inputs: Vec<Input>,
+    nodes: Vec<String>,
+}
+
+/// An input and its elements.
+struct Input {
+    /// As in `double[2, 3]`.
+    ty: String,
+    name: String,
+    /// The values of one that is not varied, as in the notation.
+    text: Option<String>,
+    /// Of one that is varied.
+    dims: Vec<usize>,
+    elements: Vec<f64>,
+}
+
+/// Numbers in 0..1: Knuth's linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn within(&mut self, low: f64, high: f64, count: usize) -> Vec<f64> {
+        (0..count).map(|_| low + (high - low) * self.next()).collect()
+    }
+}
+
+impl Input {
+    fn read(text: &str, random: &mut Random) -> Input {
+        let (declared, values) = match text.split_once(" = ") {
+            Some((declared, values)) => (declared, Some(values)),
+            None => (text.split_once(" in ").unwrap().0, None),
+        };
+        let (ty, name) = declared.rsplit_once(' ').unwrap();
+        let dims: Vec<usize> = match ty.split_once('[') {
+            Some((_, dims)) => {
+                dims.trim_end_matches(']').split(", ").map(|size| size.parse().unwrap()).collect()
+            }
+            None => Vec::new(),
+        };
+        let count = dims.iter().product();
+        let is_varied = ty.starts_with("double");
+        let elements = match values {
+            _ if !is_varied => Vec::new(),
+            Some(values) => {
+                let values = values.trim_matches(['{', '}']).split(", ");
+                values.map(|value| value.parse().unwrap()).collect()
+            }
+            None => {
+                let range = text.split_once(" in ").unwrap().1.split_once(' ').unwrap();
+                random.within(range.0.parse().unwrap(), range.1.parse().unwrap(), count)
+            }
+        };
+        let text = values.filter(|_| !is_varied).map(str::to_string);
+        Input { ty: ty.to_string(), name: name.to_string(), text, dims, elements }
+    }
+
+    fn is_varied(&self) -> bool {
+        self.text.is_none()
+    }
+
+    /// As it is declared, with its shape or of any rank.
+    fn declared(&self, has_shape: bool) -> String {
+        let elem = self.ty.split('[').next().unwrap();
+        let ty = if has_shape { self.ty.clone() } else { format!("{elem}[]") };
+        format!("{ty} {}", self.name)
+    }
+
+    fn tensor(&self, elements: &[f64]) -> Value {
+        Value::Tensor(Tensor::from_slice(&self.dims[..], elements).unwrap())
+    }
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut found: Vec<Block> = Vec::new();
+    let mut is_open = false;
+    let mut random = Random(1);
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        if line.is_empty() {
+            is_open = false;
+        } else if !is_open {
+            let mut words = line.split(' ');
+            let operator = words.next().unwrap().to_string();
+            let has = |word: &str| words.clone().any(|found| found == word);
+            let (is_ranked, is_once) = (has("ranked"), has("once"));
+            let (inputs, nodes) = (Vec::new(), Vec::new());
+            let line = index + 1;
+            found.push(Block { line, operator, is_ranked, is_once, inputs, nodes });
+            is_open = true;
+        } else if let Some(input) = line.strip_prefix("< ") {
+            found.last_mut().unwrap().inputs.push(Input::read(input, &mut random));
+        } else {
+            found.last_mut().unwrap().nodes.push(line.trim().to_string());
+        }
+    }
+    found
+}
+
+/// What is computed of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// `y` alone.
+    Zero,
+    /// The gradient of its sum with weights.
+    First,
+    /// The gradient of the sum of that with other weights.
+    Second,
+}
+
+impl Block {
+    fn varied(&self) -> Vec<&Input> {
+        self.inputs.iter().filter(|input| input.is_varied()).collect()
+    }
+
+    fn session(&self, order: Order, has_shapes: bool) -> Result<Session, String> {
+        let mut given: Vec<String> = Vec::new();
+        let mut constants: Vec<String> = Vec::new();
+        let mut held = vec!["weights".to_string()];
+        for input in &self.inputs {
+            let declared = input.declared(has_shapes || !input.is_varied());
+            match &input.text {
+                // With a default, it is an input whose value inference does not know.
+                Some(values) if !has_shapes => {
+                    held.push(input.name.clone());
+                    given.push(declared.clone());
+                    constants.push(format!("{} {} = {values}", input.ty, input.name));
+                }
+                Some(values) => constants.push(format!("{} {} = {values}", input.ty, input.name)),
+                None => given.push(declared),
+            }
+        }
+        let varied: Vec<&str> = self.varied().iter().map(|input| input.name.as_str()).collect();
+        let directions: Vec<String> = varied.iter().map(|name| format!("v_{name}")).collect();
+        let mut nodes = self.nodes.join("\n");
+        let mut outputs = vec!["double[] y".to_string()];
+        let gradient = |names: &[String], y: &str, held: &[String]| {
+            let quoted = |names: &[&str]| {
+                names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+            };
+            let held: Vec<&str> = held.iter().map(String::as_str).collect();
+            format!(
+                "\n{} = ai.onnx.preview.training.Gradient \
+                 <xs = [{}], zs = [{}], y = \"{y}\"> ({})",
+                names.join(", "),
+                quoted(&varied),
+                quoted(&held),
+                varied.iter().chain(&held).copied().collect::<Vec<_>>().join(", "),
+            )
+        };
+        if order >= Order::First {
+            given.push("double[] weights".to_string());
+            let names: Vec<String> = varied.iter().map(|name| format!("g_{name}")).collect();
+            nodes += "\nweighted = Mul (y, weights)\nloss = ReduceSum <keepdims = 0> (weighted)";
+            nodes += &gradient(&names, "loss", &held);
+            outputs = names.iter().map(|name| format!("double[] {name}")).collect();
+        }
+        if order == Order::Second {
+            let names: Vec<String> = varied.iter().map(|name| format!("h_{name}")).collect();
+            let mut sums = Vec::new();
+            for (input, direction) in self.varied().iter().zip(&directions) {
+                let name = &input.name;
+                let ty = input.declared(has_shapes);
+                given.push(format!("{} {direction}", ty.rsplit_once(' ').unwrap().0));
+                nodes += &format!(
+                    "\np_{name} = Mul (g_{name}, {direction})
+                     s_{name} = ReduceSum <keepdims = 0> (p_{name})"
+                );
+                sums.push(format!("s_{name}"));
+            }
+            held.extend(directions.iter().cloned());
+            nodes += &format!("\nsecond = Sum ({})", sums.join(", "));
+            nodes += &gradient(&names, "second", &held);
+            outputs = names.iter().map(|name| format!("double[] {name}")).collect();
+        }
+        let constants = match &constants[..] {
+            [] => String::new(),
+            constants => format!("<{}>", constants.join(", ")),
+        };
+        let text = format!(
+            "<ir_version: 14, opset_import: [\"\": 28, \"ai.onnx.preview.training\": 1]>
+             g ({}) => ({}) {constants} {{ {nodes} }}",
+            given.join(", "),
+            outputs.join(", ")
+        );
+        let model = Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))?;
+        let session = Session::builder(&model).threads(1).build();
+        session.map_err(|error| format!("{error}\n{text}"))
+    }
+
+    /// Values of the varied inputs.
+    fn elements(&self) -> Vec<Vec<f64>> {
+        self.varied().iter().map(|input| input.elements.clone()).collect()
+    }
+
+    /// The outputs of a session, one after the other, where the varied inputs have `at`.
+    fn run(
+        &self,
+        session: &Session,
+        at: &[Vec<f64>],
+        others: &[(String, Value)],
+    ) -> Result<Vec<f64>, String> {
+        let varied = self.varied();
+        let inputs = varied.iter().zip(at);
+        let inputs = inputs.map(|(input, at)| (input.name.clone(), input.tensor(at)));
+        let inputs: Vec<(String, Value)> = inputs.chain(others.iter().cloned()).collect();
+        let inputs = inputs.iter().map(|(name, value)| (name.as_str(), value.clone()));
+        let outputs = session.run(inputs).map_err(|error| error.to_string())?;
+        Ok(flat(&outputs))
+    }
+
+    fn check(&self, has_shapes: bool) -> Result<(), String> {
+        let mut random = Random(2);
+        let forward = self.session(Order::Zero, has_shapes)?;
+        let at = self.elements();
+        let inputs = self.varied();
+        let inputs =
+            inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
+        let y = forward.run(inputs).map_err(|error| error.to_string())?;
+        let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
+        let weights = random.within(-1.0, 1.0, dims.iter().product());
+        let w = Value::Tensor(Tensor::from_slice(&dims[..], &weights).unwrap());
+        let w = [("weights".to_string(), w)];
+        let first = self.session(Order::First, has_shapes)?;
+        let found = self.run(&first, &at, &w)?;
+        let loss = |at: &[Vec<f64>]| -> Result<f64, String> {
+            let y = self.run(&forward, at, &[])?;
+            Ok(y.iter().zip(&weights).map(|(y, w)| y * w).sum())
+        };
+        let mut expected = Vec::new();
+        for input in 0..at.len() {
+            for element in 0..at[input].len() {
+                let step = 1e-5 * at[input][element].abs().max(1.0);
+                let moved = |by: f64| {
+                    let mut moved = at.clone();
+                    moved[input][element] += by;
+                    loss(&moved)
+                };
+                expected.push((moved(step)? - moved(-step)?) / (2.0 * step));
+            }
+        }
+        close(&found, &expected, TOLERANCE).map_err(|why| format!("gradient: {why}"))?;
+        if self.is_once {
+            return Ok(());
+        }
+        let along: Vec<Vec<f64>> = at.iter().map(|of| random.within(-1.0, 1.0, of.len())).collect();
+        let second = self.session(Order::Second, has_shapes)?;
+        let directions = self.varied().into_iter().zip(&along);
+        let directions =
+            directions.map(|(input, along)| (format!("v_{}", input.name), input.tensor(along)));
+        let held: Vec<(String, Value)> = w.iter().cloned().chain(directions).collect();
+        let found = self.run(&second, &at, &held)?;
+        let step = 1e-5;
+        let moved = |by: f64| {
+            let moved = at.iter().zip(&along);
+            let moved = moved.map(|(at, along)| {
+                at.iter().zip(along).map(|(at, along)| at + by * along).collect()
+            });
+            self.run(&first, &moved.collect::<Vec<_>>(), &w)
+        };
+        let (above, below) = (moved(step)?, moved(-step)?);
+        let expected =
+            above.iter().zip(&below).map(|(above, below)| (above - below) / (2.0 * step));
+        let expected: Vec<f64> = expected.collect();
+        close(&found, &expected, SECOND_TOLERANCE).map_err(|why| format!("second: {why}"))
+    }
+}
+
+/// All elements of all outputs.
+fn flat(outputs: &Outputs) -> Vec<f64> {
+    let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
+    tensors.flat_map(|tensor| tensor.as_slice::<f64>().unwrap().to_vec()).collect()
+}
+
+fn close(found: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
+    if found.len() != expected.len() {
+        return Err(format!("{} elements, not {}", found.len(), expected.len()));
+    }
+    let scale = expected.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
+    let is_off = |(found, expected): &(&f64, &f64)| {
+        let off = (**found - **expected).abs();
+        off.is_nan() || off > tolerance * scale
+    };
+    match found.iter().zip(expected).find(is_off) {
+        Some((found, expected)) => Err(format!("{found} is not {expected}: {expected:?}")),
+        None => Ok(()),
+    }
+}
+
+fn all() -> Vec<(&'static str, Block)> {
+    let read = |file: &'static str| {
+        let path = format!("{}/../../tests/gradients/{file}.txt", env!("CARGO_MANIFEST_DIR"));
+        blocks(&fs::read_to_string(path).unwrap()).into_iter().map(move |block| (file, block))
+    };
+    FILES.into_iter().flat_map(read).collect()
+}
+
+fn check_all(has_shapes: bool) {
+    let mut wrong = Vec::new();
+    for (file, block) in all() {
+        if !has_shapes && block.is_ranked {
+            continue;
+        }
+        if let Err(why) = block.check(has_shapes) {
+            wrong.push(format!("{file}.txt:{}: {}: {why}", block.line, block.operator));
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn gradients_of_known_shapes_are_those_of_differences() {
+    check_all(true);
+}
+
+#[test]
+fn gradients_of_any_rank_are_those_of_differences() {
+    check_all(false);
+}
+
+/// Every operator with a rule has a block.
+#[test]
+fn no_rule_is_left_out() {
+    let blocks = all();
+    let tried: BTreeSet<&str> = blocks.iter().map(|(_, block)| block.operator.as_str()).collect();
+    let registry = Registry::standard();
+    let with_rule = registry.operators().filter(|def| def.gradient_rule().is_some());
+    let names: Vec<String> = with_rule.map(|def| def.full_name()).collect();
+    let missing: Vec<&String> =
+        names.iter().filter(|name| !tried.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "without a block: {missing:?}");
+}
+
+/// A model of these inputs, outputs and nodes, with a function that has a `Gradient` node.
+fn session(inputs: &str, outputs: &str, nodes: &str) -> Result<Session, String> {
+    let text = format!(
+        "<ir_version: 14, opset_import: [\"\": 28, \"ai.onnx.preview.training\": 1, \"own\": 1]>
+         g ({inputs}) => ({outputs}) {{ {nodes} }}
+         <domain: \"own\", opset_import: [\"\": 28, \"ai.onnx.preview.training\": 1]>
+         slope (x) => (dx) {{
+             square = Mul (x, x)
+             dx = ai.onnx.preview.training.Gradient <xs = [\"x\"], y = \"square\"> (x)
+         }}"
+    );
+    let model = Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))?;
+    Session::builder(&model).threads(1).build().map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_has_no_gradient_is_refused() {
+    let flat = "h = Exp (a)
+        m = Hardmax (h)
+        sum = ReduceSum <keepdims = 0> (m)
+        shape = Constant <value_ints = [1, 1]> ()
+        matrix = Reshape (sum, shape)
+        y = Det (matrix)";
+    for (inputs, nodes, names, refusal) in [
+        ("float a", "", r#"xs = ["b"], y = "a"> (a)"#, "it names 'b', which nothing defines"),
+        (
+            "float a",
+            "y = Exp (a)",
+            r#"xs = ["a"], y = "y"> (a, a)"#,
+            "it has 2 inputs, but xs and zs name 1 values",
+        ),
+        (
+            "int64 i",
+            "",
+            r#"xs = ["i"], y = "i"> (i)"#,
+            "'i' is of int64: only floats have gradients",
+        ),
+        (
+            "float a, float b",
+            "y = Mul (a, b)",
+            r#"xs = ["a"], y = "y"> (a)"#,
+            "'y' depends on the input 'b', which neither xs nor zs name",
+        ),
+        (
+            "float a, float b",
+            "y = Mul (a, b)",
+            r#"xs = ["a", "b", "y"], y = "y"> (a, b, y)"#,
+            "'y' follows from other values that xs and zs name",
+        ),
+        (
+            "float[2] a",
+            flat,
+            r#"xs = ["h"], y = "y"> (h)"#,
+            "operators on the way to y have no gradient: Det, Hardmax",
+        ),
+    ] {
+        let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
+        let found = session(inputs, "float d", &nodes);
+        let found = found.err().unwrap_or_else(|| format!("{nodes} runs"));
+        assert!(found.contains(refusal), "{nodes}: {found}");
+    }
+}
+
+#[test]
+fn gradients_in_functions_and_branches_run() {
+    let run = |session: &Session, given: f32| {
+        let given = Value::Tensor(Tensor::from_slice([], &[given]).unwrap());
+        let outputs = session.run([("x", given)]).unwrap();
+        outputs.tensor("d").unwrap().as_slice::<f32>().unwrap()[0]
+    };
+    let called = session("float x", "float d", "t = Neg (x)\nd = own.slope (t)").unwrap();
+    assert!((run(&called, 3.0) + 6.0).abs() < 1e-6);
+    let branches = session(
+        "float x",
+        "float d",
+        "zero = Constant <value_float = 0.0> ()
+         above = Greater (x, zero)
+         y = Exp (x)
+         d = If (above) <
+             then_branch = yes () => (float inside) {
+                 inside = ai.onnx.preview.training.Gradient <xs = [\"x\"], y = \"y\"> (x)
+             },
+             else_branch = no () => (float other) { other = Neg (x) }
+         >",
+    )
+    .unwrap();
+    assert!((run(&branches, 1.0) - 1f32.exp()).abs() < 1e-6);
+    assert!((run(&branches, -1.0) - 1.0).abs() < 1e-6);
+}
