@@ -438,6 +438,31 @@ fn operators_of_training_need_their_import() {
     assert!(error.to_string().contains("ai.onnx.preview.training"), "{error}");
 }
 
+/// TRAIN-26+, TRAIN-17+: Gradient refers to values by their names, of the main graph and of the
+/// algorithm; its `xs` is a state variable.
+#[test]
+fn a_gradient_names_values_of_both_graphs() {
+    let mut trainer = trainer(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }
+         @<training_info: [{
+             algorithm: descent (float[2] target) => (float loss, float[2] w1) <float rate = {0.5}> {
+                 d = Sub (y, target)
+                 s = Mul (d, d)
+                 loss = ReduceSum <keepdims: int = 0> (s)
+                 slope = ai.onnx.preview.training.Gradient
+                     <xs: strings = [\"w\"], zs: strings = [\"x\", \"target\"], y: string = \"loss\">
+                     (w, x, target)
+                 change = Mul (slope, rate)
+                 w1 = Sub (w, change)
+             },
+             update_binding: [\"w\": \"w1\"]
+         }]>",
+    );
+    trainer.step(0, descent_data()).expect("a step");
+    // w - 0.5 * 2 * (y - target) * x, where y is 1 and 4.
+    assert_eq!(of(&trainer, "w"), [0.0, -6.0]);
+}
+
 /// A step that fails, whichever way, leaves every variable as it was.
 #[test]
 fn a_failing_step_changes_nothing() {
