@@ -49,6 +49,8 @@ const ENGINES: [Engine; 5] = [
             "crates/sardonyx/tests/standard.rs",
             "crates/sardonyx/tests/inline.rs",
             "crates/sardonyx/tests/custom.rs",
+            // Steps and inference of a trainer are runs.
+            "crates/sardonyx/tests/trainer.rs",
             "crates/cli/tests/engine.rs",
             "tests/run/",
         ],
@@ -68,7 +70,7 @@ const ENGINES: [Engine; 5] = [
         places: &["tests/convert/", "crates/sardonyx/tests/convert.rs"],
         work: "functions and versions",
     },
-    Engine { name: "trainer", places: &[], work: "training" },
+    Engine { name: "trainer", places: &["crates/sardonyx/tests/trainer.rs"], work: "training" },
     Engine { name: "multidev", places: &[], work: "devices" },
 ];
 

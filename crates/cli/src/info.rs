@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx::{
-    Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port, Storage, Totals, Type,
-    format_version,
+    DataType, Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port, Storage, Totals,
+    TrainingEntry, Type, format_version,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -93,9 +93,8 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
         out.row("", format!("… and {} more", group(more as u64 + 1)));
     }
-    if model.training_steps() > 0 {
-        out.row("training", format!("{} steps described", model.training_steps()));
-    }
+    out.rows("training", training(model));
+    out.rows("state", state(model));
     if model.device_configurations() > 0 {
         out.row("devices", format!("{} configurations", model.device_configurations()));
     }
@@ -159,6 +158,37 @@ fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
         (port.name(), ty)
     };
     beside(ports.into_iter().map(row).collect())
+}
+
+/// A line for each entry of the training information.
+fn training(model: &Model) -> Vec<String> {
+    let entries = model.training_entries().into_iter().enumerate();
+    let line = |(index, entry): (usize, TrainingEntry)| {
+        let initialization = entry.initialization.map(|name| format!("initialization {name}"));
+        let (inputs, outputs) = (entry.inputs.join(", "), entry.outputs.join(", "));
+        let algorithm =
+            entry.algorithm.map(|name| format!("algorithm {name} ({inputs}) => ({outputs})"));
+        let parts: Vec<String> = initialization.into_iter().chain(algorithm).collect();
+        let parts = if parts.is_empty() { "no graphs".to_string() } else { parts.join(", ") };
+        cut(&format!("entry {index}: {parts}"))
+    };
+    entries.map(line).collect()
+}
+
+/// A line for each state variable.
+fn state(model: &Model) -> Vec<String> {
+    let variables = model.state_variables();
+    let rows = variables.iter().map(|variable| {
+        let elem = variable.data_type.map_or("unknown type", DataType::name);
+        let dims: Vec<String> = variable.dims.iter().map(i64::to_string).collect();
+        let ty = format!("{elem}[{}]", dims.join(", "));
+        let ty = match variable.entry {
+            Some(entry) => format!("{ty} of entry {entry}"),
+            None => ty,
+        };
+        (variable.name.as_str(), ty)
+    });
+    beside(rows.collect())
 }
 
 /// Entries of the metadata.
@@ -365,6 +395,20 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
             }))
             .collect::<Vec<_>>(),
         "training_steps": model.training_steps(),
+        "training": model.training_entries().iter()
+            .map(|entry| json!({
+                "initialization": entry.initialization, "algorithm": entry.algorithm,
+                "inputs": entry.inputs, "outputs": entry.outputs,
+                "initialization_binding": bindings_json(&entry.initialization_binding),
+                "update_binding": bindings_json(&entry.update_binding),
+            }))
+            .collect::<Vec<_>>(),
+        "state_variables": model.state_variables().iter()
+            .map(|variable| json!({
+                "name": variable.name, "entry": variable.entry,
+                "type": variable.data_type.map(DataType::name), "shape": variable.dims,
+            }))
+            .collect::<Vec<_>>(),
         "device_configurations": model.device_configurations(),
         "operators": model.operators().iter()
             .map(|op| json!({"domain": domain_name(&op.domain), "name": op.name, "nodes": op.nodes, "function": op.is_function}))
@@ -383,6 +427,11 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
             }))
             .collect::<Vec<_>>(),
     })
+}
+
+fn bindings_json(bindings: &[(String, String)]) -> Vec<serde_json::Value> {
+    let bindings = bindings.iter();
+    bindings.map(|(variable, output)| json!({"variable": variable, "output": output})).collect()
 }
 
 #[derive(Serialize)]

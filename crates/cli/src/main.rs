@@ -50,6 +50,7 @@ mod strip;
 mod symbols;
 mod terminal;
 mod timing;
+mod train;
 mod types;
 mod usage;
 mod verify;
@@ -87,6 +88,7 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     Profile(profile::Args),
+    Train(train::Args),
     Pack(pack::Args),
     Externalize(externalize::Args),
     Convert(convert::Args),
@@ -180,6 +182,7 @@ fn main() -> ExitCode {
             Command::Run(args) => fine(run::run(&args, &terminal)),
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
             Command::Profile(args) => fine(profile::profile(&args, &terminal)),
+            Command::Train(args) => fine(train::train(&args, &terminal)),
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),

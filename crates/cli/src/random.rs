@@ -233,10 +233,11 @@ fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, F
     Ok(out)
 }
 
-struct SplitMix64(u64);
+/// The generator, whose stream is another one for each seed and name.
+pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
-    fn new(seed: u64, name: &str) -> SplitMix64 {
+    pub(crate) fn new(seed: u64, name: &str) -> SplitMix64 {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });

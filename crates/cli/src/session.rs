@@ -1,7 +1,10 @@
 //! The options of a session, and making one.
 
 use clap::builder::PossibleValuesParser;
-use sardonyx::{ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Type};
+use sardonyx::{
+    ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Trainer, TrainerBuilder,
+    Type,
+};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -188,6 +191,12 @@ impl SessionArgs {
             session.threads()
         ));
         Ok(Opened { model: opened, session, sizes })
+    }
+
+    /// A trainer with these options.
+    pub(crate) fn trainer<'m>(&self, model: &'m Model) -> Result<TrainerBuilder<'m>, Failure> {
+        let sizes = self.sizes.of(model)?;
+        Ok(Trainer::builder(model).session(|_| self.builder(model, &sizes)))
     }
 
     fn builder<'m>(&self, model: &'m Model, sizes: &Sizes) -> SessionBuilder<'m> {

@@ -59,11 +59,15 @@ fn models() -> Vec<(&'static str, Vec<u8>)> {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
         g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}>\n\
         {\n  a = MatMul(x, w)\n  [last] y = Softmax<axis = -1>(a)\n}\n";
+    let trained = "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>\n\
+        g () => (float y) <float w = {1}> { y = Exp(w) }\n\
+        @<training_info: [{algorithm: s () => (float w1) { w1 = Neg(w) }, update_binding: [\"w\": \"w1\"]}]>\n";
     vec![
         ("chain.onnx", chain(&["Relu", "Sigmoid", "Flatten"], &[2])),
         ("many.onnx", many_tensors()),
         ("outside.onnx", with_external_data("weights.bin")),
         ("text.onnxtxt", text.as_bytes().to_vec()),
+        ("trained.onnxtxt", trained.as_bytes().to_vec()),
     ]
 }
 

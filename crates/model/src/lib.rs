@@ -20,6 +20,7 @@
 //! inputs, unknown fields. Nothing here judges. Reading and writing loses nothing, presence and
 //! unknown fields included.
 
+mod append;
 mod attribute;
 mod attribute_values;
 mod build;

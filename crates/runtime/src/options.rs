@@ -109,6 +109,9 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// How many turns of loops and scans the run may take, all of them together.
     pub turn_limit: Option<u64>,
+    /// What operators without an attribute `seed` draw random numbers by in this run, instead of
+    /// what the session says. Runs of one model with the same seed draw the same numbers.
+    pub seed: Option<u64>,
     /// Is told of every step that has run.
     pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
 }
@@ -137,6 +140,13 @@ impl<'a> RunOptions<'a> {
         RunOptions { turn_limit: Some(turns), ..self }
     }
 
+    /// The same with a seed of the run's own: it draws the same random numbers whenever it is
+    /// repeated.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        RunOptions { seed: Some(seed), ..self }
+    }
+
     /// The same with somebody who is told of every step that has run.
     #[must_use]
     pub fn watch(self, watch: &'a mut dyn FnMut(StepEvent)) -> Self {
@@ -150,6 +160,7 @@ impl fmt::Debug for RunOptions<'_> {
             .field("stop", &self.stop)
             .field("deadline", &self.deadline)
             .field("turn_limit", &self.turn_limit)
+            .field("seed", &self.seed)
             .field("watch", &self.watch.is_some())
             .finish()
     }

@@ -32,10 +32,14 @@ impl Seed {
         Seed { seed, runs: AtomicU64::new(0) }
     }
 
-    /// The random numbers of the next run.
-    pub(crate) fn next_run(&self) -> Randomness {
-        let run = self.runs.fetch_add(1, Ordering::Relaxed);
-        Randomness { seed: self.seed, run, drawn: RefCell::default() }
+    /// The random numbers of the next run. One that has a seed of its own does not count among the
+    /// runs of the session.
+    pub(crate) fn next_run(&self, own: Option<u64>) -> Randomness {
+        let (seed, run) = match own {
+            Some(seed) => (seed, 0),
+            None => (self.seed, self.runs.fetch_add(1, Ordering::Relaxed)),
+        };
+        Randomness { seed, run, drawn: RefCell::default() }
     }
 }
 
@@ -108,7 +112,7 @@ mod tests {
         let streams = |seed: &Seed| {
             let mut streams = Vec::new();
             for _ in 0..2 {
-                let run = seed.next_run();
+                let run = seed.next_run(None);
                 streams.extend([b"b", b"a", b"b"].map(|name| format!("{:?}", run.stream(name))));
             }
             streams
@@ -122,8 +126,18 @@ mod tests {
         assert!(streams(&Seed::new(Some(4))).iter().all(|stream| !found.contains(stream)));
         assert_ne!(streams(&Seed::new(None)), streams(&Seed::new(None)));
         // The order of nodes is no matter.
-        let run = Seed::new(Some(3)).next_run();
+        let run = Seed::new(Some(3)).next_run(None);
         assert_eq!(format!("{:?}", run.stream(b"a")), found[1]);
+    }
+
+    #[test]
+    fn a_run_with_its_own_seed_repeats_and_changes_no_other_run() {
+        let stream = |run: Randomness| format!("{:?}", run.stream(b"a"));
+        let seed = Seed::new(Some(3));
+        let own = stream(seed.next_run(Some(8)));
+        assert_eq!(stream(seed.next_run(Some(8))), own);
+        assert_ne!(stream(seed.next_run(Some(9))), own);
+        assert_eq!(stream(seed.next_run(None)), stream(Seed::new(Some(3)).next_run(None)));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!   saving writes back everything that was read, whether this release knows it or not.
 //! - [`Session`] is a model made ready to run: checked, converted to the newest operators, planned,
 //!   its weights packed. It can be shared between threads.
+//! - [`Trainer`] is a model that says how it is trained, made ready for that.
 //! - [`Value`] is what goes in and comes out: nearly always a [`Tensor`], sometimes a sequence, a
 //!   map or an optional.
 //! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
@@ -73,6 +74,7 @@ mod sniff;
 mod stored;
 mod tensors;
 pub mod text;
+mod trainer;
 mod values;
 mod whole;
 
@@ -105,6 +107,7 @@ pub use scan::{
 pub use scores::ScoreOperator;
 pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
+pub use trainer::{StateVariable, Trainer, TrainerBuilder, TrainingEntry};
 pub use values::{read_value, write_value};
 pub use whole::WholeFile;
 

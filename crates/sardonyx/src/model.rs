@@ -49,6 +49,13 @@ impl Model {
         Model { graph, data, file: None, path: None, weights: SharedWeights::default() }
     }
 
+    /// Another graph over the same payloads and data files.
+    pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
+        let Model { data, file, path, weights, .. } = self;
+        let (data, path, weights) = (Arc::clone(data), path.clone(), weights.clone());
+        Model { graph, data, file: *file, path, weights }
+    }
+
     /// Opens a model file by mapping it into memory: fast whatever its size.
     ///
     /// The file must stay as it is while the model is in use: if somebody truncates it, touching

@@ -55,6 +55,17 @@ pub struct SessionBuilder<'m> {
 }
 
 impl SessionBuilder<'_> {
+    /// The seed, if one is given.
+    pub(crate) fn seed_given(&self) -> Option<u64> {
+        self.options.seed
+    }
+
+    /// The same options for another model.
+    pub(crate) fn of_model<'n>(&self, model: &'n Model) -> SessionBuilder<'n> {
+        let SessionBuilder { options, functions, refused, .. } = self.clone();
+        SessionBuilder { model, options, functions, refused }
+    }
+
     /// How many threads a run uses, the calling one included. By default one per processor that
     /// this process may use, and 1024 at most. The number changes no result.
     pub fn threads(mut self, threads: usize) -> Self {
@@ -628,6 +639,7 @@ fn node_error(error: &NodeError) -> Error {
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Session>();
+    shared::<crate::Trainer>();
     shared::<Model>();
     shared::<Error>();
 };

@@ -135,7 +135,7 @@ impl Session {
         Run {
             executable: &self.executable,
             exec: Exec { pool: &self.pool, isa: self.executable.isa },
-            random: self.seed.next_run(),
+            random: self.seed.next_run(options.seed),
             recycler: &self.recycler,
             account,
             limits: Limits::new(options.stop.clone(), options.deadline, options.turn_limit),

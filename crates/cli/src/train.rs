@@ -1,0 +1,333 @@
+//! `sardonyx train`: run the training that a model describes.
+
+mod data;
+
+use std::path::PathBuf;
+
+use sardonyx::{CastOptions, DataType, Error, Model, Outputs, SaveOptions, Trainer, Weights, cast};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::session::SessionArgs;
+use crate::stopping::StopArgs;
+use crate::terminal::Terminal;
+use crate::{ModelArg, saving};
+use data::{Data, Order};
+
+/// Train a model as its training information says
+///
+/// Each step runs the main graph and the algorithms of all entries, one after the other, and assigns
+/// their results to state variables. Outputs of one number, such as a loss, are shown for each step.
+/// On Ctrl-C, or if a step fails, what has been reached is saved.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    /// Inputs of the steps: a .npz whose arrays are called like inputs, or a directory of .npy files
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    data: Option<PathBuf>,
+    /// Cut the data along the first axis into batches of N examples; by default each step is given
+    /// all of it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    batch: Option<u64>,
+    /// Give this array to each step as it is, without cutting it into batches; may be given several
+    /// times. Arrays without axes are never cut
+    #[arg(long, value_name = "INPUT", requires = "batch")]
+    whole: Vec<String>,
+    /// Number of steps
+    #[arg(long, value_name = "N", conflicts_with = "epochs")]
+    steps: Option<u64>,
+    /// Number of passes over the data [default: 1]
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Run only the algorithm of this entry of the training information; the first is 0
+    #[arg(long, value_name = "I")]
+    entry: Option<usize>,
+    /// Take the examples of each epoch in another order, which --seed decides
+    #[arg(long, requires = "batch")]
+    shuffle: bool,
+    /// Begin with the initialization that the model describes; by default with the values that it
+    /// stores
+    #[arg(long)]
+    initialize: bool,
+    /// After each epoch, show the mean of what steps would return for these data
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    eval: Option<PathBuf>,
+    /// Begin with the state in this file if it exists, and write the state there in the end; it ends
+    /// in .npz or .safetensors
+    #[arg(long, value_name = "FILE", conflicts_with = "initialize")]
+    state: Option<PathBuf>,
+    /// Write a model without training information
+    #[arg(long)]
+    inference: bool,
+    /// Show every Nth step only; 0 shows none
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    every: u64,
+    #[command(flatten)]
+    saving: saving::Args,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    stopping: StopArgs,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.train/1";
+
+pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let target = match (args.saving.is_wanted(), &args.state) {
+        (false, Some(_)) => None,
+        _ => Some(args.saving.target(&args.model, &model)?),
+    };
+    let mut trainer = args.trainer(&model)?;
+    let entries = match args.entry {
+        Some(entry) => vec![entry],
+        None => (0..trainer.entries()).collect(),
+    };
+    let data = Data::read(args.data.as_deref(), &trainer, &entries)?;
+    let data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
+    let eval = match &args.eval {
+        Some(path) => {
+            let data = Data::read(Some(path), &trainer, &entries)?;
+            Some(data.cut(args.batch, &args.whole, &trainer, &entries)?)
+        }
+        None => None,
+    };
+    for warning in trainer.warnings() {
+        terminal.note(warning);
+    }
+    args.begin(&mut trainer, &model, terminal)?;
+    if let Some(left) = data.left_out() {
+        let left = count(left, "example");
+        terminal.note(&format!("{left} of each epoch are left out: the input has a fixed size"));
+    }
+    let mut course = Course {
+        args,
+        trainer,
+        entries,
+        terminal,
+        steps: 0,
+        history: Vec::new(),
+        means: Vec::new(),
+    };
+    let ended = course.run(&data, eval.as_ref());
+    if ended.is_err() && course.steps == 0 {
+        return ended;
+    }
+    course.save(&model, target, ended)
+}
+
+impl Args {
+    /// A trainer whose steps return what may be shown.
+    fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
+        let entries = model.training_entries();
+        let assigned: Vec<&String> = entries
+            .iter()
+            .flat_map(|entry| &entry.update_binding)
+            .map(|(_, value)| value)
+            .collect();
+        let main = model.outputs().into_iter().map(|port| port.name().to_string());
+        let outputs = entries.iter().flat_map(|entry| entry.outputs.iter().cloned()).chain(main);
+        let outputs = outputs.filter(|name| !assigned.contains(&name));
+        let builder = self.session.trainer(model)?;
+        builder.outputs(outputs).build().map_err(|error| saving::at_model(&self.model, error))
+    }
+
+    /// Gives the trainer the state that training begins with.
+    fn begin(
+        &self,
+        trainer: &mut Trainer,
+        model: &Model,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        let has_initialization =
+            model.training_entries().iter().any(|entry| entry.initialization.is_some());
+        match &self.state {
+            Some(path) if path.exists() => {
+                trainer.load(path)?;
+                terminal.remark(&format!("begin with the state in {}", path.display()));
+            }
+            _ if self.initialize => trainer.initialize_with(self.stopping.options())?,
+            _ if has_initialization => terminal.note(
+                "training begins with the values that the model stores; to begin with its initialization, give --initialize",
+            ),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Numbers by the names of outputs.
+type Numbers = Vec<(String, f64)>;
+
+/// A training run.
+struct Course<'a> {
+    args: &'a Args,
+    trainer: Trainer,
+    /// The entries whose algorithms a step runs.
+    entries: Vec<usize>,
+    terminal: &'a Terminal,
+    /// Steps that have run.
+    steps: u64,
+    /// What was shown: number of the step, entry, numbers.
+    history: Vec<(u64, usize, Numbers)>,
+    /// What each evaluation gave, after how many steps.
+    means: Vec<(u64, usize, Numbers)>,
+}
+
+impl Course<'_> {
+    fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
+        let steps = match (self.args.steps, self.args.epochs) {
+            (Some(steps), _) => steps,
+            (None, epochs) => epochs.unwrap_or(1).saturating_mul(data.batches() as u64),
+        };
+        let mut order = Order::new(self.args.shuffle.then_some(self.trainer.seed()));
+        let bar = self.terminal.progress("training", Some(steps));
+        while self.steps < steps {
+            let left = steps - self.steps;
+            let examples = order.next_epoch(data);
+            let batches = (0..data.batches()).take(usize::try_from(left).unwrap_or(usize::MAX));
+            for batch in batches {
+                let inputs = data.batch(&examples, batch)?;
+                self.step(&inputs)?;
+                bar.inc(1);
+            }
+            if let Some(eval) = eval {
+                self.evaluate(eval)?;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// One step of each entry that is wanted.
+    fn step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
+        let options = self.args.stopping.options();
+        let returned = match self.args.entry {
+            Some(entry) => {
+                vec![self.trainer.step_with(entry, inputs.of(&self.trainer, entry)?, options)?]
+            }
+            None => self.trainer.iterate_with(inputs.all(), options)?,
+        };
+        self.steps += 1;
+        if self.args.every > 0 && self.steps.is_multiple_of(self.args.every) {
+            for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
+                let numbers = numbers_of(outputs);
+                self.show(&format!("step {}", self.steps), entry, &numbers);
+                self.history.push((self.steps, entry, numbers));
+            }
+        }
+        Ok(())
+    }
+
+    /// The means over other data of what steps return.
+    fn evaluate(&mut self, data: &Data) -> Result<(), Failure> {
+        let examples = Order::new(None).next_epoch(data);
+        for entry in self.entries.clone() {
+            let mut sums: Numbers = Vec::new();
+            let mut weight = 0.0;
+            for batch in 0..data.batches() {
+                let inputs = data.batch(&examples, batch)?;
+                let options = self.args.stopping.options();
+                let given = inputs.of(&self.trainer, entry)?;
+                let outputs = self.trainer.evaluate_with(entry, given, options)?;
+                let size = inputs.examples() as f64;
+                weight += size;
+                for (index, (name, number)) in numbers_of(&outputs).into_iter().enumerate() {
+                    match sums.get_mut(index) {
+                        Some((_, sum)) => *sum += number * size,
+                        None => sums.push((name, number * size)),
+                    }
+                }
+            }
+            sums.iter_mut().for_each(|(_, sum)| *sum /= weight);
+            self.show(&format!("evaluation after step {}", self.steps), entry, &sums);
+            self.means.push((self.steps, entry, sums));
+        }
+        Ok(())
+    }
+
+    /// A line for people.
+    fn show(&self, what: &str, entry: usize, numbers: &Numbers) {
+        if numbers.is_empty() {
+            return;
+        }
+        let numbers: Vec<String> =
+            numbers.iter().map(|(name, number)| format!("{name} {}", *number as f32)).collect();
+        let numbers = numbers.join(", ");
+        match self.trainer.entries() {
+            1 => self.terminal.remark(&format!("{what}: {numbers}")),
+            _ => self.terminal.remark(&format!("{what}, entry {entry}: {numbers}")),
+        }
+    }
+
+    /// Writes the model and the state as they are now, and says so; then how training ended.
+    fn save(
+        self,
+        model: &Model,
+        target: Option<saving::Target>,
+        ended: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Course { args, trainer, terminal, .. } = &self;
+        if ended.is_err() {
+            let steps = count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
+            terminal.remark(&format!("training ended after {steps}; what it reached is saved"));
+        }
+        if let Some(path) = &args.state {
+            saving::protect_inputs(&args.model, model, &[]).check(path)?;
+            trainer.save(path)?;
+            terminal.remark(&format!("wrote {}", path.display()));
+        }
+        let saved = match target {
+            Some(target) => {
+                let trained =
+                    if args.inference { trainer.export_inference()? } else { trainer.export()? };
+                let options = SaveOptions::new();
+                let (arg, keep) = (&args.model, Weights::Keep);
+                Some(args.saving.save(arg, &trained, options, keep, target, terminal)?)
+            }
+            None => None,
+        };
+        ended?;
+        if args.saving.json {
+            let rows = |list: &[(u64, usize, Numbers)]| {
+                let row = |(step, entry, numbers): &(u64, usize, Numbers)| {
+                    let numbers =
+                        numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
+                    let numbers: serde_json::Map<_, _> = numbers.collect();
+                    json!({"step": step, "entry": entry, "outputs": numbers})
+                };
+                list.iter().map(row).collect::<Vec<_>>()
+            };
+            let answer = json!({
+                "schema": SCHEMA,
+                "model": args.model.name(),
+                "steps": self.steps,
+                "seed": trainer.seed(),
+                "history": rows(&self.history),
+                "evaluations": rows(&self.means),
+                "state": args.state,
+                "saved": saved.as_ref().map(saving::Saved::json),
+            });
+            return terminal.json(&answer, true);
+        }
+        if let Some(saved) = saved {
+            saved.say(terminal);
+        }
+        Ok(())
+    }
+}
+
+/// The outputs that are one number.
+fn numbers_of(outputs: &Outputs) -> Numbers {
+    let numbers = outputs.iter().filter_map(|(name, value)| {
+        let tensor = value.as_tensor().filter(|tensor| tensor.len() == 1)?;
+        let number = cast(tensor, DataType::Double, CastOptions::default()).ok()?;
+        Some((name.to_string(), number.reshape([]).ok()?.item::<f64>().ok()?))
+    });
+    numbers.collect()
+}

@@ -1,0 +1,260 @@
+//! Data of training: arrays by the names of inputs, cut into batches of examples.
+
+use std::fs;
+use std::path::Path;
+
+use sardonyx::{Buffer, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, Type, npy, npz};
+
+use crate::failure::Failure;
+use crate::files;
+use crate::random::SplitMix64;
+
+/// Arrays by the names of inputs.
+pub(super) struct Data {
+    arrays: Vec<Array>,
+    /// Examples of an epoch; 1 if nothing is cut.
+    examples: usize,
+    /// Examples of a batch; 1 if nothing is cut.
+    batch: usize,
+    /// Whether a last batch that is smaller is left out.
+    drops_rest: bool,
+}
+
+struct Array {
+    name: String,
+    tensor: Tensor,
+    /// Whether its first axis counts examples.
+    is_cut: bool,
+}
+
+/// What one step is given.
+pub(super) struct Inputs {
+    values: Vec<(String, Tensor)>,
+    examples: usize,
+}
+
+impl Inputs {
+    /// Everything.
+    pub(super) fn all(&self) -> Vec<(String, Tensor)> {
+        self.values.clone()
+    }
+
+    /// What an entry takes.
+    pub(super) fn of(
+        &self,
+        trainer: &Trainer,
+        entry: usize,
+    ) -> Result<Vec<(String, Tensor)>, Error> {
+        let names: Vec<&str> = trainer.step_inputs(entry)?.map(Port::name).collect();
+        let taken = self.values.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        Ok(taken.cloned().collect())
+    }
+
+    pub(super) fn examples(&self) -> usize {
+        self.examples
+    }
+}
+
+/// The inputs of entries, each once.
+fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
+    let mut ports: Vec<&Port> = Vec::new();
+    for entry in entries {
+        for port in trainer.step_inputs(*entry)? {
+            if !ports.iter().any(|known| known.name() == port.name()) {
+                ports.push(port);
+            }
+        }
+    }
+    Ok(ports)
+}
+
+impl Data {
+    /// Reads a .npz or a directory of .npy files; every input must be there.
+    pub(super) fn read(
+        path: Option<&Path>,
+        trainer: &Trainer,
+        entries: &[usize],
+    ) -> Result<Data, Failure> {
+        let ports = ports_of(trainer, entries)?;
+        let files = match path {
+            Some(path) if path.is_dir() => of_directory(path)?,
+            Some(path) => npz::read(&files::read(path)?)
+                .map_err(|error| Failure::from(error).at(path.display()))?,
+            None => Vec::new(),
+        };
+        let mut arrays = Vec::new();
+        for (name, bytes) in files {
+            let Some(port) = ports.iter().find(|port| port.name() == name) else {
+                let names: Vec<&str> = ports.iter().map(|port| port.name()).collect();
+                let failure = Failure::new(format!("no training step has an input '{name}'"));
+                let failure = failure.code(ErrorKind::Input);
+                return Err(match sardonyx::suggest::closest(&name, names.iter().copied()) {
+                    Some(near) => failure.help(format!("did you mean '{near}'?")),
+                    None => failure.help(format!("the inputs are: {}", names.join(", "))),
+                });
+            };
+            let tensor = match port.ty().and_then(Type::elem) {
+                Some(elem) => npy::read_as(&bytes, elem),
+                None => npy::read(&bytes),
+            };
+            let tensor = tensor.map_err(|error| {
+                let message = format!("the array for the input '{port}' cannot be used: {error}");
+                Failure::new(message).code(ErrorKind::Input)
+            })?;
+            arrays.push(Array { name, tensor, is_cut: false });
+        }
+        let is_given = |port: &Port| arrays.iter().any(|array| array.name == port.name());
+        if let Some(port) = ports.iter().find(|port| port.is_required() && !is_given(port)) {
+            let failure = Failure::new(format!("the data have no array for the input '{port}'"));
+            return Err(failure.code(ErrorKind::Input).help(
+                "give --data a .npz with an array for each input, or a directory of .npy files",
+            ));
+        }
+        Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
+    }
+
+    /// Cuts the arrays along their first axis, all but those that stay whole.
+    pub(super) fn cut(
+        mut self,
+        batch: Option<u64>,
+        whole: &[String],
+        trainer: &Trainer,
+        entries: &[usize],
+    ) -> Result<Data, Failure> {
+        let Some(batch) = batch else { return Ok(self) };
+        if let Some(name) =
+            whole.iter().find(|name| !self.arrays.iter().any(|array| array.name == **name))
+        {
+            return Err(Failure::new(format!("the data have no array '{name}'")));
+        }
+        let ports = ports_of(trainer, entries)?;
+        let mut first: Option<(String, usize)> = None;
+        for array in &mut self.arrays {
+            let Some(examples) = array.tensor.dims().first().copied() else { continue };
+            if whole.contains(&array.name) {
+                continue;
+            }
+            check_cut(&array.name, array.tensor.data_type())?;
+            array.is_cut = true;
+            match &first {
+                Some((name, other)) if *other != examples => {
+                    let message = format!(
+                        "'{name}' has {other} examples along its first axis, and '{}' has {examples}",
+                        array.name
+                    );
+                    return Err(Failure::new(message)
+                        .code(ErrorKind::Input)
+                        .help("an array that is no list of examples is given with --whole INPUT"));
+                }
+                Some(_) => {}
+                None => first = Some((array.name.clone(), examples)),
+            }
+        }
+        let Some((name, examples)) = first else {
+            return Err(Failure::new("the data have no array with examples along its first axis")
+                .help("leave --batch away"));
+        };
+        if examples == 0 {
+            return Err(Failure::new(format!("'{name}' has no examples")).code(ErrorKind::Input));
+        }
+        self.batch = usize::try_from(batch).unwrap_or(usize::MAX).min(examples);
+        self.examples = examples;
+        let is_fixed = |array: &&Array| {
+            let port = ports.iter().find(|port| port.name() == array.name);
+            let dim = port.and_then(|port| port.ty()?.shape()?.first());
+            array.is_cut && matches!(dim, Some(Dim::Known(_)))
+        };
+        self.drops_rest = self.arrays.iter().any(|array| is_fixed(&array));
+        Ok(self)
+    }
+
+    /// Batches of an epoch.
+    pub(super) fn batches(&self) -> usize {
+        let whole = self.examples / self.batch;
+        if self.drops_rest { whole } else { self.examples.div_ceil(self.batch) }
+    }
+
+    /// How many examples of an epoch are in no batch, if any.
+    pub(super) fn left_out(&self) -> Option<usize> {
+        let left = self.examples % self.batch;
+        (self.drops_rest && left > 0).then_some(left)
+    }
+
+    /// A batch of an epoch.
+    pub(super) fn batch(&self, order: &[usize], index: usize) -> Result<Inputs, Failure> {
+        let start = index * self.batch;
+        let chosen = &order[start..order.len().min(start + self.batch)];
+        let mut values = Vec::with_capacity(self.arrays.len());
+        for array in &self.arrays {
+            let value =
+                if array.is_cut { rows(&array.tensor, chosen)? } else { array.tensor.clone() };
+            values.push((array.name.clone(), value));
+        }
+        Ok(Inputs { values, examples: chosen.len() })
+    }
+}
+
+/// Rows of a tensor along its first axis, as a tensor.
+fn rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
+    let mut dims = tensor.dims().to_vec();
+    let bytes = tensor.bytes();
+    let width = bytes.len() / dims[0].max(1);
+    dims[0] = chosen.len();
+    let mut made = Tensor::zeros(tensor.data_type(), &dims)?;
+    if width > 0 {
+        let target = made.bytes_mut()?;
+        for (row, target) in chosen.iter().zip(target.chunks_exact_mut(width)) {
+            target.copy_from_slice(&bytes[row * width..][..width]);
+        }
+    }
+    Ok(made)
+}
+
+/// Refuses elements of which a row is no range of bytes.
+fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
+    if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
+        return Ok(());
+    }
+    let message = format!("'{name}' of {} cannot be cut into batches", elem.name());
+    Err(Failure::new(message).help(format!("give it as it is: --whole {name}")))
+}
+
+/// The .npy files of a directory, by their names without suffix.
+fn of_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
+    let failed = |error| files::failed("cannot read", path, &error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let name = file.file_stem().and_then(|stem| stem.to_str());
+        if let Some(name) = name.filter(|_| file.extension().is_some_and(|suffix| suffix == "npy"))
+        {
+            found.push((name.to_string(), files::read(&file)?));
+        }
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(found)
+}
+
+/// The order of the examples in each epoch.
+pub(super) struct Order {
+    /// What orders are drawn by; `None` for the order of the file.
+    random: Option<SplitMix64>,
+}
+
+impl Order {
+    pub(super) fn new(seed: Option<u64>) -> Order {
+        Order { random: seed.map(|seed| SplitMix64::new(seed, "")) }
+    }
+
+    pub(super) fn next_epoch(&mut self, data: &Data) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..data.examples).collect();
+        if let Some(random) = &mut self.random {
+            // Each example is exchanged with one that is not behind it.
+            for (index, drawn) in (1..order.len()).rev().zip(random) {
+                let other = drawn % (index as u64 + 1);
+                order.swap(index, usize::try_from(other).unwrap_or(index));
+            }
+        }
+        order
+    }
+}

@@ -1,0 +1,497 @@
+//! Training as a model describes it: state variables, initialization, training steps.
+//!
+//! `build` makes the programs, `state` holds the variables, `file` saves them.
+
+mod build;
+mod file;
+mod state;
+
+use std::fmt;
+
+use sardonyx_runtime::{Port, RunOptions};
+use sardonyx_tensor::{Tensor, Value};
+
+pub use build::TrainerBuilder;
+pub use state::{StateVariable, TrainingEntry};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+use crate::outputs::Outputs;
+use crate::session::Session;
+use state::State;
+
+/// A model that is trained as it says itself, by its field `training_info`.
+///
+/// Such a model is an object with a state. Its state variables are those initializers that a
+/// binding of the training information names. Three methods use them: [`initialize`] and [`step`]
+/// change them, [`infer`] does not.
+///
+/// An error leaves the state as it was before the call. Assignment is late and whole: all new
+/// values are computed from the old ones, then all are assigned.
+///
+/// ```
+/// use sardonyx::{Model, Tensor, Trainer};
+///
+/// // y = x * w, and one step of descent: w falls by the tenth part of x * (y - target).
+/// let model = Model::from_text(
+///     "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
+///      g (float x) => (float y) <float w = {1}> { y = Mul (x, w) }
+///      @<training_info: [{
+///          algorithm: descent (float target) => (float loss, float new_w) {
+///              d = Sub (y, target)
+///              loss = Mul (d, d)
+///              slope = Mul (x, d)
+///              tenth = Constant <value_float: float = 0.1> ()
+///              change = Mul (slope, tenth)
+///              new_w = Sub (w, change)
+///          },
+///          update_binding: [\"w\": \"new_w\"]
+///      }]>",
+/// )?;
+/// let mut trainer = Trainer::new(&model)?;
+/// let data = [("x", Tensor::scalar(2f32)), ("target", Tensor::scalar(6f32))];
+/// let first = trainer.step(0, data.clone())?;
+/// assert_eq!(first.tensor("loss")?.item::<f32>()?, 16.0);
+/// for _ in 0..50 {
+///     trainer.step(0, data.clone())?;
+/// }
+/// let w: f32 = trainer.variable("w")?.item()?;
+/// assert!((w - 3.0).abs() < 1e-3);
+/// let outputs = trainer.infer([("x", Tensor::scalar(5f32))])?;
+/// assert!((outputs.tensor("y")?.item::<f32>()? - 15.0).abs() < 1e-2);
+/// trainer.export_inference()?.to_bytes();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`initialize`]: Trainer::initialize
+/// [`step`]: Trainer::step
+/// [`infer`]: Trainer::infer
+pub struct Trainer {
+    model: Model,
+    state: State,
+    entries: Vec<Programs>,
+    inference: Program,
+    warnings: Vec<String>,
+}
+
+/// What an entry of the training information runs.
+struct Programs {
+    /// `None` if the entry has no initialization graph.
+    initialization: Option<Program>,
+    step: Program,
+}
+
+/// A session and what it has to do with the state. State variables are inputs of it, so that
+/// nothing that depends on them is computed when it is made.
+///
+/// New values come as outputs of a run, in memory of their own, and take the place of the old ones
+/// by changing an owner. Writing a new value into the memory of the old one would spare each step
+/// the memory of one more state, but only where all who read the old value have run.
+struct Program {
+    session: Session,
+    /// Inputs that are state variables: name, and number of the variable.
+    variables: Vec<(String, usize)>,
+    /// Number of a state variable, and the output whose value it gets.
+    assignments: Vec<(usize, String)>,
+    /// Whether each of the session's outputs is returned to the caller.
+    returned: Vec<bool>,
+    /// Whether a caller may give a state variable another value for one run, where the model
+    /// declares it as an input: inference lets it, a step uses the state.
+    takes_defaults: bool,
+}
+
+/// What a run has computed: for the caller, and for state variables by their numbers.
+type Computed = (Outputs, Vec<(usize, Tensor)>);
+
+impl Trainer {
+    /// Makes a model ready to be trained.
+    ///
+    /// # Errors
+    ///
+    /// See [`TrainerBuilder::build`].
+    pub fn new(model: &Model) -> Result<Trainer, Error> {
+        Trainer::builder(model).build()
+    }
+
+    /// Makes a model ready to be trained, with options.
+    pub fn builder(model: &Model) -> TrainerBuilder<'_> {
+        TrainerBuilder::new(model)
+    }
+
+    /// How many entries the training information has: each has an initialization and a training
+    /// step.
+    pub fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What is odd about the training information and does not stand against running it, such as a
+    /// variable that two entries assign: what it holds depends on the order of the calls.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// What the training step of an entry takes: inputs of the main graph, then those of its
+    /// algorithm, without state variables.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry.
+    pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
+        let program = &self.entry(entry)?.step;
+        let is_variable =
+            |port: &Port| program.variables.iter().any(|(name, _)| name == port.name());
+        Ok(program.session.inputs().iter().filter(move |port| !is_variable(port)))
+    }
+
+    /// What the training step of an entry returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry.
+    pub fn step_outputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
+        let program = &self.entry(entry)?.step;
+        let ports = program.session.outputs().iter().zip(&program.returned);
+        Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
+    }
+
+    /// What inference takes, in the model's order. State variables that are inputs of the main
+    /// graph may be given, and need not be.
+    pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
+        let inputs = self.inference.session.inputs().iter();
+        inputs.filter(|port| match self.inference.variable_of(port.name()) {
+            Some(variable) => self.state.is_default(variable),
+            None => true,
+        })
+    }
+
+    /// Brings the state back to the beginning: every state variable gets its stored value, and the
+    /// random generator its seed. Then the initialization graph of each entry is evaluated, in the
+    /// order of the list, and its outputs are assigned as `initialization_binding` says.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session::run`]; the state is then as it was.
+    pub fn initialize(&mut self) -> Result<(), Error> {
+        self.initialize_with(RunOptions::new())
+    }
+
+    /// As [`Trainer::initialize`] with options. They hold for each graph by itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::initialize`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn initialize_with(&mut self, mut options: RunOptions<'_>) -> Result<(), Error> {
+        let mut state = self.state.at_beginning();
+        for programs in &self.entries {
+            if let Some(program) = &programs.initialization {
+                let options = again(&mut options, state.seed_of_step());
+                let (_, values) = program.run(&state, Vec::new(), options)?;
+                state.assign(values);
+            }
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// Runs the training step of an entry once: the main graph followed by the algorithm of the
+    /// entry, both with the values that the state has before. Returns the outputs of both, and
+    /// assigns new values as `update_binding` says. Inputs are given as to [`Session::run`]. In
+    /// which order entries are called is up to the caller, and matters.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry, or an input is a state variable; else as
+    /// [`Session::run`]. The state is then as it was.
+    pub fn step<I, N, V>(&mut self, entry: usize, inputs: I) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.step_with(entry, inputs, RunOptions::new())
+    }
+
+    /// As [`Trainer::step`] with options, as those of [`Session::run_with`]. A seed among them is
+    /// used in place of the trainer's generator.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::step`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn step_with<I, N, V>(
+        &mut self,
+        entry: usize,
+        inputs: I,
+        mut options: RunOptions<'_>,
+    ) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let options = again(&mut options, self.state.seed_of_step());
+        let (outputs, values) = self.entry(entry)?.step.run(&self.state, owned(inputs), options)?;
+        self.state.assign(values);
+        Ok(outputs)
+    }
+
+    /// What a training step of an entry would return now: the same computation, which assigns
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::step`].
+    pub fn evaluate<I, N, V>(&self, entry: usize, inputs: I) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.evaluate_with(entry, inputs, RunOptions::new())
+    }
+
+    /// As [`Trainer::evaluate`] with options, as those of [`Session::run_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::evaluate`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn evaluate_with<I, N, V>(
+        &self,
+        entry: usize,
+        inputs: I,
+        mut options: RunOptions<'_>,
+    ) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let options = again(&mut options, self.state.seed_of_step());
+        let (outputs, _) = self.entry(entry)?.step.run(&self.state, owned(inputs), options)?;
+        Ok(outputs)
+    }
+
+    /// One iteration of training: the training steps of all entries, in the order of the list. Each
+    /// takes those of the inputs that it has. Returns the outputs of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::step`]. The state is then as it was before the first step.
+    pub fn iterate<I, N, V>(&mut self, inputs: I) -> Result<Vec<Outputs>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.iterate_with(inputs, RunOptions::new())
+    }
+
+    /// As [`Trainer::iterate`] with options. A limit of turns holds for each step by itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::iterate`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn iterate_with<I, N, V>(
+        &mut self,
+        inputs: I,
+        mut options: RunOptions<'_>,
+    ) -> Result<Vec<Outputs>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let inputs = owned(inputs);
+        let takes = |programs: &Programs, name: &str| programs.step.session.input(name).is_ok();
+        let unknown = inputs
+            .iter()
+            .find(|(name, _)| !self.entries.iter().any(|programs| takes(programs, name)));
+        if let Some((name, _)) = unknown {
+            let message = format!("no training step has an input '{name}'");
+            return Err(Error::new(ErrorKind::Input, message));
+        }
+        // The old values stay alive until all steps are done, so that a failing one undoes nothing.
+        let mut state = self.state.clone();
+        let mut returned = Vec::with_capacity(self.entries.len());
+        for programs in &self.entries {
+            let inputs = inputs.iter().filter(|(name, _)| takes(programs, name)).cloned();
+            let options = again(&mut options, state.seed_of_step());
+            let (outputs, values) = programs.step.run(&state, inputs.collect(), options)?;
+            state.assign(values);
+            returned.push(outputs);
+        }
+        self.state = state;
+        Ok(returned)
+    }
+
+    /// Runs the main graph with the current state, and changes nothing: the same call again gives
+    /// the same outputs, random numbers included. A state variable that is an input of the main
+    /// graph may be given another value for this call.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session::run`].
+    pub fn infer<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.infer_with(inputs, RunOptions::new())
+    }
+
+    /// As [`Trainer::infer`] with options, as those of [`Session::run_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::infer`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn infer_with<I, N, V>(
+        &self,
+        inputs: I,
+        mut options: RunOptions<'_>,
+    ) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let options = again(&mut options, self.state.seed_of_inference());
+        let (outputs, _) = self.inference.run(&self.state, owned(inputs), options)?;
+        Ok(outputs)
+    }
+
+    /// The state variables with their current values: those of the main graph in the order of its
+    /// initializers, then those of the algorithms. A name that variables of two entries have is
+    /// told apart by the entry: `training_info[1].rate`.
+    pub fn state(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
+        self.state.iter()
+    }
+
+    /// The current value of a state variable.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is none of that name.
+    pub fn variable(&self, name: &str) -> Result<&Tensor, Error> {
+        let index = self.state.find(name)?;
+        Ok(self.state.value(index))
+    }
+
+    /// Gives a state variable another value.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is none of that name, or the value has another element type or
+    /// shape.
+    pub fn set_state(&mut self, name: &str, value: Tensor) -> Result<(), Error> {
+        let index = self.state.find(name)?;
+        self.state.check(index, &value, ErrorKind::Input)?;
+        self.state.set(index, value);
+        Ok(())
+    }
+
+    /// What random operators of the model draw by.
+    pub fn seed(&self) -> u64 {
+        self.state.seed()
+    }
+
+    /// The model with the current values in its initializers, ready to be trained further.
+    ///
+    /// # Errors
+    ///
+    /// None today; values in other forms than the model's may have some.
+    pub fn export(&self) -> Result<Model, Error> {
+        let mut model = self.model.clone();
+        self.state.write_into(&mut model);
+        Ok(model)
+    }
+
+    /// The model with the current values in its initializers and without its training information.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::export`].
+    pub fn export_inference(&self) -> Result<Model, Error> {
+        let mut model = self.export()?;
+        model.graph.training_info.clear();
+        Ok(model)
+    }
+
+    fn entry(&self, entry: usize) -> Result<&Programs, Error> {
+        self.entries.get(entry).ok_or_else(|| {
+            let message = format!("there is no training step {entry}");
+            let last = self.entries.len() - 1;
+            Error::new(ErrorKind::Input, message)
+                .with_help(format!("the model has steps 0 to {last}"))
+        })
+    }
+}
+
+impl Program {
+    fn variable_of(&self, input: &str) -> Option<usize> {
+        let found = self.variables.iter().find(|(name, _)| name == input);
+        found.map(|(_, variable)| *variable)
+    }
+
+    /// Runs with the values of a state. All that can fail does so here.
+    fn run(
+        &self,
+        state: &State,
+        mut inputs: Vec<(String, Value)>,
+        options: RunOptions<'_>,
+    ) -> Result<Computed, Error> {
+        for (name, variable) in &self.variables {
+            let is_given = inputs.iter().any(|(given, _)| given == name);
+            if !is_given {
+                inputs.push((name.clone(), state.value(*variable).clone().into()));
+            } else if !self.takes_defaults || !state.is_default(*variable) {
+                return Err(is_variable(name));
+            }
+        }
+        let outputs = self.session.run_with(inputs, options)?;
+        let mut values = Vec::with_capacity(self.assignments.len());
+        for (variable, output) in &self.assignments {
+            let value = outputs.tensor(output)?;
+            state.check(*variable, value, ErrorKind::Run)?;
+            values.push((*variable, value.clone()));
+        }
+        let returned = outputs.into_iter().zip(&self.returned);
+        let returned = returned.filter_map(|(output, returned)| returned.then_some(output));
+        Ok((Outputs::new(returned.collect()), values))
+    }
+}
+
+/// The error about an input that only the trainer itself gives.
+fn is_variable(name: &str) -> Error {
+    let message = format!("'{name}' is a state variable, not an input");
+    Error::new(ErrorKind::Input, message).with_help("change it with set_state")
+}
+
+fn owned<I, N, V>(inputs: I) -> Vec<(String, Value)>
+where
+    I: IntoIterator<Item = (N, V)>,
+    N: Into<String>,
+    V: Into<Value>,
+{
+    inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// The same options for one of several runs, with a seed if they have none.
+fn again<'b>(options: &'b mut RunOptions<'_>, seed: u64) -> RunOptions<'b> {
+    let mut made = RunOptions::new();
+    made.stop.clone_from(&options.stop);
+    made.deadline = options.deadline;
+    made.turn_limit = options.turn_limit;
+    made.seed = Some(options.seed.unwrap_or(seed));
+    made.watch = match &mut options.watch {
+        Some(watch) => Some(&mut **watch),
+        None => None,
+    };
+    made
+}
+
+impl fmt::Debug for Trainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (entries, variables) = (self.entries.len(), self.state.len());
+        write!(f, "Trainer({entries} training steps, {variables} state variables)")
+    }
+}

@@ -1,0 +1,304 @@
+//! Programs out of training information: one for each entry and initialization, and one for
+//! inference.
+
+use std::collections::HashSet;
+
+use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
+use sardonyx_passes::{CheckOptions, Severity, check};
+use sardonyx_runtime::Precision;
+
+use super::state::{Places, State, bindings};
+use super::{Program, Programs, Trainer};
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+use crate::session::{Session, SessionBuilder};
+
+/// Options of a trainer that is about to be made; see [`Trainer::builder`].
+#[derive(Debug, Clone)]
+pub struct TrainerBuilder<'m> {
+    model: &'m Model,
+    session: SessionBuilder<'m>,
+    /// Outputs of training steps that callers want; all if `None`.
+    outputs: Option<Vec<String>>,
+}
+
+impl<'m> TrainerBuilder<'m> {
+    pub(super) fn new(model: &'m Model) -> TrainerBuilder<'m> {
+        TrainerBuilder { model, session: Session::builder(model), outputs: None }
+    }
+
+    /// How many threads a run uses; see [`SessionBuilder::threads`].
+    pub fn threads(self, threads: usize) -> Self {
+        self.session(|session| session.threads(threads))
+    }
+
+    /// How exact products are; see [`SessionBuilder::precision`].
+    pub fn precision(self, precision: Precision) -> Self {
+        self.session(|session| session.precision(precision))
+    }
+
+    /// Bytes that each program and one run of it may take; see [`SessionBuilder::memory_limit`].
+    /// The values of state variables do not count.
+    pub fn memory_limit(self, bytes: usize) -> Self {
+        self.session(|session| session.memory_limit(bytes))
+    }
+
+    /// Other options of the sessions in which the programs run: operators of the caller, fixed
+    /// sizes and so on.
+    pub fn session(
+        mut self,
+        change: impl FnOnce(SessionBuilder<'m>) -> SessionBuilder<'m>,
+    ) -> Self {
+        self.session = change(self.session);
+        self
+    }
+
+    /// What operators without an attribute `seed` draw random numbers by. Trainers of a model that
+    /// have the same seed draw the same numbers, and so does a trainer again after
+    /// [`Trainer::initialize`]. By default a seed from the system.
+    pub fn seed(self, seed: u64) -> Self {
+        self.session(|session| session.seed(seed))
+    }
+
+    /// Which outputs of the main graph and of the algorithms training steps return; all by default.
+    /// Of the others only those are computed that an `update_binding` names. An entry returns those
+    /// that it has; making the trainer fails if none has one of them.
+    pub fn outputs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.outputs = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Makes the trainer: checks the training information, reads the state variables, and compiles
+    /// a program for inference, for each training step and for each initialization.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the model has no training information, or this contradicts itself
+    /// or the standard; [`ErrorKind::Unsupported`] if a state variable is no dense tensor of
+    /// numbers; [`ErrorKind::Output`] for an output that no entry has; else as
+    /// [`SessionBuilder::build`].
+    pub fn build(self) -> Result<Trainer, Error> {
+        let model = self.model;
+        if model.graph.training_info.is_empty() {
+            let message =
+                "the model has no training information, so it does not say how it is trained";
+            return Err(Error::new(ErrorKind::Invalid, message).with_help(
+                "give a model whose field training_info has an algorithm and update bindings; \
+                 such a model can be written in the notation",
+            ));
+        }
+        model.check_complete()?;
+        let warnings = checked(model)?;
+        refuse_sparse(model)?;
+        let places = Places::of(&model.graph);
+        let state = State::new(model, &places, self.session.seed_given())?;
+        let mut entries = Vec::with_capacity(model.graph.training_info.len());
+        for index in 0..model.graph.training_info.len() {
+            entries.push(self.programs(index, &places, &state)?);
+        }
+        self.check_outputs(&entries)?;
+        let inference = self.inference(&places)?;
+        Ok(Trainer { model: model.clone(), state, entries, inference, warnings })
+    }
+
+    fn programs(&self, index: usize, places: &Places, state: &State) -> Result<Programs, Error> {
+        let info = &self.model.graph.training_info[index];
+        let initialization = match info.initialization {
+            Some(graph) => Some(self.initialization(index, graph, places, state)?),
+            None => None,
+        };
+        Ok(Programs { initialization, step: self.step(index, places, state)? })
+    }
+
+    /// The initialization graph alone: it sees no value of another graph.
+    fn initialization(
+        &self,
+        index: usize,
+        initialization: GraphId,
+        places: &Places,
+        state: &State,
+    ) -> Result<Program, Error> {
+        let mut graph = untrained(self.model);
+        graph.main = Some(initialization);
+        let info = &self.model.graph.training_info[index];
+        let program = self.program(graph, info, &info.initialization_binding, places, |_| false)?;
+        check_types(&program, state, &format!("training_info[{index}].initialization_binding"))?;
+        Ok(program)
+    }
+
+    /// The main graph followed by the algorithm of an entry, with state variables as inputs.
+    fn step(&self, index: usize, places: &Places, state: &State) -> Result<Program, Error> {
+        let info = &self.model.graph.training_info[index];
+        let mut graph = untrained(self.model);
+        let main = main_of(&graph)?;
+        if let Some(algorithm) = info.algorithm {
+            graph.append_graph(main, algorithm);
+        }
+        let variables = values_of(self.model, places);
+        graph.make_inputs(main, true, |_, value| variables.contains(&value));
+        let wanted = |name: &str| match &self.outputs {
+            Some(names) => names.iter().any(|wanted| wanted == name),
+            None => true,
+        };
+        let program = self.program(graph, info, &info.update_binding, places, wanted)?;
+        check_types(&program, state, &format!("training_info[{index}].update_binding"))?;
+        Ok(program)
+    }
+
+    /// The main graph, with state variables as inputs.
+    fn inference(&self, places: &Places) -> Result<Program, Error> {
+        let mut graph = untrained(self.model);
+        let main = main_of(&graph)?;
+        let variables = values_of(self.model, places);
+        graph.make_inputs(main, false, |_, value| variables.contains(&value));
+        let info = TrainingInfo::default();
+        let program = self.program(graph, &info, &[], places, |_| true)?;
+        Ok(Program { takes_defaults: true, ..program })
+    }
+
+    /// Compiles a graph. Of its outputs those stay that are returned or assigned, so nothing else
+    /// is computed.
+    fn program(
+        &self,
+        mut graph: graph::Model,
+        info: &TrainingInfo,
+        assigned: &[Entry],
+        places: &Places,
+        returned: impl Fn(&str) -> bool,
+    ) -> Result<Program, Error> {
+        let main = main_of(&graph)?;
+        let sources: HashSet<Symbol> = assigned.iter().filter_map(|entry| entry.value).collect();
+        graph.retain_outputs(main, |graph, output| {
+            let is_assigned = output.name.is_some_and(|name| sources.contains(&name));
+            is_assigned || returned(&graph.display(output.name))
+        });
+        let inputs = graph.graph(main).inputs.iter().filter_map(|input| input.name);
+        let variables = inputs.filter_map(|name| Some((name, places.find(info, name)?)));
+        let variables: Vec<(Symbol, usize)> = variables.collect();
+        let variables =
+            variables.into_iter().map(|(name, index)| (self.model.shown(Some(name)), index));
+        let model = self.model.with_graph(graph);
+        let assignments = assigned.iter().filter_map(|entry| {
+            Some((places.find(info, entry.key?)?, self.model.shown(entry.value)))
+        });
+        let session = self.session.of_model(&model).build()?;
+        let outputs = session.outputs().iter();
+        Ok(Program {
+            variables: variables.collect(),
+            assignments: assignments.collect(),
+            returned: outputs.map(|port| returned(port.name())).collect(),
+            takes_defaults: false,
+            session,
+        })
+    }
+
+    /// Refuses to return what no entry has.
+    fn check_outputs(&self, entries: &[Programs]) -> Result<(), Error> {
+        let has = |name: &str| {
+            let steps = entries.iter().map(|programs| &programs.step.session);
+            steps.flat_map(Session::outputs).any(|port| port.name() == name)
+        };
+        let unknown = self.outputs.iter().flatten().find(|name| !has(name));
+        match unknown {
+            Some(name) => Err(Error::new(
+                ErrorKind::Output,
+                format!("neither the main graph nor an algorithm has an output '{name}'"),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A copy of the structure without training information.
+fn untrained(model: &Model) -> graph::Model {
+    let mut graph = model.graph.clone();
+    graph.training_info.clear();
+    graph
+}
+
+fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {
+    graph.main.ok_or_else(|| Error::new(ErrorKind::Invalid, "the model has no graph"))
+}
+
+/// The values of all state variables.
+fn values_of(model: &Model, places: &Places) -> HashSet<ValueId> {
+    let initializers = places.all.iter();
+    initializers
+        .filter_map(|(_, place)| model.graph.graph(place.graph).initializers[place.index].value)
+        .collect()
+}
+
+/// What the checker says about training information: the errors are refused, the warnings returned.
+/// What else it finds does not stand against running the model, or compiling finds it.
+fn checked(model: &Model) -> Result<Vec<String>, Error> {
+    let report = check(&model.graph, &CheckOptions::default());
+    let found = report.findings.iter();
+    let found = found.filter(|finding| finding.code.requirement.starts_with("TRAIN-"));
+    let (errors, warnings): (Vec<_>, Vec<_>) =
+        found.partition(|finding| finding.severity == Severity::Error);
+    let lines = |findings: Vec<&sardonyx_passes::Finding>| {
+        findings.iter().map(ToString::to_string).collect::<Vec<String>>()
+    };
+    if errors.is_empty() {
+        return Ok(lines(warnings));
+    }
+    let message =
+        format!("the training information is not valid:\n  {}", lines(errors).join("\n  "));
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Refuses bindings of sparse initializers.
+fn refuse_sparse(model: &Model) -> Result<(), Error> {
+    let model = &model.graph;
+    for (entry, info) in model.training_info.iter().enumerate() {
+        let graphs = [model.main, info.algorithm];
+        let sparse: HashSet<Symbol> = graphs
+            .into_iter()
+            .flatten()
+            .flat_map(|graph| &model.graph(graph).sparse_initializers)
+            .filter_map(|initializer| initializer.tensor.values.as_ref()?.name)
+            .collect();
+        let bound =
+            bindings(info).find(|binding| binding.key.is_some_and(|key| sparse.contains(&key)));
+        if let Some(binding) = bound {
+            let name = model.display(binding.key);
+            let message = format!(
+                "a binding of training_info[{entry}] assigns '{name}', which is a sparse initializer; only dense tensors are state"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a program of which it is known that it assigns what does not fit.
+fn check_types(program: &Program, state: &State, place: &str) -> Result<(), Error> {
+    for (variable, output) in &program.assignments {
+        let mut ports = program.session.outputs().iter();
+        let Some(port) = ports.find(|port| port.name() == output) else { continue };
+        let value = state.value(*variable);
+        let fits = match port.ty() {
+            None => true,
+            Some(Type::Tensor(ty)) => {
+                let dims = value.dims();
+                let same = |(dim, size): (&Dim, &usize)| match dim {
+                    Dim::Known(known) => i64::try_from(*size) == Ok(*known),
+                    _ => true,
+                };
+                ty.elem.is_none_or(|elem| elem == value.data_type())
+                    && ty.shape.as_ref().is_none_or(|shape| {
+                        shape.len() == dims.len() && shape.iter().zip(dims).all(same)
+                    })
+            }
+            Some(_) => false,
+        };
+        if !fits {
+            let (name, ty) = (state.name(*variable), super::state::described(value));
+            let message = format!(
+                "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape stay"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
+    Ok(())
+}

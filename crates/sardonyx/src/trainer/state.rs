@@ -1,0 +1,364 @@
+//! State variables: which initializers they are, and what they hold.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
+
+use sardonyx_model::{self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, ValueId};
+use sardonyx_proto::{DataType as NumberedType, closest};
+use sardonyx_tensor::{DataType, Tensor};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+
+/// An initializer that training changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StateVariable {
+    /// The name of the initializer.
+    pub name: String,
+    /// The entry of the training information whose algorithm has it; `None` for the main graph.
+    pub entry: Option<usize>,
+    /// Element type; `None` if the file's number is not one of the standard's.
+    pub data_type: Option<DataType>,
+    /// Dimensions, as the file has them.
+    pub dims: Vec<i64>,
+}
+
+/// An entry of the training information, as the file says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TrainingEntry {
+    /// Name of the initialization graph; `None` if there is none.
+    pub initialization: Option<String>,
+    /// Name of the algorithm; `None` if there is none.
+    pub algorithm: Option<String>,
+    /// Inputs of the algorithm.
+    pub inputs: Vec<String>,
+    /// Outputs of the algorithm.
+    pub outputs: Vec<String>,
+    /// State variables, and the outputs of the initialization that they get.
+    pub initialization_binding: Vec<(String, String)>,
+    /// State variables, and the outputs of a training step that they get.
+    pub update_binding: Vec<(String, String)>,
+}
+
+/// Where a state variable is in the model: a graph, and the position among its initializers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) graph: GraphId,
+    pub(super) index: usize,
+}
+
+/// The initializers that bindings name.
+pub(super) struct Places {
+    /// Those of the main graph, then those of the algorithms, in the order of the file, with the
+    /// entry whose algorithm has them.
+    pub(super) all: Vec<(Option<usize>, Place)>,
+    by_name: HashMap<(GraphId, Symbol), usize>,
+    main: Option<GraphId>,
+}
+
+impl Places {
+    pub(super) fn of(model: &graph::Model) -> Places {
+        let mut wanted: BTreeSet<(Option<usize>, usize)> = BTreeSet::new();
+        let mut index_of: HashMap<(GraphId, Symbol), usize> = HashMap::new();
+        let algorithms = model.training_info.iter().filter_map(|info| info.algorithm);
+        for id in model.main.into_iter().chain(algorithms) {
+            for (index, initializer) in model.graph(id).initializers.iter().enumerate() {
+                if let Some(name) = initializer.tensor.name {
+                    index_of.entry((id, name)).or_insert(index);
+                }
+            }
+        }
+        for (entry, info) in model.training_info.iter().enumerate() {
+            for key in bindings(info).filter_map(|binding| binding.key) {
+                let at = |graph: Option<GraphId>| index_of.get(&(graph?, key)).copied();
+                let found = at(model.main).map(|index| (None, index));
+                wanted.extend(found.or_else(|| Some((Some(entry), at(info.algorithm)?))));
+            }
+        }
+        let mut places = Places { all: Vec::new(), by_name: HashMap::new(), main: model.main };
+        for (entry, index) in wanted {
+            let graph = match entry {
+                Some(entry) => model.training_info[entry].algorithm,
+                None => model.main,
+            };
+            let Some(graph) = graph else { continue };
+            if let Some(name) = model.graph(graph).initializers[index].tensor.name {
+                places.by_name.insert((graph, name), places.all.len());
+            }
+            places.all.push((entry, Place { graph, index }));
+        }
+        places
+    }
+
+    /// The number of the state variable that a binding of an entry names.
+    pub(super) fn find(&self, info: &TrainingInfo, name: Symbol) -> Option<usize> {
+        let graphs = [self.main, info.algorithm];
+        graphs.into_iter().flatten().find_map(|graph| self.by_name.get(&(graph, name)).copied())
+    }
+}
+
+/// All bindings of an entry.
+pub(super) fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
+    info.initialization_binding.iter().chain(&info.update_binding)
+}
+
+/// What training information says; nothing is judged.
+impl Model {
+    /// The entries of the training information. [`Trainer`](crate::Trainer) runs them.
+    pub fn training_entries(&self) -> Vec<TrainingEntry> {
+        let model = &self.graph;
+        let pairs = |list: &[Entry]| {
+            let pair = |entry: &Entry| [entry.key, entry.value].map(|name| self.shown(name));
+            list.iter().map(|entry| pair(entry).into()).collect()
+        };
+        let names =
+            |infos: &[graph::ValueInfo]| infos.iter().map(|info| self.shown(info.name)).collect();
+        let entry = |info: &TrainingInfo| {
+            let algorithm = info.algorithm.map(|algorithm| model.graph(algorithm));
+            TrainingEntry {
+                initialization: info.initialization.map(|id| self.shown(model.graph(id).name)),
+                algorithm: algorithm.map(|algorithm| self.shown(algorithm.name)),
+                inputs: algorithm.map(|algorithm| names(&algorithm.inputs)).unwrap_or_default(),
+                outputs: algorithm.map(|algorithm| names(&algorithm.outputs)).unwrap_or_default(),
+                initialization_binding: pairs(&info.initialization_binding),
+                update_binding: pairs(&info.update_binding),
+            }
+        };
+        model.training_info.iter().map(entry).collect()
+    }
+
+    /// The initializers that a binding of the training information names: those of the main graph,
+    /// then those of the algorithms.
+    pub fn state_variables(&self) -> Vec<StateVariable> {
+        let places = Places::of(&self.graph);
+        let variable = |(entry, place): &(Option<usize>, Place)| {
+            let tensor = &self.graph.graph(place.graph).initializers[place.index].tensor;
+            StateVariable {
+                name: self.shown(tensor.name),
+                entry: *entry,
+                data_type: tensor.data_type.and_then(DataType::from_number),
+                dims: tensor.dims.to_vec(),
+            }
+        };
+        places.all.iter().map(variable).collect()
+    }
+
+    pub(super) fn shown(&self, name: Option<Symbol>) -> String {
+        self.graph.display(name).into_owned()
+    }
+}
+
+/// A state variable and its values. Cloning copies no value.
+#[derive(Clone)]
+struct Variable {
+    /// Its name, or one that tells it from a variable of another entry.
+    name: String,
+    place: Place,
+    /// Whether it is an input of the main graph as well.
+    is_default: bool,
+    stored: Tensor,
+    current: Tensor,
+    /// Whether it was assigned since it had its stored value.
+    is_assigned: bool,
+}
+
+/// The state of a trainer.
+#[derive(Clone)]
+pub(super) struct State {
+    variables: Vec<Variable>,
+    seed: u64,
+    /// Steps and initializations that have drawn random numbers, or could have.
+    draws: u64,
+}
+
+impl State {
+    /// Every variable with its stored value.
+    pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
+        let names: Vec<String> = {
+            let tensors = places
+                .all
+                .iter()
+                .map(|(_, place)| &model.graph.graph(place.graph).initializers[place.index].tensor);
+            tensors.map(|tensor| model.shown(tensor.name)).collect()
+        };
+        let mut count: HashMap<&str, usize> = HashMap::new();
+        for name in &names {
+            *count.entry(name).or_default() += 1;
+        }
+        let mut variables = Vec::with_capacity(names.len());
+        for ((entry, place), name) in places.all.iter().zip(&names) {
+            let name = match entry {
+                Some(entry) if count[name.as_str()] > 1 => format!("training_info[{entry}].{name}"),
+                _ => name.clone(),
+            };
+            variables.push(Variable::new(model, *place, name)?);
+        }
+        let mut known = HashSet::new();
+        if let Some(twice) = variables.iter().find(|variable| !known.insert(&variable.name)) {
+            let message = format!("two state variables are called '{}'", twice.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        // The hasher of the standard library has keys from the system.
+        let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        Ok(State { variables, seed, draws: 0 })
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
+        self.variables.iter().map(|variable| (variable.name.as_str(), &variable.current))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.variables.len()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
+        let found = self.variables.iter().position(|variable| variable.name == name);
+        found.ok_or_else(|| {
+            let message = format!("there is no state variable '{name}'");
+            let error = Error::new(ErrorKind::Input, message);
+            let names: Vec<&str> = self.iter().map(|(name, _)| name).collect();
+            match closest(name, names.iter().copied()) {
+                Some(near) => error.with_help(format!("did you mean '{near}'?")),
+                None => error.with_help(format!("there are: {}", names.join(", "))),
+            }
+        })
+    }
+
+    pub(super) fn name(&self, index: usize) -> &str {
+        &self.variables[index].name
+    }
+
+    pub(super) fn value(&self, index: usize) -> &Tensor {
+        &self.variables[index].current
+    }
+
+    pub(super) fn is_default(&self, index: usize) -> bool {
+        self.variables[index].is_default
+    }
+
+    /// Refuses a value of another type or shape than a variable has.
+    pub(super) fn check(&self, index: usize, value: &Tensor, kind: ErrorKind) -> Result<(), Error> {
+        let Variable { name, stored, .. } = &self.variables[index];
+        if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
+            return Ok(());
+        }
+        let (ty, given) = (described(stored), described(value));
+        let message = format!("the state variable '{name}' is {ty}, and cannot become {given}");
+        Err(Error::new(kind, message))
+    }
+
+    /// Gives one variable a value that fits.
+    pub(super) fn set(&mut self, index: usize, value: Tensor) {
+        let variable = &mut self.variables[index];
+        variable.current = value;
+        variable.is_assigned = true;
+    }
+
+    /// Takes over what a run has computed. Cannot fail: all has been checked.
+    pub(super) fn assign(&mut self, values: Vec<(usize, Tensor)>) {
+        for (index, value) in values {
+            self.set(index, value);
+        }
+        self.draws += 1;
+    }
+
+    /// Every variable with its stored value, and no random number drawn.
+    pub(super) fn at_beginning(&self) -> State {
+        let mut state = self.clone();
+        for variable in &mut state.variables {
+            variable.current = variable.stored.clone();
+            variable.is_assigned = false;
+        }
+        state.draws = 0;
+        state
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The seed, and how many steps have drawn by it.
+    pub(super) fn generator(&self) -> [u64; 2] {
+        [self.seed, self.draws]
+    }
+
+    pub(super) fn set_generator(&mut self, [seed, draws]: [u64; 2]) {
+        (self.seed, self.draws) = (seed, draws);
+    }
+
+    /// What the next step or initialization draws by.
+    pub(super) fn seed_of_step(&self) -> u64 {
+        mixed(self.seed, self.draws, 0)
+    }
+
+    /// What inference draws by between the last step and the next.
+    pub(super) fn seed_of_inference(&self) -> u64 {
+        mixed(self.seed, self.draws, 1)
+    }
+
+    /// Puts the values of assigned variables into the initializers; others stay as the file has
+    /// them.
+    pub(super) fn write_into(&self, model: &mut Model) {
+        for Variable { place, current, .. } in
+            self.variables.iter().filter(|variable| variable.is_assigned)
+        {
+            let proto = model.graph.tensor_proto(current);
+            let initializers = &mut model.graph.graph_mut(place.graph).initializers;
+            let tensor = &mut initializers[place.index].tensor;
+            tensor.raw_data = proto.raw_data;
+            tensor.typed = proto.typed;
+            tensor.external_data.clear();
+            tensor.data_location = None;
+        }
+    }
+}
+
+impl Variable {
+    fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
+        let graph = &model.graph;
+        let initializer = &graph.graph(place.graph).initializers[place.index];
+        let number = initializer.tensor.data_type;
+        if number == Some(NumberedType::STRING.0) {
+            let message = format!(
+                "the state variable '{name}' holds strings, which training does not assign"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let stored = graph.tensor(&initializer.tensor, &*model.data).map_err(|error| {
+            let is_external = initializer.tensor.is_external();
+            let kind = if is_external { ErrorKind::ExternalData } else { ErrorKind::Invalid };
+            Error::new(kind, format!("the state variable '{name}' has no stored value: {error}"))
+        })?;
+        let is_input = |value: ValueId| matches!(graph.value(value).producer, Producer::Input(_));
+        Ok(Variable {
+            is_default: initializer.value.is_some_and(is_input),
+            name,
+            place,
+            current: stored.clone(),
+            stored,
+            is_assigned: false,
+        })
+    }
+}
+
+/// Type and shape of a tensor, for messages.
+pub(super) fn described(tensor: &Tensor) -> String {
+    let dims: Vec<String> = tensor.dims().iter().map(ToString::to_string).collect();
+    format!("{}[{}]", tensor.data_type().name(), dims.join(", "))
+}
+
+/// A number that looks random and is another one for each draw of a generator and each purpose.
+fn mixed(seed: u64, draws: u64, purpose: u64) -> u64 {
+    let mut mixed = seed;
+    for word in [draws, purpose] {
+        // The steps of the generator SplitMix64.
+        mixed = (mixed ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+    }
+    mixed
+}
