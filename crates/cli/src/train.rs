@@ -17,15 +17,15 @@ use data::{Data, Order};
 
 /// Train a model as its training information says
 ///
-/// Each step runs the main graph and the algorithms of all entries, one after the other, and assigns
-/// their results to state variables. Outputs of one number, such as a loss, are shown for each step.
-/// On Ctrl-C, or if a step fails, what has been reached is saved.
+/// Each step runs the main graph and the algorithms of all entries, one after the other, and
+/// assigns their results to state variables. Outputs of one number, such as a loss, are shown for
+/// each step. On Ctrl-C, or if a step fails, what has been reached is saved.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Inputs of the steps: a .npz whose arrays are called like inputs, or a directory of .npy files
+    /// Inputs of the steps: a .npz with an array for each input, or a directory of .npy files
     #[arg(long, value_name = "FILE|DIRECTORY")]
     data: Option<PathBuf>,
     /// Cut the data along the first axis into batches of N examples; by default each step is given
@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// After each epoch, show the mean of what steps would return for these data
     #[arg(long, value_name = "FILE|DIRECTORY")]
     eval: Option<PathBuf>,
-    /// Begin with the state in this file if it exists, and write the state there in the end; it ends
-    /// in .npz or .safetensors
+    /// Begin with the state in this file if it exists, and write the state there in the end; it
+    /// ends in .npz or .safetensors
     #[arg(long, value_name = "FILE", conflicts_with = "initialize")]
     state: Option<PathBuf>,
     /// Write a model without training information
