@@ -130,6 +130,7 @@ fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
 /// of it is built.
 pub(crate) fn sources(python: &Path, directory: &Path, release: &str) -> Result<PathBuf> {
     let sources = directory.join("sources");
+    let name = release.split("==").next().unwrap_or(release);
     let unpacked = sources.join(release.replace("==", "-"));
     // Written last, so a stopped download is never taken for a finished one.
     let stamp = sources.join(format!("{release}.unpacked"));
@@ -139,7 +140,9 @@ pub(crate) fn sources(python: &Path, directory: &Path, release: &str) -> Result<
     shell::run(
         Command::new(python)
             .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
-            .args([release, "--no-deps", "--no-binary", ":all:", "--dest"])
+            // Of this package alone: pip looks at its metadata, for which it installs what would
+            // build it.
+            .args([release, "--no-deps", "--no-binary", name, "--dest"])
             .arg(&sources),
     )?;
     let archive = sources.join(format!("{}.tar.gz", release.replace("==", "-")));
