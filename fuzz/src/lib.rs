@@ -21,6 +21,7 @@ mod notation_read;
 mod notation_roundtrip;
 mod npy;
 mod npz;
+mod operators;
 mod programs;
 mod proto_read;
 mod proto_roundtrip;
@@ -73,6 +74,7 @@ pub const PROPERTIES: &[Property] = &[
     property("notation_read", notation_read::check).text().selector(1).share(4),
     property("notation_roundtrip", notation_roundtrip::check).share(4),
     property("text_format", text_format::check).text().selector(1).share(2),
+    property("operators", operators::check).share(8),
     property("programs", programs::check).share(4),
     property("session", session::check).share(4),
 ];

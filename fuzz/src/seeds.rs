@@ -53,6 +53,7 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             let everything = from_notation("everything", MODEL)?;
             [models(), vec![everything]].concat()
         }
+        "operators" => vec![("any".to_string(), choices(0, |choice| choice as u8))],
         "programs" => programs(),
         "session" => {
             let mut seeds = [models(), notation_models()?].concat();
@@ -66,12 +67,14 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
     })
 }
 
+/// Bytes that choose something.
+fn choices(index: u64, map: fn(usize) -> u8) -> Vec<u8> {
+    let mut random = Random::new(22, index);
+    (0..400).map(|_| map(random.below(256))).collect()
+}
+
 /// Choices that make models of some kinds of nodes more often than of others.
 fn programs() -> Vec<Seed> {
-    let stream = |index: u64, map: fn(usize) -> u8| {
-        let mut random = Random::new(22, index);
-        (0..400).map(|_| map(random.below(256))).collect::<Vec<u8>>()
-    };
     let rows: [(&str, fn(usize) -> u8); 4] = [
         ("any", |choice| choice as u8),
         ("graphs", |choice| if choice % 3 == 0 { 17 + choice as u8 % 3 } else { choice as u8 }),
@@ -79,7 +82,7 @@ fn programs() -> Vec<Seed> {
         ("loops", |choice| if choice % 4 == 0 { 18 } else { choice as u8 % 20 }),
     ];
     let of = |(index, (name, map)): (usize, (&str, fn(usize) -> u8))| {
-        (name.to_string(), stream(index as u64, map))
+        (name.to_string(), choices(index as u64, map))
     };
     rows.into_iter().enumerate().map(of).collect()
 }
