@@ -91,7 +91,8 @@ fn front(
             Err(refused) => not_upgraded.push(refused.nodes),
         }
     };
-    let has_no_kernel = |op: OpRef| !has_kernel(op);
+    let has_no_kernel =
+        |op: OpRef| !has_kernel(op) && !options.operators.has(op.def.domain, op.def.name);
     let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel);
     let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
