@@ -418,7 +418,7 @@ impl Trainer {
 
     fn entry(&self, entry: usize) -> Result<&Programs, Error> {
         self.entries.get(entry).ok_or_else(|| {
-            let message = format!("there is no training step {entry}");
+            let message = format!("training step {entry} does not exist");
             let last = self.entries.len() - 1;
             Error::new(ErrorKind::Input, message)
                 .with_help(format!("the model has steps 0 to {last}"))

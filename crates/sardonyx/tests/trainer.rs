@@ -220,7 +220,10 @@ fn the_order_of_steps_is_that_of_the_caller() {
     let [first, second] = &returned[..] else { panic!("{returned:?}") };
     assert_eq!((output(first, "added"), output(second, "doubled")), (vec![4.0], vec![8.0]));
     let error = iterated.step(2, given()).expect_err("no such entry");
-    assert_eq!(error.to_string(), "there is no training step 2\nhelp: the model has steps 0 to 1");
+    assert_eq!(
+        error.to_string(),
+        "training step 2 does not exist\nhelp: the model has steps 0 to 1"
+    );
 }
 
 /// TRAIN-19+-: two variables are swapped by their bindings, also where the values are no output of
@@ -726,7 +729,7 @@ fn values_are_set_if_they_fit() {
     let error = trainer.set_state("w", Tensor::scalar(1i64)).expect_err("no float");
     assert_eq!(error.message(), "the state variable 'w' is float[2], and cannot become int64[]");
     let error = trainer.set_state("v", vector(&[8.0, 9.0])).expect_err("unknown");
-    assert_eq!(error.message(), "there is no state variable 'v'");
+    assert_eq!(error.message(), "state variable 'v' does not exist");
     assert_eq!(error.help(), Some("there are: w"));
     assert_eq!(of(&trainer, "w"), [8.0, 9.0]);
 }
@@ -865,12 +868,12 @@ fn a_state_of_another_model_is_refused() {
     let plain = fs::File::create(files.path("plain.npz")).expect("a file");
     npz::write(plain, [("w", &vector(&[1.0, 2.0]))], npz::Packing::Stored).expect("written");
     let error = trainer.load(files.path("plain.npz")).expect_err("it does not say of which model");
-    assert!(error.message().contains("it is no saved state"), "{error}");
+    assert!(error.message().contains("it is not a saved state"), "{error}");
     let mut plain = fs::File::create(files.path("plain.safetensors")).expect("a file");
     let tensors = [("w", &vector(&[1.0, 2.0]))];
     safetensors::write(&mut plain, tensors, []).expect("written");
     let error = trainer.load(files.path("plain.safetensors")).expect_err("no saved state");
-    assert!(error.message().contains("it is no saved state"), "{error}");
+    assert!(error.message().contains("it is not a saved state"), "{error}");
     fs::write(files.path("damaged.npz"), b"PK").expect("written");
     assert_eq!(
         trainer.load(files.path("damaged.npz")).expect_err("damaged").kind(),

@@ -142,9 +142,9 @@ impl Data {
                         "'{name}' has {other} examples along its first axis, and '{}' has {examples}",
                         array.name
                     );
-                    return Err(Failure::new(message)
-                        .code(ErrorKind::Input)
-                        .help("an array that is no list of examples is given with --whole INPUT"));
+                    return Err(Failure::new(message).code(ErrorKind::Input).help(
+                        "name an array whose first axis does not count examples with --whole INPUT",
+                    ));
                 }
                 Some(_) => {}
                 None => first = Some((array.name.clone(), examples)),

@@ -87,7 +87,7 @@ impl Trainer {
             state.set(index, value);
         }
         if let Some(name) = values.into_keys().min() {
-            return Err(unfit(path, format!("there is no state variable '{name}'")));
+            return Err(unfit(path, format!("state variable '{name}' does not exist")));
         }
         state.set_generator(facts.generator);
         self.state = state;
@@ -123,7 +123,7 @@ fn read_safetensors(bytes: &Buffer) -> Result<(Facts, HashMap<String, Tensor>), 
     let text = |key: &str| {
         let mut found = content.metadata.iter();
         let found = found.find(|(name, _)| name == key).map(|(_, text)| text.as_str());
-        found.ok_or_else(|| format!("its metadata has no '{key}', so it is no saved state"))
+        found.ok_or_else(|| format!("its metadata has no '{key}', so it is not a saved state"))
     };
     let numbers: Vec<u64> = text(GENERATOR)?.split(' ').flat_map(str::parse).collect();
     let generator = <[u64; 2]>::try_from(numbers)
@@ -155,7 +155,7 @@ fn read_npz(bytes: &Buffer, state: &State) -> Result<(Facts, HashMap<String, Ten
     }
     let mut array = |name: &str| {
         let found = values.remove(name);
-        found.ok_or_else(|| format!("it has no array '{name}', so it is no saved state"))
+        found.ok_or_else(|| format!("it has no array '{name}', so it is not a saved state"))
     };
     let model = String::from_utf8_lossy(array(MODEL)?.bytes()).into_owned();
     let generator = array(GENERATOR)?.to_vec::<u64>().unwrap_or_default();

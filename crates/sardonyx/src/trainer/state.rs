@@ -217,7 +217,7 @@ impl State {
     pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
         let found = self.variables.iter().position(|variable| variable.name == name);
         found.ok_or_else(|| {
-            let message = format!("there is no state variable '{name}'");
+            let message = format!("state variable '{name}' does not exist");
             let error = Error::new(ErrorKind::Input, message);
             let names: Vec<&str> = self.iter().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
