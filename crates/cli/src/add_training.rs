@@ -18,9 +18,10 @@ use crate::{ModelArg, Verdict, saving};
 /// Add a loss, gradients and an optimizer to a model, so that sardonyx train can train it
 ///
 /// The model gets an entry of training information: an algorithm that computes the loss, its
-/// gradients by the weights, and one step of an optimizer. The main graph stays as it is and remains
-/// usable for inference. Gradients and optimizer are operators of ai.onnx unless --gradient-nodes or
-/// --optimizer-operator is given. Operators without a gradient are listed; the exit code is then 1.
+/// gradients by the weights, and one step of an optimizer. The main graph stays as it is, so that
+/// the file is still a model for inference. Gradients and optimizer are operators of ai.onnx unless
+/// --gradient-nodes or --optimizer-operator is given. Operators without a gradient are listed; the
+/// exit code is then 1.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

@@ -14,8 +14,8 @@ use crate::{ModelArg, Verdict, saving};
 /// Add gradients to a model as outputs
 ///
 /// Each gradient is an output named after its value with _grad, in the type and shape of the value.
-/// The nodes that compute gradients are operators of ai.onnx, so any runtime runs them. Nodes of the
-/// model stay as they are. Operators without a gradient are listed; the exit code is then 1.
+/// The nodes that compute gradients are operators of ai.onnx, so any runtime runs them. Nodes of
+/// the model stay as they are. Operators without a gradient are listed; the exit code is then 1.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -27,8 +27,9 @@ pub(crate) struct Args {
     /// those of the sum of its elements
     #[arg(long, value_name = "VALUE", conflicts_with = "expand")]
     of: Option<String>,
-    /// Values by which it is differentiated: inputs and initializers by patterns such as '*.weight',
-    /// other values by name; by default all inputs and initializers of floats. May be repeated
+    /// Values by which it is differentiated: inputs and initializers by patterns such as
+    /// '*.weight', other values by name; by default all inputs and initializers of floats. May be
+    /// repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "expand")]
     by: Vec<String>,
     /// Add one Gradient node (ai.onnx.preview.training) and not the nodes that it means

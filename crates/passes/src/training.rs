@@ -92,8 +92,8 @@ pub enum Skipped {
     Input,
     /// It is a running mean or variance.
     Statistic,
-    /// It is read as a parameter of an operator that is no weight: a factor, an exponent, a limit, a
-    /// mask.
+    /// It is read as a parameter of an operator that is no weight: a factor, an exponent, a limit,
+    /// a mask.
     Constant,
     /// The caller chose others.
     NotChosen,

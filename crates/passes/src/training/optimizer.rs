@@ -1,8 +1,8 @@
 //! Steps of optimizers as nodes.
 //!
 //! Momentum: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in
-//! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR 12,
-//! 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm 1.
+//! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR
+//! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm 1.
 //! AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 
 use hashbrown::HashMap;
@@ -21,8 +21,8 @@ pub struct Optimizer {
     pub kind: OptimizerKind,
     /// The default of the learning rate, which is an input of each step.
     pub learning_rate: f64,
-    /// The part of a weight that is added to its gradient; for AdamW the part that the weight loses,
-    /// times the learning rate.
+    /// The part of a weight that is added to its gradient; for AdamW the part that the weight
+    /// loses, times the learning rate.
     pub weight_decay: f64,
     /// Whether the step is an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
     /// Momentum have, and not nodes of `ai.onnx`. The operator Adam adds epsilon before it corrects
