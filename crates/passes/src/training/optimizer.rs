@@ -2,8 +2,8 @@
 //!
 //! Momentum: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in
 //! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR
-//! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm 1.
-//! AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+//! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm
+//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
