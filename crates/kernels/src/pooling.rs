@@ -7,6 +7,8 @@
 
 pub(crate) mod taps;
 
+use std::ops::Range;
+
 use crate::Exec;
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Number};
@@ -329,9 +331,21 @@ pub fn max_pool_with_indices<T: Number>(
     // Positions are rarely asked for: look again for what was found.
     let width = window.width();
     let y = &*y;
+    let last = window.input.len() - 1;
+    let column = |k: usize| {
+        let outputs = taps::outputs(window, k, width);
+        let first = outputs.start * window.strides[last] + k * window.dilations[last];
+        (!outputs.is_empty()).then(|| (outputs, first - window.pads_begin[last]))
+    };
+    let columns: Vec<Column> = (0..window.kernel[last]).filter_map(column).collect();
     rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
         for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
             let mut taps = Taps::new(window, first + i);
+            if order == Order::RowMajor {
+                let best = &y[(first + i) * width..][..width];
+                find_row(window, &columns, &mut taps, x, best, indices);
+                continue;
+            }
             for (o, index) in indices.iter_mut().enumerate() {
                 let best = y[(first + i) * width + o].widen();
                 *index = taps.find(window, order, o, |at| {
@@ -341,6 +355,38 @@ pub fn max_pool_with_indices<T: Number>(
             }
         }
     });
+}
+
+/// The outputs of a row that see a tap of the last dim, and the column that the first of them sees.
+type Column = (Range<usize>, usize);
+
+/// Where in `x` the greatest elements of an output row are, tap by tap: the first tap that fits
+/// stays. `columns` are those of the taps of the last dim.
+fn find_row<T: Number>(
+    window: &Window<'_>,
+    columns: &[Column],
+    taps: &mut Taps,
+    x: &[T],
+    best: &[T],
+    indices: &mut [i64],
+) {
+    let last = window.input.len() - 1;
+    let (in_width, stride) = (window.input[last], window.strides[last]);
+    indices.fill(-1);
+    taps.restart();
+    while let Some(row) = taps.next_row(window) {
+        for (outputs, column) in columns {
+            let at = row * in_width + column;
+            let x = x[at..].iter().step_by(stride);
+            let outputs = outputs.clone();
+            let found = indices[outputs.clone()].iter_mut().zip(&best[outputs]).zip(x);
+            for (step, ((index, best), x)) in found.enumerate() {
+                let (x, best) = (x.widen(), best.widen());
+                let is_first = *index < 0 && (x == best || x.is_nan());
+                *index = if is_first { (at + step * stride) as i64 } else { *index };
+            }
+        }
+    }
 }
 
 #[cfg(test)]

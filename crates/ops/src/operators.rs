@@ -14,6 +14,7 @@ pub use crate::math::unary::{
 };
 pub use crate::nn::attention::{ATTENTION, FLEX_ATTENTION, ROTARY_EMBEDDING};
 pub use crate::nn::layer_normalization::{LAYER_NORMALIZATION, RMS_NORMALIZATION};
+pub use crate::nn::max_pool::MAX_POOL;
 pub use crate::nn::max_unpool::MAX_UNPOOL;
 pub use crate::nn::recurrent::{GRU, LSTM, RNN};
 pub use crate::quantization::MATMUL_INTEGER;

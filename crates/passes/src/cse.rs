@@ -21,6 +21,7 @@ use hashbrown::HashMap;
 use sardonyx_model::{
     Attribute, AttributeValue, GraphId, Id, Model, NoExternalData, NodeId, TensorProto, ValueId,
 };
+use sardonyx_ops::operators::MAX_POOL;
 use sardonyx_ops::{Determinism, Known};
 use sardonyx_tensor::Tensor;
 
@@ -268,6 +269,7 @@ impl<'a> Elimination<'a> {
         self.steps += key.0.len() as u64;
         let scopes = self.scopes.iter().rev();
         match scopes.filter_map(|scope| scope.computed.get(&key)).next().copied() {
+            Some(first) if !self.gives(first, node) => false,
             Some(first) => self.merge(first, node),
             None => {
                 self.scopes.last_mut().map(|scope| scope.computed.insert(key, node));
@@ -316,10 +318,12 @@ impl<'a> Elimination<'a> {
             key.maybe(input.map(|value| self.first[value.index()]));
         }
         // How many outputs a node has decides what some operators do, such as Split.
-        let outputs = model.outputs(node);
-        key.number(outputs.len());
-        for output in outputs {
-            key.number(usize::from(output.is_some()));
+        if !self.resolved.is(node, &MAX_POOL) {
+            let outputs = model.outputs(node);
+            key.number(outputs.len());
+            for output in outputs {
+                key.number(usize::from(output.is_some()));
+            }
         }
         let attributes = model.attributes(node).iter();
         let mut attributes: Vec<&Attribute> = attributes.map(|id| model.attribute(*id)).collect();
@@ -330,6 +334,32 @@ impl<'a> Elimination<'a> {
             key.attribute(model, attribute)?;
         }
         Some(key)
+    }
+
+    /// Whether a node gives what an equal one after it gives, or can: the gradient of a MaxPool wants
+    /// the places of the greatest elements, which the node of the model does not give.
+    fn gives(&mut self, first: NodeId, second: NodeId) -> bool {
+        let model = self.resolved.model();
+        let lacks = |index: usize| model.outputs(first).get(index).is_none_or(Option::is_none);
+        let wanted = model.outputs(second).iter().enumerate();
+        let wanted = wanted.filter(|(index, output)| output.is_some() && lacks(*index));
+        let missing: Vec<usize> = wanted.map(|(index, _)| index).collect();
+        if missing.is_empty() {
+            return true;
+        }
+        if model.node(first).graph != model.node(second).graph {
+            return false;
+        }
+        for index in missing {
+            let model = self.resolved.model_mut();
+            let Some(value) = model.outputs(second)[index] else { continue };
+            model.fill_outputs(first, index + 1);
+            let made = self.first.len()..model.value_count();
+            self.first.extend(made.map(ValueId::new));
+            model.drop_output(second, index);
+            model.redefine_output(first, index, value);
+        }
+        true
     }
 
     /// Lets `first` give what `second` gives as well. Whether `second` is not needed any more.

@@ -194,17 +194,15 @@ pub fn select<T: Copy + Default + Send + Sync>(
                     Operand::Constant(0) => copy_operand(b, out),
                     Operand::Constant(_) => copy_operand(a, out),
                     Operand::Slice(flags) => match (a, b) {
-                        (Operand::Slice(a), Operand::Slice(b)) => {
-                            choose(flags, out, |i| a[i], |i| b[i]);
-                        }
+                        (Operand::Slice(a), Operand::Slice(b)) => choose(flags, out, a, b),
                         (Operand::Slice(a), Operand::Constant(b)) => {
-                            choose(flags, out, |i| a[i], |_| b);
+                            choose(flags, out, a, &[b; BLOCK]);
                         }
                         (Operand::Constant(a), Operand::Slice(b)) => {
-                            choose(flags, out, |_| a, |i| b[i]);
+                            choose(flags, out, &[a; BLOCK], b);
                         }
                         (Operand::Constant(a), Operand::Constant(b)) => {
-                            choose(flags, out, |_| a, |_| b);
+                            choose(flags, out, &[a; BLOCK], &[b; BLOCK]);
                         }
                     },
                 }
@@ -220,10 +218,11 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     }
 }
 
+/// Both operands are read for every element, without a test of bounds in between: vectors do that.
 #[inline(always)]
-fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
-    for (i, (out, flag)) in out.iter_mut().zip(flags).enumerate() {
-        let (a, b) = (a(i), b(i));
+fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
+    for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
+        let (a, b) = (*a, *b);
         *out = if *flag != 0 { a } else { b };
     }
 }

@@ -14,7 +14,7 @@ use crate::facts::*;
 use crate::nn::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
-pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
+pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
     .about("The largest element of each window, and where it was found.")
     .since(
         1,

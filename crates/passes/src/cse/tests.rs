@@ -108,6 +108,25 @@ fn equal_nodes_are_done_once() {
         2,
         0,
     );
+    // Only the later MaxPool gives places: the first one then does, and nothing else moves.
+    leaves(
+        "g (float[N, 4, 8, 8] x) => (y, i) {
+            a = MaxPool <kernel_shape = [2, 2]> (x) b, i = MaxPool <kernel_shape = [2, 2]> (x)
+            y = Add(a, b)
+        }",
+        &["a, i = MaxPool(x)", "y = Add(a, a)"],
+        1,
+        0,
+    );
+    leaves(
+        "g (float[N, 4, 8, 8] x) => (y, i) {
+            b, i = MaxPool <kernel_shape = [2, 2]> (x) a = MaxPool <kernel_shape = [2, 2]> (x)
+            y = Add(a, b)
+        }",
+        &["b, i = MaxPool(x)", "y = Add(b, b)"],
+        1,
+        0,
+    );
     // Graphs of nodes read what is left.
     let graph = "g (float[N] x, bool c) => (y) {
         a = Relu(x) b = Relu(x)
