@@ -185,8 +185,10 @@ fn deformed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn set_deformed(cx: &mut Infer<'_>, shape: Option<Shape>) -> Result<(), InferError> {
-    for (input, per_place) in [(2, 2), (4, 1)] {
-        check_offsets(cx, shape.as_ref(), input, per_place)?;
+    if let Some(shape) = &shape {
+        // An offset along each spatial axis, and one factor of the mask.
+        check_offsets(cx, shape, 2, shape.len() as i64 - 2)?;
+        check_offsets(cx, shape, 4, 1)?;
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
@@ -198,11 +200,11 @@ const DEFORMED: Convolution = Convolution { x: 0, w: 1, bias: Some(3) };
 /// element per window.
 fn check_offsets(
     cx: &Infer<'_>,
-    output: Option<&Shape>,
+    output: &Shape,
     input: usize,
     per_place: i64,
 ) -> Result<(), InferError> {
-    let (Some(output), Some(found), Some(w)) = (output, cx.shape(input), cx.shape(1)) else {
+    let (Some(found), Some(w)) = (cx.shape(input), cx.shape(1)) else {
         return Ok(());
     };
     cx.demand_rank(input, output.len())?;
@@ -420,6 +422,13 @@ mod tests {
                     &[("offset_group", Int(3))],
                     "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 24, 8, 8]; _; float[2, 12, 8, 8]",
                     "float[2, 8, 8, 8]",
+                ),
+                // An offset for each spatial axis.
+                (&[], "float[1, 2, 5]; float[1, 2, 2]; float[1, 2, 4]", "float[1, 1, 4]"),
+                (
+                    &[],
+                    "float[1, 2, 3, 3, 2]; float[1, 2, 2, 1, 2]; float[1, 12, 2, 3, 1]; _; float[1, 4, 2, 3, 1]",
+                    "float[1, 1, 2, 3, 1]",
                 ),
                 (
                     &[],
