@@ -1,6 +1,6 @@
 //! Gradients of operators that move, choose and repeat elements.
 
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{CastOptions, DataType};
 
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
@@ -115,21 +115,66 @@ fn scatter<'c>(data: Expr<'c>, indices: Expr<'_>, updates: Expr<'_>, axis: i64) 
     data.op_with("ScatterElements", &[indices, updates], &attributes)
 }
 
-/// Whatever positions, steps and axes it has, at run time or before.
-pub(crate) fn slice(cx: &Backward<'_>) -> Result {
-    let mut operands = Vec::new();
-    for index in 1..cx.input_count() {
-        operands.push(cx.input_if(index));
+/// The integers of an input that is the same in every run.
+fn known_ints(cx: &Backward<'_>, index: usize) -> Option<Vec<i64>> {
+    let given = cx.constant(index)?;
+    let known = sardonyx_tensor::cast(&given, DataType::Int64, CastOptions::default()).ok()?;
+    known.to_vec::<i64>().ok()
+}
+
+/// Without steps the gradient lies between zeros, wherever starts and axes are. Steps other than 1,
+/// and those known only at run time, add it up by position.
+pub(crate) fn slice<'c>(cx: &'c Backward<'_>) -> Result {
+    let has_steps = cx.input_if(4).is_some()
+        && known_ints(cx, 4).is_none_or(|steps| steps != vec![1; steps.len()]);
+    if has_steps {
+        let operands: Vec<Option<Expr<'c>>> =
+            (1..cx.input_count()).map(|index| cx.input_if(index)).collect();
+        let gradient = from_positions(cx, |places| places.op_with_some("Slice", &operands, &[]))?;
+        cx.give(0, gradient);
+        return Ok(());
     }
-    let gradient = from_positions(cx, |places| places.op_with_some("Slice", &operands, &[]))?;
-    cx.give(0, gradient);
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let starts = cx.input(1)?.cast(DataType::Int64);
+    let axes = match cx.input_if(3) {
+        Some(axes) => axes.cast(DataType::Int64),
+        None => cx.count_up(starts.op("Size")),
+    };
+    let [sizes, left] = [x, dy].map(|value| value.shape().gather(axes, 0));
+    let is_from_end = starts.compare("Less", starts.number(0.0));
+    let before = is_from_end.choose(starts + sizes, starts).clamped(sizes);
+    let pads = before.concat(&[sizes - before - left], 0);
+    cx.give(0, dy.op_with("Pad", &[pads, dy.number(0.0), axes], &[]));
     Ok(())
 }
 
+/// The sum over the repetitions of each axis, which become axes of their own.
 pub(crate) fn tile(cx: &Backward<'_>) -> Result {
-    let repeats = cx.input(1)?;
-    let gradient = from_positions(cx, |places| places.op_with("Tile", &[repeats], &[]))?;
-    cx.give(0, gradient);
+    let (x, repeats, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let options = [("keepdims", AttrValue::Int(0)), ("noop_with_empty_axes", AttrValue::Int(1))];
+    let (Ok(rank), Some(known)) = (cx.rank_of(x), known_ints(cx, 1)) else {
+        let pairs = repeats.unsqueeze(&[1]).concat(&[x.shape().unsqueeze(&[1])], 1);
+        let whole = dy.reshape(pairs.reshape(cx.ints_of(&[-1])));
+        let axes = cx.count_up(x.shape().op("Size")) * 2.0;
+        cx.give(0, whole.op_with("ReduceSum", &[axes], &options));
+        return Ok(());
+    };
+    if known.len() != rank {
+        return Err(cx.refuse(format_args!("it has {} repeats for rank {rank}", known.len())));
+    }
+    let (mut sizes, mut axes) = (Vec::new(), Vec::new());
+    for (axis, repeats) in known.iter().enumerate() {
+        if *repeats != 1 {
+            axes.push(sizes.len() as i64);
+            sizes.push(cx.ints_of(&[*repeats]));
+        }
+        sizes.push(x.sizes(axis as i64, Some(axis as i64 + 1)));
+    }
+    let sum = match (axes.as_slice(), sizes.split_first()) {
+        ([], _) | (_, None) => dy,
+        (axes, Some((first, others))) => dy.reshape(first.concat(others, 0)).sum(axes, false),
+    };
+    cx.give(0, sum);
     Ok(())
 }
 
@@ -163,11 +208,15 @@ pub(crate) fn pad(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Elements that are taken several times get the sum.
+/// Elements that are taken several times get the sum. Of unknown ranks it is added up by position.
 pub(crate) fn gather(cx: &Backward<'_>) -> Result {
     let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(0);
-    let [rank, index_rank] = [cx.rank_of(x)?, cx.rank_of(indices)?];
+    let (Ok(rank), Ok(index_rank)) = (cx.rank_of(x), cx.rank_of(indices)) else {
+        let gradient = from_positions(cx, |places| places.gather(indices, axis))?;
+        cx.give(0, gradient);
+        return Ok(());
+    };
     let axis = if axis < 0 { axis + rank as i64 } else { axis };
     let zeros = x.zeros();
     let places = indices.cast(DataType::Int64).unsqueeze(&[-1]);
@@ -272,29 +321,21 @@ pub(crate) fn trilu(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Elements are only moved: whence, their positions tell.
-fn moved_back(cx: &Backward<'_>, op: &'static str, attributes: &[(&str, AttrValue<'_>)]) -> Result {
-    let mut operands = Vec::new();
-    for index in 1..cx.input_count() {
-        operands.push(cx.input_if(index));
-    }
-    let gradient = from_positions(cx, |places| places.op_with_some(op, &operands, attributes))?;
-    cx.give(0, gradient);
+/// Takes the blocks to where they came from.
+fn blocks_back(cx: &Backward<'_>, op: &'static str) -> Result {
+    let mode = cx.string("mode").unwrap_or_else(|| "DCR".to_string());
+    let size = cx.int("blocksize").unwrap_or(1);
+    let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
+    cx.give(0, cx.arriving()?.op_with(op, &[], &attributes));
     Ok(())
 }
 
 pub(crate) fn depth_to_space(cx: &Backward<'_>) -> Result {
-    let mode = cx.string("mode").unwrap_or_default();
-    let size = cx.int("blocksize").unwrap_or(1);
-    let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
-    moved_back(cx, "DepthToSpace", &attributes)
+    blocks_back(cx, "SpaceToDepth")
 }
 
 pub(crate) fn space_to_depth(cx: &Backward<'_>) -> Result {
-    let mode = cx.string("mode");
-    let mut attributes = vec![("blocksize", AttrValue::Int(cx.int("blocksize").unwrap_or(1)))];
-    attributes.extend(mode.as_deref().map(|mode| ("mode", AttrValue::from(mode))));
-    moved_back(cx, "SpaceToDepth", &attributes)
+    blocks_back(cx, "DepthToSpace")
 }
 
 /// Reversing twice gives what there was.
