@@ -28,7 +28,8 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
         types("T", ALL_IR4),
     ],
 )
-.infer(columns_to_image);
+.infer(columns_to_image)
+.gradient(gradients::col2im);
 
 // The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
 // cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.

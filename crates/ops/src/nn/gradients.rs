@@ -439,6 +439,96 @@ pub(crate) fn global_max_pool(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
+/// The gradient of a norm of parts of `x`. `spread` hands each part what its elements get. 0 where
+/// all elements of a part are.
+fn of_norm<'c>(cx: &'c Backward<'_>, spread: impl FnOnce(Expr<'c>) -> Result<Expr<'c>>) -> Result {
+    let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
+    let p = cx.int("p").unwrap_or(2);
+    if p < 1 {
+        return Err(cx.refuse(format_args!("a norm with p = {p} has no gradient")));
+    }
+    if p == 1 {
+        cx.give(0, x.op("Sign") * spread(dy)?);
+        return Ok(());
+    }
+    let (zero, one, below) = (y.number(0.0), y.number(1.0), y.number(p as f64 - 1.0));
+    let is_zero = y.compare("Equal", zero);
+    let norms = is_zero.choose(one, y).op_with("Pow", &[below], &[]);
+    let parts = spread(is_zero.choose(zero, dy / norms))?;
+    let powers = if p == 2 { x } else { x.op("Sign") * x.op("Abs").op_with("Pow", &[below], &[]) };
+    cx.give(0, powers * parts);
+    Ok(())
+}
+
+pub(crate) fn lp_pool(cx: &Backward<'_>) -> Result {
+    let (mut windows, kernel) = pooled_windows(cx)?;
+    of_norm(cx, |parts| windows.spread(cx, parts, &kernel))
+}
+
+pub(crate) fn global_lp_pool(cx: &Backward<'_>) -> Result {
+    of_norm(cx, Ok)
+}
+
+/// From the places that indices name. Of elements for one place each gets what the place gets.
+pub(crate) fn max_unpool(cx: &Backward<'_>) -> Result {
+    let (x, indices, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    if cx.input_if(2).is_some() {
+        // Indices count in the shape that was pooled, which lies at the start of a larger one.
+        let kernel = cx.ints("kernel_shape").unwrap_or_default();
+        let rank = kernel.len();
+        let strides = cx.ints_per_axis("strides", rank, 1)?;
+        let pads = cx.ints_per_axis("pads", 2 * rank, 0)?;
+        let end = |axis: usize| kernel[axis] - strides[axis] - pads[axis] - pads[axis + rank];
+        let ends: Vec<i64> = (0..rank).map(end).collect();
+        let sizes = x.sizes(2, None) * cx.ints_of(&strides) + cx.ints_of(&ends);
+        let axes: Vec<i64> = (2..rank as i64 + 2).collect();
+        let starts = cx.ints_of(&vec![0; rank]);
+        dy = dy.op_with("Slice", &[starts, sizes, cx.ints_of(&axes)], &[]);
+    }
+    cx.give(0, dy.reshape(cx.ints_of(&[-1])).gather(indices, 0));
+    Ok(())
+}
+
+/// The blocks of the image.
+pub(crate) fn col2im(cx: &Backward<'_>) -> Result {
+    let (x, block, dy) = (cx.input(0)?, cx.input(2)?, cx.arriving()?);
+    let y = cx.output(0)?;
+    let Some(rank) = cx.rank_of(y)?.checked_sub(2) else {
+        return Err(cx.refuse("its image has no spatial axes"));
+    };
+    let windows = Windows::over(cx, rank)?;
+    cx.give(0, windows.columns(cx, dy, block).reshape(x.shape()));
+    Ok(())
+}
+
+/// Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep Convolutional Neural
+/// Networks", 2012. The means over channels are pools with one image and channel for all of them.
+pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let number = |name: &str, default: f64| cx.float(name).map_or(default, f64::from);
+    let (alpha, beta) = (number("alpha", 1e-4), number("beta", 0.75));
+    let size = cx.int("size").unwrap_or(1);
+    let before = (size - 1) / 2;
+    let after = size - 1 - before;
+    let rest = x.sizes(2, None).product();
+    let [batch, channels] = [0, 1].map(|axis| x.shape().gather(cx.ints_of(&[axis]), 0));
+    let images = batch.concat(&[cx.ints_of(&[1]), channels, rest], 0);
+    let mean = |value: Expr<'c>, before: i64, after: i64| {
+        let (kernel, pads) = ([size, 1], [before, 0, after, 0]);
+        let attributes = [
+            ("kernel_shape", AttrValue::from(&kernel)),
+            ("pads", AttrValue::from(&pads)),
+            ("count_include_pad", AttrValue::Int(1)),
+        ];
+        value.reshape(images).op_with("AveragePool", &[], &attributes).reshape(x.shape())
+    };
+    let squares = mean(x.squared(), before, after) * alpha + number("bias", 1.0);
+    let inverse = squares.op_with("Pow", &[x.number(-beta)], &[]);
+    let around = mean(dy * x * inverse / squares, after, before);
+    cx.give(0, dy * inverse - x * around * (2.0 * alpha * beta));
+    Ok(())
+}
+
 /// Ioffe, Szegedy, "Batch Normalization", 2015. The running statistics get none.
 pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
     let (x, scale) = (cx.input(0)?, cx.input(1)?);
@@ -512,6 +602,21 @@ pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     if cx.wants(2) {
         cx.give_broadcast(2, dy.cast(cx.input(2)?.elem()))?;
     }
+    Ok(())
+}
+
+/// 0 where all elements are.
+pub(crate) fn lp_normalization(cx: &Backward<'_>) -> Result {
+    let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
+    let axes = [cx.int("axis").unwrap_or(-1)];
+    let is_absolute = cx.int("p") == Some(1);
+    let reduction = if is_absolute { "ReduceL1" } else { "ReduceL2" };
+    let norm = x.op_with(reduction, &[cx.ints_of(&axes)], &[("keepdims", 1.into())]);
+    let along = (dy * y).sum(&axes, true);
+    let slope = if is_absolute { x.op("Sign") } else { y };
+    let (zero, one) = (norm.number(0.0), norm.number(1.0));
+    let is_zero = norm.compare("Equal", zero);
+    cx.give(0, is_zero.choose(zero, (dy - slope * along) / is_zero.choose(one, norm)));
     Ok(())
 }
 
