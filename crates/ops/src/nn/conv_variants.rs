@@ -7,6 +7,7 @@ use super::window::{Padding, Window, explicit_pads, per_axis};
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
+use crate::image::gradients::deform_conv;
 use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
@@ -99,7 +100,8 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .infer(deformed)
     .infer_as_reference(deformed_as_reference)
     .keeps_format(&[])
-    .cost(|node| node.convolution(1));
+    .cost(|node| node.convolution(1))
+    .gradient(deform_conv);
 
 /// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
 /// axis.
