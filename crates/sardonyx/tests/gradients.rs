@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use sardonyx::{CastOptions, DataType, Model, Outputs, Session, Tensor, Value, cast};
-use sardonyx_ops::Registry;
+use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
 
 const FILES: [&str; 1] = ["ai.onnx"];
 
@@ -515,6 +515,149 @@ fn what_has_no_gradient_is_refused() {
         let found = found.err().unwrap_or_else(|| format!("{nodes} runs"));
         assert!(found.contains(refusal), "{nodes}: {found}");
     }
+}
+
+/// `tests/gradients/without_rule.txt` lists the operators that take and give floats, or that the
+/// standard marks as differentiable, and that have neither a rule nor a function, with the reason.
+#[test]
+fn operators_without_gradients_are_listed() {
+    let path = format!("{}/../../tests/gradients/without_rule.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let listed: BTreeSet<&str> = lines
+        .map(|line| {
+            let (name, reason) = line.split_once(": ").unwrap_or_else(|| panic!("{line}"));
+            assert!(!reason.is_empty(), "{line}");
+            name
+        })
+        .collect();
+    let registry = Registry::standard();
+    let is_without = |def: &&OpDef| {
+        let Some(schema) = def.schema_at(def.newest()).filter(|schema| !schema.deprecated) else {
+            return false;
+        };
+        let marked = schema
+            .inputs
+            .iter()
+            .any(|input| input.differentiability == Differentiability::Differentiable);
+        let takes_floats = |param: &Param| {
+            let of_variable = schema.type_var(param.ty).map(|variable| variable.allowed.names());
+            let names = of_variable.unwrap_or_else(|| vec![param.ty.to_string()]);
+            names.iter().any(|name| name == "tensor(float)")
+        };
+        let has_floats =
+            schema.inputs.iter().any(takes_floats) && schema.outputs.iter().any(takes_floats);
+        let has_none = def.gradient_rule().is_none() && def.functions_of(def.newest()).is_empty();
+        has_none && (marked || has_floats)
+    };
+    let found: Vec<String> =
+        registry.operators().filter(is_without).map(OpDef::full_name).collect();
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "not listed: {missing:?}, need not be: {gone:?}"
+    );
+}
+
+/// What functions have where they have no derivative.
+#[test]
+fn kinks_have_gradients() {
+    let ints = "low = Constant <value_float = -1.0> ()
+        high = Constant <value_float = 1.0> ()
+        place = Constant <value_ints = [1, 1]> ()
+        axis = Constant <value_ints = [0]> ()
+        image = Constant <value_ints = [1, 1, -1]> ()
+        tensor = Reshape (x, image)";
+    let rows: [(&str, &[f32], &[f32]); 20] = [
+        ("y = Relu (x)", &[-1.0, 0.0, 1.0], &[0.0, 0.0, 1.0]),
+        ("y = Abs (x)", &[-1.0, 0.0, 1.0], &[-1.0, 0.0, 1.0]),
+        ("y = Sign (x)", &[-1.0, 0.0, 1.0], &[0.0; 3]),
+        ("y = Clip (x, low, high)", &[-2.0, -1.0, 1.0, 2.0], &[0.0, 1.0, 1.0, 0.0]),
+        ("y = Round (x)", &[0.5, 1.0], &[0.0; 2]),
+        ("y = Floor (x)", &[0.0, 1.0], &[0.0; 2]),
+        ("y = Ceil (x)", &[0.0, 1.0], &[0.0; 2]),
+        ("z = Neg (x)\na = Abs (x)\ny = Max (x, x, z)", &[1.0, 0.0], &[1.0, 1.0 / 3.0]),
+        ("y = Max (x, high)", &[0.0, 1.0, 2.0], &[0.0, 0.5, 1.0]),
+        ("y = Min (x, high)", &[0.0, 1.0, 2.0], &[1.0, 0.5, 0.0]),
+        ("y = ReduceMax (x)", &[2.0, 1.0, 2.0], &[0.5, 0.0, 0.5]),
+        ("y = ReduceMin (x)", &[1.0, 1.0, 2.0], &[0.5, 0.5, 0.0]),
+        ("y = ReduceL2 (x)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = ReduceL1 (x)", &[0.0, 2.0], &[0.0, 1.0]),
+        ("y = GlobalMaxPool (tensor)", &[2.0, 1.0, 2.0], &[0.5, 0.0, 0.5]),
+        ("y = MaxPool <kernel_shape = [3]> (tensor)", &[2.0, 1.0, 2.0], &[1.0, 0.0, 0.0]),
+        ("y = LpPool <kernel_shape = [2]> (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = GlobalLpPool (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = Unique (x)", &[3.0, 1.0, 3.0], &[0.5, 1.0, 0.5]),
+        (
+            "u = Gather (x, place)\ny = ScatterElements <reduction = \"max\"> (x, place, u)",
+            &[0.0, 2.0],
+            &[1.0, 1.0],
+        ),
+    ];
+    for (nodes, x, expected) in rows {
+        let nodes = format!(
+            "{ints}\n{nodes}
+             d = ai.onnx.preview.training.Gradient <xs = [\"x\"], y = \"y\"> (x)"
+        );
+        let session = session(&format!("float[{}] x", x.len()), "float[] d", &nodes).unwrap();
+        let given = Value::Tensor(Tensor::from_slice([x.len()], x).unwrap());
+        let outputs = session.run([("x", given)]).unwrap();
+        let found = outputs.tensor("d").unwrap().as_slice::<f32>().unwrap().to_vec();
+        assert_eq!(found, expected, "{nodes}");
+    }
+}
+
+/// The standard has this operator without double. It is linear in each of its inputs, so that
+/// differences between numbers far from each other are exact.
+#[test]
+fn rotary_embeddings_have_gradients() {
+    let inputs = "float[1, 2, 1, 4] x, float[2, 2] c, float[2, 2] s, float[1, 2, 1, 4] w";
+    let nodes = "p = Constant <value = int64[1, 1] {1}> ()
+        y = RotaryEmbedding (x, c, s, p)
+        weighted = Mul (y, w)
+        loss = ReduceSum <keepdims = 0> (weighted)";
+    let forward = session(inputs, "float loss", nodes).unwrap();
+    let derived = format!(
+        "{nodes}
+         dx, dc, ds = ai.onnx.preview.training.Gradient
+             <xs = [\"x\", \"c\", \"s\"], zs = [\"w\"], y = \"loss\"> (x, c, s, w)"
+    );
+    let derived = session(inputs, "float[] dx, float[] dc, float[] ds", &derived).unwrap();
+    let mut random = Random(1);
+    let mut given =
+        [("x", vec![1, 2, 1, 4]), ("c", vec![2, 2]), ("s", vec![2, 2]), ("w", vec![1, 2, 1, 4])]
+            .map(|(name, dims)| {
+                let count: usize = dims.iter().product();
+                let elements = random.within(-1.0, 1.0, count).iter().map(|x| *x as f32).collect();
+                (name, dims, elements)
+            });
+    let run = |session: &Session, given: &[(&'static str, Vec<usize>, Vec<f32>); 4]| {
+        let given = given.iter().map(|(name, dims, elements)| {
+            (*name, Value::Tensor(Tensor::from_slice(&dims[..], elements).unwrap()))
+        });
+        let outputs = session.run(given).unwrap();
+        let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap().clone());
+        tensors
+            .flat_map(|tensor| tensor.to_vec::<f32>().unwrap())
+            .map(f64::from)
+            .collect::<Vec<_>>()
+    };
+    let found = run(&derived, &given);
+    let mut expected = Vec::new();
+    for input in 0..3 {
+        for element in 0..given[input].2.len() {
+            let before = given[input].2[element];
+            let mut at = |x: f32| {
+                given[input].2[element] = x;
+                run(&forward, &given)[0]
+            };
+            expected.push((at(before + 1.0) - at(before - 1.0)) / 2.0);
+            given[input].2[element] = before;
+        }
+    }
+    close(&found, &expected, 1e-5).unwrap();
 }
 
 #[test]
