@@ -181,11 +181,11 @@ fn placed<'c>(
             let period = is_single.choose(range.number(1.0), range * 2.0);
             let beyond = at - low;
             let beyond = beyond - (beyond / period).op("Floor") * period;
-            let is_turned = beyond.compare("Greater", range);
-            let turned = is_turned.choose(range * 2.0 - beyond, beyond) + low;
-            let slope = is_turned.choose(-scale, scale);
-            let turned = is_single.choose(low, turned);
-            (is_outside.choose(turned, at), is_outside.choose(slope, scale))
+            let is_mirrored = beyond.compare("Greater", range);
+            let mirrored = is_mirrored.choose(range * 2.0 - beyond, beyond) + low;
+            let slope = is_mirrored.choose(-scale, scale);
+            let mirrored = is_single.choose(low, mirrored);
+            (is_outside.choose(mirrored, at), is_outside.choose(slope, scale))
         }
     }
 }

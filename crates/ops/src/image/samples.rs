@@ -108,8 +108,8 @@ fn along<'c>(
             } else {
                 (size * 2.0, size * 2.0 - 1.0)
             };
-            let turned = indices.op_with("Mod", &[period], &[]);
-            let indices = turned.op_with("Min", &[end - turned], &[]);
+            let mirrored = indices.op_with("Mod", &[period], &[]);
+            let indices = mirrored.op_with("Min", &[end - mirrored], &[]);
             Along { indices, weights, slopes }
         }
     }
