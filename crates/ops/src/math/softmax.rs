@@ -20,8 +20,7 @@ use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
 use crate::tensor::transpose::TRANSPOSE;
 
-pub(crate) static HARDMAX: OpDef =
-    along_axis("Hardmax").about("1 for the first largest element.").gradient(gradients::zero);
+pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first largest element.");
 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .about("Logarithm of the softmax.")
