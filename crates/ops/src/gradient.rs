@@ -99,6 +99,26 @@ impl<'a> Backward<'a> {
         self.attributes(|attributes| attributes.ints(name))
     }
 
+    /// A list with an integer for each of `len` axes, or so many times `value`.
+    ///
+    /// # Errors
+    ///
+    /// It has another length.
+    pub(crate) fn ints_per_axis(
+        &self,
+        name: &str,
+        len: usize,
+        value: i64,
+    ) -> Result<Vec<i64>, Refusal> {
+        match self.ints(name) {
+            None => Ok(vec![value; len]),
+            Some(values) if values.len() == len => Ok(values),
+            Some(values) => {
+                Err(self.refuse(format_args!("{name} has {} elements, not {len}", values.len())))
+            }
+        }
+    }
+
     /// A string attribute, or its default.
     pub(crate) fn string(&self, name: &str) -> Option<String> {
         self.attributes(|attributes| attributes.string(name))
@@ -285,6 +305,20 @@ impl<'a> Backward<'a> {
         Expr::constant(self, &ints(values))
     }
 
+    /// The integers from 0 on, as many as a scalar says.
+    pub(crate) fn count_up<'c>(&'c self, count: Expr<'c>) -> Expr<'c> {
+        let scalar = |value: i64| Expr::constant(self, &Tensor::scalar(value));
+        scalar(0).op_with("Range", &[count, scalar(1)], &[])
+    }
+
+    /// A vector of constants of the type `elem`.
+    pub(crate) fn numbers_of(&self, values: &[f64], elem: DataType) -> Expr<'_> {
+        let double = Tensor::from_slice([values.len()], values)
+            .expect("a vector has as many elements as its dimension");
+        let tensor = cast(&double, elem, CastOptions::default());
+        Expr::constant(self, &tensor.unwrap_or(double))
+    }
+
     /// An output of the node that nobody needed so far.
     pub(crate) fn also_output(&self, index: usize, elem: DataType) -> Expr<'_> {
         let mut build = self.build.borrow_mut();
@@ -437,6 +471,11 @@ impl<'c> Expr<'c> {
         self.op_with("ReduceSum", &[axes], &[("keepdims", AttrValue::Int(keeps.into()))])
     }
 
+    /// The product of the elements of a vector, as a vector of one.
+    pub(crate) fn product(self) -> Expr<'c> {
+        self.op_with("ReduceProd", &[], &[("keepdims", AttrValue::Int(1))])
+    }
+
     /// The mean over axes, which stay with size 1.
     pub(crate) fn mean(self, axes: &[i64]) -> Expr<'c> {
         let axes = Expr::constant(self.nodes, &ints(axes));
@@ -453,6 +492,26 @@ impl<'c> Expr<'c> {
     pub(crate) fn unsqueeze(self, axes: &[i64]) -> Expr<'c> {
         let axes = Expr::constant(self.nodes, &ints(axes));
         self.op_with("Unsqueeze", &[axes], &[])
+    }
+
+    /// Its elements repeated to another shape.
+    pub(crate) fn expand(self, shape: Expr<'_>) -> Expr<'c> {
+        self.op_with("Expand", &[shape], &[])
+    }
+
+    /// It and other values, one after the other along an axis.
+    pub(crate) fn concat(self, others: &[Expr<'_>], axis: i64) -> Expr<'c> {
+        self.op_with("Concat", others, &[("axis", AttrValue::Int(axis))])
+    }
+
+    /// Its elements at indices of an axis.
+    pub(crate) fn gather(self, indices: Expr<'_>, axis: i64) -> Expr<'c> {
+        self.op_with("Gather", &[indices], &[("axis", AttrValue::Int(axis))])
+    }
+
+    /// The elements of integers, none below 0 or above `high`.
+    pub(crate) fn clamped(self, high: Expr<'_>) -> Expr<'c> {
+        self.op_with("Max", &[self.number(0.0)], &[]).op_with("Min", &[high], &[])
     }
 
     /// Its elements in another shape.

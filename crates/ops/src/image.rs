@@ -3,8 +3,10 @@
 pub(crate) mod affine_grid;
 pub(crate) mod center_crop_pad;
 mod factors;
+pub(crate) mod gradients;
 mod non_max_suppression;
 pub(crate) mod resize;
+mod samples;
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int64, Uint8};
@@ -56,7 +58,8 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
             _ => {}
         }
         Ok(())
-    });
+    })
+    .gradient(gradients::grid_sample);
 
 pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
     .about("Turns an encoded image, such as a PNG or JPEG file, into pixels.")
@@ -87,7 +90,8 @@ pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(infer_max_of_regions);
+    .infer(infer_max_of_regions)
+    .gradient(gradients::max_roi_pool);
 
 pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
     .about("Keeps the boxes of the best scores and drops those that overlap one that was kept by more than a threshold, \
@@ -144,7 +148,8 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     .adapter(15, 16, |cx| {
         cx.set("coordinate_transformation_mode", "output_half_pixel");
         Ok(())
-    });
+    })
+    .gradient(gradients::roi_align);
 
 /// One element per place that the grid `[N, D1, …, axes]` names.
 fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -13,6 +13,7 @@ pub(crate) mod gemm;
 pub(crate) mod gradients;
 pub(crate) mod legacy_broadcast;
 pub(crate) mod linear;
+pub(crate) mod linear_gradients;
 pub(crate) mod matmul;
 pub(crate) mod prelu;
 pub(crate) mod shape_values;

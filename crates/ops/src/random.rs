@@ -9,6 +9,7 @@ use crate::facts::{
     output, types,
 };
 use crate::infer::{Infer, InferError};
+use crate::math::gradients;
 use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
@@ -95,7 +96,8 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
-    .infer(like_first);
+    .infer(like_first)
+    .gradient(gradients::zero);
 
 pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
     .about("Numbers spread evenly between two bounds, of a shape that is given.")
@@ -134,7 +136,8 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
-    .infer(like_first);
+    .infer(like_first)
+    .gradient(gradients::zero);
 
 /// The shape of the input, and its element type unless the node names another one.
 fn like_first(cx: &mut Infer<'_>) -> Result<(), InferError> {

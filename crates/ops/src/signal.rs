@@ -1,6 +1,7 @@
 //! Spectra, and the windows for them.
 
 pub(crate) mod fourier;
+mod gradients;
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Int32, Int64};

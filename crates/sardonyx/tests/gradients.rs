@@ -1,12 +1,13 @@
 //! The gradient rules of operators against central differences in double precision: the blocks of
-//! `tests/gradients`, with known shapes and with inputs of any rank, and derived twice.
+//! `tests/gradients`, with known shapes, with known ranks alone and with inputs of any rank, and
+//! derived twice.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use sardonyx::{Model, Outputs, Session, Tensor, Value};
-use sardonyx_ops::Registry;
+use sardonyx::{CastOptions, DataType, Model, Outputs, Session, Tensor, Value, cast};
+use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
 
 const FILES: [&str; 1] = ["ai.onnx"];
 
@@ -16,6 +17,16 @@ const TOLERANCE: f64 = 1e-6;
 /// What a second derivative may be off: the differences are of gradients.
 const SECOND_TOLERANCE: f64 = 1e-5;
 
+/// What a model says of the inputs that are varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Shapes,
+    /// Of the first one its rank, of others their shapes.
+    Ranks,
+    Nothing,
+}
+
+#[derive(Clone)]
 struct Block {
     line: usize,
     operator: String,
@@ -28,6 +39,7 @@ struct Block {
 }
 
 /// An input and its elements.
+#[derive(Clone)]
 struct Input {
     /// As in `double[2, 3]`.
     ty: String,
@@ -88,10 +100,20 @@ impl Input {
         self.text.is_none()
     }
 
-    /// As it is declared, with its shape or of any rank.
-    fn declared(&self, has_shape: bool) -> String {
+    /// As it is declared, where what is varied is of the type `varied`.
+    fn declared(&self, known: Known, varied: &str) -> String {
         let elem = self.ty.split('[').next().unwrap();
-        let ty = if has_shape { self.ty.clone() } else { format!("{elem}[]") };
+        let elem = if self.is_varied() { varied } else { elem };
+        let ty = match known {
+            Known::Ranks if !self.dims.is_empty() => {
+                format!("{elem}[{}]", vec!["?"; self.dims.len()].join(", "))
+            }
+            Known::Shapes | Known::Ranks => match self.ty.split_once('[') {
+                Some((_, dims)) => format!("{elem}[{dims}"),
+                None => elem.to_string(),
+            },
+            Known::Nothing => format!("{elem}[]"),
+        };
         format!("{ty} {}", self.name)
     }
 
@@ -141,15 +163,20 @@ impl Block {
         self.inputs.iter().filter(|input| input.is_varied()).collect()
     }
 
-    fn session(&self, order: Order, has_shapes: bool) -> Result<Session, String> {
+    fn session(&self, order: Order, known: Known) -> Result<Session, String> {
+        self.session_of(order, known, "double")
+    }
+
+    /// What is varied is of the type `elem`.
+    fn session_of(&self, order: Order, known: Known, elem: &str) -> Result<Session, String> {
         let mut given: Vec<String> = Vec::new();
         let mut constants: Vec<String> = Vec::new();
         let mut held = vec!["weights".to_string()];
         for input in &self.inputs {
-            let declared = input.declared(has_shapes || !input.is_varied());
+            let declared = input.declared(self.known_of(input, known), elem);
             match &input.text {
                 // With a default, it is an input whose value inference does not know.
-                Some(values) if !has_shapes => {
+                Some(values) if known == Known::Nothing => {
                     held.push(input.name.clone());
                     given.push(declared.clone());
                     constants.push(format!("{} {} = {values}", input.ty, input.name));
@@ -161,7 +188,7 @@ impl Block {
         let varied: Vec<&str> = self.varied().iter().map(|input| input.name.as_str()).collect();
         let directions: Vec<String> = varied.iter().map(|name| format!("v_{name}")).collect();
         let mut nodes = self.nodes.join("\n");
-        let mut outputs = vec!["double[] y".to_string()];
+        let mut outputs = vec![format!("{elem}[] y")];
         let gradient = |names: &[String], y: &str, held: &[String]| {
             let quoted = |names: &[&str]| {
                 names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
@@ -177,18 +204,18 @@ impl Block {
             )
         };
         if order >= Order::First {
-            given.push("double[] weights".to_string());
+            given.push(format!("{elem}[] weights"));
             let names: Vec<String> = varied.iter().map(|name| format!("g_{name}")).collect();
             nodes += "\nweighted = Mul (y, weights)\nloss = ReduceSum <keepdims = 0> (weighted)";
             nodes += &gradient(&names, "loss", &held);
-            outputs = names.iter().map(|name| format!("double[] {name}")).collect();
+            outputs = names.iter().map(|name| format!("{elem}[] {name}")).collect();
         }
         if order == Order::Second {
             let names: Vec<String> = varied.iter().map(|name| format!("h_{name}")).collect();
             let mut sums = Vec::new();
             for (input, direction) in self.varied().iter().zip(&directions) {
                 let name = &input.name;
-                let ty = input.declared(has_shapes);
+                let ty = input.declared(self.known_of(input, known), elem);
                 given.push(format!("{} {direction}", ty.rsplit_once(' ').unwrap().0));
                 nodes += &format!(
                     "\np_{name} = Mul (g_{name}, {direction})
@@ -199,7 +226,7 @@ impl Block {
             held.extend(directions.iter().cloned());
             nodes += &format!("\nsecond = Sum ({})", sums.join(", "));
             nodes += &gradient(&names, "second", &held);
-            outputs = names.iter().map(|name| format!("double[] {name}")).collect();
+            outputs = names.iter().map(|name| format!("{elem}[] {name}")).collect();
         }
         let constants = match &constants[..] {
             [] => String::new(),
@@ -214,6 +241,16 @@ impl Block {
         let model = Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))?;
         let session = Session::builder(&model).threads(1).build();
         session.map_err(|error| format!("{error}\n{text}"))
+    }
+
+    /// What is said of an input.
+    fn known_of(&self, input: &Input, known: Known) -> Known {
+        let is_first = self.varied().first().is_some_and(|first| first.name == input.name);
+        match known {
+            Known::Ranks if !is_first => Known::Shapes,
+            _ if !input.is_varied() => Known::Shapes,
+            known => known,
+        }
     }
 
     /// Values of the varied inputs.
@@ -237,9 +274,9 @@ impl Block {
         Ok(flat(&outputs))
     }
 
-    fn check(&self, has_shapes: bool) -> Result<(), String> {
+    fn check(&self, known: Known) -> Result<(), String> {
         let mut random = Random(2);
-        let forward = self.session(Order::Zero, has_shapes)?;
+        let forward = self.session(Order::Zero, known)?;
         let at = self.elements();
         let inputs = self.varied();
         let inputs =
@@ -249,7 +286,7 @@ impl Block {
         let weights = random.within(-1.0, 1.0, dims.iter().product());
         let w = Value::Tensor(Tensor::from_slice(&dims[..], &weights).unwrap());
         let w = [("weights".to_string(), w)];
-        let first = self.session(Order::First, has_shapes)?;
+        let first = self.session(Order::First, known)?;
         let found = self.run(&first, &at, &w)?;
         let loss = |at: &[Vec<f64>]| -> Result<f64, String> {
             let y = self.run(&forward, at, &[])?;
@@ -272,7 +309,7 @@ impl Block {
             return Ok(());
         }
         let along: Vec<Vec<f64>> = at.iter().map(|of| random.within(-1.0, 1.0, of.len())).collect();
-        let second = self.session(Order::Second, has_shapes)?;
+        let second = self.session(Order::Second, known)?;
         let directions = self.varied().into_iter().zip(&along);
         let directions =
             directions.map(|(input, along)| (format!("v_{}", input.name), input.tensor(along)));
@@ -309,9 +346,51 @@ fn close(found: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> 
         let off = (**found - **expected).abs();
         off.is_nan() || off > tolerance * scale
     };
-    match found.iter().zip(expected).find(is_off) {
-        Some((found, expected)) => Err(format!("{found} is not {expected}: {expected:?}")),
+    match found.iter().zip(expected).enumerate().find(|(_, pair)| is_off(pair)) {
+        Some((at, (found, expected))) => Err(format!("element {at}: {found} is not {expected}")),
         None => Ok(()),
+    }
+}
+
+impl Block {
+    /// The gradient with these weights, computed in `elem`.
+    fn gradient_in(&self, elem: DataType, weights: &Tensor) -> Result<Vec<f64>, String> {
+        let session = self.session_of(Order::First, Known::Shapes, elem.name())?;
+        let cast = |tensor: &Tensor, to| cast(tensor, to, CastOptions::default()).unwrap();
+        let varied = self.varied();
+        let inputs = varied.iter().map(|input| {
+            let tensor = Tensor::from_slice(&input.dims[..], &input.elements).unwrap();
+            (input.name.as_str(), Value::Tensor(cast(&tensor, elem)))
+        });
+        let inputs = inputs.chain([("weights", Value::Tensor(cast(weights, elem)))]);
+        let outputs = session.run(inputs).map_err(|error| error.to_string())?;
+        let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
+        let wide = tensors.map(|tensor| cast(tensor, DataType::Double));
+        Ok(wide.flat_map(|tensor| tensor.as_slice::<f64>().unwrap().to_vec()).collect())
+    }
+
+    /// Compares gradients in narrower types with those in double, at numbers that all types have.
+    fn check_narrow(&self) -> Result<(), String> {
+        let mut block = self.clone();
+        let whole = |x: &mut f64| *x = (*x * 64.0).round() / 64.0;
+        let inputs = block.inputs.iter_mut();
+        inputs.for_each(|input| input.elements.iter_mut().for_each(whole));
+        let forward = block.session(Order::Zero, Known::Shapes)?;
+        let at = block.elements();
+        let inputs = block.varied();
+        let inputs = inputs.iter().zip(&at);
+        let inputs = inputs.map(|(input, at)| (input.name.as_str(), input.tensor(at)));
+        let y = forward.run(inputs).map_err(|error| error.to_string())?;
+        let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
+        let mut weights = Random(2).within(-1.0, 1.0, dims.iter().product());
+        weights.iter_mut().for_each(whole);
+        let weights = Tensor::from_slice(&dims[..], &weights).unwrap();
+        let expected = block.gradient_in(DataType::Double, &weights)?;
+        for (elem, tolerance) in [(DataType::Float, 2e-5), (DataType::Float16, 2e-2)] {
+            let found = block.gradient_in(elem, &weights)?;
+            close(&found, &expected, tolerance).map_err(|why| format!("{elem}: {why}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -323,13 +402,16 @@ fn all() -> Vec<(&'static str, Block)> {
     FILES.into_iter().flat_map(read).collect()
 }
 
-fn check_all(has_shapes: bool) {
+/// Checks all blocks, or those of the operators that the variable `GRADIENTS` names.
+fn check_all(check: impl Fn(&Block) -> Result<(), String>) {
     let mut wrong = Vec::new();
+    let only = std::env::var("GRADIENTS").ok();
     for (file, block) in all() {
-        if !has_shapes && block.is_ranked {
+        let is_meant = |only: &String| only.split(',').any(|name| name == block.operator);
+        if !only.as_ref().is_none_or(is_meant) {
             continue;
         }
-        if let Err(why) = block.check(has_shapes) {
+        if let Err(why) = check(&block) {
             wrong.push(format!("{file}.txt:{}: {}: {why}", block.line, block.operator));
         }
     }
@@ -338,12 +420,24 @@ fn check_all(has_shapes: bool) {
 
 #[test]
 fn gradients_of_known_shapes_are_those_of_differences() {
-    check_all(true);
+    check_all(|block| block.check(Known::Shapes));
+}
+
+#[test]
+fn gradients_of_known_ranks_are_those_of_differences() {
+    check_all(|block| block.check(Known::Ranks));
 }
 
 #[test]
 fn gradients_of_any_rank_are_those_of_differences() {
-    check_all(false);
+    check_all(|block| if block.is_ranked { Ok(()) } else { block.check(Known::Nothing) });
+}
+
+/// What nodes say of double stays as it is: these blocks are for double alone.
+#[test]
+fn gradients_in_narrower_types_are_those_in_double() {
+    let says_double = |block: &Block| block.nodes.iter().any(|node| node.contains("= 11"));
+    check_all(|block| if says_double(block) { Ok(()) } else { block.check_narrow() });
 }
 
 /// Every operator with a rule has a block.
@@ -377,11 +471,12 @@ fn session(inputs: &str, outputs: &str, nodes: &str) -> Result<Session, String> 
 #[test]
 fn what_has_no_gradient_is_refused() {
     let flat = "h = Exp (a)
-        m = Hardmax (h)
-        sum = ReduceSum <keepdims = 0> (m)
-        shape = Constant <value_ints = [1, 1]> ()
-        matrix = Reshape (sum, shape)
-        y = Det (matrix)";
+        b = BitCast <to = 1> (h)
+        low = ReduceSum <keepdims = 0> (b)
+        count = Constant <value_int = 16> ()
+        high = Constant <value_float = 8.0> ()
+        m = MelWeightMatrix (count, count, count, low, high)
+        y = ReduceSum <keepdims = 0> (m)";
     for (inputs, nodes, names, refusal) in [
         ("float a", "", r#"xs = ["b"], y = "a"> (a)"#, "it names 'b', which nothing defines"),
         (
@@ -412,7 +507,7 @@ fn what_has_no_gradient_is_refused() {
             "float[2] a",
             flat,
             r#"xs = ["h"], y = "y"> (h)"#,
-            "operators on the way to y have no gradient: Det, Hardmax",
+            "operators on the way to y have no gradient: BitCast, MelWeightMatrix",
         ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
@@ -420,6 +515,149 @@ fn what_has_no_gradient_is_refused() {
         let found = found.err().unwrap_or_else(|| format!("{nodes} runs"));
         assert!(found.contains(refusal), "{nodes}: {found}");
     }
+}
+
+/// `tests/gradients/without_rule.txt` lists the operators that take and give floats, or that the
+/// standard marks as differentiable, and that have neither a rule nor a function, with the reason.
+#[test]
+fn operators_without_gradients_are_listed() {
+    let path = format!("{}/../../tests/gradients/without_rule.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let listed: BTreeSet<&str> = lines
+        .map(|line| {
+            let (name, reason) = line.split_once(": ").unwrap_or_else(|| panic!("{line}"));
+            assert!(!reason.is_empty(), "{line}");
+            name
+        })
+        .collect();
+    let registry = Registry::standard();
+    let is_without = |def: &&OpDef| {
+        let Some(schema) = def.schema_at(def.newest()).filter(|schema| !schema.deprecated) else {
+            return false;
+        };
+        let marked = schema
+            .inputs
+            .iter()
+            .any(|input| input.differentiability == Differentiability::Differentiable);
+        let takes_floats = |param: &Param| {
+            let of_variable = schema.type_var(param.ty).map(|variable| variable.allowed.names());
+            let names = of_variable.unwrap_or_else(|| vec![param.ty.to_string()]);
+            names.iter().any(|name| name == "tensor(float)")
+        };
+        let has_floats =
+            schema.inputs.iter().any(takes_floats) && schema.outputs.iter().any(takes_floats);
+        let has_none = def.gradient_rule().is_none() && def.functions_of(def.newest()).is_empty();
+        has_none && (marked || has_floats)
+    };
+    let found: Vec<String> =
+        registry.operators().filter(is_without).map(OpDef::full_name).collect();
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "not listed: {missing:?}, need not be: {gone:?}"
+    );
+}
+
+/// What functions have where they have no derivative.
+#[test]
+fn kinks_have_gradients() {
+    let ints = "low = Constant <value_float = -1.0> ()
+        high = Constant <value_float = 1.0> ()
+        place = Constant <value_ints = [1, 1]> ()
+        axis = Constant <value_ints = [0]> ()
+        image = Constant <value_ints = [1, 1, -1]> ()
+        tensor = Reshape (x, image)";
+    let rows: [(&str, &[f32], &[f32]); 20] = [
+        ("y = Relu (x)", &[-1.0, 0.0, 1.0], &[0.0, 0.0, 1.0]),
+        ("y = Abs (x)", &[-1.0, 0.0, 1.0], &[-1.0, 0.0, 1.0]),
+        ("y = Sign (x)", &[-1.0, 0.0, 1.0], &[0.0; 3]),
+        ("y = Clip (x, low, high)", &[-2.0, -1.0, 1.0, 2.0], &[0.0, 1.0, 1.0, 0.0]),
+        ("y = Round (x)", &[0.5, 1.0], &[0.0; 2]),
+        ("y = Floor (x)", &[0.0, 1.0], &[0.0; 2]),
+        ("y = Ceil (x)", &[0.0, 1.0], &[0.0; 2]),
+        ("z = Neg (x)\na = Abs (x)\ny = Max (x, x, z)", &[1.0, 0.0], &[1.0, 1.0 / 3.0]),
+        ("y = Max (x, high)", &[0.0, 1.0, 2.0], &[0.0, 0.5, 1.0]),
+        ("y = Min (x, high)", &[0.0, 1.0, 2.0], &[1.0, 0.5, 0.0]),
+        ("y = ReduceMax (x)", &[2.0, 1.0, 2.0], &[0.5, 0.0, 0.5]),
+        ("y = ReduceMin (x)", &[1.0, 1.0, 2.0], &[0.5, 0.5, 0.0]),
+        ("y = ReduceL2 (x)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = ReduceL1 (x)", &[0.0, 2.0], &[0.0, 1.0]),
+        ("y = GlobalMaxPool (tensor)", &[2.0, 1.0, 2.0], &[0.5, 0.0, 0.5]),
+        ("y = MaxPool <kernel_shape = [3]> (tensor)", &[2.0, 1.0, 2.0], &[1.0, 0.0, 0.0]),
+        ("y = LpPool <kernel_shape = [2]> (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = GlobalLpPool (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
+        ("y = Unique (x)", &[3.0, 1.0, 3.0], &[0.5, 1.0, 0.5]),
+        (
+            "u = Gather (x, place)\ny = ScatterElements <reduction = \"max\"> (x, place, u)",
+            &[0.0, 2.0],
+            &[1.0, 1.0],
+        ),
+    ];
+    for (nodes, x, expected) in rows {
+        let nodes = format!(
+            "{ints}\n{nodes}
+             d = ai.onnx.preview.training.Gradient <xs = [\"x\"], y = \"y\"> (x)"
+        );
+        let session = session(&format!("float[{}] x", x.len()), "float[] d", &nodes).unwrap();
+        let given = Value::Tensor(Tensor::from_slice([x.len()], x).unwrap());
+        let outputs = session.run([("x", given)]).unwrap();
+        let found = outputs.tensor("d").unwrap().as_slice::<f32>().unwrap().to_vec();
+        assert_eq!(found, expected, "{nodes}");
+    }
+}
+
+/// The standard has this operator without double. It is linear in each of its inputs, so that
+/// differences between numbers far from each other are exact.
+#[test]
+fn rotary_embeddings_have_gradients() {
+    let inputs = "float[1, 2, 1, 4] x, float[2, 2] c, float[2, 2] s, float[1, 2, 1, 4] w";
+    let nodes = "p = Constant <value = int64[1, 1] {1}> ()
+        y = RotaryEmbedding (x, c, s, p)
+        weighted = Mul (y, w)
+        loss = ReduceSum <keepdims = 0> (weighted)";
+    let forward = session(inputs, "float loss", nodes).unwrap();
+    let derived = format!(
+        "{nodes}
+         dx, dc, ds = ai.onnx.preview.training.Gradient
+             <xs = [\"x\", \"c\", \"s\"], zs = [\"w\"], y = \"loss\"> (x, c, s, w)"
+    );
+    let derived = session(inputs, "float[] dx, float[] dc, float[] ds", &derived).unwrap();
+    let mut random = Random(1);
+    let mut given =
+        [("x", vec![1, 2, 1, 4]), ("c", vec![2, 2]), ("s", vec![2, 2]), ("w", vec![1, 2, 1, 4])]
+            .map(|(name, dims)| {
+                let count: usize = dims.iter().product();
+                let elements = random.within(-1.0, 1.0, count).iter().map(|x| *x as f32).collect();
+                (name, dims, elements)
+            });
+    let run = |session: &Session, given: &[(&'static str, Vec<usize>, Vec<f32>); 4]| {
+        let given = given.iter().map(|(name, dims, elements)| {
+            (*name, Value::Tensor(Tensor::from_slice(&dims[..], elements).unwrap()))
+        });
+        let outputs = session.run(given).unwrap();
+        let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap().clone());
+        tensors
+            .flat_map(|tensor| tensor.to_vec::<f32>().unwrap())
+            .map(f64::from)
+            .collect::<Vec<_>>()
+    };
+    let found = run(&derived, &given);
+    let mut expected = Vec::new();
+    for input in 0..3 {
+        for element in 0..given[input].2.len() {
+            let before = given[input].2[element];
+            let mut at = |x: f32| {
+                given[input].2[element] = x;
+                run(&forward, &given)[0]
+            };
+            expected.push((at(before + 1.0) - at(before - 1.0)) / 2.0);
+            given[input].2[element] = before;
+        }
+    }
+    close(&found, &expected, 1e-5).unwrap();
 }
 
 #[test]

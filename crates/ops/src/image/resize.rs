@@ -7,6 +7,7 @@ use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
 use sardonyx_tensor::Tensor;
 
 use super::factors::{Policy, scaled};
+use super::gradients;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
@@ -93,7 +94,8 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         }
         Ok(())
     })
-    .keeps_format(&[]);
+    .keeps_format(&[])
+    .gradient(gradients::resize);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")

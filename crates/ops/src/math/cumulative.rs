@@ -25,7 +25,8 @@ pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
         types("T2", TypeSet::tensors(&[Int32, Int64])),
     ],
 )
-    .infer(|cx| cumulated(cx, Dim::mul, 1));
+    .infer(|cx| cumulated(cx, Dim::mul, 1))
+    .gradient(gradients::cum_prod);
 
 pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .about(

@@ -8,6 +8,7 @@ use std::f64::consts::PI;
 use sardonyx_tensor::DataType;
 
 use crate::adapt::Refusal;
+use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
 
 type Result = std::result::Result<(), Refusal>;
@@ -296,6 +297,27 @@ pub(crate) fn cum_sum(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
+/// The sum over all products that an element is in of what the others make. The first 0 of a line
+/// is the only element whose products with others are taken as if it were not there; derived again,
+/// that is right where no element is 0.
+pub(crate) fn cum_prod(cx: &Backward<'_>) -> Result {
+    let (x, axis, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
+    let [exclusive, reverse] = ["exclusive", "reverse"].map(|name| cx.int(name).unwrap_or(0));
+    let way = |exclusive: i64, reverse: i64| {
+        [("exclusive", AttrValue::Int(exclusive)), ("reverse", AttrValue::Int(reverse))]
+    };
+    let back = way(exclusive, 1 - reverse.signum());
+    let one = x.number(1.0);
+    let is_zero = x.compare("Equal", x.number(0.0));
+    let zeros = is_zero.cast(x.elem()).op_with("CumSum", &[axis], &way(0, reverse));
+    let is_first = is_zero.op_with("And", &[zeros.compare("Equal", one)], &[]);
+    let without = is_first.choose(one, x).op_with("CumProd", &[axis], &way(exclusive, reverse));
+    let of_first = (dy * without).op_with("CumSum", &[axis], &back);
+    let of_others = (dy * y).op_with("CumSum", &[axis], &back) / is_zero.choose(one, x);
+    cx.give(0, is_first.choose(of_first, of_others));
+    Ok(())
+}
+
 /// Swaps the last two of `rank` axes.
 fn transposed(matrices: Expr<'_>, rank: usize) -> Expr<'_> {
     let mut axes: Vec<i64> = (0..rank as i64).collect();
@@ -307,7 +329,10 @@ fn transposed(matrices: Expr<'_>, rank: usize) -> Expr<'_> {
 /// side repeats get the sum over their repetitions.
 pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
     let (a, b, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
-    let [rank_a, rank_b] = [cx.rank_of(a)?, cx.rank_of(b)?];
+    let (Ok(rank_a), Ok(rank_b)) = (cx.rank_of(a), cx.rank_of(b)) else {
+        matmul_of_any_rank(cx, (a, b), dy);
+        return Ok(());
+    };
     let (mut left, mut right) = (a, b);
     if rank_b == 1 {
         right = right.unsqueeze(&[1]);
@@ -339,6 +364,34 @@ pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
         cx.give(1, of_operand(cx, product, (rank, rank_b), (b, a)));
     }
     Ok(())
+}
+
+/// The same where ranks are known only at run time: a run makes matrices of vectors.
+fn matmul_of_any_rank<'c>(cx: &'c Backward<'_>, (a, b): (Expr<'c>, Expr<'c>), dy: Expr<'c>) {
+    let one = cx.ints_of(&[1]);
+    let rank = |value: Expr<'c>| value.shape().shape();
+    // As many ones as a vector lacks axes.
+    let ones =
+        |value: Expr<'c>| one.expand((2.0 - rank(value)).op_with("Max", &[cx.ints_of(&[0])], &[]));
+    let left = a.reshape(ones(a).concat(&[a.shape()], 0));
+    let right = b.reshape(b.shape().concat(&[ones(b)], 0));
+    let matrix_axes = |value: Expr<'c>| (rank(value) - 1.0).op_with("Min", &[one], &[]);
+    let batches = rank(dy) - matrix_axes(a) - matrix_axes(b);
+    let batches = dy.shape().op_with("Slice", &[cx.ints_of(&[0]), batches], &[]);
+    let whole = batches.concat(&[left.sizes(-2, Some(-1)), right.sizes(-1, None)], 0);
+    let dy = dy.reshape(whole);
+    let swapped = |matrices: Expr<'c>| {
+        matrices.op_with("Einsum", &[], &[("equation", "...ij->...ji".into())])
+    };
+    let back = |product: Expr<'c>, matrices: Expr<'c>, operand: Expr<'c>| {
+        cx.unbroadcast_to(product, matrices, false).reshape(operand.shape())
+    };
+    if cx.wants(0) {
+        cx.give(0, back(dy.matmul(swapped(right)), left, a));
+    }
+    if cx.wants(1) {
+        cx.give(1, back(swapped(left).matmul(dy), right, b));
+    }
 }
 
 /// The gradient of an operand of rank `own` of a product, from that of all matrices, of rank

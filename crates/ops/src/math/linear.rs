@@ -7,7 +7,7 @@ use crate::facts::{
     FLOATS, FLOATS_IR4, NUMERIC, NUMERIC_IR4, input, inputs, output, string, types,
 };
 use crate::infer::{Infer, InferError};
-use crate::math::einsum;
+use crate::math::{einsum, linear_gradients};
 use crate::rules::demand_rank_from;
 
 pub(crate) static DET: OpDef = OpDef::new("Det")
@@ -19,7 +19,8 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(determinant)
-    .unknown_cost();
+    .unknown_cost()
+    .gradient(linear_gradients::det);
 
 pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
     .about(
@@ -37,7 +38,8 @@ pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
     .since(28, &[types("T", NUMERIC_IR4)])
     .widens()
     .infer(einsum::infer)
-    .cost(|node| einsum::multiply_adds(node.cx));
+    .cost(|node| einsum::multiply_adds(node.cx))
+    .gradient(linear_gradients::einsum);
 
 fn determinant(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 2)?;

@@ -7,6 +7,7 @@ use super::window::{Padding, Window, explicit_pads, per_axis};
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
+use crate::image::gradients::deform_conv;
 use crate::infer::Rule;
 use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
@@ -28,7 +29,8 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
         types("T", ALL_IR4),
     ],
 )
-.infer(columns_to_image);
+.infer(columns_to_image)
+.gradient(gradients::col2im);
 
 // The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
 // cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.
@@ -98,7 +100,8 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .infer(deformed)
     .infer_as_reference(deformed_as_reference)
     .keeps_format(&[])
-    .cost(|node| node.convolution(1));
+    .cost(|node| node.convolution(1))
+    .gradient(deform_conv);
 
 /// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
 /// axis.
@@ -185,8 +188,10 @@ fn deformed_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn set_deformed(cx: &mut Infer<'_>, shape: Option<Shape>) -> Result<(), InferError> {
-    for (input, per_place) in [(2, 2), (4, 1)] {
-        check_offsets(cx, shape.as_ref(), input, per_place)?;
+    if let Some(shape) = &shape {
+        // An offset along each spatial axis, and one factor of the mask.
+        check_offsets(cx, shape, 2, shape.len() as i64 - 2)?;
+        check_offsets(cx, shape, 4, 1)?;
     }
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
@@ -198,11 +203,11 @@ const DEFORMED: Convolution = Convolution { x: 0, w: 1, bias: Some(3) };
 /// element per window.
 fn check_offsets(
     cx: &Infer<'_>,
-    output: Option<&Shape>,
+    output: &Shape,
     input: usize,
     per_place: i64,
 ) -> Result<(), InferError> {
-    let (Some(output), Some(found), Some(w)) = (output, cx.shape(input), cx.shape(1)) else {
+    let (Some(found), Some(w)) = (cx.shape(input), cx.shape(1)) else {
         return Ok(());
     };
     cx.demand_rank(input, output.len())?;
@@ -420,6 +425,13 @@ mod tests {
                     &[("offset_group", Int(3))],
                     "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 24, 8, 8]; _; float[2, 12, 8, 8]",
                     "float[2, 8, 8, 8]",
+                ),
+                // An offset for each spatial axis.
+                (&[], "float[1, 2, 5]; float[1, 2, 2]; float[1, 2, 4]", "float[1, 1, 4]"),
+                (
+                    &[],
+                    "float[1, 2, 3, 3, 2]; float[1, 2, 2, 1, 2]; float[1, 12, 2, 3, 1]; _; float[1, 4, 2, 3, 1]",
+                    "float[1, 1, 2, 3, 1]",
                 ),
                 (
                     &[],

@@ -14,40 +14,100 @@ use crate::gradient::{Backward, Expr};
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
 /// How windows move, as attributes say it.
-struct Windows {
+pub(super) struct Windows<'c> {
     /// Spatial axes.
-    rank: usize,
+    pub(super) rank: usize,
     strides: Vec<i64>,
     dilations: Vec<i64>,
     /// Before each axis, then after each.
     pads: Vec<i64>,
+    /// What a run pads beside that before each axis, and after each: as much as `auto_pad` takes
+    /// for sizes that are not known earlier.
+    at_run: Option<[Expr<'c>; 2]>,
     group: i64,
 }
 
-impl Windows {
-    fn of(cx: &Backward<'_>) -> Result<Windows> {
+/// Where `auto_pad` puts what is left over of a number that is odd.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Same {
+    Upper,
+    Lower,
+}
+
+impl<'c> Windows<'c> {
+    /// `auto_pad` is not looked at.
+    fn explicit(cx: &'c Backward<'_>) -> Result<Windows<'c>> {
         let x = cx.input(0)?;
         let Some(rank) = cx.rank_of(x)?.checked_sub(2) else {
             return Err(cx.refuse("its input has no spatial axes"));
         };
-        let list = |name: &str, len: usize, value: i64| match cx.ints(name) {
-            None => Ok(vec![value; len]),
-            Some(values) if values.len() == len => Ok(values),
-            Some(values) => Err(cx.refuse(format_args!("{name} has {} elements", values.len()))),
-        };
-        let strides = list("strides", rank, 1)?;
-        let dilations = list("dilations", rank, 1)?;
-        let pads = match cx.string("auto_pad").as_deref() {
-            Some("VALID") => vec![0; 2 * rank],
-            None | Some("NOTSET") => list("pads", 2 * rank, 0)?,
-            Some(other) => {
-                return Err(cx.refuse(format_args!("auto_pad {other} has no gradient: set pads")));
-            }
-        };
-        Ok(Windows { rank, strides, dilations, pads, group: cx.int("group").unwrap_or(1) })
+        Windows::over(cx, rank)
     }
 
-    fn attributes(&self) -> Vec<(&'static str, AttrValue<'_>)> {
+    /// Over so many spatial axes.
+    pub(super) fn over(cx: &'c Backward<'_>, rank: usize) -> Result<Windows<'c>> {
+        let pads = match cx.string("auto_pad").as_deref() {
+            None | Some("NOTSET") => cx.ints_per_axis("pads", 2 * rank, 0)?,
+            Some(_) => vec![0; 2 * rank],
+        };
+        Ok(Windows {
+            rank,
+            strides: cx.ints_per_axis("strides", rank, 1)?,
+            dilations: cx.ints_per_axis("dilations", rank, 1)?,
+            pads,
+            at_run: None,
+            group: cx.int("group").unwrap_or(1),
+        })
+    }
+
+    /// Over the first input. `kernel` has the sizes of the window, and `known` those that are the
+    /// same in every run.
+    pub(super) fn of(
+        cx: &'c Backward<'_>,
+        kernel: Expr<'c>,
+        known: Option<Vec<i64>>,
+    ) -> Result<Windows<'c>> {
+        let mut windows = Windows::explicit(cx)?;
+        let Some(same) = same(cx)? else { return Ok(windows) };
+        let x = cx.input(0)?;
+        let sizes = cx.shape_of(x).and_then(|shape| {
+            shape.iter().skip(2).map(|size| size.known()).collect::<Option<Vec<i64>>>()
+        });
+        if let (Some(kernel), Some(sizes)) = (known.filter(|all| all.len() == windows.rank), sizes)
+        {
+            windows.pad_same(same, &kernel, &sizes);
+            return Ok(windows);
+        }
+        let [strides, dilations] =
+            [&windows.strides, &windows.dilations].map(|list| cx.ints_of(list));
+        let sizes = x.sizes(2, None);
+        let last = (sizes + (strides - 1.0)) / strides - 1.0;
+        let total = last * strides + (kernel - 1.0) * dilations + 1.0 - sizes;
+        let total = total.op_with("Max", &[total.number(0.0)], &[]);
+        let less = total / 2.0;
+        windows.at_run = Some(match same {
+            Same::Upper => [less, total - less],
+            Same::Lower => [total - less, less],
+        });
+        Ok(windows)
+    }
+
+    /// Pads for one window per stride.
+    fn pad_same(&mut self, same: Same, kernel: &[i64], sizes: &[i64]) {
+        for axis in 0..self.rank {
+            let (stride, reach) =
+                (self.strides[axis], (kernel[axis] - 1) * self.dilations[axis] + 1);
+            let last = (sizes[axis] + stride - 1) / stride - 1;
+            let total = (last * stride + reach - sizes[axis]).max(0);
+            let less = total / 2;
+            (self.pads[axis], self.pads[axis + self.rank]) = match same {
+                Same::Upper => (less, total - less),
+                Same::Lower => (total - less, less),
+            };
+        }
+    }
+
+    pub(super) fn attributes(&self) -> Vec<(&'static str, AttrValue<'_>)> {
         vec![
             ("strides", AttrValue::from(&self.strides[..])),
             ("dilations", AttrValue::from(&self.dilations[..])),
@@ -58,7 +118,7 @@ impl Windows {
 
     /// The transposed convolution of `dy`, in the spatial sizes of `like`. Without knowing how much
     /// strides left over, it makes as much as they may have, which is cut off.
-    fn transposed<'c>(
+    fn transposed(
         &self,
         cx: &'c Backward<'_>,
         dy: Expr<'c>,
@@ -69,22 +129,93 @@ impl Windows {
         let mut attributes = self.attributes();
         attributes.push(("output_padding", AttrValue::from(&over[..])));
         let whole = dy.op_with("ConvTranspose", &[weights], &attributes);
-        if over.iter().all(|over| *over == 0) {
-            return whole;
+        match self.at_run {
+            None if over.iter().all(|over| *over == 0) => whole,
+            None => self.cut(cx, whole, like),
+            Some([before, _]) => {
+                let axes = cx.ints_of(&self.spatial());
+                whole.op_with("Slice", &[before, before + like.sizes(2, None), axes], &[])
+            }
         }
-        self.cut(cx, whole, like)
+    }
+
+    /// Each window hands `parts` to all elements in it, of one channel after the other.
+    pub(super) fn spread(
+        &mut self,
+        cx: &'c Backward<'_>,
+        parts: Expr<'c>,
+        kernel: &[i64],
+    ) -> Result<Expr<'c>> {
+        let x = cx.input(0)?;
+        let alone = |value: Expr<'c>| {
+            let images = value.sizes(0, Some(1)) * value.sizes(1, Some(2));
+            value.reshape(images.concat(&[cx.ints_of(&[1]), value.sizes(2, None)], 0))
+        };
+        self.group = 1;
+        // All windows can be cut off at their end, so the sizes are those of the input.
+        let over: Vec<i64> = self.strides.iter().map(|stride| stride - 1).collect();
+        let mut attributes = self.attributes();
+        attributes.push(("output_padding", AttrValue::from(&over[..])));
+        let whole = alone(parts).op_with("ConvTranspose", &[ones(cx, parts, kernel)], &attributes);
+        let start = match self.at_run {
+            Some([before, _]) => before,
+            None => cx.ints_of(&vec![0; self.rank]),
+        };
+        let axes = cx.ints_of(&self.spatial());
+        let inside = whole.op_with("Slice", &[start, start + x.sizes(2, None), axes], &[]);
+        Ok(inside.reshape(x.shape()))
+    }
+
+    /// The spatial axes.
+    fn spatial(&self) -> Vec<i64> {
+        (2..self.rank as i64 + 2).collect()
     }
 
     /// The first elements along spatial axes, as many as `like` has.
-    fn cut<'c>(&self, cx: &'c Backward<'_>, value: Expr<'c>, like: Expr<'c>) -> Expr<'c> {
+    fn cut(&self, cx: &'c Backward<'_>, value: Expr<'c>, like: Expr<'c>) -> Expr<'c> {
         let starts = cx.ints_of(&vec![0; self.rank]);
-        let axes: Vec<i64> = (2..self.rank as i64 + 2).collect();
-        value.op_with("Slice", &[starts, like.sizes(2, None), cx.ints_of(&axes)], &[])
+        let axes = cx.ints_of(&self.spatial());
+        value.op_with("Slice", &[starts, like.sizes(2, None), axes], &[])
+    }
+
+    /// What each tap of a window sees of each channel: `[images * channels, taps, places..]`. That
+    /// is a convolution with a unit matrix.
+    fn columns(&self, cx: &'c Backward<'_>, x: Expr<'c>, kernel: Expr<'c>) -> Expr<'c> {
+        let taps = kernel.product();
+        let one = cx.ints_of(&[1]);
+        let unit = x.number(0.0).expand(taps.concat(&[taps], 0)).op("EyeLike");
+        let unit = unit.reshape(taps.concat(&[one, kernel], 0));
+        let channels = x.sizes(0, Some(1)) * x.sizes(1, Some(2));
+        let alone = x.reshape(channels.concat(&[one, x.sizes(2, None)], 0));
+        let mut attributes = self.attributes();
+        attributes.pop();
+        alone.op_with("Conv", &[unit], &attributes)
+    }
+
+    /// The same as [`of_weights`](Self::of_weights) as products with the columns of `x`.
+    fn of_weights_by_columns(
+        &self,
+        cx: &'c Backward<'_>,
+        (x, y): (Expr<'c>, Expr<'c>),
+        weights: Expr<'c>,
+    ) -> Expr<'c> {
+        let columns = self.columns(cx, x, weights.sizes(2, None));
+        let (images, group) = (x.sizes(0, Some(1)), cx.ints_of(&[self.group]));
+        let apart = |value: Expr<'c>, rows: Expr<'c>, places: Expr<'c>| {
+            let places = places.product();
+            value.reshape(images.concat(&[group, rows, places], 0))
+        };
+        let rows = x.sizes(1, Some(2)) * columns.sizes(1, Some(2)) / group;
+        let columns = apart(columns, rows, columns.sizes(2, None));
+        let y = apart(y, y.sizes(1, Some(2)) / group, y.sizes(2, None));
+        let products = y.matmul(columns.transpose(&[0, 1, 3, 2]));
+        products.sum(&[0], false).reshape(weights.shape())
     }
 
     /// What the weights of a convolution of `x` that gives `y` get, in the shape of `weights`: the
-    /// channels of `x` are those that each group shares.
-    fn of_weights<'c>(
+    /// channels of `x` are those that each group shares. Where the sizes of `y`, which takes the
+    /// part of weights, are known only at run time, products with columns do the same.
+    fn of_weights(
         &self,
         cx: &'c Backward<'_>,
         x: Expr<'c>,
@@ -93,6 +224,14 @@ impl Windows {
     ) -> Expr<'c> {
         // The images take the place of channels, and channels that of images; groups stay channels.
         let spatial = || 2..self.rank as i64 + 2;
+        let x = match self.at_run {
+            Some([before, after]) => pad_spatial(cx, x, before, after),
+            None => x,
+        };
+        let mut images = [cx.input(0).ok(), cx.output(0).ok()].into_iter().flatten();
+        if !images.all(|image| kernel_of(cx, image).is_some()) {
+            return self.of_weights_by_columns(cx, (x, y), weights);
+        }
         let x = if self.group == 1 {
             x.transpose(&[1, 0].into_iter().chain(spatial()).collect::<Vec<_>>())
         } else {
@@ -126,9 +265,42 @@ impl Windows {
     }
 }
 
+/// What `auto_pad` says, if it depends on sizes.
+fn same(cx: &Backward<'_>) -> Result<Option<Same>> {
+    match cx.string("auto_pad").as_deref() {
+        None | Some("NOTSET" | "VALID") => Ok(None),
+        Some("SAME_UPPER") => Ok(Some(Same::Upper)),
+        Some("SAME_LOWER") => Ok(Some(Same::Lower)),
+        Some(other) => Err(cx.refuse(format_args!("auto_pad has no value \"{other}\""))),
+    }
+}
+
+/// Zeros before and after spatial axes; negative numbers cut off.
+fn pad_spatial<'c>(
+    cx: &'c Backward<'_>,
+    value: Expr<'c>,
+    before: Expr<'c>,
+    after: Expr<'c>,
+) -> Expr<'c> {
+    let none = cx.ints_of(&[0, 0]);
+    let pads = none.concat(&[before, none, after], 0);
+    value.op_with("Pad", &[pads, value.number(0.0)], &[])
+}
+
+/// A window of ones with one channel, of the type of `like`.
+fn ones<'c>(cx: &'c Backward<'_>, like: Expr<'c>, kernel: &[i64]) -> Expr<'c> {
+    let sizes: Vec<i64> = [1, 1].iter().chain(kernel).copied().collect();
+    like.number(1.0).expand(cx.ints_of(&sizes))
+}
+
+/// The sizes of a window that are those of weights, as far as known.
+fn kernel_of(cx: &Backward<'_>, weights: Expr<'_>) -> Option<Vec<i64>> {
+    cx.shape_of(weights)?.iter().skip(2).map(|size| size.known()).collect()
+}
+
 pub(crate) fn conv(cx: &Backward<'_>) -> Result {
-    let windows = Windows::of(cx)?;
     let (x, weights, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let windows = Windows::of(cx, weights.sizes(2, None), kernel_of(cx, weights))?;
     if cx.wants(0) {
         cx.give(0, windows.transposed(cx, dy, weights, x));
     }
@@ -141,18 +313,39 @@ pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-pub(crate) fn conv_transpose(cx: &Backward<'_>) -> Result {
-    if cx.ints("output_shape").is_some() {
-        return Err(cx.refuse("output_shape has no gradient: set pads"));
-    }
-    let windows = Windows::of(cx)?;
+/// Where the output has a size that does not follow from pads, what was cut off is put back first.
+pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
+    let mut windows = Windows::explicit(cx)?;
     let (x, weights, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let same = same(cx)?;
+    let mut whole = dy;
+    if same.is_some() || cx.ints("output_shape").is_some() {
+        let rank = windows.rank;
+        let extra = cx.ints_per_axis("output_padding", rank, 0)?;
+        let [strides, dilations, extra] =
+            [&windows.strides, &windows.dilations, &extra].map(|list| cx.ints_of(list));
+        let reach = (weights.sizes(2, None) - 1.0) * dilations + 1.0 + extra;
+        let cut = (x.sizes(2, None) - 1.0) * strides + reach - dy.sizes(2, None);
+        // Rounded down, also below 0.
+        let half = |cut: Expr<'c>| (cut - cut.op_with("Mod", &[cut.number(2.0)], &[])) / 2.0;
+        let before = match same {
+            Some(Same::Upper) => half(cut),
+            Some(Same::Lower) => cut - half(cut),
+            // What is larger than the input reaches is so at the end.
+            None => {
+                let cut = cut.op_with("Max", &[cut.number(0.0)], &[]);
+                cut - half(cut)
+            }
+        };
+        whole = pad_spatial(cx, dy, before, cut - before);
+        windows.pads.fill(0);
+    }
     if cx.wants(0) {
-        let back = dy.op_with("Conv", &[weights], &windows.attributes());
+        let back = whole.op_with("Conv", &[weights], &windows.attributes());
         cx.give(0, windows.cut(cx, back, x));
     }
     if cx.wants(1) {
-        cx.give(1, windows.of_weights(cx, dy, x, weights));
+        cx.give(1, windows.of_weights(cx, whole, x, weights));
     }
     if cx.wants(2) {
         cx.give(2, dy.sum(&windows.without_channels(), false));
@@ -176,23 +369,21 @@ pub(crate) fn max_pool(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Each window hands its gradient to the elements in it, in equal parts: a transposed convolution
-/// with ones, of one channel after the other.
-pub(crate) fn average_pool<'c>(cx: &'c Backward<'_>) -> Result {
-    let mut windows = Windows::of(cx)?;
-    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+/// The window of a pool, from its attribute.
+pub(super) fn pooled_windows<'c>(cx: &'c Backward<'_>) -> Result<(Windows<'c>, Vec<i64>)> {
     let Some(kernel) = cx.ints("kernel_shape") else {
         return Err(cx.refuse("it has no kernel_shape"));
     };
-    let along = [("axis", AttrValue::Int(0))];
-    let alone = |value: Expr<'c>| {
-        let sizes = cx.ints_of(&[-1, 1]).op_with("Concat", &[value.sizes(2, None)], &along);
-        value.op_with("Reshape", &[sizes], &[])
-    };
-    let ones = cx.ints_of(&[1, 1]).op_with("Concat", &[cx.ints_of(&kernel)], &along);
-    let ones = dy.number(1.0).op_with("Expand", &[ones], &[]);
-    let one_image = cx.ints_of(&[1, 1]).op_with("Concat", &[x.sizes(2, None)], &along);
-    let one_image = x.number(1.0).op_with("Expand", &[one_image], &[]);
+    Ok((Windows::of(cx, cx.ints_of(&kernel), Some(kernel.clone()))?, kernel))
+}
+
+/// Each window hands its gradient to the elements in it, in equal parts: a transposed convolution
+/// with ones, of one channel after the other.
+pub(crate) fn average_pool(cx: &Backward<'_>) -> Result {
+    let (mut windows, kernel) = pooled_windows(cx)?;
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let one_image = cx.ints_of(&[1, 1]).concat(&[x.sizes(2, None)], 0);
+    let one_image = x.number(1.0).expand(one_image);
     // How many elements lie in a window, and what the mean of them is if all are 1: with padding
     // that counts it is less. Both say by how many the sum was divided.
     let mut further = windows.pads.clone();
@@ -201,23 +392,33 @@ pub(crate) fn average_pool<'c>(cx: &'c Backward<'_>) -> Result {
             *after += stride - 1;
         }
     }
-    let mut moves = windows.attributes();
-    moves[2].1 = AttrValue::from(&further[..]);
-    let inside = windows.cut(cx, one_image.op_with("Conv", &[ones], &moves), dy);
-    let mut pool = windows.attributes();
-    pool.pop();
-    pool.push(("kernel_shape", AttrValue::from(&kernel[..])));
+    let padded = match windows.at_run {
+        Some([before, after]) => pad_spatial(cx, one_image, before, after),
+        None => one_image,
+    };
+    let moves = [
+        ("strides", AttrValue::from(&windows.strides[..])),
+        ("dilations", AttrValue::from(&windows.dilations[..])),
+        ("pads", AttrValue::from(&further[..])),
+    ];
+    let inside = padded.op_with("Conv", &[ones(cx, x, &kernel)], &moves);
+    let auto_pad = cx.string("auto_pad").unwrap_or_else(|| "NOTSET".to_string());
+    let mut pool = vec![
+        ("strides", AttrValue::from(&windows.strides[..])),
+        ("dilations", AttrValue::from(&windows.dilations[..])),
+        ("kernel_shape", AttrValue::from(&kernel[..])),
+        ("auto_pad", AttrValue::from(auto_pad.as_str())),
+    ];
+    if auto_pad == "NOTSET" {
+        pool.push(("pads", AttrValue::from(&windows.pads[..])));
+    }
     for name in ["ceil_mode", "count_include_pad"] {
         pool.push((name, AttrValue::Int(cx.int(name).unwrap_or(0))));
     }
-    let counts = inside / one_image.op_with("AveragePool", &[], &pool);
-    let parts = alone(dy / counts);
-    windows.group = 1;
-    let over: Vec<i64> = windows.strides.iter().map(|stride| stride - 1).collect();
-    let mut attributes = windows.attributes();
-    attributes.push(("output_padding", AttrValue::from(&over[..])));
-    let whole = parts.op_with("ConvTranspose", &[ones], &attributes);
-    cx.give(0, windows.cut(cx, whole, x).reshape(x.shape()));
+    let means = one_image.op_with("AveragePool", &[], &pool);
+    let counts = windows.cut(cx, inside, dy) / means;
+    let spread = windows.spread(cx, dy / counts, &kernel)?;
+    cx.give(0, spread);
     Ok(())
 }
 
@@ -235,6 +436,96 @@ pub(crate) fn global_max_pool(cx: &Backward<'_>) -> Result {
     let axes: Vec<i64> = (2..cx.rank_of(x)? as i64).collect();
     let taken = x.compare("Equal", y).cast(x.elem());
     cx.give(0, taken * (dy / taken.sum(&axes, true)));
+    Ok(())
+}
+
+/// The gradient of a norm of parts of `x`. `spread` hands each part what its elements get. 0 where
+/// all elements of a part are.
+fn of_norm<'c>(cx: &'c Backward<'_>, spread: impl FnOnce(Expr<'c>) -> Result<Expr<'c>>) -> Result {
+    let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
+    let p = cx.int("p").unwrap_or(2);
+    if p < 1 {
+        return Err(cx.refuse(format_args!("a norm with p = {p} has no gradient")));
+    }
+    if p == 1 {
+        cx.give(0, x.op("Sign") * spread(dy)?);
+        return Ok(());
+    }
+    let (zero, one, below) = (y.number(0.0), y.number(1.0), y.number(p as f64 - 1.0));
+    let is_zero = y.compare("Equal", zero);
+    let norms = is_zero.choose(one, y).op_with("Pow", &[below], &[]);
+    let parts = spread(is_zero.choose(zero, dy / norms))?;
+    let powers = if p == 2 { x } else { x.op("Sign") * x.op("Abs").op_with("Pow", &[below], &[]) };
+    cx.give(0, powers * parts);
+    Ok(())
+}
+
+pub(crate) fn lp_pool(cx: &Backward<'_>) -> Result {
+    let (mut windows, kernel) = pooled_windows(cx)?;
+    of_norm(cx, |parts| windows.spread(cx, parts, &kernel))
+}
+
+pub(crate) fn global_lp_pool(cx: &Backward<'_>) -> Result {
+    of_norm(cx, Ok)
+}
+
+/// From the places that indices name. Of elements for one place each gets what the place gets.
+pub(crate) fn max_unpool(cx: &Backward<'_>) -> Result {
+    let (x, indices, mut dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    if cx.input_if(2).is_some() {
+        // Indices count in the shape that was pooled, which lies at the start of a larger one.
+        let kernel = cx.ints("kernel_shape").unwrap_or_default();
+        let rank = kernel.len();
+        let strides = cx.ints_per_axis("strides", rank, 1)?;
+        let pads = cx.ints_per_axis("pads", 2 * rank, 0)?;
+        let end = |axis: usize| kernel[axis] - strides[axis] - pads[axis] - pads[axis + rank];
+        let ends: Vec<i64> = (0..rank).map(end).collect();
+        let sizes = x.sizes(2, None) * cx.ints_of(&strides) + cx.ints_of(&ends);
+        let axes: Vec<i64> = (2..rank as i64 + 2).collect();
+        let starts = cx.ints_of(&vec![0; rank]);
+        dy = dy.op_with("Slice", &[starts, sizes, cx.ints_of(&axes)], &[]);
+    }
+    cx.give(0, dy.reshape(cx.ints_of(&[-1])).gather(indices, 0));
+    Ok(())
+}
+
+/// The blocks of the image.
+pub(crate) fn col2im(cx: &Backward<'_>) -> Result {
+    let (x, block, dy) = (cx.input(0)?, cx.input(2)?, cx.arriving()?);
+    let y = cx.output(0)?;
+    let Some(rank) = cx.rank_of(y)?.checked_sub(2) else {
+        return Err(cx.refuse("its image has no spatial axes"));
+    };
+    let windows = Windows::over(cx, rank)?;
+    cx.give(0, windows.columns(cx, dy, block).reshape(x.shape()));
+    Ok(())
+}
+
+/// Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep Convolutional Neural
+/// Networks", 2012. The means over channels are pools with one image and channel for all of them.
+pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let number = |name: &str, default: f64| cx.float(name).map_or(default, f64::from);
+    let (alpha, beta) = (number("alpha", 1e-4), number("beta", 0.75));
+    let size = cx.int("size").unwrap_or(1);
+    let before = (size - 1) / 2;
+    let after = size - 1 - before;
+    let rest = x.sizes(2, None).product();
+    let [batch, channels] = [0, 1].map(|axis| x.shape().gather(cx.ints_of(&[axis]), 0));
+    let images = batch.concat(&[cx.ints_of(&[1]), channels, rest], 0);
+    let mean = |value: Expr<'c>, before: i64, after: i64| {
+        let (kernel, pads) = ([size, 1], [before, 0, after, 0]);
+        let attributes = [
+            ("kernel_shape", AttrValue::from(&kernel)),
+            ("pads", AttrValue::from(&pads)),
+            ("count_include_pad", AttrValue::Int(1)),
+        ];
+        value.reshape(images).op_with("AveragePool", &[], &attributes).reshape(x.shape())
+    };
+    let squares = mean(x.squared(), before, after) * alpha + number("bias", 1.0);
+    let inverse = squares.op_with("Pow", &[x.number(-beta)], &[]);
+    let around = mean(dy * x * inverse / squares, after, before);
+    cx.give(0, dy * inverse - x * around * (2.0 * alpha * beta));
     Ok(())
 }
 
@@ -311,6 +602,21 @@ pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     if cx.wants(2) {
         cx.give_broadcast(2, dy.cast(cx.input(2)?.elem()))?;
     }
+    Ok(())
+}
+
+/// 0 where all elements are.
+pub(crate) fn lp_normalization(cx: &Backward<'_>) -> Result {
+    let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
+    let axes = [cx.int("axis").unwrap_or(-1)];
+    let is_absolute = cx.int("p") == Some(1);
+    let reduction = if is_absolute { "ReduceL1" } else { "ReduceL2" };
+    let norm = x.op_with(reduction, &[cx.ints_of(&axes)], &[("keepdims", 1.into())]);
+    let along = (dy * y).sum(&axes, true);
+    let slope = if is_absolute { x.op("Sign") } else { y };
+    let (zero, one) = (norm.number(0.0), norm.number(1.0));
+    let is_zero = norm.compare("Equal", zero);
+    cx.give(0, is_zero.choose(zero, (dy - slope * along) / is_zero.choose(one, norm)));
     Ok(())
 }
 

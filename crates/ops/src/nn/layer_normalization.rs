@@ -75,7 +75,8 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
-    .infer(infer_along_axis);
+    .infer(infer_along_axis)
+    .gradient(gradients::lp_normalization);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
     .about("Subtracts the mean over some axes and divides by the standard deviation.")

@@ -4,6 +4,7 @@ use sardonyx_tensor::{DataType, Tensor};
 
 use super::average_pool;
 use super::global_pool;
+use super::gradients;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
@@ -23,7 +24,8 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .adapter(1, 2, whole_p)
     .adapter(2, 1, float_p)
     .infer_as_reference(global_pool::infer_as_reference)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::global_lp_pool);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .about("The p-norm over a window that moves along all axes after the channels.")
@@ -58,7 +60,8 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     })
     .adapter(2, 1, float_p)
     .adapter(18, 17, |cx| drop_ones(cx, "dilations"))
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .gradient(gradients::lp_pool);
 
 /// The exponent was a float, and is an integer. To run, a norm of another exponent is made of
 /// powers.

@@ -5,6 +5,7 @@
 use crate::OpDef;
 use crate::denotation::IMAGES;
 use crate::facts::*;
+use crate::nn::gradients;
 use crate::rules::same_as_first;
 
 pub(crate) static LRN: OpDef = OpDef::new("LRN")
@@ -31,4 +32,5 @@ pub(crate) static LRN: OpDef = OpDef::new("LRN")
     )
     .widens()
     .infer(same_as_first)
-    .keeps_format(&[(0, IMAGES)]);
+    .keeps_format(&[(0, IMAGES)])
+    .gradient(gradients::lrn);

@@ -8,6 +8,7 @@ use crate::def::OpDef;
 use crate::denotation::IMAGES;
 use crate::facts::{FLOATS, FLOATS_IR4, input, ints, output, types};
 use crate::infer::{Infer, InferError};
+use crate::nn::gradients;
 use crate::rules;
 use crate::typeset::TypeSet;
 
@@ -40,7 +41,8 @@ pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
     .since(22, &[types("T1", FLOATS_IR4)])
     .widens()
     .infer(infer)
-    .keeps_format(&[(0, IMAGES)]);
+    .keeps_format(&[(0, IMAGES)])
+    .gradient(gradients::max_unpool);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = output_shape(cx)?;

@@ -3,7 +3,7 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
-use super::{half_spectrum, positive, scalar};
+use super::{gradients, half_spectrum, positive, scalar};
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::Attributes;
 use crate::cost::{Counted, elements};
@@ -43,7 +43,8 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
     .infer(infer_transform)
     .adapter(19, 20, axis_as_input)
     .adapter(20, 19, axis_as_attribute)
-    .cost(transform_work);
+    .cost(transform_work)
+    .gradient(gradients::dft);
 
 /// The axis that an absent attribute means is not the one that an absent input means.
 fn axis_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
@@ -81,7 +82,8 @@ pub static STFT: OpDef = OpDef::new("STFT")
 )
 .infer(infer_frames)
     .infer_as_reference(infer_frames_as_reference)
-    .unknown_cost();
+    .unknown_cost()
+    .gradient(gradients::stft);
 
 /// Of the inputs of DFT.
 const LENGTH: usize = 1;

@@ -12,6 +12,7 @@ use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16};
 use crate::infer::{Infer, InferError};
 use crate::known::{Known, MAX_KNOWN};
+use crate::math::gradients::zero;
 use crate::math::shape_values::{self, Ints, of_input};
 use crate::rules::{demand_rank_from, elem_attribute, same_as_first};
 use crate::tensor::gradients;
@@ -38,7 +39,8 @@ pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
         ],
     )
     .widens()
-    .infer(eye_like);
+    .infer(eye_like)
+    .gradient(zero);
 
 pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .about("A new axis with one value at the index and another one everywhere else.")
@@ -68,6 +70,7 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .since(28, &[types("T3", ALL_IR4)])
     .widens()
     .infer(one_hot)
+    .gradient(gradients::one_hot)
     .adapter(11, 10, |cx| {
         // An index that no 1 stands at gets one too large, for which there is none either.
         let depth = cx.constant(1).and_then(|depth| ints_of(&depth)?.first().copied());

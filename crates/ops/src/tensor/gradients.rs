@@ -1,6 +1,6 @@
 //! Gradients of operators that move, choose and repeat elements.
 
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{CastOptions, DataType};
 
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
@@ -115,21 +115,66 @@ fn scatter<'c>(data: Expr<'c>, indices: Expr<'_>, updates: Expr<'_>, axis: i64) 
     data.op_with("ScatterElements", &[indices, updates], &attributes)
 }
 
-/// Whatever positions, steps and axes it has, at run time or before.
-pub(crate) fn slice(cx: &Backward<'_>) -> Result {
-    let mut operands = Vec::new();
-    for index in 1..cx.input_count() {
-        operands.push(cx.input_if(index));
+/// The integers of an input that is the same in every run.
+fn known_ints(cx: &Backward<'_>, index: usize) -> Option<Vec<i64>> {
+    let given = cx.constant(index)?;
+    let known = sardonyx_tensor::cast(&given, DataType::Int64, CastOptions::default()).ok()?;
+    known.to_vec::<i64>().ok()
+}
+
+/// Without steps the gradient lies between zeros, wherever starts and axes are. Steps other than 1,
+/// and those known only at run time, add it up by position.
+pub(crate) fn slice<'c>(cx: &'c Backward<'_>) -> Result {
+    let has_steps = cx.input_if(4).is_some()
+        && known_ints(cx, 4).is_none_or(|steps| steps != vec![1; steps.len()]);
+    if has_steps {
+        let operands: Vec<Option<Expr<'c>>> =
+            (1..cx.input_count()).map(|index| cx.input_if(index)).collect();
+        let gradient = from_positions(cx, |places| places.op_with_some("Slice", &operands, &[]))?;
+        cx.give(0, gradient);
+        return Ok(());
     }
-    let gradient = from_positions(cx, |places| places.op_with_some("Slice", &operands, &[]))?;
-    cx.give(0, gradient);
+    let (x, dy) = (cx.input(0)?, cx.arriving()?);
+    let starts = cx.input(1)?.cast(DataType::Int64);
+    let axes = match cx.input_if(3) {
+        Some(axes) => axes.cast(DataType::Int64),
+        None => cx.count_up(starts.op("Size")),
+    };
+    let [sizes, left] = [x, dy].map(|value| value.shape().gather(axes, 0));
+    let is_from_end = starts.compare("Less", starts.number(0.0));
+    let before = is_from_end.choose(starts + sizes, starts).clamped(sizes);
+    let pads = before.concat(&[sizes - before - left], 0);
+    cx.give(0, dy.op_with("Pad", &[pads, dy.number(0.0), axes], &[]));
     Ok(())
 }
 
+/// The sum over the repetitions of each axis, which become axes of their own.
 pub(crate) fn tile(cx: &Backward<'_>) -> Result {
-    let repeats = cx.input(1)?;
-    let gradient = from_positions(cx, |places| places.op_with("Tile", &[repeats], &[]))?;
-    cx.give(0, gradient);
+    let (x, repeats, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let options = [("keepdims", AttrValue::Int(0)), ("noop_with_empty_axes", AttrValue::Int(1))];
+    let (Ok(rank), Some(known)) = (cx.rank_of(x), known_ints(cx, 1)) else {
+        let pairs = repeats.unsqueeze(&[1]).concat(&[x.shape().unsqueeze(&[1])], 1);
+        let whole = dy.reshape(pairs.reshape(cx.ints_of(&[-1])));
+        let axes = cx.count_up(x.shape().op("Size")) * 2.0;
+        cx.give(0, whole.op_with("ReduceSum", &[axes], &options));
+        return Ok(());
+    };
+    if known.len() != rank {
+        return Err(cx.refuse(format_args!("it has {} repeats for rank {rank}", known.len())));
+    }
+    let (mut sizes, mut axes) = (Vec::new(), Vec::new());
+    for (axis, repeats) in known.iter().enumerate() {
+        if *repeats != 1 {
+            axes.push(sizes.len() as i64);
+            sizes.push(cx.ints_of(&[*repeats]));
+        }
+        sizes.push(x.sizes(axis as i64, Some(axis as i64 + 1)));
+    }
+    let sum = match (axes.as_slice(), sizes.split_first()) {
+        ([], _) | (_, None) => dy,
+        (axes, Some((first, others))) => dy.reshape(first.concat(others, 0)).sum(axes, false),
+    };
+    cx.give(0, sum);
     Ok(())
 }
 
@@ -163,11 +208,15 @@ pub(crate) fn pad(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Elements that are taken several times get the sum.
+/// Elements that are taken several times get the sum. Of unknown ranks it is added up by position.
 pub(crate) fn gather(cx: &Backward<'_>) -> Result {
     let (x, indices, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let axis = cx.int("axis").unwrap_or(0);
-    let [rank, index_rank] = [cx.rank_of(x)?, cx.rank_of(indices)?];
+    let (Ok(rank), Ok(index_rank)) = (cx.rank_of(x), cx.rank_of(indices)) else {
+        let gradient = from_positions(cx, |places| places.gather(indices, axis))?;
+        cx.give(0, gradient);
+        return Ok(());
+    };
     let axis = if axis < 0 { axis + rank as i64 } else { axis };
     let zeros = x.zeros();
     let places = indices.cast(DataType::Int64).unsqueeze(&[-1]);
@@ -214,45 +263,152 @@ pub(crate) fn gather_nd(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Which reductions of `ScatterElements` and `ScatterND` have a gradient.
-fn is_added(cx: &Backward<'_>) -> std::result::Result<bool, Refusal> {
-    match cx.string("reduction").as_deref() {
-        None | Some("none") => Ok(false),
-        Some("add") => Ok(true),
-        Some(other) => Err(cx.refuse(format_args!("reduction '{other}' has no gradient rule"))),
+/// How a node writes updates to the places that indices name.
+struct Writing<'c> {
+    op: &'static str,
+    /// The operator that reads at these places.
+    reading: &'static str,
+    axis: Option<i64>,
+    indices: Expr<'c>,
+}
+
+impl<'c> Writing<'c> {
+    fn axis(&self) -> Vec<(&'static str, AttrValue<'static>)> {
+        self.axis.map(|axis| ("axis", AttrValue::Int(axis))).into_iter().collect()
+    }
+
+    fn write(&self, data: Expr<'c>, updates: Expr<'c>, reduction: &'static str) -> Expr<'c> {
+        let mut attributes = self.axis();
+        attributes.push(("reduction", reduction.into()));
+        data.op_with(self.op, &[self.indices, updates], &attributes)
+    }
+
+    fn read(&self, data: Expr<'c>) -> Expr<'c> {
+        data.op_with(self.reading, &[self.indices], &self.axis())
+    }
+
+    /// What was written over gets nothing. Largest or smallest elements that are equal share.
+    fn derive(&self, cx: &'c Backward<'_>) -> Result {
+        let (x, updates, dy) = (cx.input(0)?, cx.input(2)?, cx.arriving()?);
+        let reduction = cx.string("reduction").unwrap_or_else(|| "none".to_string());
+        match reduction.as_str() {
+            "none" | "add" => {
+                if cx.wants(0) {
+                    let is_added = reduction == "add";
+                    let kept = if is_added { dy } else { self.write(dy, updates.zeros(), "none") };
+                    cx.give(0, kept);
+                }
+                if cx.wants(2) {
+                    cx.give(2, self.read(dy));
+                }
+            }
+            "mul" => self.derive_product(cx, (x, updates), dy),
+            "max" | "min" => {
+                let y = cx.output(0)?;
+                let of_data = x.compare("Equal", y).cast(x.elem());
+                let of_updates = updates.compare("Equal", self.read(y)).cast(x.elem());
+                let share = dy / self.write(of_data, of_updates, "add");
+                if cx.wants(0) {
+                    cx.give(0, share * of_data);
+                }
+                if cx.wants(2) {
+                    cx.give(2, self.read(share) * of_updates);
+                }
+            }
+            other => return Err(cx.refuse(format_args!("reduction has no value \"{other}\""))),
+        }
+        Ok(())
+    }
+
+    /// The product of the others, also where some are 0.
+    fn derive_product(
+        &self,
+        cx: &'c Backward<'_>,
+        (x, updates): (Expr<'c>, Expr<'c>),
+        dy: Expr<'c>,
+    ) {
+        if cx.wants(0) {
+            let ones = x.number(1.0).expand(x.shape());
+            cx.give(0, dy * self.write(ones, updates, "mul"));
+        }
+        if cx.wants(2) {
+            let (zero, one) = (x.number(0.0), x.number(1.0));
+            let is_zero = updates.compare("Equal", zero);
+            let zeros = self.read(self.write(x.zeros(), is_zero.cast(x.elem()), "add"));
+            let not_zero = is_zero.choose(one, updates);
+            let rest = self.read(self.write(x, not_zero, "mul"));
+            let of_zero = zeros.compare("Equal", one).choose(rest, zero);
+            let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
+            cx.give(2, self.read(dy) * is_zero.choose(of_zero, of_others));
+        }
     }
 }
 
-/// What was written over gets none.
 pub(crate) fn scatter_elements(cx: &Backward<'_>) -> Result {
-    let (indices, updates, dy) = (cx.input(1)?, cx.input(2)?, cx.arriving()?);
-    let axis = [("axis", AttrValue::Int(cx.int("axis").unwrap_or(0)))];
-    let is_added = is_added(cx)?;
+    let (axis, indices) = (Some(cx.int("axis").unwrap_or(0)), cx.input(1)?);
+    Writing { op: "ScatterElements", reading: "GatherElements", axis, indices }.derive(cx)
+}
+
+pub(crate) fn scatter_nd(cx: &Backward<'_>) -> Result {
+    let indices = cx.input(1)?;
+    Writing { op: "ScatterND", reading: "GatherND", axis: None, indices }.derive(cx)
+}
+
+/// The cache gets nothing where it was written over.
+pub(crate) fn tensor_scatter(cx: &Backward<'_>) -> Result {
+    let (update, dy) = (cx.input(1)?, cx.arriving()?);
+    let axis = cx.int("axis").unwrap_or(-2);
+    let mode = cx.string("mode").unwrap_or_else(|| "linear".to_string());
     if cx.wants(0) {
-        let kept = if is_added {
-            dy
-        } else {
-            dy.op_with("ScatterElements", &[indices, updates.of(dy.elem()).zeros()], &axis)
-        };
-        cx.give(0, kept);
+        let attributes = [("axis", AttrValue::Int(axis)), ("mode", mode.as_str().into())];
+        let operands = [Some(update.zeros()), cx.input_if(2)];
+        cx.give(0, dy.op_with_some("TensorScatter", &operands, &attributes));
     }
-    if cx.wants(2) {
-        cx.give(2, dy.op_with("GatherElements", &[indices], &axis));
+    if cx.wants(1) {
+        let rank = cx.rank_of(update)? as i64;
+        let axis = if axis < 0 { axis + rank } else { axis };
+        let others: Vec<i64> = (0..rank).filter(|other| *other != axis).collect();
+        let count = update.sizes(axis, Some(axis + 1)).squeeze(&[0]);
+        let mut places = cx.count_up(count).unsqueeze(&others);
+        if let Some(starts) = cx.input_if(2) {
+            places = places + starts.unsqueeze(&(1..rank).collect::<Vec<_>>());
+        }
+        if mode == "circular" {
+            places = places.op_with("Mod", &[dy.sizes(axis, Some(axis + 1))], &[]);
+        }
+        let axis = [("axis", AttrValue::Int(axis))];
+        cx.give(1, dy.op_with("GatherElements", &[places.expand(update.shape())], &axis));
     }
     Ok(())
 }
 
-pub(crate) fn scatter_nd(cx: &Backward<'_>) -> Result {
-    let (indices, updates, dy) = (cx.input(1)?, cx.input(2)?, cx.arriving()?);
-    let is_added = is_added(cx)?;
-    if cx.wants(0) {
-        let kept =
-            if is_added { dy } else { dy.op_with("ScatterND", &[indices, updates.zeros()], &[]) };
-        cx.give(0, kept);
-    }
-    if cx.wants(2) {
-        cx.give(2, dy.op_with("GatherND", &[indices], &[]));
-    }
+/// Equal elements or slices share.
+pub(crate) fn unique(cx: &Backward<'_>) -> Result {
+    let x = cx.input(0)?;
+    let (from, counts) = (cx.also_output(2, DataType::Int64), cx.also_output(3, DataType::Int64));
+    let Some(dy) = cx.arriving_if(0) else { return Ok(()) };
+    let counts = counts.cast(dy.elem());
+    let Some(axis) = cx.int("axis") else {
+        cx.give(0, (dy / counts).gather(from, 0).reshape(x.shape()));
+        return Ok(());
+    };
+    let rank = cx.rank_of(x)? as i64;
+    let axis = if axis < 0 { axis + rank } else { axis };
+    let after: Vec<i64> = (1..rank - axis).collect();
+    let counts = if after.is_empty() { counts } else { counts.unsqueeze(&after) };
+    cx.give(0, (dy / counts).gather(from, axis));
+    Ok(())
+}
+
+/// Each of the two values gets the sum over where it stands.
+pub(crate) fn one_hot(cx: &Backward<'_>) -> Result {
+    let (indices, depth, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
+    let axis = [("axis", AttrValue::Int(cx.int("axis").unwrap_or(-1)))];
+    let values = cx.numbers_of(&[0.0, 1.0], dy.elem());
+    let is_on = indices.op_with("OneHot", &[depth, values], &axis).of(dy.elem());
+    let [off, on] =
+        [1.0 - is_on, is_on].map(|part| (dy * part).reshape(cx.ints_of(&[-1])).sum(&[0], true));
+    cx.give(2, off.concat(&[on], 0));
     Ok(())
 }
 
@@ -272,29 +428,21 @@ pub(crate) fn trilu(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// Elements are only moved: whence, their positions tell.
-fn moved_back(cx: &Backward<'_>, op: &'static str, attributes: &[(&str, AttrValue<'_>)]) -> Result {
-    let mut operands = Vec::new();
-    for index in 1..cx.input_count() {
-        operands.push(cx.input_if(index));
-    }
-    let gradient = from_positions(cx, |places| places.op_with_some(op, &operands, attributes))?;
-    cx.give(0, gradient);
+/// Takes the blocks to where they came from.
+fn blocks_back(cx: &Backward<'_>, op: &'static str) -> Result {
+    let mode = cx.string("mode").unwrap_or_else(|| "DCR".to_string());
+    let size = cx.int("blocksize").unwrap_or(1);
+    let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
+    cx.give(0, cx.arriving()?.op_with(op, &[], &attributes));
     Ok(())
 }
 
 pub(crate) fn depth_to_space(cx: &Backward<'_>) -> Result {
-    let mode = cx.string("mode").unwrap_or_default();
-    let size = cx.int("blocksize").unwrap_or(1);
-    let attributes = [("blocksize", size.into()), ("mode", AttrValue::from(mode.as_str()))];
-    moved_back(cx, "DepthToSpace", &attributes)
+    blocks_back(cx, "SpaceToDepth")
 }
 
 pub(crate) fn space_to_depth(cx: &Backward<'_>) -> Result {
-    let mode = cx.string("mode");
-    let mut attributes = vec![("blocksize", AttrValue::Int(cx.int("blocksize").unwrap_or(1)))];
-    attributes.extend(mode.as_deref().map(|mode| ("mode", AttrValue::from(mode))));
-    moved_back(cx, "SpaceToDepth", &attributes)
+    blocks_back(cx, "DepthToSpace")
 }
 
 /// Reversing twice gives what there was.

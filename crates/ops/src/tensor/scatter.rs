@@ -137,7 +137,8 @@ pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
         types("T", ALL_IR12),
     ],
 )
-    .infer(tensor_scatter);
+    .infer(tensor_scatter)
+    .gradient(gradients::tensor_scatter);
 
 fn scatter_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = element_axis(cx, 1)?;

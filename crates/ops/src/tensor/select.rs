@@ -124,7 +124,8 @@ pub static UNIQUE: OpDef = OpDef::new("Unique")
     )
     .since(28, &[types("T", ALL_IR4)])
     .widens()
-    .infer(unique);
+    .infer(unique)
+    .gradient(gradients::unique);
 
 /// Version 10 takes the largest: the smallest floats are those with the largest opposites. `Neg`
 /// changes nothing but the sign, so equal elements stay equal, and their order is that of their
