@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use sardonyx::{Model, Outputs, Session, Tensor, Value};
-use sardonyx_ops::Registry;
+use sardonyx_ops::{OpDef, Registry};
 
 /// What a gradient may be off, in parts of the largest element or of 1.
 const TOLERANCE: f64 = 1e-6;
@@ -363,13 +363,14 @@ fn gradients_of_any_rank_are_those_of_differences() {
     check_all(false);
 }
 
-/// Every operator with a rule has a block.
+/// Every operator with a rule, or with nodes by which it is differentiated, has a block.
 #[test]
 fn no_rule_is_left_out() {
     let blocks = all();
     let tried: BTreeSet<&str> = blocks.iter().map(|(_, block)| block.operator.as_str()).collect();
     let registry = Registry::standard();
-    let with_rule = registry.operators().filter(|def| def.gradient_rule().is_some());
+    let has_gradient = |def: &OpDef| def.gradient_rule().is_some() || def.has_gradient_nodes();
+    let with_rule = registry.operators().filter(|def| has_gradient(def));
     let names: Vec<String> = with_rule.map(|def| def.full_name()).collect();
     let missing: Vec<&String> =
         names.iter().filter(|name| !tried.contains(name.as_str())).collect();
@@ -491,4 +492,38 @@ fn gradients_in_functions_and_branches_run() {
     .unwrap();
     assert!((run(&branches, 1.0) - 1f32.exp()).abs() < 1e-6);
     assert!((run(&branches, -1.0) - 1.0).abs() < 1e-6);
+}
+
+/// Layers of 16 bits are differentiated in 32, as their kernels compute.
+#[test]
+fn recurrent_layers_of_fewer_bits_have_gradients() {
+    let run = |elem: i64| {
+        let nodes = format!(
+            "a = Cast <to = {elem}> (x)
+             b = Cast <to = {elem}> (w)
+             c = Cast <to = {elem}> (r)
+             all, last = GRU <hidden_size = 2> (a, b, c)
+             y = Cast <to = 1> (all)
+             d = ai.onnx.preview.training.Gradient
+                 <xs = [\"x\"], zs = [\"w\", \"r\"], y = \"y\"> (x, w, r)"
+        );
+        let inputs = "float[3, 1, 2] x, float[1, 6, 2] w, float[1, 6, 2] r";
+        let session = session(inputs, "float[] d, float[] y", &nodes).unwrap();
+        let mut random = Random(3);
+        let mut tensor = |dims: &[usize]| {
+            let elements = random.within(-1.0, 1.0, dims.iter().product());
+            let elements: Vec<f32> = elements.into_iter().map(|element| element as f32).collect();
+            Value::Tensor(Tensor::from_slice(dims, &elements).unwrap())
+        };
+        let inputs =
+            [("x", tensor(&[3, 1, 2])), ("w", tensor(&[1, 6, 2])), ("r", tensor(&[1, 6, 2]))];
+        let outputs = session.run(inputs).unwrap();
+        let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
+        let elements = tensors.flat_map(|tensor| tensor.as_slice::<f32>().unwrap().to_vec());
+        elements.map(f64::from).collect::<Vec<f64>>()
+    };
+    let (float, half, brain) = (run(1), run(10), run(16));
+    assert!(float.iter().any(|element| element.abs() > 0.1), "{float:?}");
+    close(&half, &float, 5e-3).unwrap();
+    close(&brain, &float, 5e-2).unwrap();
 }

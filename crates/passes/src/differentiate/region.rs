@@ -122,7 +122,8 @@ impl Region {
     ) -> Result<(), String> {
         let model = resolved.model();
         let ends: HashSet<ValueId> = self.named.iter().copied().collect();
-        let graphs = resolved.graphs().iter();
+        let own = model.node(self.gradient).graph;
+        let graphs = resolved.graphs().iter().filter(|graph| !is_inner || **graph == own);
         let order = graphs.flat_map(|graph| resolved.order_of(*graph)).copied();
         let mut depends: HashSet<ValueId> = HashSet::new();
         for node in order {
