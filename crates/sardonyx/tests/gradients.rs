@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use sardonyx::check::{self, Severity};
+use sardonyx::training::Gradients;
 use sardonyx::{Model, Outputs, Session, Tensor, Value};
 use sardonyx_ops::{OpDef, Registry};
 
@@ -526,4 +528,84 @@ fn recurrent_layers_of_fewer_bits_have_gradients() {
     assert!(float.iter().any(|element| element.abs() > 0.1), "{float:?}");
     close(&half, &float, 5e-3).unwrap();
     close(&brain, &float, 5e-2).unwrap();
+}
+
+/// Models whose files hold the nodes of gradients, or a `Gradient` node.
+#[test]
+fn files_hold_gradients_through_graphs_and_layers() {
+    let rows = [
+        "s = ReduceSum <keepdims = 0> (x)
+         zero = Constant <value = double {0.0}> ()
+         c = Greater (s, zero)
+         y = If (c) <
+             then_branch = yes () => (double[3, 2] a) { a = Mul (x, w) },
+             else_branch = no () => (double[3, 2] b) {
+                 t = Mul (x, w)
+                 b = Tanh (t)
+             }
+         >",
+        "first = Constant <value = double[2] {0.5, -0.5}> ()
+         last, all = Scan <num_scan_inputs = 1, body = turn (double[2] h, double[2] v)
+             => (double[2] after, double[2] given) {
+             p = Mul (h, w)
+             q = Add (p, v)
+             after = Tanh (q)
+             given = Identity (after)
+         }> (first, x)
+         y = Mul (all, last)",
+        "n = Constant <value = int64 {3}> ()
+         yes = Constant <value = bool {1}> ()
+         y = Loop <body = turn (int64 i, bool c, double[3, 2] h)
+             => (bool goes_on, double[3, 2] after) {
+             goes_on = Identity (c)
+             p = Mul (h, w)
+             after = Sin (p)
+         }> (n, yes, x)",
+        "axis = Constant <value = int64[1] {1}> ()
+         z = Mul (x, w)
+         sequence = Unsqueeze (z, axis)
+         y, h = GRU <hidden_size = 2> (sequence, weights, states)",
+    ];
+    for nodes in rows {
+        let output = if nodes.contains("GRU") { "double[3, 1, 1, 2]" } else { "double[3, 2]" };
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\": 17]> g (double[3, 2] x) => ({output} y)
+             <double[2] w = {{0.8, -1.1}},
+              double[1, 6, 2] weights = {{1, 2, 3, 1, 2, 3, -1, 2, -3, 1, -2, 3}},
+              double[1, 6, 2] states = {{1, 2, 3, 1, 2, 3, -1, 2, -3, 1, -2, 3}}> {{ {nodes} }}"
+        );
+        let model = Model::from_text(&text).unwrap();
+        let at = [0.3, -0.2, 0.5, 0.9, -0.7, 0.4];
+        let run = |session: &Session, at: &[f64], name: &str| {
+            let x = Value::Tensor(Tensor::from_slice([3, 2], at).unwrap());
+            let outputs =
+                session.run([("x", x)]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
+            outputs.tensor(name).unwrap().to_vec::<f64>().unwrap()
+        };
+        let forward = Session::builder(&model).threads(1).build().unwrap();
+        let expected = (0..at.len()).map(|index| {
+            let moved = |by: f64| {
+                let mut moved = at;
+                moved[index] += by;
+                run(&forward, &moved, "y").iter().sum::<f64>()
+            };
+            (moved(1e-5) - moved(-1e-5)) / 2e-5
+        });
+        let expected: Vec<f64> = expected.collect();
+        for is_node in [false, true] {
+            let options = Gradients::new().of("y").by(["x", "w"]).gradient_node(is_node);
+            let (changed, _) = model.add_gradients(&options).unwrap();
+            let report = changed.check(&check::Options::new());
+            let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);
+            let errors: Vec<String> = errors.map(ToString::to_string).collect();
+            assert!(errors.is_empty(), "{nodes}: {errors:#?}");
+            // What is written is what is read.
+            let changed = Model::from_bytes(changed.to_bytes()).unwrap();
+            let session = Session::builder(&changed).threads(1).build();
+            let session = session.unwrap_or_else(|error| panic!("{nodes}: {error}"));
+            let found = run(&session, &at, "x_grad");
+            close(&found, &expected, TOLERANCE).unwrap_or_else(|why| panic!("{nodes}: {why}"));
+            assert_eq!(run(&session, &at, "w_grad").len(), 2, "{nodes}");
+        }
+    }
 }
