@@ -461,6 +461,21 @@ fn what_has_no_gradient_is_refused() {
             r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
             "Loop carries 'a', whose shape changes from turn to turn",
         ),
+        (
+            "float[2] a, int64 n",
+            "p = Constant <value = float[2] {1, 2}> ()
+             parts = SequenceConstruct (p)
+             true = Constant <value = bool {1}> ()
+             y, l = Loop <body = turn (int64 i, bool c, float[2] v, seq(float[2]) d)
+                 => (bool c2, float[2] v2, seq(float[2]) d2) {
+                 c2 = Identity (c)
+                 e = SequenceAt (d, i)
+                 v2 = Mul (v, e)
+                 d2 = SequenceInsert (d, p)
+             }> (n, true, a, parts)",
+            r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
+            "Loop carries 'parts', which is no tensor",
+        ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
         let found = session(inputs, "float d", &nodes);

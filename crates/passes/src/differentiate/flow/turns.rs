@@ -92,13 +92,19 @@ pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Value
     let mut turn = Turn::new(back, "Scan", parts);
     let mut order: Vec<ValueId> = turn.gradients.iter().chain(&turn.sums).copied().collect();
     let mut read = Ways::default();
+    let copied = back.model().graph(turn.graph).nodes.len();
     for state in 0..states {
-        if let Some(inner) = turn.needs(state) {
+        let Some(inner) = turn.needs(state) else { continue };
+        if stays(back, state) {
+            let initial = initial(back, state)?;
+            define(back, turn.graph, inner, "Identity", &[initial]);
+        } else {
             given.push(Some(stack(back, state)?));
             order.push(inner);
             read.push(0, 1);
         }
     }
+    back.way.resolved.model_mut().graph_mut(turn.graph).nodes.rotate_left(copied);
     given.extend_from_slice(&inputs[states..]);
     order.extend(turn.taken[states..].iter().flatten());
     (0..inputs.len() - states).for_each(|index| read.push_back(&of_inputs, index));
@@ -150,7 +156,11 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     define(back, turn.graph, number, "Sub", &[last, of_back]);
     define(back, turn.graph, condition, "Identity", &[yes]);
     for state in 0..states {
-        if let Some(inner) = turn.needs(state) {
+        let Some(inner) = turn.needs(state) else { continue };
+        if stays(back, state) {
+            let initial = initial(back, state)?;
+            define(back, turn.graph, inner, "Identity", &[initial]);
+        } else {
             let stacked = stack(back, state)?;
             define(back, turn.graph, inner, "Gather", &[stacked, number]);
         }
@@ -270,6 +280,20 @@ fn define(
 ) {
     let (node, _) = back.way.inside(graph, op, inputs);
     back.way.resolved.model_mut().redefine_output(node, 0, value);
+}
+
+/// Whether a carried value is the same in all turns.
+fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
+    let (model, body) = (back.model(), back.flow.bodies[0]);
+    let before = inputs_of(model, body).get(back.flow.first_input() + state).copied().flatten();
+    let after = outputs_of(model, body).get(back.flow.first_output() + state).copied().flatten();
+    let mut from = after;
+    while let Some(Producer::Node(node, _)) = from.map(|value| model.value(value).producer)
+        && back.way.resolved.is(node, &IDENTITY)
+    {
+        from = model.inputs(node).next().flatten();
+    }
+    before.is_some() && from == before
 }
 
 /// The values that a carried one has at the start of each turn, as one more output of the node.
