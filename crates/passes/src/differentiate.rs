@@ -194,6 +194,9 @@ pub fn differentiate(
                 .map_err(|refusal| vec![finding(resolved.model(), region.gradient, refusal.0)])?;
         }
         resolved.place_made();
+        for region in regions.iter().filter(|region| region.is_inner()) {
+            region.forget_dead(resolved);
+        }
         expansions = 0;
     }
 }

@@ -171,7 +171,7 @@ pub(super) fn makes_active(model: &Model, node: NodeId, active: &HashSet<ValueId
 }
 
 /// The nodes of an inner graph that its outputs need.
-fn needed_nodes(model: &Model, graph: GraphId) -> Vec<NodeId> {
+pub(super) fn needed_nodes(model: &Model, graph: GraphId) -> Vec<NodeId> {
     let mut needed = HashSet::new();
     let mut open: Vec<ValueId> = outputs_of(model, graph).into_iter().flatten().collect();
     while let Some(value) = open.pop() {

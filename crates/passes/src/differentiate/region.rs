@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::operators::GRADIENT;
 
-use super::activity::{has_derivative, spread, without_rule};
+use super::activity::{has_derivative, needed_nodes, spread, without_rule};
 use super::{Counts, finding, names};
 use crate::finding::Finding;
 use crate::infer::Inference;
@@ -146,6 +146,25 @@ impl Region {
             }
         }
         Ok(())
+    }
+
+    /// Whether this pass made the node, in an inner graph.
+    pub(super) fn is_inner(&self) -> bool {
+        self.ys.iter().any(|target| target.seed.is_some())
+    }
+
+    /// Takes nodes out of an inner graph that are copies which its gradients do not need.
+    pub(super) fn forget_dead(&self, resolved: &mut Resolved) {
+        let graph = resolved.model().node(self.gradient).graph;
+        let needed = needed_nodes(resolved.model(), graph);
+        let kept: HashSet<NodeId> = needed.iter().copied().collect();
+        for node in resolved.order_of(graph).to_vec() {
+            if !kept.contains(&node) {
+                resolved.model_mut().detach_node(node);
+            }
+        }
+        resolved.set_order(graph, needed);
+        resolved.forget_graphs();
     }
 
     /// Whether `Gradient` nodes are in it, which have their turn before.
