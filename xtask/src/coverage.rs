@@ -5,7 +5,7 @@ use crate::Result;
 use crate::matrix::{self, Cell};
 use crate::op::{bindings, is_bound};
 use crate::workspace::root;
-use sardonyx_ops::operators::GRADIENT;
+use sardonyx_ops::operators::{GRADIENT, IF, LOOP, SCAN};
 use sardonyx_ops::{DOMAIN_VERSIONS, OpDef, Registry};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -77,8 +77,9 @@ fn table() -> Result<String> {
     text.push_str(
         "\n## Operators\n\n\
          The column `gradient` says how a node is differentiated where a `Gradient` node asks for it: by a rule of the \
-         operator, or by the nodes of its function, as far as these have a gradient. The last column has the cells of \
-         the matrix that pass, in all versions.\n\n\
+         operator, by the nodes of its function, or by other nodes that compute the same, as far as these have a \
+         gradient. That of a node with graphs is a node of its kind, with the gradients of its graphs. The last column has \
+         the cells of the matrix that pass, in all versions.\n\n\
          | operator | versions | adapters | runs | gradient | types |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
@@ -99,6 +100,10 @@ fn table() -> Result<String> {
             "rule"
         } else if is_function(operator) {
             "function"
+        } else if operator.has_gradient_nodes() {
+            "nodes"
+        } else if [&IF, &LOOP, &SCAN].iter().any(|with_graphs| operator.is(with_graphs)) {
+            "graphs"
         } else {
             ""
         };

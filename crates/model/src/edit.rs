@@ -118,6 +118,22 @@ impl Model {
         }
     }
 
+    /// Lets a graph have these of its inputs alone, in this order. Nothing defines the others then.
+    pub fn order_inputs(&mut self, graph: GraphId, order: &[ValueId]) {
+        let place = |info: &ValueInfo| {
+            let value = info.value?;
+            order.iter().position(|ordered| *ordered == value)
+        };
+        self.retain_inputs(graph, |info| place(info).is_some());
+        let inputs = &mut self.graphs[graph].inputs;
+        inputs.sort_by_key(place);
+        for (index, value) in
+            inputs.iter().enumerate().filter_map(|(at, info)| Some((at, info.value?)))
+        {
+            self.values[value].producer = Producer::Input(index as u32);
+        }
+    }
+
     /// Keeps those initializers of a graph for which `keep` says so; values of the others stay, and
     /// nothing defines them.
     pub fn retain_initializers(

@@ -186,28 +186,47 @@ impl NodeBuilder<'_> {
 
     /// Copies nodes, each of which comes after those whose values it reads, to before the anchor.
     /// The copies read the values on the right of `others` in place of those on the left, and each
-    /// other's. Gives the copies, in the same order, and what takes the place of `value` then.
+    /// other's. Gives the copies, those in graphs of nodes too, and what takes the place of each of
+    /// `values` then.
     pub fn copy_before(
         &mut self,
         nodes: &[NodeId],
         others: &HashMap<ValueId, ValueId>,
-        value: ValueId,
-    ) -> (Vec<NodeId>, ValueId) {
-        let values = others.iter().map(|(old, new)| (*old, Some(*new))).collect();
-        let prefix = self.prefix_of_call();
-        let names = std::mem::take(self.inner_names());
-        let mut copying =
-            Copying { values, of: Author::Caller, prefix, names, ..Copying::default() };
+        values: &[ValueId],
+    ) -> (Vec<Copied>, Vec<ValueId>) {
+        let others = others.iter().map(|(old, new)| (*old, Some(*new))).collect();
+        let mut copying = self.copying(others);
         let anchor = self.anchor();
         let model = self.model_mut();
-        copying.names.look(model);
         let to = model.node(anchor).graph;
         let copies = copying.copies(model, nodes, to);
-        let value = copying.value(value).unwrap_or(value);
+        let values = values.iter().map(|value| copying.value(*value).unwrap_or(*value)).collect();
+        (self.put_copies(copying, copies), values)
+    }
+
+    /// Copies a graph of a node. The copy is to be the value of an attribute of `owner`; what it
+    /// reads from outside is the same as in the graph. Its nodes are made for the anchor. Gives
+    /// the copy and all nodes in it.
+    pub fn copy_graph(&mut self, graph: GraphId, owner: NodeId) -> (GraphId, Vec<Copied>) {
+        let mut copying = self.copying(HashMap::new());
+        let copy = copying.graph(self.model_mut(), graph, Some(owner));
+        (copy, self.put_copies(copying, Vec::new()))
+    }
+
+    /// Copying on behalf of the anchor, with other values in the place of some.
+    fn copying(&mut self, values: HashMap<ValueId, Option<ValueId>>) -> Copying {
+        let prefix = self.prefix_of_call();
+        let mut names = std::mem::take(self.inner_names());
+        names.look(self.model());
+        Copying { values, of: Author::Caller, prefix, names, ..Copying::default() }
+    }
+
+    /// Ends copying: some of the copies come before the anchor. Gives all of them.
+    fn put_copies(&mut self, copying: Copying, before: Vec<NodeId>) -> Vec<Copied> {
         let Copying { names, copied, .. } = copying;
         *self.inner_names() = names;
-        self.put_before(copies.clone(), &copied);
-        (copies, value)
+        self.put_before(before, &copied);
+        copied
     }
 
     /// What the names of copies begin with: the name of the call, or else that of its function

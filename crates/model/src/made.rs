@@ -325,6 +325,29 @@ impl<'m> NodeBuilder<'m> {
         inner
     }
 
+    /// A node at the end of any graph, made for the anchor.
+    pub fn inside(
+        &mut self,
+        graph: GraphId,
+        op_type: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+        outputs: usize,
+    ) -> NodeId {
+        let node = self.model.add_node(graph, op_type, domain, inputs, outputs);
+        self.is_made_for_anchor(node);
+        node
+    }
+
+    /// Says that a node is made for what the anchor is made for, or else for the anchor.
+    fn is_made_for_anchor(&mut self, node: NodeId) {
+        let made_for = match self.made.made_for(self.anchor) {
+            Some(MadeFor::Node(of)) => of,
+            Some(MadeFor::Call { .. }) | None => self.anchor,
+        };
+        self.made.set_made_for(node, MadeFor::Node(made_for));
+    }
+
     fn put(&mut self, side: Side, node: NodeId) {
         self.made.beside.push(Beside { anchor: self.anchor, side, node });
     }
@@ -341,12 +364,7 @@ impl<'m> NodeBuilder<'m> {
         for (name, value) in attributes {
             self.model.set_attribute(node, name, value.clone());
         }
-        // One that is made for a node that was made has the same reason.
-        let made_for = match self.made.made_for(self.anchor) {
-            Some(MadeFor::Node(of)) => of,
-            Some(MadeFor::Call { .. }) | None => self.anchor,
-        };
-        self.made.set_made_for(node, MadeFor::Node(made_for));
+        self.is_made_for_anchor(node);
         (node, outputs[0])
     }
 }

@@ -49,6 +49,7 @@ pub struct OpDef {
     formats: Option<&'static [(usize, Format)]>,
     cost: Cost,
     gradient: Option<GradientFn>,
+    gradient_body: Option<ReasonedFn>,
     deciding: &'static [usize],
     reads_part: bool,
     replacement: Option<&'static str>,
@@ -96,6 +97,7 @@ impl OpDef {
             formats: None,
             cost: Cost::Nothing,
             gradient: None,
+            gradient_body: None,
             deciding: &[],
             reads_part: false,
             replacement: None,
@@ -243,6 +245,12 @@ impl OpDef {
         OpDef { gradient: Some(rule), ..self }
     }
 
+    /// What gives the nodes by which a node of the newest form is differentiated, or says why there
+    /// are none for it: of an operator that has neither a rule nor a function.
+    pub(crate) const fn gradient_by(self, build: ReasonedFn) -> OpDef {
+        OpDef { gradient_body: Some(build), ..self }
+    }
+
     /// The inputs whose integers decide the shapes of outputs.
     pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
         OpDef { deciding: inputs, ..self }
@@ -382,6 +390,17 @@ impl OpDef {
     /// Functions, oldest first.
     pub(crate) fn bodies(&self) -> impl DoubleEndedIterator<Item = (u32, Body)> {
         self.bodies.iter().copied()
+    }
+
+    /// Whether there are nodes by which a node of the newest form is differentiated, of an operator
+    /// that has neither a rule nor a function.
+    pub fn has_gradient_nodes(&self) -> bool {
+        self.gradient_body.is_some()
+    }
+
+    /// What gives the nodes by which a node is differentiated.
+    pub(crate) fn gradient_body(&self) -> Option<ReasonedFn> {
+        self.gradient_body
     }
 
     /// Adds the differences up to an opset version together.

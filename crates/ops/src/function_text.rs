@@ -54,6 +54,23 @@ impl OpDef {
         }
     }
 
+    /// The operator at an opset version as a function in ONNX text by which a call is
+    /// differentiated, of an operator that has neither a gradient rule nor a function.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none for the call; empty if the operator has none at all.
+    pub fn gradient_text(
+        &self,
+        registry: &Registry,
+        opset: u32,
+        call: &Call<'_>,
+    ) -> Result<String, String> {
+        let (schema, build) = self.schema_at(opset).zip(self.gradient_body()).ok_or("")?;
+        let nodes = build(&Expand::new(&schema, opset, call))?;
+        Ok(complete(registry, &schema, opset, Some(call), &nodes))
+    }
+
     /// The operator at an opset version as a function in ONNX text, to take the place of a call: as
     /// [`function_text`](Self::function_text), but for the opset version that it was written for,
     /// which it imports, if operators in it have changed since.

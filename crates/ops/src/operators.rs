@@ -30,6 +30,7 @@ pub use crate::tensor::concat::CONCAT;
 pub use crate::tensor::constant::CONSTANT;
 pub use crate::tensor::expand::EXPAND;
 pub use crate::tensor::gather_elements::GATHER_ELEMENTS;
+pub use crate::tensor::identity::IDENTITY;
 pub use crate::tensor::pad::PAD;
 pub use crate::tensor::rearrange::CENTER_CROP_PAD;
 pub use crate::tensor::reshape::RESHAPE;

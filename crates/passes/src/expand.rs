@@ -8,7 +8,7 @@
 mod call;
 mod sizes;
 
-pub(crate) use call::{CallFunction, Scratch, function_for};
+pub(crate) use call::{CallFunction, Scratch, function_for, function_to_differentiate};
 pub use call::{function_of_call, why_no_function};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
@@ -85,6 +85,13 @@ pub fn expand_operators(
         let (model, registry) = (resolved.model(), resolved.registry());
         let op_of = |node| resolved.op(node);
         let found = function_for(model, registry, &mut scratch, node, &types, op, &op_of);
+        // What has a kernel may have a body that only gradients and old forms need.
+        let found = found.or_else(|why| {
+            if !also.contains(&node) {
+                return Err(why);
+            }
+            function_to_differentiate(model, registry, node, &types, op)
+        });
         let Ok(found) = found else { continue };
         let function = match functions.get(&found.text) {
             Some(function) => *function,

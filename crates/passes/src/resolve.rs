@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId, Producer,
-    Symbol, ValueId,
+    Copied, GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId,
+    Producer, Symbol, ValueId,
 };
 use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 
@@ -204,6 +204,15 @@ impl Resolved {
             None => Callee::Unknown,
         };
         self.calls.set(node, callee);
+    }
+
+    /// Lets copies of nodes call what these call, in the same form.
+    pub(crate) fn take_callees(&mut self, copied: &[Copied]) {
+        for copy in copied {
+            if let Some(callee) = self.calls.of_node.get(copy.of.index()).copied() {
+                self.calls.set(copy.node, callee);
+            }
+        }
     }
 
     /// Makes nodes beside a node. They are in the order after [`place_made`](Resolved::place_made).
@@ -469,13 +478,10 @@ impl Host for Resolved {
     fn inline(&mut self, node: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
         let copied = self.build(node).inline(function)?.copied;
         let (_, newest) = self.registry.versions("").unwrap_or_default();
-        for copy in &copied {
-            match self.calls.of_node.get(copy.of.index()).copied() {
-                // One that hands an input on, made for the call.
-                _ if copy.of == node => self.set_opset(copy.node, newest),
-                Some(callee) => self.calls.set(copy.node, callee),
-                None => {}
-            }
+        self.take_callees(&copied);
+        // One that hands an input on, made for the call.
+        for copy in copied.iter().filter(|copy| copy.of == node) {
+            self.set_opset(copy.node, newest);
         }
         Ok(copied.into_iter().map(|copied| copied.node).collect())
     }

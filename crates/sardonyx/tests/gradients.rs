@@ -6,16 +6,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use sardonyx::check::{self, Severity};
+use sardonyx::training::Gradients;
 use sardonyx::{CastOptions, DataType, Model, Outputs, Session, Tensor, Value, cast};
 use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
-
-const FILES: [&str; 1] = ["ai.onnx"];
 
 /// What a gradient may be off, in parts of the largest element or of 1.
 const TOLERANCE: f64 = 1e-6;
 
 /// What a second derivative may be off: the differences are of gradients.
 const SECOND_TOLERANCE: f64 = 1e-5;
+
+/// What a value may be off that is computed beside its gradient: functions of the standard have
+/// constants in single precision.
+const SAME_TOLERANCE: f64 = 1e-7;
 
 /// What a model says of the inputs that are varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,6 +213,9 @@ impl Block {
             nodes += "\nweighted = Mul (y, weights)\nloss = ReduceSum <keepdims = 0> (weighted)";
             nodes += &gradient(&names, "loss", &held);
             outputs = names.iter().map(|name| format!("{elem}[] {name}")).collect();
+            if order == Order::First {
+                outputs.push(format!("{elem}[] y"));
+            }
         }
         if order == Order::Second {
             let names: Vec<String> = varied.iter().map(|name| format!("h_{name}")).collect();
@@ -282,12 +289,17 @@ impl Block {
         let inputs =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
         let y = forward.run(inputs).map_err(|error| error.to_string())?;
+        let alone = flat(&y);
         let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
         let weights = random.within(-1.0, 1.0, dims.iter().product());
         let w = Value::Tensor(Tensor::from_slice(&dims[..], &weights).unwrap());
         let w = [("weights".to_string(), w)];
         let first = self.session(Order::First, known)?;
-        let found = self.run(&first, &at, &w)?;
+        let mut found = self.run(&first, &at, &w)?;
+        // Operators without a rule become other nodes, which compute the same.
+        let count = at.iter().map(Vec::len).sum();
+        let beside = found.split_off(count);
+        close(&beside, &alone, SAME_TOLERANCE).map_err(|why| format!("value: {why}"))?;
         let loss = |at: &[Vec<f64>]| -> Result<f64, String> {
             let y = self.run(&forward, at, &[])?;
             Ok(y.iter().zip(&weights).map(|(y, w)| y * w).sum())
@@ -321,7 +333,8 @@ impl Block {
             let moved = moved.map(|(at, along)| {
                 at.iter().zip(along).map(|(at, along)| at + by * along).collect()
             });
-            self.run(&first, &moved.collect::<Vec<_>>(), &w)
+            let found = self.run(&first, &moved.collect::<Vec<_>>(), &w);
+            found.map(|found| found[..count].to_vec())
         };
         let (above, below) = (moved(step)?, moved(-step)?);
         let expected =
@@ -394,12 +407,19 @@ impl Block {
     }
 }
 
-fn all() -> Vec<(&'static str, Block)> {
-    let read = |file: &'static str| {
-        let path = format!("{}/../../tests/gradients/{file}.txt", env!("CARGO_MANIFEST_DIR"));
-        blocks(&fs::read_to_string(path).unwrap()).into_iter().map(move |block| (file, block))
+/// The blocks of all files, with the names of the files.
+fn all() -> Vec<(String, Block)> {
+    let directory = format!("{}/../../tests/gradients", env!("CARGO_MANIFEST_DIR"));
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_text = |path: &std::path::PathBuf| path.extension().is_some_and(|ext| ext == "txt");
+    let mut files: Vec<_> = entries.filter(is_text).collect();
+    files.sort();
+    let read = |path: std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let blocks = blocks(&fs::read_to_string(path).unwrap());
+        blocks.into_iter().map(move |block| (name.clone(), block))
     };
-    FILES.into_iter().flat_map(read).collect()
+    files.into_iter().flat_map(read).collect()
 }
 
 /// Checks all blocks, or those of the operators that the variable `GRADIENTS` names.
@@ -412,7 +432,7 @@ fn check_all(check: impl Fn(&Block) -> Result<(), String>) {
             continue;
         }
         if let Err(why) = check(&block) {
-            wrong.push(format!("{file}.txt:{}: {}: {why}", block.line, block.operator));
+            wrong.push(format!("{file}:{}: {}: {why}", block.line, block.operator));
         }
     }
     assert!(wrong.is_empty(), "{} are wrong\n{}", wrong.len(), wrong.join("\n"));
@@ -440,13 +460,14 @@ fn gradients_in_narrower_types_are_those_in_double() {
     check_all(|block| if says_double(block) { Ok(()) } else { block.check_narrow() });
 }
 
-/// Every operator with a rule has a block.
+/// Every operator with a rule, or with nodes by which it is differentiated, has a block.
 #[test]
 fn no_rule_is_left_out() {
     let blocks = all();
     let tried: BTreeSet<&str> = blocks.iter().map(|(_, block)| block.operator.as_str()).collect();
     let registry = Registry::standard();
-    let with_rule = registry.operators().filter(|def| def.gradient_rule().is_some());
+    let has_gradient = |def: &OpDef| def.gradient_rule().is_some() || def.has_gradient_nodes();
+    let with_rule = registry.operators().filter(|def| has_gradient(def));
     let names: Vec<String> = with_rule.map(|def| def.full_name()).collect();
     let missing: Vec<&String> =
         names.iter().filter(|name| !tried.contains(name.as_str())).collect();
@@ -509,6 +530,48 @@ fn what_has_no_gradient_is_refused() {
             r#"xs = ["h"], y = "y"> (h)"#,
             "operators on the way to y have no gradient: BitCast, MelWeightMatrix",
         ),
+        (
+            "float[2] a, bool c",
+            "h = Hardmax (a)
+             y = If (c) <
+                 then_branch = yes () => (float[2] t) {
+                     t = Loop <body = turn (int64 i, bool d, float[2] e) => (bool d2, float[2] e2) {
+                         d2 = Identity (d)
+                         e2 = Hardmax (e)
+                     }> (, c, h)
+                 },
+                 else_branch = no () => (float[2] f) {
+                     f = Neg (a)
+                 }
+             >",
+            r#"xs = ["a"], zs = ["c"], y = "y"> (a, c)"#,
+            "operators on the way to y have no gradient: Hardmax",
+        ),
+        (
+            "float[2] a, int64 n",
+            "true = Constant <value = bool {1}> ()
+             y = Loop <body = turn (int64 i, bool c, float[k] v) => (bool c2, float[l] v2) {
+                 c2 = Identity (c)
+                 v2 = Concat <axis = 0> (v, a)
+             }> (n, true, a)",
+            r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
+            "Loop carries 'a', whose shape changes from turn to turn",
+        ),
+        (
+            "float[2] a, int64 n",
+            "p = Constant <value = float[2] {1, 2}> ()
+             parts = SequenceConstruct (p)
+             true = Constant <value = bool {1}> ()
+             y, l = Loop <body = turn (int64 i, bool c, float[2] v, seq(float[2]) d)
+                 => (bool c2, float[2] v2, seq(float[2]) d2) {
+                 c2 = Identity (c)
+                 e = SequenceAt (d, i)
+                 v2 = Mul (v, e)
+                 d2 = SequenceInsert (d, p)
+             }> (n, true, a, parts)",
+            r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
+            "Loop carries 'parts', which is no tensor",
+        ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
         let found = session(inputs, "float d", &nodes);
@@ -517,11 +580,11 @@ fn what_has_no_gradient_is_refused() {
     }
 }
 
-/// `tests/gradients/without_rule.txt` lists the operators that take and give floats, or that the
+/// `tests/gradients/without_rule.list` lists the operators that take and give floats, or that the
 /// standard marks as differentiable, and that have neither a rule nor a function, with the reason.
 #[test]
 fn operators_without_gradients_are_listed() {
-    let path = format!("{}/../../tests/gradients/without_rule.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../tests/gradients/without_rule.list", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let listed: BTreeSet<&str> = lines
@@ -685,4 +748,118 @@ fn gradients_in_functions_and_branches_run() {
     .unwrap();
     assert!((run(&branches, 1.0) - 1f32.exp()).abs() < 1e-6);
     assert!((run(&branches, -1.0) - 1.0).abs() < 1e-6);
+}
+
+/// Layers of 16 bits are differentiated in 32, as their kernels compute.
+#[test]
+fn recurrent_layers_of_fewer_bits_have_gradients() {
+    let run = |elem: i64| {
+        let nodes = format!(
+            "a = Cast <to = {elem}> (x)
+             b = Cast <to = {elem}> (w)
+             c = Cast <to = {elem}> (r)
+             all, last = GRU <hidden_size = 2> (a, b, c)
+             y = Cast <to = 1> (all)
+             d = ai.onnx.preview.training.Gradient
+                 <xs = [\"x\"], zs = [\"w\", \"r\"], y = \"y\"> (x, w, r)"
+        );
+        let inputs = "float[3, 1, 2] x, float[1, 6, 2] w, float[1, 6, 2] r";
+        let session = session(inputs, "float[] d, float[] y", &nodes).unwrap();
+        let mut random = Random(3);
+        let mut tensor = |dims: &[usize]| {
+            let elements = random.within(-1.0, 1.0, dims.iter().product());
+            let elements: Vec<f32> = elements.into_iter().map(|element| element as f32).collect();
+            Value::Tensor(Tensor::from_slice(dims, &elements).unwrap())
+        };
+        let inputs =
+            [("x", tensor(&[3, 1, 2])), ("w", tensor(&[1, 6, 2])), ("r", tensor(&[1, 6, 2]))];
+        let outputs = session.run(inputs).unwrap();
+        let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
+        let elements = tensors.flat_map(|tensor| tensor.as_slice::<f32>().unwrap().to_vec());
+        elements.map(f64::from).collect::<Vec<f64>>()
+    };
+    let (float, half, brain) = (run(1), run(10), run(16));
+    assert!(float.iter().any(|element| element.abs() > 0.1), "{float:?}");
+    close(&half, &float, 5e-3).unwrap();
+    close(&brain, &float, 5e-2).unwrap();
+}
+
+/// Models whose files hold the nodes of gradients, or a `Gradient` node.
+#[test]
+fn files_hold_gradients_through_graphs_and_layers() {
+    let rows = [
+        "s = ReduceSum <keepdims = 0> (x)
+         zero = Constant <value = double {0.0}> ()
+         c = Greater (s, zero)
+         y = If (c) <
+             then_branch = yes () => (double[3, 2] a) { a = Mul (x, w) },
+             else_branch = no () => (double[3, 2] b) {
+                 t = Mul (x, w)
+                 b = Tanh (t)
+             }
+         >",
+        "first = Constant <value = double[2] {0.5, -0.5}> ()
+         last, all = Scan <num_scan_inputs = 1, body = turn (double[2] h, double[2] v)
+             => (double[2] after, double[2] given) {
+             p = Mul (h, w)
+             q = Add (p, v)
+             after = Tanh (q)
+             given = Identity (after)
+         }> (first, x)
+         y = Mul (all, last)",
+        "n = Constant <value = int64 {3}> ()
+         yes = Constant <value = bool {1}> ()
+         y = Loop <body = turn (int64 i, bool c, double[3, 2] h)
+             => (bool goes_on, double[3, 2] after) {
+             goes_on = Identity (c)
+             p = Mul (h, w)
+             after = Sin (p)
+         }> (n, yes, x)",
+        "axis = Constant <value = int64[1] {1}> ()
+         z = Mul (x, w)
+         sequence = Unsqueeze (z, axis)
+         y, h = GRU <hidden_size = 2> (sequence, weights, states)",
+    ];
+    for nodes in rows {
+        let output = if nodes.contains("GRU") { "double[3, 1, 1, 2]" } else { "double[3, 2]" };
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\": 17]> g (double[3, 2] x) => ({output} y)
+             <double[2] w = {{0.8, -1.1}},
+              double[1, 6, 2] weights = {{1, 2, 3, 1, 2, 3, -1, 2, -3, 1, -2, 3}},
+              double[1, 6, 2] states = {{1, 2, 3, 1, 2, 3, -1, 2, -3, 1, -2, 3}}> {{ {nodes} }}"
+        );
+        let model = Model::from_text(&text).unwrap();
+        let at = [0.3, -0.2, 0.5, 0.9, -0.7, 0.4];
+        let run = |session: &Session, at: &[f64], name: &str| {
+            let x = Value::Tensor(Tensor::from_slice([3, 2], at).unwrap());
+            let outputs =
+                session.run([("x", x)]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
+            outputs.tensor(name).unwrap().to_vec::<f64>().unwrap()
+        };
+        let forward = Session::builder(&model).threads(1).build().unwrap();
+        let expected = (0..at.len()).map(|index| {
+            let moved = |by: f64| {
+                let mut moved = at;
+                moved[index] += by;
+                run(&forward, &moved, "y").iter().sum::<f64>()
+            };
+            (moved(1e-5) - moved(-1e-5)) / 2e-5
+        });
+        let expected: Vec<f64> = expected.collect();
+        for is_node in [false, true] {
+            let options = Gradients::new().of("y").by(["x", "w"]).gradient_node(is_node);
+            let (changed, _) = model.add_gradients(&options).unwrap();
+            let report = changed.check(&check::Options::new());
+            let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);
+            let errors: Vec<String> = errors.map(ToString::to_string).collect();
+            assert!(errors.is_empty(), "{nodes}: {errors:#?}");
+            // What is written is what is read.
+            let changed = Model::from_bytes(changed.to_bytes()).unwrap();
+            let session = Session::builder(&changed).threads(1).build();
+            let session = session.unwrap_or_else(|error| panic!("{nodes}: {error}"));
+            let found = run(&session, &at, "x_grad");
+            close(&found, &expected, TOLERANCE).unwrap_or_else(|why| panic!("{nodes}: {why}"));
+            assert_eq!(run(&session, &at, "w_grad").len(), 2, "{nodes}");
+        }
+    }
 }

@@ -103,6 +103,17 @@ impl<'a> Expand<'a> {
         }
     }
 
+    /// An attribute of strings that the node has itself.
+    pub(crate) fn strings(&self, attribute: &str) -> Option<Vec<String>> {
+        match self.attributes.get(attribute)? {
+            AttrValue::Strings(texts) => {
+                let texts = texts.iter().map(|text| String::from_utf8_lossy(text).into_owned());
+                Some(texts.collect())
+            }
+            _ => None,
+        }
+    }
+
     /// The graph of an attribute, in which every name begins with `prefix`.
     pub(crate) fn graph(&self, attribute: &str, prefix: &str) -> Option<GraphText> {
         (self.call.graphs)(attribute, prefix)

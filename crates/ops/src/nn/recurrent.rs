@@ -1,5 +1,7 @@
 //! Recurrent layers.
 
+mod steps;
+
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int32;
 
@@ -76,6 +78,7 @@ pub static GRU: OpDef = OpDef::new("GRU")
     })
     .adapter(14, 13, turn_batch)
     .cost(multiply_adds)
+    .gradient_by(steps::gated)
     .without_reference_rule(&[1]);
 
 pub static LSTM: OpDef = OpDef::new("LSTM")
@@ -135,7 +138,8 @@ pub static LSTM: OpDef = OpDef::new("LSTM")
         Ok(())
     })
     .adapter(14, 13, turn_batch)
-    .cost(multiply_adds);
+    .cost(multiply_adds)
+    .gradient_by(steps::memory);
 
 pub static RNN: OpDef = OpDef::new("RNN")
     .about("A recurrent layer of the simplest kind: one activation of a sum of input and state; forwards, backwards or \
@@ -187,7 +191,8 @@ pub static RNN: OpDef = OpDef::new("RNN")
         Ok(())
     })
     .adapter(14, 13, turn_batch)
-    .cost(multiply_adds);
+    .cost(multiply_adds)
+    .gradient_by(steps::plain);
 
 /// The default of version 1 is a word that means nothing.
 fn write_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use crate::rules::same_as_first;
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
-pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
+pub static IDENTITY: OpDef = OpDef::new("Identity")
     .about("Hands its input on.")
     .since(1, &[input("input", "T"), output("output", "T"), types("T", ALL)])
     .since(

@@ -95,6 +95,27 @@ pub(crate) fn function_for(
     Ok(function)
 }
 
+/// The function by which a node is differentiated, of an operator that has neither a gradient rule
+/// nor a function of the standard.
+///
+/// # Errors
+///
+/// Why there is none.
+pub(crate) fn function_to_differentiate(
+    model: &Model,
+    registry: &Registry,
+    node: NodeId,
+    types: &[Option<Type>],
+    op: OpRef,
+) -> Result<CallFunction, String> {
+    let mut why = String::new();
+    let found = with_call(model, &mut Scratch::default(), node, types, |call| {
+        let text = op.def.gradient_text(registry, op.opset, call);
+        text.map_err(|reason| why = reason).ok()
+    });
+    found.ok_or(why)
+}
+
 /// Why an operator that has functions has none for a node, given what was inferred of its inputs.
 /// `None` where the definition of the operator does not say.
 pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<String> {

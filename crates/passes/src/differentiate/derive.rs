@@ -1,0 +1,198 @@
+//! The nodes that take the place of a `Gradient` node.
+
+use hashbrown::HashMap;
+use sardonyx_model::{AttrValue, GraphId, NodeId, ValueId};
+use sardonyx_ops::{Backward, Refusal};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+
+use super::activity::{Flow, makes_active};
+use super::flow::FlowBack;
+use super::region::{Region, Target};
+use crate::cross::Types;
+use crate::infer::Inference;
+use crate::resolve::Resolved;
+
+impl Region {
+    /// Makes the nodes of the gradient, which takes the node's place.
+    pub(super) fn derive(
+        &self,
+        resolved: &mut Resolved,
+        inference: &Inference,
+    ) -> Result<(), Refusal> {
+        let mut way = Way::new(resolved, inference, self.gradient);
+        let mut arrived: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
+        for Target { y, seed } in &self.ys {
+            let seed = match seed {
+                Some(seed) => *seed,
+                None => way.ones(*y)?,
+            };
+            arrived.entry(*y).or_default().push(seed);
+        }
+        for node in self.nodes.iter().rev().copied() {
+            let model = way.resolved.model();
+            if !makes_active(model, node, &self.active) {
+                continue;
+            }
+            let outputs = model.outputs(node).to_vec();
+            let arriving = outputs.iter().map(|value| way.total(&mut arrived, (*value)?));
+            let arriving: Vec<Option<ValueId>> = arriving.collect();
+            if arriving.iter().all(Option::is_none) {
+                continue;
+            }
+            let gradients = match Flow::of(way.resolved, node) {
+                Some(flow) => FlowBack::new(&mut way, &self.active, &flow, &arriving).derive()?,
+                None => self.apply_rule(&mut way, node, &arriving)?,
+            };
+            for (value, gradient) in gradients {
+                arrived.entry(value).or_default().push(gradient);
+            }
+        }
+        let totals: Vec<Option<ValueId>> =
+            self.named[..self.xs].iter().map(|x| way.total(&mut arrived, *x)).collect();
+        self.hand_over(&mut way, &totals);
+        way.finish();
+        Ok(())
+    }
+
+    /// The gradients of what a node reads, by the rule of its operator.
+    fn apply_rule(
+        &self,
+        way: &mut Way<'_>,
+        node: NodeId,
+        arriving: &[Option<ValueId>],
+    ) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+        let Some(op) = way.resolved.op(node) else { return Ok(Vec::new()) };
+        let Some(rule) = op.def.gradient_rule() else { return Ok(Vec::new()) };
+        let inputs: Vec<Option<ValueId>> = way.resolved.model().inputs(node).collect();
+        let is_active =
+            |value: &Option<ValueId>| value.is_some_and(|value| self.active.contains(&value));
+        let wanted: Vec<bool> = inputs.iter().map(is_active).collect();
+        let types = Types::new(way.inference);
+        let build = way.resolved.build(way.gradient);
+        let cx = Backward::new(build, &types, (node, op.schema), arriving, &wanted);
+        rule(&cx)?;
+        let derived = cx.finish();
+        way.made.extend(derived.made);
+        let gradients = inputs.into_iter().zip(derived.gradients).zip(wanted);
+        let gradients = gradients.filter(|(_, wanted)| *wanted);
+        Ok(gradients.filter_map(|((value, gradient), _)| value.zip(gradient)).collect())
+    }
+
+    /// Lets gradients be the outputs of the node, which goes.
+    fn hand_over(&self, way: &mut Way<'_>, totals: &[Option<ValueId>]) {
+        let outputs = way.resolved.model().outputs(self.gradient).to_vec();
+        for (index, output) in outputs.iter().enumerate() {
+            let (Some(output), Some(x)) = (*output, self.named.get(index)) else { continue };
+            let total = totals.get(index).copied().flatten();
+            let total = total.unwrap_or_else(|| {
+                let elem = way.inference.ty(*x).and_then(|ty| ty.elem());
+                way.zeros(elem.unwrap_or(DataType::Float), *x)
+            });
+            let node = way.before("Identity", &[Some(total)], &[]).0;
+            let model = way.resolved.model_mut();
+            model.drop_output(self.gradient, index);
+            model.redefine_output(node, 0, output);
+        }
+        let (model, nodes, _) = way.resolved.parts_mut();
+        nodes.remove(model, self.gradient);
+    }
+}
+
+/// The way back through a model, on which nodes are made before a `Gradient` node.
+pub(super) struct Way<'a> {
+    pub(super) resolved: &'a mut Resolved,
+    pub(super) inference: &'a Inference,
+    pub(super) gradient: NodeId,
+    /// Nodes that are in the newest form.
+    made: Vec<NodeId>,
+}
+
+impl<'a> Way<'a> {
+    fn new(resolved: &'a mut Resolved, inference: &'a Inference, gradient: NodeId) -> Way<'a> {
+        Way { resolved, inference, gradient, made: Vec::new() }
+    }
+
+    /// A node of one output.
+    pub(super) fn before(
+        &mut self,
+        op: &str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> (NodeId, ValueId) {
+        let made = self.resolved.build(self.gradient).before(op, "", inputs, attributes);
+        self.made.push(made.0);
+        made
+    }
+
+    /// A node of the default domain at the end of an inner graph.
+    pub(super) fn inside(
+        &mut self,
+        graph: GraphId,
+        op: &str,
+        inputs: &[ValueId],
+    ) -> (NodeId, ValueId) {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+        let node = self.resolved.build(self.gradient).inside(graph, op, "", &inputs, 1);
+        self.made.push(node);
+        let output = self.resolved.model().outputs(node).first().copied().flatten();
+        (node, output.expect("the node has one output"))
+    }
+
+    /// A scalar constant beside the node.
+    pub(super) fn number(&mut self, hint: &str, elem: DataType, value: f64) -> ValueId {
+        let double = Tensor::from_slice([], &[value]).expect("a scalar has one element");
+        let tensor = cast(&double, elem, CastOptions::default()).unwrap_or(double);
+        self.resolved.build(self.gradient).constant(hint, &tensor)
+    }
+
+    /// Zeros in the shape of a value.
+    pub(super) fn zeros(&mut self, elem: DataType, like: ValueId) -> ValueId {
+        let zero = self.number("zero", elem, 0.0);
+        let (_, sizes) = self.before("Shape", &[Some(like)], &[]);
+        self.before("Expand", &[Some(zero), Some(sizes)], &[]).1
+    }
+
+    /// The gradient of the sum of the elements of `y` by `y`: ones.
+    fn ones(&mut self, y: ValueId) -> Result<ValueId, Refusal> {
+        let ty = self.inference.ty(y);
+        let elem = ty.and_then(|ty| ty.elem()).filter(|elem| elem.is_float());
+        let Some(elem) = elem else {
+            let name = self.resolved.name_of(y);
+            return Err(Refusal(format!("'{name}' is not of floats, so it has no gradient")));
+        };
+        let is_scalar = ty.and_then(|ty| ty.shape()).is_some_and(|shape| shape.is_empty());
+        let one = self.number("one", elem, 1.0);
+        if is_scalar {
+            return Ok(one);
+        }
+        let (_, sizes) = self.before("Shape", &[Some(y)], &[]);
+        Ok(self.before("Expand", &[Some(one), Some(sizes)], &[]).1)
+    }
+
+    /// The sum of the gradients that arrived for a value.
+    fn total(
+        &mut self,
+        arrived: &mut HashMap<ValueId, Vec<ValueId>>,
+        value: ValueId,
+    ) -> Option<ValueId> {
+        let parts = arrived.get(&value)?;
+        let total = match parts[..] {
+            [] => return None,
+            [only] => return Some(only),
+            _ => {
+                let inputs: Vec<Option<ValueId>> = parts.iter().copied().map(Some).collect();
+                self.before("Sum", &inputs, &[]).1
+            }
+        };
+        arrived.insert(value, vec![total]);
+        Some(total)
+    }
+
+    /// Says in which form the nodes are.
+    fn finish(self) {
+        let newest = self.resolved.registry().versions("").map_or(1, |(_, newest)| newest);
+        for node in self.made {
+            self.resolved.set_opset(node, newest);
+        }
+    }
+}

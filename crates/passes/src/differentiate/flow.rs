@@ -1,0 +1,126 @@
+//! The way back through a node with inner graphs: another node of its kind.
+//!
+//! The graphs of that node are copies of those of the first, which compute the values inside once
+//! more, each with a `Gradient` node at its end. That one differentiates what the graph gave with
+//! respect to what it took, carried values and values from outside alike, and it is given the
+//! gradients that arrive. When its turn comes it becomes nodes as any other.
+
+mod turns;
+
+use hashbrown::HashSet;
+use sardonyx_model::{AttrValue, GraphId, Model, NodeId, ValueId};
+use sardonyx_ops::Refusal;
+use sardonyx_ops::operators::GRADIENT;
+
+use super::activity::{Flow, Kind, outputs_of};
+use super::derive::Way;
+use crate::order::tree;
+
+/// A node with inner graphs on the way back.
+pub(super) struct FlowBack<'w, 'a> {
+    way: &'w mut Way<'a>,
+    active: &'w HashSet<ValueId>,
+    flow: &'w Flow,
+    /// By output of the node: the gradient that arrives.
+    arriving: &'w [Option<ValueId>],
+}
+
+impl<'w, 'a> FlowBack<'w, 'a> {
+    pub(super) fn new(
+        way: &'w mut Way<'a>,
+        active: &'w HashSet<ValueId>,
+        flow: &'w Flow,
+        arriving: &'w [Option<ValueId>],
+    ) -> FlowBack<'w, 'a> {
+        FlowBack { way, active, flow, arriving }
+    }
+
+    /// Makes the node; gives values that the first one reads, with their gradients.
+    pub(super) fn derive(mut self) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+        match self.flow.kind {
+            Kind::If => Ok(self.branches()),
+            Kind::Loop => turns::repeated(&mut self),
+            Kind::Scan => turns::scanned(&mut self),
+        }
+    }
+
+    fn model(&self) -> &Model {
+        self.way.resolved.model()
+    }
+
+    /// The same condition chooses between the gradients of both branches.
+    fn branches(&mut self) -> Vec<(ValueId, ValueId)> {
+        let captured = self.captured();
+        let condition = self.model().inputs(self.flow.node).next().flatten();
+        let (back, _) = self.way.before("If", &[condition], &[]);
+        self.way.resolved.model_mut().fill_outputs(back, captured.len());
+        for (name, branch) in ["then_branch", "else_branch"].into_iter().zip(&self.flow.bodies) {
+            let copy = self.copy(*branch, back, name);
+            let given = self.take_outputs(copy);
+            let ends = given.into_iter().zip(self.arriving);
+            let ends: Vec<_> = ends.filter_map(|(y, seed)| Some((y?, (*seed)?))).collect();
+            for gradient in self.gradients(copy, &captured, &ends) {
+                self.way.resolved.model_mut().add_graph_output(copy, gradient);
+            }
+        }
+        let outputs = self.model().outputs(back).iter().flatten().copied();
+        captured.into_iter().zip(outputs).collect()
+    }
+
+    /// The active values that graphs of the node read from outside.
+    fn captured(&self) -> Vec<ValueId> {
+        let model = self.model();
+        let graphs: HashSet<GraphId> =
+            self.flow.bodies.iter().flat_map(|body| tree(model, *body)).collect();
+        let mut found: Vec<ValueId> = Vec::new();
+        for graph in self.flow.bodies.iter().flat_map(|body| tree(model, *body)) {
+            let nodes = model.graph(graph).nodes.iter();
+            let read = nodes.flat_map(|node| model.inputs(*node).flatten());
+            let read = read.chain(outputs_of(model, graph).into_iter().flatten());
+            let outer = read.filter(|value| !graphs.contains(&model.value(*value).graph));
+            found.extend(outer.filter(|value| self.active.contains(value)));
+        }
+        let mut seen = HashSet::new();
+        found.retain(|value| seen.insert(*value));
+        found
+    }
+
+    /// A copy of a graph of the node as a graph of the node on the way back.
+    fn copy(&mut self, graph: GraphId, back: NodeId, attribute: &str) -> GraphId {
+        let (copy, copied) = self.way.resolved.build(self.way.gradient).copy_graph(graph, back);
+        self.way.resolved.take_callees(&copied);
+        self.way.resolved.model_mut().set_attribute(back, attribute, AttrValue::Graph(copy));
+        copy
+    }
+
+    /// What a graph gives back, which gives back nothing then.
+    fn take_outputs(&mut self, graph: GraphId) -> Vec<Option<ValueId>> {
+        let outputs = outputs_of(self.model(), graph);
+        self.way.resolved.model_mut().retain_outputs(graph, |_, _| false);
+        outputs
+    }
+
+    /// The gradients of the `ends` of an inner graph, each with the gradient that arrives for it,
+    /// by each of the `xs`.
+    fn gradients(
+        &mut self,
+        graph: GraphId,
+        xs: &[ValueId],
+        ends: &[(ValueId, ValueId)],
+    ) -> Vec<ValueId> {
+        let inputs =
+            xs.iter().chain(xs).copied().chain(ends.iter().flat_map(|(y, seed)| [*y, *seed]));
+        let inputs: Vec<Option<ValueId>> = inputs.map(Some).collect();
+        let mut build = self.way.resolved.build(self.way.gradient);
+        let (name, domain) = (GRADIENT.name, GRADIENT.domain);
+        let node = build.inside(graph, name, domain, &inputs, xs.len());
+        let names = xs.iter().map(|x| {
+            let model = build.model();
+            model.text(model.value(*x).name).to_vec().into()
+        });
+        let names = AttrValue::Strings(names.collect());
+        build.model_mut().set_attribute(node, "xs", names);
+        self.way.resolved.set_opset(node, GRADIENT.newest());
+        self.model().outputs(node).iter().flatten().copied().collect()
+    }
+}

@@ -1,0 +1,381 @@
+//! The way back through turns: `Scan` and `Loop`.
+//!
+//! The node gets further outputs: what it carries at the start of each turn, stacked. On the way
+//! back the turns are taken from the last to the first. Each computes its values once more from
+//! what was carried, so that nothing else of a turn is kept. What is carried on the way back are
+//! the gradients of the carried values, and for each value from outside the sum of the gradients of
+//! the turns so far.
+
+use hashbrown::HashSet;
+use sardonyx_model::{Attributes, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
+use sardonyx_ops::Refusal;
+use sardonyx_ops::operators::IDENTITY;
+use sardonyx_tensor::DataType;
+
+use super::FlowBack;
+use crate::differentiate::activity::{Flow, Kind, inputs_of, outputs_of};
+use crate::order::reads;
+
+/// The node on the way back and its graph, while it is made.
+struct Turn {
+    back: NodeId,
+    graph: GraphId,
+    /// What the copied graph takes before the carried values.
+    before: Vec<Option<ValueId>>,
+    /// What it takes: the carried values and then those that are scanned.
+    taken: Vec<Option<ValueId>>,
+    /// What it gave for the outputs of the node.
+    given: Vec<Option<ValueId>>,
+    /// What the nodes in it read, and what it gave.
+    read: HashSet<ValueId>,
+    parts: Parts,
+    /// Inputs of the graph: for each active carried value its gradient.
+    gradients: Vec<ValueId>,
+    /// Inputs of the graph: for each active value from outside the sum of its gradients.
+    sums: Vec<ValueId>,
+    /// What the graph gave, with the gradients that arrive for it.
+    ends: Vec<(ValueId, ValueId)>,
+}
+
+/// What of the node takes part.
+struct Parts {
+    /// The carried values that are active.
+    active: Vec<usize>,
+    /// The active values from outside.
+    captured: Vec<ValueId>,
+}
+
+/// Along which axes values are scanned, and in which directions.
+#[derive(Default)]
+struct Ways {
+    axes: Vec<i64>,
+    directions: Vec<i64>,
+}
+
+impl Ways {
+    /// Of a `Scan` node.
+    fn of(back: &FlowBack<'_, '_>, name: &str, count: usize) -> Ways {
+        let attributes = NodeAttributes::new(back.model(), back.flow.node);
+        let list = |what: &str| {
+            let mut list = attributes.ints(&format!("{name}_{what}")).unwrap_or_default();
+            list.resize(count, 0);
+            list
+        };
+        Ways { axes: list("axes"), directions: list("directions") }
+    }
+
+    fn push(&mut self, axis: i64, direction: i64) {
+        self.axes.push(axis);
+        self.directions.push(direction);
+    }
+
+    /// One of another list, from the other end.
+    fn push_back(&mut self, of: &Ways, index: usize) {
+        self.push(of.axes[index], 1 - of.directions[index]);
+    }
+
+    fn set(self, back: &mut FlowBack<'_, '_>, node: NodeId, name: &str) {
+        let model = back.way.resolved.model_mut();
+        model.set_attribute(node, &format!("{name}_axes"), self.axes);
+        model.set_attribute(node, &format!("{name}_directions"), self.directions);
+    }
+}
+
+/// The way back through a `Scan`.
+pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+    let states = back.flow.states;
+    let inputs: Vec<Option<ValueId>> = back.model().inputs(back.flow.node).collect();
+    let of_inputs = Ways::of(back, "scan_input", inputs.len() - states);
+    let of_outputs = Ways::of(back, "scan_output", back.arriving.len().saturating_sub(states));
+    let parts = Parts::new(back);
+    let mut given = parts.first(back)?;
+    let mut turn = Turn::new(back, "Scan", parts);
+    let mut order: Vec<ValueId> = turn.gradients.iter().chain(&turn.sums).copied().collect();
+    let mut read = Ways::default();
+    let copied = back.model().graph(turn.graph).nodes.len();
+    for state in 0..states {
+        let Some(inner) = turn.needs(state) else { continue };
+        if stays(back, state) {
+            let initial = initial(back, state)?;
+            define(back, turn.graph, inner, "Identity", &[initial]);
+        } else {
+            given.push(Some(stack(back, state)?));
+            order.push(inner);
+            read.push(0, 1);
+        }
+    }
+    back.way.resolved.model_mut().graph_mut(turn.graph).nodes.rotate_left(copied);
+    given.extend_from_slice(&inputs[states..]);
+    order.extend(turn.taken[states..].iter().flatten());
+    (0..inputs.len() - states).for_each(|index| read.push_back(&of_inputs, index));
+    for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
+        let (Some(arriving), Some(y)) = (*arriving, turn.given[index]) else { continue };
+        let slice = back.way.resolved.model_mut().add_graph_input(turn.graph, "gradient");
+        given.push(Some(arriving));
+        order.push(slice);
+        turn.ends.push((y, slice));
+        read.push_back(&of_outputs, index - states);
+    }
+    let body = inputs_of(back.model(), back.flow.bodies[0]);
+    let is_active = |index: &usize| body[*index].is_some_and(|value| back.active.contains(&value));
+    let active: Vec<usize> = (states..inputs.len()).filter(is_active).collect();
+    let slices: Vec<ValueId> = active.iter().filter_map(|index| turn.taken[*index]).collect();
+    turn.end(back, &slices);
+    let mut written = Ways::default();
+    active.iter().for_each(|index| written.push_back(&of_inputs, index - states));
+    let model = back.way.resolved.model_mut();
+    model.order_inputs(turn.graph, &order);
+    model.set_inputs(turn.back, &given);
+    model.set_attribute(turn.back, "num_scan_inputs", read.axes.len() as i64);
+    read.set(back, turn.back, "scan_input");
+    written.set(back, turn.back, "scan_output");
+    Ok(turn.gradients_of(back, active.into_iter().map(|index| inputs[index])))
+}
+
+/// The way back through a `Loop`.
+pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+    let states = back.flow.states;
+    let parts = Parts::new(back);
+    // The numbers of the turns say how many there were.
+    let numbers = stack_value(back, 0).ok_or_else(|| refusal("its graph takes no number"))?;
+    let (_, count) = back.way.before("Size", &[Some(numbers)], &[]);
+    let one = back.way.number("one", DataType::Int64, 1.0);
+    let (_, last) = back.way.before("Sub", &[Some(count), Some(one)], &[]);
+    let yes = back.way.number("true", DataType::Bool, 1.0);
+    let mut given = vec![Some(count), None];
+    given.extend(parts.first(back)?);
+    let mut turn = Turn::new(back, "Loop", parts);
+    let [Some(number), Some(condition)] = turn.before[..] else {
+        return Err(refusal("its graph takes no number of the turn or no condition"));
+    };
+    let model = back.way.resolved.model_mut();
+    let of_back = model.add_graph_input(turn.graph, "number");
+    let goes_on = model.add_graph_input(turn.graph, "condition");
+    let copied = model.graph(turn.graph).nodes.len();
+    // The number of the turn, from the last to the first. There was a turn, so its condition held.
+    define(back, turn.graph, number, "Sub", &[last, of_back]);
+    define(back, turn.graph, condition, "Identity", &[yes]);
+    for state in 0..states {
+        let Some(inner) = turn.needs(state) else { continue };
+        if stays(back, state) {
+            let initial = initial(back, state)?;
+            define(back, turn.graph, inner, "Identity", &[initial]);
+        } else {
+            let stacked = stack(back, state)?;
+            define(back, turn.graph, inner, "Gather", &[stacked, number]);
+        }
+    }
+    for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
+        let (Some(arriving), Some(y)) = (*arriving, turn.given[index]) else { continue };
+        let (_, slice) = back.way.inside(turn.graph, "Gather", &[arriving, number]);
+        turn.ends.push((y, slice));
+    }
+    back.way.resolved.model_mut().graph_mut(turn.graph).nodes.rotate_left(copied);
+    let (_, again) = back.way.inside(turn.graph, "Identity", &[goes_on]);
+    back.way.resolved.model_mut().add_graph_output(turn.graph, again);
+    turn.end(back, &[]);
+    let order = [of_back, goes_on].into_iter().chain(turn.gradients.iter().copied());
+    let order: Vec<ValueId> = order.chain(turn.sums.iter().copied()).collect();
+    let model = back.way.resolved.model_mut();
+    model.order_inputs(turn.graph, &order);
+    model.set_inputs(turn.back, &given);
+    Ok(turn.gradients_of(back, std::iter::empty()))
+}
+
+impl Parts {
+    fn new(back: &FlowBack<'_, '_>) -> Parts {
+        let taken = inputs_of(back.model(), back.flow.bodies[0]).into_iter();
+        let states = taken.skip(back.flow.first_input()).take(back.flow.states).enumerate();
+        let active =
+            states.filter(|(_, value)| value.is_some_and(|value| back.active.contains(&value)));
+        Parts { active: active.map(|(state, _)| state).collect(), captured: back.captured() }
+    }
+
+    /// What the first turn on the way back starts with: the gradients of the carried values after
+    /// the last turn of the node, and zeros.
+    fn first(&self, back: &mut FlowBack<'_, '_>) -> Result<Vec<Option<ValueId>>, Refusal> {
+        let mut given = Vec::new();
+        for state in &self.active {
+            let gradient = match back.arriving.get(*state).copied().flatten() {
+                Some(gradient) => gradient,
+                None => zeros(back, initial(back, *state)?)?,
+            };
+            given.push(Some(gradient));
+        }
+        for captured in &self.captured {
+            given.push(Some(zeros(back, *captured)?));
+        }
+        Ok(given)
+    }
+}
+
+impl Turn {
+    /// Makes the node `op` on the way back, and its graph: a copy of the graph of the node, which
+    /// also takes gradients and sums of gradients. The inputs of the node are there already.
+    fn new(back: &mut FlowBack<'_, '_>, op: &str, parts: Parts) -> Turn {
+        let body = back.flow.bodies[0];
+        let (node, _) = back.way.before(op, &[], &[]);
+        let graph = back.copy(body, node, "body");
+        let mut before = inputs_of(back.model(), graph);
+        let taken = before.split_off(before.len().min(back.flow.first_input()));
+        let given = back.take_outputs(graph).split_off(back.flow.first_output());
+        let model = back.model();
+        let nodes = model.graph(graph).nodes.iter();
+        let mut read: HashSet<ValueId> = nodes.flat_map(|node| reads(model, *node)).collect();
+        read.extend(given.iter().flatten());
+        let model = back.way.resolved.model_mut();
+        let gradients: Vec<ValueId> =
+            parts.active.iter().map(|_| model.add_graph_input(graph, "gradient")).collect();
+        let sums = parts.captured.iter().map(|_| model.add_graph_input(graph, "sum")).collect();
+        let ends = parts.active.iter().zip(&gradients);
+        let ends = ends.filter_map(|(state, gradient)| Some((given[*state]?, *gradient))).collect();
+        Turn { back: node, graph, before, taken, given, read, parts, gradients, sums, ends }
+    }
+
+    /// A carried value, in the copied graph, if that needs it.
+    fn needs(&self, state: usize) -> Option<ValueId> {
+        let value = self.taken[state]?;
+        (self.parts.active.contains(&state) || self.read.contains(&value)).then_some(value)
+    }
+
+    /// Ends the graph: it gives the gradients of carried values, the sums with those of this turn,
+    /// and the gradients of `slices`.
+    fn end(&self, back: &mut FlowBack<'_, '_>, slices: &[ValueId]) {
+        let states = self.parts.active.iter().filter_map(|state| self.taken[*state]);
+        let xs = states.chain(self.parts.captured.iter().copied()).chain(slices.iter().copied());
+        let mut gradients = back.gradients(self.graph, &xs.collect::<Vec<_>>(), &self.ends);
+        for (gradient, sum) in gradients.iter_mut().skip(self.parts.active.len()).zip(&self.sums) {
+            *gradient = back.way.inside(self.graph, "Add", &[*sum, *gradient]).1;
+        }
+        for gradient in gradients {
+            back.way.resolved.model_mut().add_graph_output(self.graph, gradient);
+        }
+    }
+
+    /// What the outputs of the node on the way back are the gradients of.
+    fn gradients_of(
+        &self,
+        back: &mut FlowBack<'_, '_>,
+        scanned: impl Iterator<Item = Option<ValueId>>,
+    ) -> Vec<(ValueId, ValueId)> {
+        let first = back.flow.first_input();
+        let inputs: Vec<Option<ValueId>> = back.model().inputs(back.flow.node).collect();
+        let states = self.parts.active.iter().map(|state| inputs[first + state]);
+        let captured = self.parts.captured.iter().copied().map(Some);
+        let sources: Vec<Option<ValueId>> = states.chain(captured).chain(scanned).collect();
+        let model = back.way.resolved.model_mut();
+        model.fill_outputs(self.back, sources.len());
+        let gradients = sources.into_iter().zip(model.outputs(self.back));
+        gradients.filter_map(|(source, gradient)| source.zip(*gradient)).collect()
+    }
+}
+
+/// Lets an input of a copied graph be what a node makes.
+fn define(
+    back: &mut FlowBack<'_, '_>,
+    graph: GraphId,
+    value: ValueId,
+    op: &str,
+    inputs: &[ValueId],
+) {
+    let (node, _) = back.way.inside(graph, op, inputs);
+    back.way.resolved.model_mut().redefine_output(node, 0, value);
+}
+
+/// Whether a carried value is the same in all turns.
+fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
+    let (model, body) = (back.model(), back.flow.bodies[0]);
+    let before = inputs_of(model, body).get(back.flow.first_input() + state).copied().flatten();
+    let after = outputs_of(model, body).get(back.flow.first_output() + state).copied().flatten();
+    let mut from = after;
+    while let Some(Producer::Node(node, _)) = from.map(|value| model.value(value).producer)
+        && back.way.resolved.is(node, &IDENTITY)
+    {
+        from = model.inputs(node).next().flatten();
+    }
+    before.is_some() && from == before
+}
+
+/// The values that a carried one has at the start of each turn, as one more output of the node.
+fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
+    let (first, body) = (back.flow.first_input(), back.flow.bodies[0]);
+    let initial = initial(back, state)?;
+    let model = back.model();
+    let before = inputs_of(model, body).get(first + state).copied().flatten();
+    let after = outputs_of(model, body).get(back.flow.first_output() + state).copied().flatten();
+    let inference = back.way.inference;
+    let type_of = |value: Option<ValueId>| inference.ty(value?);
+    let kind = back.flow.kind;
+    let refuse = |why: &str| {
+        let name = back.way.resolved.name_of(initial);
+        Err(Refusal(format!("{kind:?} carries '{name}', {why}")))
+    };
+    if let Some(Type::Sequence(_) | Type::Optional(_) | Type::Map(..)) = type_of(Some(initial)) {
+        return refuse("which is no tensor");
+    }
+    let shape = |value| type_of(value).and_then(Type::shape);
+    let shapes = [Some(initial), before].map(|before| shape(before).zip(shape(after)));
+    let differ = shapes.into_iter().flatten().any(|(before, after)| {
+        let mut sizes = before.iter().zip(after);
+        before.len() != after.len() || sizes.any(|(before, after)| before.surely_differs(after))
+    });
+    if differ {
+        return refuse("whose shape changes from turn to turn");
+    }
+    stack_value(back, first + state).ok_or_else(|| refusal("its graph takes too few values"))
+}
+
+/// The values that an input of the graph has in all turns, as one more output of the node.
+fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
+    let Flow { node, kind, states, .. } = *back.flow;
+    let (body, first) = (back.flow.bodies[0], back.flow.first_output());
+    let model = back.model();
+    let value = inputs_of(model, body).get(input).copied().flatten()?;
+    let given = outputs_of(model, body).split_off(first);
+    let count = given.len();
+    let mut ways = Ways::of(back, "scan_output", count.saturating_sub(states));
+    // Another gradient may have asked for the same.
+    let is_stacked = |index: &usize| match given[*index].map(|value| model.value(value).producer) {
+        Some(Producer::Node(of, _)) => {
+            let mut read = model.inputs(of);
+            let is_whole = ways.axes[*index - states] == 0 && ways.directions[*index - states] == 0;
+            is_whole && back.way.resolved.is(of, &IDENTITY) && read.next() == Some(Some(value))
+        }
+        _ => false,
+    };
+    let outputs = |index: usize| model.outputs(node).get(index).copied().flatten();
+    let found = (states..count).filter(is_stacked).find_map(outputs);
+    if found.is_some() {
+        return found;
+    }
+    let absent: Vec<usize> = (0..count).filter(|index| outputs(*index).is_none()).collect();
+    let (_, stacked) = back.way.inside(body, "Identity", &[value]);
+    let model = back.way.resolved.model_mut();
+    model.add_graph_output(body, stacked);
+    model.fill_outputs(node, count + 1);
+    absent.into_iter().for_each(|index| model.drop_output(node, index));
+    let output = model.outputs(node)[count];
+    if kind == Kind::Scan {
+        ways.push(0, 0);
+        ways.set(back, node, "scan_output");
+    }
+    output
+}
+
+/// What the first turn of the node starts with.
+fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
+    let input = back.model().inputs(back.flow.node).nth(back.flow.first_input() + state);
+    input.flatten().ok_or_else(|| refusal("a carried value is left out"))
+}
+
+/// Zeros for the gradient of a value.
+fn zeros(back: &mut FlowBack<'_, '_>, like: ValueId) -> Result<ValueId, Refusal> {
+    let elem: Option<DataType> = back.way.inference.ty(like).and_then(Type::elem);
+    let name = back.way.resolved.name_of(like);
+    let elem = elem.ok_or_else(|| Refusal(format!("the element type of '{name}' is not known")))?;
+    Ok(back.way.zeros(elem, like))
+}
+
+fn refusal(why: &str) -> Refusal {
+    Refusal(why.to_string())
+}

@@ -1,0 +1,211 @@
+//! The part of a model between what a `Gradient` node differentiates and what by.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
+use sardonyx_ops::operators::GRADIENT;
+
+use super::activity::{has_derivative, needed_nodes, spread, without_rule};
+use super::{Counts, finding, names};
+use crate::finding::Finding;
+use crate::infer::Inference;
+use crate::order::{inner_graphs, reads, tree};
+use crate::resolve::Resolved;
+
+/// The part of a model that leads from the `xs` of a `Gradient` node to its `y`.
+///
+/// The node has these inputs: the values at which the gradient is computed, the values that are
+/// named, and `y`. A node that this pass makes in an inner graph has several `y` at the end, each
+/// with the gradient that arrives for it. All that it does not name is constant to it.
+pub(super) struct Region {
+    pub(super) gradient: NodeId,
+    /// The values at which the gradient is computed: the `xs` and then the `zs`.
+    pub(super) given: Vec<Option<ValueId>>,
+    /// The values that are named, in the same order.
+    pub(super) named: Vec<ValueId>,
+    pub(super) xs: usize,
+    pub(super) ys: Vec<Target>,
+    /// Nodes between what is named and the `ys`, each after those whose values it reads.
+    pub(super) nodes: Vec<NodeId>,
+    /// Values that depend on one of the `xs`, through elements that have a derivative.
+    pub(super) active: HashSet<ValueId>,
+}
+
+/// A value that is differentiated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) y: ValueId,
+    /// The gradient that arrives for it; `None` stands for ones.
+    pub(super) seed: Option<ValueId>,
+}
+
+impl Region {
+    pub(super) fn of(
+        resolved: &Resolved,
+        inference: &Inference,
+        gradient: NodeId,
+    ) -> Result<Region, Vec<Finding>> {
+        let model = resolved.model();
+        let (Counts { xs, all }, _) = names(model, gradient);
+        let inputs: Vec<Option<ValueId>> = model.inputs(gradient).collect();
+        let fault = |fact: String| vec![finding(model, gradient, fact)];
+        let bound: Option<Vec<ValueId>> = inputs[all..].iter().copied().collect();
+        let Some((named, targets)) = bound.as_deref().and_then(|bound| bound.split_at_checked(all))
+        else {
+            return Err(fault("a value that it names is left out".to_string()));
+        };
+        let is_inner = targets.len() > 1;
+        let ys: Vec<Target> = match *targets {
+            [y] => vec![Target { y, seed: None }],
+            _ => targets.chunks_exact(2).map(|of| Target { y: of[0], seed: Some(of[1]) }).collect(),
+        };
+        let mut region = Region {
+            gradient,
+            given: inputs[..all].to_vec(),
+            named: named.to_vec(),
+            xs,
+            ys,
+            nodes: Vec::new(),
+            active: named[..xs].iter().copied().collect(),
+        };
+        let needed = region.needed(resolved, is_inner).map_err(fault)?;
+        region.walk(resolved, inference, &needed, is_inner).map_err(fault)?;
+        let whole = region.named[..xs].iter().find(|x| !has_derivative(inference, **x));
+        if let Some(x) = whole {
+            let elem = inference.ty(*x).and_then(|ty| ty.elem());
+            let of = elem.map_or("an unknown type".to_string(), |elem| elem.to_string());
+            let name = resolved.name_of(*x);
+            return Err(fault(format!("'{name}' is of {of}: only floats have gradients")));
+        }
+        Ok(region)
+    }
+
+    /// The nodes from which the `ys` are computed, as far as what is named.
+    fn needed(&self, resolved: &Resolved, is_inner: bool) -> Result<HashSet<NodeId>, String> {
+        let model = resolved.model();
+        let ends: HashSet<ValueId> = self.named.iter().copied().collect();
+        let own = model.node(self.gradient).graph;
+        let around = |graph: &GraphId| model.graph(*graph).parent.filter(|_| !is_inner);
+        let around: HashSet<GraphId> = std::iter::successors(Some(own), around).collect();
+        let mut needed = HashSet::new();
+        for Target { y, .. } in &self.ys {
+            let mut open = vec![*y];
+            while let Some(value) = open.pop() {
+                // What inner graphs make is the business of the node around them.
+                if ends.contains(&value) || !around.contains(&model.value(value).graph) {
+                    continue;
+                }
+                match model.value(value).producer {
+                    Producer::Node(node, _) if needed.insert(node) => {
+                        open.extend(reads(model, node));
+                    }
+                    Producer::Input(_) if !is_inner => {
+                        return Err(format!(
+                            "'{}' depends on the input '{}', which neither xs nor zs name",
+                            resolved.name_of(*y),
+                            resolved.name_of(value)
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Puts what is needed into order, and finds what is active.
+    fn walk(
+        &mut self,
+        resolved: &Resolved,
+        inference: &Inference,
+        needed: &HashSet<NodeId>,
+        is_inner: bool,
+    ) -> Result<(), String> {
+        let model = resolved.model();
+        let ends: HashSet<ValueId> = self.named.iter().copied().collect();
+        let own = model.node(self.gradient).graph;
+        let graphs = resolved.graphs().iter().filter(|graph| !is_inner || **graph == own);
+        let order = graphs.flat_map(|graph| resolved.order_of(*graph)).copied();
+        let mut depends: HashSet<ValueId> = HashSet::new();
+        for node in order {
+            if !is_inner {
+                let read = reads(model, node);
+                if read.iter().any(|value| ends.contains(value) || depends.contains(value)) {
+                    let outputs = model.outputs(node).iter().flatten();
+                    if let Some(end) = outputs.clone().find(|value| ends.contains(*value)) {
+                        return Err(format!(
+                            "'{}' follows from other values that xs and zs name",
+                            resolved.name_of(*end)
+                        ));
+                    }
+                    depends.extend(outputs);
+                }
+            }
+            if needed.contains(&node) {
+                self.nodes.push(node);
+                spread(resolved, inference, node, &mut self.active);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this pass made the node, in an inner graph.
+    pub(super) fn is_inner(&self) -> bool {
+        self.ys.iter().any(|target| target.seed.is_some())
+    }
+
+    /// Takes nodes out of an inner graph that are copies which its gradients do not need.
+    pub(super) fn forget_dead(&self, resolved: &mut Resolved) {
+        let graph = resolved.model().node(self.gradient).graph;
+        let needed = needed_nodes(resolved.model(), graph);
+        let kept: HashSet<NodeId> = needed.iter().copied().collect();
+        for node in resolved.order_of(graph).to_vec() {
+            if !kept.contains(&node) {
+                resolved.model_mut().detach_node(node);
+            }
+        }
+        resolved.set_order(graph, needed);
+        resolved.forget_graphs();
+    }
+
+    /// Whether `Gradient` nodes are in it, which have their turn before.
+    pub(super) fn has_gradients(&self, resolved: &Resolved) -> bool {
+        let model = resolved.model();
+        let is_gradient = |node: &NodeId| resolved.is(*node, &GRADIENT);
+        let is_inside = |graph: GraphId| {
+            let graphs = tree(model, graph);
+            graphs.iter().any(|graph| model.graph(*graph).nodes.iter().any(is_gradient))
+        };
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| is_gradient(node) || inner_graphs(model, *node).any(is_inside))
+    }
+
+    /// Active nodes whose operators have no rule, those in inner graphs too.
+    pub(super) fn without_rule(&self, resolved: &Resolved) -> HashSet<NodeId> {
+        let mut found = HashSet::new();
+        without_rule(resolved, &self.nodes, &self.active, &mut found);
+        found
+    }
+
+    /// Where the gradient is computed at other values than those named: computes the `ys` once more
+    /// from these, and lets the node name what was computed. Whether there were any.
+    pub(super) fn copies(&self, resolved: &mut Resolved) -> bool {
+        let pairs = self.named.iter().zip(&self.given);
+        let others: HashMap<ValueId, ValueId> = pairs
+            .filter_map(|(named, given)| Some((*named, (*given)?)))
+            .filter(|(named, given)| named != given)
+            .collect();
+        if others.is_empty() {
+            return false;
+        }
+        let ys: Vec<ValueId> = self.ys.iter().map(|target| target.y).collect();
+        let mut build = resolved.build(self.gradient);
+        let (copies, ys) = build.copy_before(&self.nodes, &others, &ys);
+        let model: &mut Model = build.model_mut();
+        let named = self.given.iter().zip(&self.named).map(|(given, named)| given.or(Some(*named)));
+        let inputs = self.given.iter().copied().chain(named).chain(ys.into_iter().map(Some));
+        model.set_inputs(self.gradient, &inputs.collect::<Vec<_>>());
+        resolved.take_callees(&copies);
+        resolved.place_made();
+        true
+    }
+}
