@@ -24,9 +24,10 @@ use super::lists;
 use super::memory::Lent;
 use super::memory::PyTensor;
 use super::memory::dlpack;
+use super::memory::numpy::SmallArray;
 
 /// Arrays of at most this many bytes are copied: that takes less time than to keep them lent.
-const COPIED_BYTES: usize = 1 << 14;
+pub(crate) const COPIED_BYTES: usize = 1 << 14;
 
 /// How deep lists and dicts may lie in each other; tensors of more dimensions are not given as
 /// lists.
@@ -208,6 +209,12 @@ impl Taker {
         elem: Option<DataType>,
         what: &What<'_>,
     ) -> Result<Tensor, PyErr> {
+        if let Some(SmallArray { data_type, dims, bytes }) = super::arrays::small(object) {
+            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            let copy = Buffer::from_vec(bytes.to_vec());
+            return Tensor::from_buffer(data_type, dims, copy)
+                .map_err(|error| unfit(object.py(), what, &error));
+        }
         if let Ok(tensor) = object.cast_exact::<PyTensor>() {
             return tensor.get().copied().map_err(|error| unfit(object.py(), what, &error));
         }
