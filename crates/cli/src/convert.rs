@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::{domain_name, qualified};
+use crate::refused::refused;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving, set, verify};
@@ -166,25 +167,14 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
-        if self.saving.json {
-            let refusals: Vec<Value> =
-                refusals.iter().map(|found| crate::check::finding((found, None))).collect();
-            let answer = json!({
-                "schema": SCHEMA,
-                "model": name,
-                "converted": null,
-                "refusals": refusals,
-                "verified": null,
-                "saved": null,
-            });
-            terminal.json(&answer, true)?;
-        } else {
-            let renderings = refusals.iter().map(|found| check::render(model, found, &name));
-            let renderings: String = renderings.map(|text| text + "\n\n").collect();
-            let what = count(refusals.len(), "refusal");
-            terminal.print(&format!("{renderings}{name}: {what}, nothing was converted\n"))?;
-        }
-        Ok(Verdict::Findings)
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": name,
+            "converted": null,
+            "verified": null,
+            "saved": null,
+        });
+        refused((model, &name), refusals, self.saving.json.then_some(answer), terminal)
     }
 }
 

@@ -34,6 +34,10 @@ pub(crate) struct Args {
     limits: Limits,
     #[command(flatten)]
     session: SessionArgs,
+    /// Explain the training step of this entry of the training information instead of the main
+    /// graph; the first is 0. State variables are inputs
+    #[arg(long, value_name = "ENTRY")]
+    training_step: Option<usize>,
     /// List the steps of a run with their kernels
     #[arg(long)]
     steps: bool,
@@ -86,7 +90,8 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
     let last = sardonyx::rewrites().last().map_or("lowering", |(name, _)| name);
     let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
-    let Opened { session, sizes, .. } = args.session.look(&model, after, terminal)?;
+    let Opened { session, sizes, .. } =
+        args.session.look((&model, args.training_step), after, terminal)?;
     if let Some(program) = session.program() {
         if args.json {
             let lines: Vec<&str> = program.lines().collect();

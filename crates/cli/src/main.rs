@@ -6,6 +6,7 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod add_training;
 mod arrays;
 mod bench;
 mod cat;
@@ -14,6 +15,7 @@ mod classes;
 mod convert;
 mod cost;
 mod data_files;
+mod differentiate;
 mod explain_model;
 mod externalize;
 mod failure;
@@ -35,6 +37,7 @@ mod parse;
 mod print;
 mod profile;
 mod random;
+mod refused;
 mod rules;
 mod run;
 mod save;
@@ -89,6 +92,8 @@ enum Command {
     Bench(bench::Args),
     Profile(profile::Args),
     Train(train::Args),
+    AddTraining(add_training::Args),
+    Differentiate(differentiate::Args),
     Pack(pack::Args),
     Externalize(externalize::Args),
     Convert(convert::Args),
@@ -183,6 +188,8 @@ fn main() -> ExitCode {
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
             Command::Profile(args) => fine(profile::profile(&args, &terminal)),
             Command::Train(args) => fine(train::train(&args, &terminal)),
+            Command::AddTraining(args) => add_training::add_training(&args, &terminal),
+            Command::Differentiate(args) => differentiate::differentiate(&args, &terminal),
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),

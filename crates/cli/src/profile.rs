@@ -36,6 +36,10 @@ pub(crate) struct Args {
     repeat: RepeatArgs,
     #[command(flatten)]
     stopping: StopArgs,
+    /// Time the training step of this entry of the training information instead of the main graph;
+    /// the first is 0. State variables are inputs
+    #[arg(long, value_name = "ENTRY")]
+    training_step: Option<usize>,
     /// List the N steps that take most
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -57,7 +61,7 @@ const SCHEMA: &str = "sardonyx.profile/1";
 const MOST_EVENTS: u64 = 1_000_000;
 
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let opened = args.session.open(&args.model, terminal)?;
+    let opened = args.session.open_step((&args.model, args.training_step), terminal)?;
     let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
     let Opened { model, session, .. } = opened;
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);

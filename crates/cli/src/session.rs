@@ -143,6 +143,15 @@ impl SizeArgs {
 impl SessionArgs {
     /// Opens the model and makes it ready, telling the curious how long that took.
     pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
+        self.open_for((model, None), terminal, &|builder| builder)
+    }
+
+    /// The same for the training step of an entry of the model, if one is given.
+    pub(crate) fn open_step(
+        &self,
+        model: (&ModelArg, Option<usize>),
+        terminal: &Terminal,
+    ) -> Result<Opened, Failure> {
         self.open_for(model, terminal, &|builder| builder)
     }
 
@@ -150,7 +159,7 @@ impl SessionArgs {
     /// program is printed `after` a rewrite.
     pub(crate) fn look(
         &self,
-        model: &ModelArg,
+        model: (&ModelArg, Option<usize>),
         after: Option<&str>,
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
@@ -162,12 +171,15 @@ impl SessionArgs {
 
     fn open_for(
         &self,
-        model: &ModelArg,
+        (model, step): (&ModelArg, Option<usize>),
         terminal: &Terminal,
         how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
         let (opened, opening) = timed(|| model.open());
-        let opened = opened?;
+        let opened = match (opened?, step) {
+            (model, Some(entry)) => model.training_step(entry)?,
+            (model, None) => model,
+        };
         let sizes = self.sizes.of(&opened)?;
         let spinner = terminal.progress("preparing", None);
         let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());

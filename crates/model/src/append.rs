@@ -113,6 +113,20 @@ impl Model {
         }
     }
 
+    /// Makes an input of a value that nothing in its graph defines any more.
+    pub fn make_input(&mut self, graph: GraphId, value: ValueId, ty: Option<TypeProto>) {
+        let inputs = &mut self.graphs[graph].inputs;
+        self.values[value].producer = Producer::Input(inputs.len() as u32);
+        let name = Some(self.values[value].name);
+        inputs.push(ValueInfo { name, value: Some(value), ty, ..ValueInfo::default() });
+    }
+
+    /// A new graph that stands alone, without anything in it.
+    pub fn add_graph(&mut self, name: &str) -> GraphId {
+        let name = Some(self.intern(name));
+        self.graphs.push(Graph { name, ..Graph::default() })
+    }
+
     /// Keeps those outputs of a graph for which `keep` says so.
     pub fn retain_outputs(&mut self, graph: GraphId, keep: impl Fn(&Model, &ValueInfo) -> bool) {
         let outputs = std::mem::take(&mut self.graphs[graph].outputs);

@@ -188,6 +188,30 @@ impl Model {
         self.graphs[graph].outputs.push(output);
     }
 
+    /// Gives a value another name, which no other value of its graph and the graphs around has.
+    /// What a graph declares of the value, and its initializer, follow.
+    pub fn rename_value(&mut self, value: ValueId, name: Symbol) {
+        let Value { graph, .. } = &mut self.values[value];
+        let graph = &mut self.graphs[*graph];
+        let infos = graph.inputs.iter_mut().chain(&mut graph.outputs).chain(&mut graph.value_info);
+        for info in infos.filter(|info| info.value == Some(value)) {
+            info.name = Some(name);
+        }
+        for found in graph.initializers.iter_mut().filter(|found| found.value == Some(value)) {
+            found.tensor.name = Some(name);
+        }
+        self.values[value].name = name;
+    }
+
+    /// A name that no value of the model has: this text, or else this text and a number.
+    pub fn free_name(&mut self, text: &str) -> Symbol {
+        if self.symbol(text.as_bytes()).is_none() {
+            self.intern(text)
+        } else {
+            self.fresh_name(text)
+        }
+    }
+
     /// A new value with a name, which nothing defines yet.
     pub(crate) fn new_value(&mut self, graph: GraphId, name: Symbol) -> ValueId {
         self.values.push(Value {

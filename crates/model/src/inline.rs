@@ -240,8 +240,7 @@ impl Model {
     /// Adds a copy of a function, with the same names, of another overload; says its position.
     pub fn copy_function(&mut self, function: usize, overload: &str) -> usize {
         let mut copy = self.functions[function].clone();
-        // Nothing stands for anything else in a copy.
-        let mut copying = Copying { keeps_names: true, of: Author::Caller, ..Copying::default() };
+        let mut copying = Copying::of_caller();
         copy.body = copying.graph(self, copy.body, None);
         for default in &mut copy.attribute_protos {
             copying.graphs(self, default, None);
@@ -249,6 +248,11 @@ impl Model {
         copy.overload = Some(self.intern(overload));
         self.functions.push(copy);
         self.functions.len() - 1
+    }
+
+    /// A copy of a graph that stands alone, with the same names. Payloads are shared.
+    pub fn copy_graph(&mut self, graph: GraphId) -> GraphId {
+        Copying::of_caller().graph(self, graph, None)
     }
 
     /// A new value with a name that other graphs may have as well. Nothing defines it yet.
@@ -333,6 +337,11 @@ struct Copying {
 }
 
 impl Copying {
+    /// A copy with the same names, in which nothing stands for anything else.
+    fn of_caller() -> Copying {
+        Copying { keeps_names: true, of: Author::Caller, ..Copying::default() }
+    }
+
     /// Copies the nodes of a graph into another one; gives those of that graph.
     fn nodes(&mut self, model: &mut Model, from: GraphId, to: GraphId) -> Vec<NodeId> {
         let nodes = model.graphs[from].nodes.clone();

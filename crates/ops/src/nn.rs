@@ -11,6 +11,7 @@ pub(crate) mod gradients;
 pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
 pub(crate) mod loss;
+mod loss_gradients;
 pub(crate) mod lp_pool;
 pub(crate) mod lrn;
 pub(crate) mod max_pool;

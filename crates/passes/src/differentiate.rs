@@ -21,7 +21,7 @@ use crate::cross::Types;
 use crate::expand::{Expansions, expand_operators};
 use crate::finding::{Finding, Spot};
 use crate::infer::{InferOptions, Inference, infer};
-use crate::order::{inner_graphs, tree};
+use crate::order::{reads, tree};
 use crate::resolve::Resolved;
 use crate::upgrade::upgrade;
 
@@ -473,21 +473,6 @@ impl Region {
         let (model, nodes, _) = resolved.parts_mut();
         nodes.remove(model, self.gradient);
     }
-}
-
-/// What a node reads, itself or in its inner graphs, from the graphs around.
-fn reads(model: &Model, node: NodeId) -> Vec<ValueId> {
-    let mut read: Vec<ValueId> = model.inputs(node).flatten().collect();
-    let mut open: Vec<GraphId> = inner_graphs(model, node).collect();
-    while let Some(graph) = open.pop() {
-        let inside = model.graph(graph);
-        read.extend(inside.outputs.iter().filter_map(|output| output.value));
-        for inner in &inside.nodes {
-            read.extend(model.inputs(*inner).flatten());
-            open.extend(inner_graphs(model, *inner));
-        }
-    }
-    read
 }
 
 /// Whether the elements of a value are floats, or may be.

@@ -3,6 +3,7 @@
 //! A job does no input or output, works inside subgraphs, and never copies weights. It reports
 //! everything that it finds, as [`Finding`]s, not the first thing.
 
+mod addition;
 mod align;
 mod attributes;
 pub mod check;
@@ -11,6 +12,7 @@ mod cost;
 mod cross;
 mod cse;
 mod dead;
+mod derivatives;
 mod differentiate;
 mod expand;
 mod finding;
@@ -25,6 +27,7 @@ pub mod payload;
 mod resolve;
 mod same_meaning;
 mod strip;
+mod training;
 mod upgrade;
 
 pub use align::inline;
@@ -39,6 +42,9 @@ pub use cost::{
 };
 pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
+pub use derivatives::{
+    DeriveError, GradientBy, GradientOptions, GradientReport, add_gradients, expand_gradients,
+};
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
 pub use finding::{
@@ -56,4 +62,8 @@ pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};
+pub use training::{
+    Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions, TrainingReport,
+    add_training,
+};
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};

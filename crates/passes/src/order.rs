@@ -99,3 +99,18 @@ pub(crate) fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = 
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
 }
+
+/// What a node reads, itself or in its inner graphs, from the graphs around.
+pub(crate) fn reads(model: &Model, node: NodeId) -> Vec<ValueId> {
+    let mut read: Vec<ValueId> = model.inputs(node).flatten().collect();
+    let mut open: Vec<GraphId> = inner_graphs(model, node).collect();
+    while let Some(graph) = open.pop() {
+        let inside = model.graph(graph);
+        read.extend(inside.outputs.iter().filter_map(|output| output.value));
+        for inner in &inside.nodes {
+            read.extend(model.inputs(*inner).flatten());
+            open.extend(inner_graphs(model, *inner));
+        }
+    }
+    read
+}

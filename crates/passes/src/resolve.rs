@@ -119,6 +119,11 @@ impl Resolved {
         &self.model
     }
 
+    /// The model, without what was proved of it.
+    pub(crate) fn into_model(self) -> Model {
+        self.model
+    }
+
     /// The operators that exist.
     pub fn registry(&self) -> &Registry {
         &self.registry

@@ -75,6 +75,7 @@ mod stored;
 mod tensors;
 pub mod text;
 mod trainer;
+pub mod training;
 mod values;
 mod whole;
 

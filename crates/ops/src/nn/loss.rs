@@ -7,6 +7,7 @@ use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, input, int, output, string, types};
 use crate::function::{Expand, FLOAT, float_vector, vector};
 use crate::infer::{Infer, InferError};
+use crate::nn::loss_gradients;
 use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
@@ -39,7 +40,8 @@ pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogL
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
-    .body_from(12, negative_log_likelihood);
+    .body_from(12, negative_log_likelihood)
+    .gradient(loss_gradients::negative_log_likelihood);
 
 pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEntropyLoss")
     .about("The negated logarithm of the probability that softmax gives to the right class, weighted by class; summed \
@@ -72,7 +74,8 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
     .widens()
     .infer(infer)
     .infer_as_reference(infer_as_reference)
-    .body_from(12, softmax_cross_entropy);
+    .body_from(12, softmax_cross_entropy)
+    .gradient(loss_gradients::softmax_cross_entropy);
 
 /// A loss for each target, or one for all; the logarithms of the probabilities are as the scores.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -131,13 +131,7 @@ impl<'m> TrainerBuilder<'m> {
     /// The main graph followed by the algorithm of an entry, with state variables as inputs.
     fn step(&self, index: usize, places: &Places, state: &State) -> Result<Program, Error> {
         let info = &self.model.graph.training_info[index];
-        let mut graph = untrained(self.model);
-        let main = main_of(&graph)?;
-        if let Some(algorithm) = info.algorithm {
-            graph.append_graph(main, algorithm);
-        }
-        let variables = values_of(self.model, places);
-        graph.make_inputs(main, true, |_, value| variables.contains(&value));
+        let graph = step_graph(self.model, index, places)?;
         let wanted = |name: &str| match &self.outputs {
             Some(names) => names.iter().any(|wanted| wanted == name),
             None => true,
@@ -216,6 +210,40 @@ fn untrained(model: &Model) -> graph::Model {
     let mut graph = model.graph.clone();
     graph.training_info.clear();
     graph
+}
+
+/// The main graph followed by the algorithm of an entry, with state variables as inputs.
+fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
+    let mut graph = untrained(model);
+    let main = main_of(&graph)?;
+    if let Some(algorithm) = model.graph.training_info[entry].algorithm {
+        graph.append_graph(main, algorithm);
+    }
+    let variables = values_of(model, places);
+    graph.make_inputs(main, true, |_, value| variables.contains(&value));
+    Ok(graph)
+}
+
+impl Model {
+    /// What a training step of an entry computes, as a model without training information: the main
+    /// graph followed by the algorithm. State variables are inputs, and their new values are among
+    /// the outputs. [`Trainer::step`] runs this and assigns the new values.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry.
+    pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
+        let entries = self.graph.training_info.len();
+        if entry >= entries {
+            let message = match entries {
+                0 => "the model has no training information".to_string(),
+                _ => format!("there is no entry {entry} of training information: it has {entries}"),
+            };
+            return Err(Error::new(ErrorKind::Input, message));
+        }
+        let graph = step_graph(self, entry, &Places::of(&self.graph))?;
+        Ok(self.with_graph(graph))
+    }
 }
 
 fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {

@@ -1,0 +1,145 @@
+//! `sardonyx differentiate`: a model that gives gradients.
+
+use sardonyx::training::{GradientReport, Gradients, Refusal};
+use sardonyx::{SaveOptions, Weights};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::info::qualified;
+use crate::refused::refused;
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, saving};
+
+/// Add gradients to a model as outputs
+///
+/// Each gradient is an output named after its value with _grad, in the type and shape of the value.
+/// The nodes that compute gradients are operators of ai.onnx, so any runtime runs them. Nodes of
+/// the model stay as they are. Operators without a gradient are listed; the exit code is then 1.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Value to differentiate; by default the only output. If it is no scalar, the gradients are
+    /// those of the sum of its elements
+    #[arg(long, value_name = "VALUE", conflicts_with = "expand")]
+    of: Option<String>,
+    /// Values by which it is differentiated: inputs and initializers by patterns such as
+    /// '*.weight', other values by name; by default all inputs and initializers of floats. May be
+    /// repeated
+    #[arg(long, value_name = "PATTERN", conflicts_with = "expand")]
+    by: Vec<String>,
+    /// Add one Gradient node (ai.onnx.preview.training) and not the nodes that it means
+    #[arg(long, conflicts_with = "expand")]
+    gradient_node: bool,
+    /// Add no outputs, and replace the Gradient nodes of the model by the nodes that they mean
+    #[arg(long)]
+    expand: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.differentiate/1";
+
+pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    let result =
+        if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
+    let name = args.model.name();
+    let (changed, report) = match result {
+        Ok(changed) => changed,
+        Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
+        Err(Refusal::Findings(findings)) => {
+            let answer = json!({"schema": SCHEMA, "model": name, "report": null, "saved": null});
+            let answer = args.saving.json.then_some(answer);
+            return refused((&model, &name), &findings, answer, terminal);
+        }
+    };
+    let save = SaveOptions::new();
+    let saved = args.saving.save(&args.model, &changed, save, Weights::Keep, target, terminal)?;
+    if args.saving.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": name,
+            "report": as_json(&report),
+            "refusals": [],
+            "saved": saved.json(),
+        });
+        terminal.json(&answer, true)?;
+    } else {
+        terminal.remark(&as_text(&report, args.expand));
+        saved.say(terminal);
+    }
+    Ok(Verdict::Fine)
+}
+
+impl Args {
+    fn options(&self) -> Gradients {
+        let mut options = Gradients::new().gradient_node(self.gradient_node);
+        if let Some(of) = &self.of {
+            options = options.of(of);
+        }
+        if self.by.is_empty() { options } else { options.by(&self.by) }
+    }
+}
+
+fn as_json(report: &GradientReport) -> Value {
+    let gradients = report.gradients.iter();
+    let gradients: Vec<Value> =
+        gradients.map(|(by, output)| json!({"by": by, "output": output})).collect();
+    json!({
+        "of": report.of,
+        "gradients": gradients,
+        "nodes": report.nodes,
+        "replaced": report.replaced,
+        "opset": opset_json(report.opset),
+        "expanded": expansions_json(&report.expansions),
+    })
+}
+
+fn as_text(report: &GradientReport, expands: bool) -> String {
+    let mut text = if expands {
+        let (replaced, nodes) =
+            (count(report.replaced, "Gradient node"), count(report.nodes, "node"));
+        format!("replaced {replaced} by {nodes}")
+    } else {
+        let gradients = count(report.gradients.len(), "gradient");
+        let nodes = count(report.nodes, "node");
+        format!("added {gradients} of '{}', computed by {nodes}", report.of)
+    };
+    text += &notes(report.opset, &report.expansions);
+    text
+}
+
+/// Lines on what else changed: the version of `ai.onnx`, and operators that became their functions.
+pub(crate) fn notes(
+    (from, to): (u32, u32),
+    expansions: &std::collections::BTreeMap<(String, String), usize>,
+) -> String {
+    let mut text = String::new();
+    if from != to {
+        text += &format!("\nai.onnx: {from} → {to}, the oldest version that has what is needed");
+    }
+    for ((domain, name), nodes) in expansions {
+        let name = qualified(domain, name);
+        text += &format!("\ncomputed by the body of its function: {nodes} {name}");
+    }
+    text
+}
+
+pub(crate) fn opset_json((from, to): (u32, u32)) -> Value {
+    json!({"from": from, "to": to})
+}
+
+pub(crate) fn expansions_json(
+    expansions: &std::collections::BTreeMap<(String, String), usize>,
+) -> Vec<Value> {
+    let expansions = expansions.iter();
+    expansions
+        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
+        .collect()
+}

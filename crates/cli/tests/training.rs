@@ -1,0 +1,159 @@
+//! `sardonyx add-training` and `sardonyx differentiate`.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Files, digits_model, floats, npy, sardonyx};
+
+const LINE: &str = "<ir_version: 8, opset_import: [\"\": 17]>
+g (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
+  y = Gemm (x, w, b)
+}
+";
+
+const HARD: &str = "<ir_version: 8, opset_import: [\"\": 17]>
+g (float[2, 3] x) => (float[2, 3] y) <float[3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}> {
+  a = MatMul (x, w)
+  y = Hardmax (a)
+}
+";
+
+fn files() -> Files {
+    let files = Files::new(&[("line.onnxtxt", LINE.into()), ("hard.onnxtxt", HARD.into())]);
+    std::fs::create_dir(files.path("data")).unwrap();
+    let x: Vec<f32> = (0..8).map(|i| i as f32 / 2.0 - 2.0).collect();
+    let target: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+    for (name, values) in [("x", x), ("target", target)] {
+        let path = files.path("data") + "/" + name + ".npy";
+        std::fs::write(path, npy("<f4", "(8, 1)", &floats(&values))).unwrap();
+    }
+    files
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A model without training information learns a line.
+#[test]
+fn a_model_is_made_ready_and_trained() {
+    let files = files();
+    let (ready, out, data) = (files.path("ready.onnx"), files.path("out.onnx"), files.path("data"));
+    let args = [
+        "--loss",
+        "squared-error",
+        "--optimizer",
+        "momentum",
+        "--learning-rate",
+        "0.1",
+        "-o",
+        &ready,
+    ];
+    let answer = files.run("add-training", "line.onnxtxt", &args);
+    assert!(answer.stderr.contains("training 2 variables with 2 elements"), "{}", answer.stderr);
+    let inputs = "new inputs: 'target', 'learning_rate' (has a default); new output: 'loss'";
+    assert!(answer.stderr.contains(inputs), "{}", answer.stderr);
+    answer.good();
+    sardonyx(&["check", "--strict", &ready]).good();
+    let args =
+        ["train", &ready, "--data", &data, "--steps", "200", "-q", "--inference", "-o", &out];
+    sardonyx(&args).good();
+    for (name, expected) in [("w", 2.0), ("b", 1.0)] {
+        let found = json(&sardonyx(&["cat", &out, name, "--json"]).good());
+        let mut value = &found["tensors"][0]["values"];
+        while value.is_array() {
+            value = &value[0];
+        }
+        let value = value.as_f64().unwrap();
+        assert!((value - expected).abs() < 1e-3, "{name} is {value}");
+    }
+}
+
+#[test]
+fn what_was_added_is_told_in_json() {
+    let out = Files::new(&[]);
+    let out = out.path("out.onnx");
+    let model = digits_model();
+    let args = ["add-training", &model, "--loss", "cross-entropy", "--json", "-o", &out];
+    let answer = json(&sardonyx(&args).good());
+    let report = &answer["report"];
+    assert_eq!(answer["schema"], "sardonyx.add-training/1");
+    assert_eq!(report["variables"].as_array().unwrap().len(), 8);
+    assert_eq!(report["variables"][0], json!({"name": "conv1.weight", "elements": 144}));
+    assert_eq!(report["opset"], json!({"from": 21, "to": 21}));
+    assert_eq!((&report["label"], &report["loss"]), (&json!("label"), &json!("loss")));
+
+    let args = ["differentiate", &model, "--of", "logits", "--by", "image", "--json", "-o", &out];
+    let answer = json(&sardonyx(&args).good());
+    let gradients = json!([{"by": "image", "output": "image_grad"}]);
+    assert_eq!(
+        (&answer["report"]["gradients"], &answer["report"]["of"]),
+        (&gradients, &json!("logits"))
+    );
+    let info = json(&sardonyx(&["info", &out, "--json"]).good());
+    let names: Vec<&str> =
+        info["outputs"].as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["probabilities", "image_grad"]);
+}
+
+#[test]
+fn operators_without_gradient_are_listed() {
+    let files = files();
+    let out = files.path("out.onnx");
+    for (command, more) in
+        [("add-training", &["--loss", "squared-error"][..]), ("differentiate", &[])]
+    {
+        let args = [&["-o", &out], more].concat();
+        let answer = files.run(command, "hard.onnxtxt", &args);
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        assert!(answer.stdout.contains("have no gradient: Hardmax"), "{}", answer.stdout);
+        assert!(answer.stdout.contains("1 refusal, nothing was written"), "{}", answer.stdout);
+        let answer =
+            json(&files.run(command, "hard.onnxtxt", &[&args[..], &["--json"]].concat()).stdout);
+        assert_eq!(answer["refusals"][0]["code"], "no-gradient");
+    }
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn wrong_options_are_explained() {
+    let files = files();
+    let out = files.path("out.onnx");
+    let message = |command: &str, args: &[&str]| {
+        let answer = files.run(command, "line.onnxtxt", &[args, &["-o", &out]].concat());
+        assert_eq!(answer.code, Some(2));
+        answer.stderr
+    };
+    let loss = ["--loss", "squared-error"];
+    let with = |more: &[&str]| message("add-training", &[&loss[..], more].concat());
+    assert!(with(&["--train", "v*"]).contains("no initializer is called 'v*'"));
+    assert!(with(&["--learning-rate", "0"]).contains("the learning rate has to be greater than 0"));
+    assert!(with(&["--init", "uniform:0"]).contains("not one of keep, he, xavier"));
+    assert!(with(&["--of", "z"]).contains("the model has no output 'z'; it has y"));
+    assert!(message("add-training", &[]).contains("--loss"));
+    assert!(message("differentiate", &["--of", "z"]).contains("the model has no value 'z'"));
+    let by = message("differentiate", &["--by", "z*"]);
+    assert!(by.contains("no tensor of floats on which 'y' depends was chosen"), "{by}");
+}
+
+/// A Gradient node and the nodes that it means give the same.
+#[test]
+fn gradient_nodes_are_expanded() {
+    let files = files();
+    let (node, nodes, x) = (files.path("node.onnx"), files.path("nodes.onnx"), files.path("data"));
+    files.run("differentiate", "line.onnxtxt", &["--gradient-node", "-o", &node]).good();
+    let answer = sardonyx(&["differentiate", "--expand", &node, "-o", &nodes]);
+    assert!(answer.stderr.contains("replaced 1 Gradient node by"), "{}", answer.stderr);
+    answer.good();
+    sardonyx(&["check", &nodes]).good();
+    let input = format!("x={x}/x.npy");
+    let run =
+        |model: &str| json(&sardonyx(&["run", model, &input, "--json"]).good())["outputs"].clone();
+    let (with_node, with_nodes) = (run(&node), run(&nodes));
+    assert_eq!(with_node, with_nodes);
+    let names: Vec<&str> =
+        with_nodes.as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["y", "x_grad", "w_grad", "b_grad"]);
+}

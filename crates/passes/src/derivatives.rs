@@ -1,0 +1,330 @@
+//! Gradients in files: a model gets gradients of a value as outputs, or what its `Gradient` nodes
+//! mean in their place.
+
+use std::fmt;
+
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, Model, NodeId, Producer, Symbol, ValueId};
+use sardonyx_ops::Registry;
+use sardonyx_ops::operators::GRADIENT;
+
+use crate::addition::{Added, Addition, TRAINING, import};
+use crate::expand::Expansions;
+use crate::finding::Finding;
+use crate::infer::Inference;
+use crate::ir_version::ir_version_of_opset;
+use crate::order::{inner_graphs, reads, sorted, tree};
+
+/// Which gradients a model is to give.
+pub struct GradientOptions<'a> {
+    /// The value to differentiate, by name; the only output of the model by default. If it is no
+    /// scalar, the gradients are those of the sum of its elements.
+    pub of: Option<&'a str>,
+    /// The values by which it is differentiated: inputs, initializers, and others between them and
+    /// the value, none of which follows from another one.
+    pub by: &'a dyn Fn(&str, GradientBy) -> bool,
+    /// Whether a `Gradient` node computes them, which few runtimes know, and not the nodes that it
+    /// means.
+    pub gradient_node: bool,
+}
+
+impl fmt::Debug for GradientOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GradientOptions { of, gradient_node, .. } = self;
+        let mut debug = f.debug_struct("GradientOptions");
+        debug.field("of", of).field("gradient_node", gradient_node).finish_non_exhaustive()
+    }
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GradientBy {
+    /// An input of the model.
+    Input,
+    /// An initializer.
+    Initializer,
+    /// A node makes it.
+    Made,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default)]
+pub struct GradientReport {
+    /// The value that was differentiated.
+    pub of: String,
+    /// By what, and the output that is the gradient.
+    pub gradients: Vec<(String, String)>,
+    /// Nodes that were added.
+    pub nodes: usize,
+    /// `Gradient` nodes that were replaced.
+    pub replaced: usize,
+    /// The version of `ai.onnx` that the model had, and the one that it has now.
+    pub opset: (u32, u32),
+    /// Operators that became their functions, by domain and name.
+    pub expansions: Expansions,
+}
+
+/// Why gradients, or training information, were not added to a model.
+#[derive(Debug, Clone)]
+pub enum DeriveError {
+    /// What is asked for does not fit the model.
+    Option(String),
+    /// What stands against it in the model.
+    Refused(Vec<Finding>),
+}
+
+impl From<Vec<Finding>> for DeriveError {
+    fn from(findings: Vec<Finding>) -> Self {
+        DeriveError::Refused(findings)
+    }
+}
+
+/// Lets a model give gradients as outputs. Nodes that are there stay as they are.
+///
+/// # Errors
+///
+/// Options that do not fit the model; operators on the way that have no gradient.
+pub fn add_gradients(
+    model: &Model,
+    registry: &Registry,
+    options: &GradientOptions<'_>,
+) -> Result<(Model, GradientReport), DeriveError> {
+    let mut add = Addition::new(model.clone(), registry, &[])?;
+    let types = add.types()?;
+    let of = value_of(&add, options.of)?;
+    let found = reached(&add, &types, options, of)?;
+    let made = add.gradient(of, &found.xs, &found.zs, options.gradient_node);
+    let y = add.name(of);
+    let mut gradients = Vec::new();
+    for (x, value) in found.xs.iter().zip(made) {
+        add.output(value);
+        gradients.push((add.name(*x), add.name(value)));
+    }
+    if !options.gradient_node {
+        add.derive()?;
+    }
+    let expansions = add.expansions.clone();
+    let Added { mut model, graph, opset, nodes } = add.finish(1)?;
+    if let Some(main) = model.main {
+        model.append_graph(main, graph);
+    }
+    if options.gradient_node {
+        import(&mut model, TRAINING);
+    }
+    raise_ir_version(&mut model, opset.1);
+    Ok((model, GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions }))
+}
+
+/// The value to differentiate.
+fn value_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
+    let model = add.model();
+    let outputs = &model.graph(add.graph()).outputs;
+    let found = match (name, &outputs[..]) {
+        (Some(name), _) => add.value(name),
+        (None, [only]) => only.value,
+        (None, _) => {
+            let names = outputs.iter().map(|output| model.display(output.name).into_owned());
+            let names = names.collect::<Vec<String>>().join(", ");
+            let count = outputs.len();
+            return Err(DeriveError::Option(format!(
+                "the model has {count} outputs, so it has to be said which one to differentiate: {names}"
+            )));
+        }
+    };
+    found.ok_or_else(|| {
+        let name = name.unwrap_or_default();
+        DeriveError::Option(format!("the model has no value '{name}'"))
+    })
+}
+
+/// What a value is differentiated by, and the inputs besides on which it depends.
+struct Reached {
+    xs: Vec<ValueId>,
+    zs: Vec<ValueId>,
+}
+
+/// Finds the values that options name among those on which a value depends.
+fn reached(
+    add: &Addition,
+    types: &Inference,
+    options: &GradientOptions<'_>,
+    of: ValueId,
+) -> Result<Reached, DeriveError> {
+    let model = add.model();
+    let mut influences = hashbrown::HashSet::new();
+    let mut open = vec![of];
+    while let Some(value) = open.pop() {
+        if influences.insert(value)
+            && let Producer::Node(node, _) = model.value(value).producer
+        {
+            open.extend(reads(model, node));
+        }
+    }
+    let graph = model.graph(add.graph());
+    let inputs = graph.inputs.iter().filter_map(|info| Some((info.value?, GradientBy::Input)));
+    let is_input = |value: ValueId| matches!(model.value(value).producer, Producer::Input(_));
+    let constants = graph.initializers.iter().filter_map(|found| found.value);
+    let constants = constants.filter(|value| !is_input(*value));
+    let constants = constants.map(|value| (value, GradientBy::Initializer));
+    let nodes = graph.nodes.iter().flat_map(|node| model.outputs(*node).iter().flatten());
+    let made = nodes.map(|value| (*value, GradientBy::Made));
+    let (mut xs, mut zs) = (Vec::new(), Vec::new());
+    for (value, kind) in inputs.chain(constants).chain(made) {
+        if value == of || !influences.contains(&value) {
+            continue;
+        }
+        let elem = types.ty(value).and_then(|ty| ty.elem());
+        let is_float = elem.is_some_and(sardonyx_tensor::DataType::is_float);
+        if is_float && (options.by)(&add.name(value), kind) {
+            xs.push(value);
+        } else if kind == GradientBy::Input {
+            zs.push(value);
+        }
+    }
+    if xs.is_empty() {
+        let of = add.name(of);
+        return Err(DeriveError::Option(format!(
+            "no tensor of floats on which '{of}' depends was chosen to differentiate by"
+        )));
+    }
+    Ok(Reached { xs, zs })
+}
+
+/// Puts nodes of `ai.onnx` into the place of all `Gradient` nodes: of the main graph and of
+/// algorithms of training information.
+///
+/// # Errors
+///
+/// Nodes that name values which do not exist, and operators on the way that have no gradient.
+pub fn expand_gradients(
+    model: &Model,
+    registry: &Registry,
+) -> Result<(Model, GradientReport), DeriveError> {
+    let mut model = model.clone();
+    let mut report = GradientReport::default();
+    report.opset.0 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
+    for step in 0..model.training_info.len() {
+        let Some(algorithm) = model.training_info[step].algorithm else { continue };
+        let count = gradients_in(&model, algorithm);
+        if count == 0 {
+            continue;
+        }
+        report.replaced += count;
+        let outputs = &model.graph(algorithm).outputs;
+        let outputs: Vec<String> =
+            outputs.iter().map(|output| model.display(output.name).into_owned()).collect();
+        let name = model.graph(algorithm).name;
+        let before = model.graph(algorithm).nodes.len();
+        let mut add = Addition::new(model, registry, &[algorithm])?;
+        add.derive()?;
+        for output in outputs {
+            if let Some(value) = add.value(&output) {
+                add.output(value);
+            }
+        }
+        merge(&mut report.expansions, &add.expansions);
+        let Added { model: found, graph, nodes, .. } = add.finish(1)?;
+        model = found;
+        report.nodes += (nodes + count).saturating_sub(before);
+        model.graph_mut(graph).name = name;
+        model.training_info[step].algorithm = Some(graph);
+    }
+    if let Some(main) = model.main
+        && gradients_in(&model, main) > 0
+    {
+        model = expand_in_main(model, registry, main, &mut report)?;
+    }
+    report.opset.1 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
+    raise_ir_version(&mut model, report.opset.1);
+    Ok((model, report))
+}
+
+/// Replaces the `Gradient` nodes of the main graph, and nodes that have some in their graphs.
+fn expand_in_main(
+    model: Model,
+    registry: &Registry,
+    main: GraphId,
+    report: &mut GradientReport,
+) -> Result<Model, DeriveError> {
+    let replaced: Vec<NodeId> = model.graph(main).nodes.clone();
+    let gradients = |node: NodeId| {
+        let inside = inner_graphs(&model, node).map(|graph| gradients_in(&model, graph));
+        usize::from(is_gradient(&model, node)) + inside.sum::<usize>()
+    };
+    let count: usize = replaced.iter().map(|node| gradients(*node)).sum();
+    let replaced: Vec<NodeId> = replaced.into_iter().filter(|node| gradients(*node) > 0).collect();
+    let outputs = replaced.iter().flat_map(|node| model.outputs(*node).iter().flatten());
+    let outputs: Vec<ValueId> = outputs.copied().collect();
+    let names: Vec<String> = outputs
+        .iter()
+        .map(|value| model.display(Some(model.value(*value).name)).into_owned())
+        .collect();
+    let mut add = Addition::new(model, registry, &[])?;
+    for name in &names {
+        if let Some(value) = add.value(name) {
+            add.take_over(value);
+        }
+    }
+    add.derive()?;
+    merge(&mut report.expansions, &add.expansions);
+    let Added { mut model, graph, nodes, .. } = add.finish(1)?;
+    report.nodes += nodes;
+    report.replaced += count;
+    for node in replaced {
+        model.remove_node(node);
+    }
+    model.retain_outputs(graph, |_, _| false);
+    model.append_graph(main, graph);
+    let made: HashMap<Symbol, ValueId> = outputs
+        .iter()
+        .filter_map(|old| {
+            let name = model.value(*old).name;
+            let is_new = |value: &sardonyx_model::Value| {
+                value.graph == main && value.name == name && value.producer != Producer::Nothing
+            };
+            let found = model.values().find(|(_, value)| is_new(value));
+            Some((name, found?.0))
+        })
+        .collect();
+    for old in &outputs {
+        if let Some(new) = made.get(&model.value(*old).name) {
+            model.replace_uses(*old, *new, None);
+        }
+    }
+    for graph in tree(&model, main) {
+        let found = model.graph_mut(graph);
+        for info in found.outputs.iter_mut().chain(&mut found.value_info) {
+            if let Some(value) = info.value.as_mut().filter(|value| outputs.contains(value)) {
+                *value = info.name.and_then(|name| made.get(&name).copied()).unwrap_or(*value);
+            }
+        }
+    }
+    let sorted = sorted(&model, &model.graph(main).nodes).ok().flatten();
+    if let Some(order) = sorted {
+        model.graph_mut(main).nodes = order;
+    }
+    Ok(model)
+}
+
+/// How many `Gradient` nodes a graph and the graphs in it have.
+fn gradients_in(model: &Model, graph: GraphId) -> usize {
+    let graphs = tree(model, graph);
+    let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);
+    nodes.filter(|node| is_gradient(model, **node)).count()
+}
+
+fn is_gradient(model: &Model, node: NodeId) -> bool {
+    model.display(model.node(node).op_type) == GRADIENT.name && model.domain_of(node) == TRAINING.0
+}
+
+fn merge(into: &mut Expansions, from: &Expansions) {
+    for (operator, count) in from {
+        *into.entry(operator.clone()).or_default() += count;
+    }
+}
+
+fn raise_ir_version(model: &mut Model, opset: u32) {
+    let least = ir_version_of_opset(b"", i64::from(opset)).unwrap_or(0);
+    let ir_version = &mut model.header.ir_version;
+    *ir_version = Some(ir_version.unwrap_or(0).max(least));
+}

@@ -1,0 +1,252 @@
+//! Training information for a model that has none: a loss, gradients of its weights, and a step of
+//! an optimizer, as an entry of the field `training_info`.
+//!
+//! The algorithm of the entry reads what the main graph computes; the main graph stays as it is, or
+//! is converted to a newer version of `ai.onnx` where the algorithm has no equivalent in its own.
+
+mod initialization;
+mod loss;
+mod optimizer;
+mod variables;
+
+use std::fmt;
+
+use sardonyx_model::{Entry, ExternalData, Model, NodeId, TrainingInfo, ValueId};
+use sardonyx_ops::Registry;
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+
+use crate::addition::{Added, Addition, TRAINING, import};
+use crate::derivatives::DeriveError;
+use crate::expand::Expansions;
+use crate::ir_version::ir_version_of_opset;
+
+pub use initialization::Initialization;
+pub use loss::Loss;
+pub use optimizer::{Optimizer, OptimizerKind};
+
+/// The version of the format since which a model can have training information.
+const TRAINING_INFO: i64 = 7;
+
+/// How a model is to be trained.
+pub struct TrainingOptions<'a> {
+    /// What is made small.
+    pub loss: Loss,
+    /// How weights move.
+    pub optimizer: Optimizer,
+    /// Which initializers are trained, by name. By default those that are weights: see
+    /// [`Skipped`] for those that are not.
+    pub variables: Option<&'a dyn Fn(&str) -> bool>,
+    /// Which of those are not trained.
+    pub frozen: &'a dyn Fn(&str) -> bool,
+    /// What weights are before the first step, after `initialize`.
+    pub initialization: Initialization,
+    /// Whether the algorithm runs Dropout and BatchNormalization as in training; running statistics
+    /// are state variables then. The main graph runs them as it did.
+    pub training_mode: bool,
+    /// Whether gradients are `Gradient` nodes, which few runtimes know, and not the nodes that they
+    /// mean.
+    pub gradient_nodes: bool,
+}
+
+impl fmt::Debug for TrainingOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrainingOptions")
+            .field("loss", &self.loss)
+            .field("optimizer", &self.optimizer)
+            .field("initialization", &self.initialization)
+            .field("training_mode", &self.training_mode)
+            .field("gradient_nodes", &self.gradient_nodes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What training information was added.
+#[derive(Debug, Clone, Default)]
+pub struct TrainingReport {
+    /// Weights that are trained, and how many elements each has.
+    pub variables: Vec<(String, usize)>,
+    /// Initializers of floats that are not trained, and why.
+    pub skipped: Vec<(String, Skipped)>,
+    /// The input that holds what outputs should be, if there is one.
+    pub label: Option<String>,
+    /// The output of the algorithm that is the loss.
+    pub loss: String,
+    /// The input of the algorithm that is the learning rate, with its default.
+    pub learning_rate: String,
+    /// Nodes of the algorithm.
+    pub nodes: usize,
+    /// Nodes that run in training mode.
+    pub training_mode: usize,
+    /// The version of `ai.onnx` that the model had, and the one that it has now.
+    pub opset: (u32, u32),
+    /// Operators that became their functions in the algorithm, by domain and name.
+    pub expansions: Expansions,
+}
+
+/// Why an initializer of floats is not trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skipped {
+    /// The loss does not depend on it.
+    NoInfluence,
+    /// It is an input of the main graph, too.
+    Input,
+    /// It is a running mean or variance.
+    Statistic,
+    /// It is read as a parameter of an operator that is no weight: a factor, an exponent, a limit,
+    /// a mask.
+    Constant,
+    /// The caller chose others.
+    NotChosen,
+}
+
+impl Skipped {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Skipped::NoInfluence => "the loss does not depend on it",
+            Skipped::Input => "it is an input of the model",
+            Skipped::Statistic => "it is a running statistic",
+            Skipped::Constant => "it is not read as a weight",
+            Skipped::NotChosen => "it was not chosen",
+        }
+    }
+}
+
+/// Adds an entry of training information to a model. Data of initializers in other files is read
+/// from `external`, to tell masks from weights.
+///
+/// # Errors
+///
+/// Options that do not fit the model; operators on the way to the loss that have no gradient.
+pub fn add_training(
+    model: &Model,
+    registry: &Registry,
+    external: &dyn ExternalData,
+    options: &TrainingOptions<'_>,
+) -> Result<(Model, TrainingReport), DeriveError> {
+    options.optimizer.check().map_err(DeriveError::Option)?;
+    let mut add = Addition::new(model.clone(), registry, &[])?;
+    let statistics = if options.training_mode { training_mode(&mut add) } else { Modes::default() };
+    let loss = loss::add(&mut add, &options.loss)?;
+    let types = add.types()?;
+    let chosen = variables::choose(&add, &types, external, options, loss.value)?;
+    let initial = initialization::plan(options.initialization, &chosen.variables);
+    let xs: Vec<ValueId> = chosen.variables.iter().map(|found| found.value).collect();
+    let gradients = add.gradient(loss.value, &xs, &chosen.inputs, options.gradient_nodes);
+    if !options.gradient_nodes {
+        add.derive()?;
+    }
+    let step = optimizer::add(&mut add, &options.optimizer, &chosen.variables, &gradients)?;
+    add.output(loss.value);
+    let mut bindings = step.updates;
+    bindings.extend(statistics.updates);
+    for (_, value) in &bindings {
+        add.output(*value);
+    }
+    let mut report = TrainingReport {
+        variables: chosen.variables.iter().map(|found| (found.name.clone(), found.len)).collect(),
+        skipped: chosen.skipped,
+        label: loss.label.map(|label| add.name(label)),
+        loss: add.name(loss.value),
+        learning_rate: step.learning_rate,
+        training_mode: statistics.nodes,
+        expansions: add.expansions.clone(),
+        ..TrainingReport::default()
+    };
+    let bindings: Vec<(String, String)> =
+        bindings.into_iter().map(|(key, value)| (key, add.name(value))).collect();
+    let Added { mut model, graph, opset, nodes } = add.finish(options.initialization.opset())?;
+    (report.opset, report.nodes) = (opset, nodes);
+    model.graph_mut(graph).name = Some(model.intern("training_step"));
+    let mut info = TrainingInfo { algorithm: Some(graph), ..TrainingInfo::default() };
+    info.update_binding = entries(&mut model, bindings);
+    let (initialization, bindings) = initialization::build(&mut model, &initial);
+    info.initialization = initialization;
+    info.initialization_binding = entries(&mut model, bindings);
+    model.training_info.push(info);
+    if options.gradient_nodes || options.optimizer.as_operator {
+        import(&mut model, TRAINING);
+    }
+    let least = ir_version_of_opset(b"", i64::from(opset.1)).unwrap_or(0).max(TRAINING_INFO);
+    let ir_version = &mut model.header.ir_version;
+    *ir_version = Some(ir_version.unwrap_or(0).max(least));
+    Ok((model, report))
+}
+
+/// What training mode changes.
+#[derive(Default)]
+struct Modes {
+    nodes: usize,
+    /// Names of running statistics, and what they become.
+    updates: Vec<(String, ValueId)>,
+}
+
+/// Lets Dropout and BatchNormalization run as in training.
+fn training_mode(add: &mut Addition) -> Modes {
+    let resolved = add.resolved();
+    let graphs = resolved.graphs().iter();
+    let nodes = graphs.flat_map(|graph| resolved.order_of(*graph)).copied();
+    let named = |node: NodeId, name: &str| {
+        resolved.op(node).is_some_and(|op| op.def.domain.is_empty() && op.def.name == name)
+    };
+    let nodes: Vec<NodeId> = nodes.collect();
+    let dropouts: Vec<NodeId> =
+        nodes.iter().copied().filter(|node| named(*node, "Dropout")).collect();
+    let main = resolved.main();
+    // Statistics of a branch could not be assigned.
+    let is_main = |node: &NodeId| resolved.model().node(*node).graph == main;
+    let normalizations: Vec<NodeId> = nodes
+        .into_iter()
+        .filter(|node| named(*node, "BatchNormalization") && is_main(node))
+        .collect();
+    let changed: Vec<NodeId> = dropouts.iter().chain(&normalizations).copied().collect();
+    let on = (!dropouts.is_empty()).then(|| {
+        let yes = Tensor::from_bools([], &[true]).expect("a scalar has one element");
+        add.constant("training_mode", &yes)
+    });
+    for node in dropouts {
+        add.model_mut().set_input(node, 2, on);
+        add.renew(node);
+    }
+    let mut updates = Vec::new();
+    for node in normalizations {
+        let model = add.model_mut();
+        let read: Vec<Option<ValueId>> = model.inputs(node).collect();
+        model.set_attribute(node, "training_mode", 1);
+        model.fill_outputs(node, 3);
+        let made = model.outputs(node).to_vec();
+        for part in [1, 2] {
+            let (Some(Some(old)), Some(Some(new))) = (read.get(part + 2), made.get(part)) else {
+                continue;
+            };
+            let is_stored = |value: ValueId| {
+                let producer = add.model().value(value).producer;
+                matches!(producer, sardonyx_model::Producer::Initializer(_))
+            };
+            let name = add.name(*old);
+            if is_stored(*old) && !updates.iter().any(|(key, _)| *key == name) {
+                updates.push((name.clone(), *new));
+            }
+            add.rename(*new, &format!("{name}_new"));
+        }
+        add.renew(node);
+    }
+    add.change(&changed);
+    Modes { nodes: changed.len(), updates }
+}
+
+/// Bindings of a model.
+fn entries(model: &mut Model, pairs: Vec<(String, String)>) -> Vec<Entry> {
+    let mut entry = |(key, value): (String, String)| Entry {
+        key: Some(model.intern(&key)),
+        value: Some(model.intern(&value)),
+        ..Entry::default()
+    };
+    pairs.into_iter().map(&mut entry).collect()
+}
+
+/// A scalar of a type.
+fn number(elem: DataType, value: f64) -> Tensor {
+    let double = Tensor::scalar(value);
+    cast(&double, elem, CastOptions::default()).unwrap_or(double)
+}

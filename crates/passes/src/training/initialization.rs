@@ -1,0 +1,160 @@
+//! First values of weights.
+//!
+//! He: He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", ICCV 2015. Xavier: Glorot, Bengio,
+//! "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
+
+use sardonyx_model::{AttrValue, GraphId, Model, ValueId};
+use sardonyx_tensor::{DataType, Tensor};
+
+use super::number;
+use super::variables::{Role, Variable};
+
+/// What weights are before the first step. Biases are 0 and factors of normalizations 1 unless
+/// weights are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Initialization {
+    /// What the model stores.
+    #[default]
+    Keep,
+    /// Normal distributions of variance 2/n, where each output is a sum over n inputs.
+    He,
+    /// Uniform distributions within √(6/(n+m)), where each output is a sum over n inputs, and each
+    /// input goes into m outputs.
+    Xavier,
+    /// Uniform distributions within this bound.
+    Uniform(f64),
+}
+
+impl Initialization {
+    /// The version of `ai.onnx` that the graph needs, which has ConstantOfShape.
+    pub(super) fn opset(self) -> u32 {
+        if self == Initialization::Keep { 1 } else { 9 }
+    }
+}
+
+/// How a variable begins.
+#[derive(Debug, Clone)]
+pub(super) struct Beginning {
+    name: String,
+    elem: DataType,
+    dims: Vec<usize>,
+    how: Distribution,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Distribution {
+    Constant(f64),
+    Normal(f64),
+    Uniform(f64),
+}
+
+/// How variables begin.
+pub(super) fn plan(initialization: Initialization, variables: &[Variable]) -> Vec<Beginning> {
+    let how = |variable: &Variable| {
+        let Role::Product { inputs, outputs } = variable.role else {
+            let is_scale = variable.role == Role::Scale;
+            return Distribution::Constant(f64::from(u8::from(is_scale)));
+        };
+        let (inputs, outputs) = (inputs.max(1) as f64, outputs.max(1) as f64);
+        match initialization {
+            Initialization::Keep => Distribution::Constant(0.0),
+            Initialization::He => Distribution::Normal((2.0 / inputs).sqrt()),
+            Initialization::Xavier => Distribution::Uniform((6.0 / (inputs + outputs)).sqrt()),
+            Initialization::Uniform(bound) => Distribution::Uniform(bound),
+        }
+    };
+    if initialization == Initialization::Keep {
+        return Vec::new();
+    }
+    let beginning = |variable: &Variable| Beginning {
+        name: variable.name.clone(),
+        elem: variable.elem,
+        dims: variable.dims.clone(),
+        how: how(variable),
+    };
+    variables.iter().map(beginning).collect()
+}
+
+/// The graph that gives variables their first values, and which of its outputs is whose.
+pub(super) fn build(
+    model: &mut Model,
+    beginnings: &[Beginning],
+) -> (Option<GraphId>, Vec<(String, String)>) {
+    if beginnings.is_empty() {
+        return (None, Vec::new());
+    }
+    let graph = model.add_graph("initialization");
+    let mut bindings = Vec::new();
+    for beginning in beginnings {
+        let value = first_values(model, graph, beginning);
+        let name = model.free_name(&format!("{}_initial", beginning.name));
+        model.rename_value(value, name);
+        model.add_graph_output(graph, value);
+        let ty = sardonyx_model::Type::Tensor(sardonyx_model::TensorType {
+            elem: Some(beginning.elem),
+            shape: Some(
+                beginning
+                    .dims
+                    .iter()
+                    .map(|size| sardonyx_model::Dim::Known(*size as i64))
+                    .collect(),
+            ),
+        });
+        let declared = crate::infer::declaration(model, &ty);
+        if let Some(info) = model.graph_mut(graph).outputs.last_mut() {
+            info.ty = Some(declared);
+        }
+        bindings.push((beginning.name.clone(), model.display(Some(name)).into_owned()));
+    }
+    (Some(graph), bindings)
+}
+
+fn first_values(model: &mut Model, graph: GraphId, beginning: &Beginning) -> ValueId {
+    let sizes: Vec<i64> = beginning.dims.iter().map(|size| *size as i64).collect();
+    // Random numbers of other types are made of floats.
+    let is_drawn = !matches!(beginning.how, Distribution::Constant(_));
+    let drawn = match beginning.elem {
+        DataType::Bfloat16 if is_drawn => DataType::Float,
+        elem => elem,
+    };
+    let make = |model: &mut Model,
+                op: &str,
+                inputs: &[Option<ValueId>],
+                attributes: &[(&str, AttrValue<'_>)]| {
+        let node = model.add_node(graph, op, "", inputs, 1);
+        for (name, value) in attributes {
+            model.set_attribute(node, name, value.clone());
+        }
+        model.outputs(node)[0].expect("the node has one output")
+    };
+    let random = |kind: [(&'static str, f64); 2]| {
+        let mut attributes = vec![
+            ("dtype", AttrValue::Int(drawn.number().into())),
+            ("shape", AttrValue::from(&sizes[..])),
+        ];
+        attributes.extend(kind.map(|(name, value)| (name, AttrValue::Float(value as f32))));
+        attributes
+    };
+    let value = match beginning.how {
+        Distribution::Constant(value) => {
+            let shape = Tensor::from_slice([sizes.len()], &sizes).expect("as many as it has");
+            let shape = model.add_initializer(graph, "shape", &shape);
+            let value = number(beginning.elem, value).reshape([1]).expect("one element");
+            let value = AttrValue::Tensor(value);
+            make(model, "ConstantOfShape", &[Some(shape)], &[("value", value)])
+        }
+        Distribution::Normal(deviation) => {
+            let attributes = random([("mean", 0.0), ("scale", deviation)]);
+            make(model, "RandomNormal", &[], &attributes)
+        }
+        Distribution::Uniform(bound) => {
+            let attributes = random([("low", -bound), ("high", bound)]);
+            make(model, "RandomUniform", &[], &attributes)
+        }
+    };
+    if drawn == beginning.elem {
+        return value;
+    }
+    let to = [("to", AttrValue::Int(beginning.elem.number().into()))];
+    make(model, "Cast", &[Some(value)], &to)
+}

@@ -1,0 +1,176 @@
+//! Losses: what training makes small.
+
+use sardonyx_model::{AttrValue, Dim, Producer, Shape, TensorType, Type, ValueId};
+use sardonyx_tensor::DataType;
+
+use crate::addition::Addition;
+use crate::derivatives::DeriveError;
+
+/// What training makes small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// The mean cross entropy between an output, which holds a score for each class, and the
+    /// numbers of the right classes, which are a new input `label` of `int64`. Where the output
+    /// is made by Softmax or LogSoftmax, what these read are the scores.
+    CrossEntropy {
+        /// The output; the only one by default.
+        output: Option<String>,
+        /// The axis of classes. By default that of the Softmax, or 1, as for
+        /// SoftmaxCrossEntropyLoss.
+        axis: Option<i64>,
+        /// A class number whose examples do not count.
+        ignored: Option<i64>,
+    },
+    /// The mean of the squared differences between an output and a new input `target` of its type
+    /// and shape.
+    SquaredError {
+        /// The output; the only one by default.
+        output: Option<String>,
+    },
+    /// A value of the main graph; the sum of its elements, if it has several.
+    Value(String),
+}
+
+/// A loss of the algorithm.
+pub(super) struct Added {
+    pub(super) value: ValueId,
+    pub(super) label: Option<ValueId>,
+}
+
+/// Adds nodes that compute the loss.
+pub(super) fn add(add: &mut Addition, loss: &Loss) -> Result<Added, DeriveError> {
+    let added = match loss {
+        Loss::CrossEntropy { output, axis, ignored } => {
+            let output = output_of(add, output.as_deref())?;
+            cross_entropy(add, output, *axis, *ignored)?
+        }
+        Loss::SquaredError { output } => {
+            let output = output_of(add, output.as_deref())?;
+            squared_error(add, output)?
+        }
+        Loss::Value(name) => {
+            let Some(value) = add.value(name) else {
+                return Err(DeriveError::Option(format!("the model has no value '{name}'")));
+            };
+            let attributes = [("keepdims", AttrValue::Int(0))];
+            let is_scalar = tensor(add, value)?.1.is_some_and(|shape| shape.is_empty());
+            let value = if is_scalar {
+                add.node("Identity", &[Some(value)], &[])
+            } else {
+                add.node("ReduceSum", &[Some(value)], &attributes)
+            };
+            Added { value, label: None }
+        }
+    };
+    add.rename(added.value, "loss");
+    Ok(added)
+}
+
+/// An output of the main graph.
+fn output_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
+    let model = add.model();
+    let outputs = &model.graph(add.graph()).outputs;
+    let names: Vec<String> =
+        outputs.iter().map(|output| model.display(output.name).into_owned()).collect();
+    let found = match name {
+        Some(name) => names.iter().position(|found| found == name),
+        None if outputs.len() == 1 => Some(0),
+        None => {
+            let names = names.join(", ");
+            let message = format!(
+                "the model has {} outputs, so it has to be said which one the loss is of: {names}",
+                outputs.len()
+            );
+            return Err(DeriveError::Option(message));
+        }
+    };
+    found.and_then(|index| outputs[index].value).ok_or_else(|| {
+        let (name, names) = (name.unwrap_or_default(), names.join(", "));
+        DeriveError::Option(format!("the model has no output '{name}'; it has {names}"))
+    })
+}
+
+/// The element type of a value, and its shape if it is known.
+fn tensor(add: &Addition, value: ValueId) -> Result<(DataType, Option<Shape>), DeriveError> {
+    let types = add.types()?;
+    let ty = types.ty(value);
+    match ty.and_then(Type::elem).filter(|elem| elem.is_float()) {
+        Some(elem) => Ok((elem, ty.and_then(Type::shape).cloned())),
+        None => {
+            let name = add.name(value);
+            let message = format!("'{name}' is not a tensor of floats, so it has no gradient");
+            Err(DeriveError::Option(message))
+        }
+    }
+}
+
+fn cross_entropy(
+    add: &mut Addition,
+    output: ValueId,
+    axis: Option<i64>,
+    ignored: Option<i64>,
+) -> Result<Added, DeriveError> {
+    let (mut scores, mut normalized) = (output, None);
+    if let Producer::Node(node, _) = add.model().value(output).producer
+        && let Some(op) = add.resolved().op(node)
+        && op.def.domain.is_empty()
+        && matches!(op.def.name, "Softmax" | "LogSoftmax")
+        && let Some(read) = add.model().inputs(node).next().flatten()
+    {
+        use sardonyx_model::{Attributes, NodeAttributes};
+        // The newest form, whose default is the last axis.
+        normalized = Some(NodeAttributes::new(add.model(), node).int("axis").unwrap_or(-1));
+        scores = read;
+    }
+    let (_, shape) = tensor(add, scores)?;
+    let Some(shape) = shape.filter(|shape| shape.len() >= 2) else {
+        let name = add.name(output);
+        let message = format!(
+            "the rank of '{name}' has to be known and at least 2 for a cross entropy: examples and classes"
+        );
+        return Err(DeriveError::Option(message));
+    };
+    let rank = shape.len() as i64;
+    let asked = axis.or(normalized).unwrap_or(1);
+    let axis = if asked < 0 { asked + rank } else { asked };
+    if !(0..rank).contains(&axis) {
+        let message =
+            format!("axis {asked} of classes is not one of the {rank} axes of the output");
+        return Err(DeriveError::Option(message));
+    }
+    if normalized.is_some_and(|normal| (normal + rank) % rank != axis) {
+        let message =
+            format!("the output is normalized along another axis than that of classes, {asked}");
+        return Err(DeriveError::Option(message));
+    }
+    let axis = axis as usize;
+    let mut sizes: Vec<Dim> = shape.iter().cloned().collect();
+    sizes.remove(axis);
+    if axis != 1 {
+        // Classes come second for the operator.
+        let mut order: Vec<i64> = (0..rank).filter(|other| *other != axis as i64).collect();
+        order.insert(1, axis as i64);
+        let order = [("perm", AttrValue::from(&order[..]))];
+        scores = add.node("Transpose", &[Some(scores)], &order);
+    }
+    let ty = Type::Tensor(TensorType {
+        elem: Some(DataType::Int64),
+        shape: Some(sizes.into_iter().collect()),
+    });
+    let label = add.input("label", &ty);
+    let mut attributes = vec![("reduction", AttrValue::String(b"mean"[..].into()))];
+    attributes.extend(ignored.map(|class| ("ignore_index", AttrValue::Int(class))));
+    let value = add.node("SoftmaxCrossEntropyLoss", &[Some(scores), Some(label)], &attributes);
+    Ok(Added { value, label: Some(label) })
+}
+
+fn squared_error(add: &mut Addition, output: ValueId) -> Result<Added, DeriveError> {
+    let (elem, shape) = tensor(add, output)?;
+    let ty = Type::Tensor(TensorType { elem: Some(elem), shape });
+    let target = add.input("target", &ty);
+    let difference = add.node("Sub", &[Some(output), Some(target)], &[]);
+    let squares = add.node("Mul", &[Some(difference), Some(difference)], &[]);
+    let attributes = [("keepdims", AttrValue::Int(0))];
+    let value = add.node("ReduceMean", &[Some(squares)], &attributes);
+    Ok(Added { value, label: Some(target) })
+}

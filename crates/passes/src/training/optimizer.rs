@@ -1,0 +1,438 @@
+//! Steps of optimizers as nodes.
+//!
+//! Momentum: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in
+//! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR
+//! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm
+//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+
+use hashbrown::HashMap;
+use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
+use sardonyx_tensor::{DataType, Tensor};
+
+use super::number;
+use super::variables::Variable;
+use crate::addition::{Addition, TRAINING};
+use crate::derivatives::DeriveError;
+
+/// How weights move against their gradients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optimizer {
+    /// The rule.
+    pub kind: OptimizerKind,
+    /// The default of the learning rate, which is an input of each step.
+    pub learning_rate: f64,
+    /// The part of a weight that is added to its gradient; for AdamW the part that the weight
+    /// loses, times the learning rate.
+    pub weight_decay: f64,
+    /// Whether the step is an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
+    /// Momentum have, and not nodes of `ai.onnx`. The operator Adam adds epsilon before it corrects
+    /// the bias, the nodes after that, as Algorithm 1 of the paper.
+    pub as_operator: bool,
+}
+
+/// A rule by which weights move.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OptimizerKind {
+    /// w ← w − r·g
+    Sgd,
+    /// v ← m·v + g; w ← w − r·v, or w − r·(g + m·v) with Nesterov's momentum.
+    Momentum {
+        /// m
+        momentum: f64,
+        /// Whether weights move by what v will be after the next step.
+        nesterov: bool,
+    },
+    /// h ← h + g²; w ← w − r/(1 + t·d)·g/(√h + ε)
+    Adagrad {
+        /// ε
+        epsilon: f64,
+        /// d
+        decay: f64,
+    },
+    /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − r·m̂/(√v̂ + ε), with m̂ = m/(1−β₁ᵗ) and
+    /// v̂ = v/(1−β₂ᵗ).
+    Adam {
+        /// β₁
+        beta1: f64,
+        /// β₂
+        beta2: f64,
+        /// ε
+        epsilon: f64,
+        /// Whether weight decay is apart from the gradient (AdamW).
+        decoupled: bool,
+    },
+}
+
+impl Optimizer {
+    /// Whether the numbers are possible.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Optimizer { kind, learning_rate, weight_decay, as_operator } = self;
+        let is_part = |x: f64| (0.0..1.0).contains(&x);
+        let fail =
+            |what: &str, demand: &str, x: f64| Err(format!("{what} has to be {demand}, not {x}"));
+        if !(learning_rate.is_finite() && *learning_rate > 0.0) {
+            return fail("the learning rate", "greater than 0", *learning_rate);
+        }
+        if !(weight_decay.is_finite() && *weight_decay >= 0.0) {
+            return fail("the weight decay", "at least 0", *weight_decay);
+        }
+        let epsilon = |epsilon: f64| epsilon.is_finite() && epsilon >= 0.0;
+        match *kind {
+            OptimizerKind::Momentum { momentum, .. } if !is_part(momentum) => {
+                fail("the momentum", "at least 0 and less than 1", momentum)
+            }
+            OptimizerKind::Adam { beta1, .. } if !is_part(beta1) => {
+                fail("beta1", "at least 0 and less than 1", beta1)
+            }
+            OptimizerKind::Adam { beta2, .. } if !is_part(beta2) => {
+                fail("beta2", "at least 0 and less than 1", beta2)
+            }
+            OptimizerKind::Adam { epsilon: e, .. } | OptimizerKind::Adagrad { epsilon: e, .. }
+                if !epsilon(e) =>
+            {
+                fail("epsilon", "at least 0", e)
+            }
+            OptimizerKind::Adagrad { decay, .. } if !(decay.is_finite() && decay >= 0.0) => {
+                fail("the decay of the learning rate", "at least 0", decay)
+            }
+            OptimizerKind::Sgd | OptimizerKind::Adam { decoupled: true, .. } if *as_operator => {
+                let name = if *kind == OptimizerKind::Sgd { "SGD" } else { "AdamW" };
+                Err(format!(
+                    "{name} has no operator in {}; Momentum, Adagrad and Adam have",
+                    TRAINING.0
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A step that was added.
+pub(super) struct Step {
+    /// Names of state variables, and what they become.
+    pub(super) updates: Vec<(String, ValueId)>,
+    /// The name of the input.
+    pub(super) learning_rate: String,
+}
+
+/// Adds a step that moves variables against their gradients.
+pub(super) fn add(
+    add: &mut Addition,
+    optimizer: &Optimizer,
+    variables: &[Variable],
+    gradients: &[ValueId],
+) -> Result<Step, DeriveError> {
+    let all_double = variables.iter().all(|variable| variable.elem == DataType::Double);
+    let elem = if all_double { DataType::Double } else { DataType::Float };
+    let rate = add.constant("learning_rate", &number(elem, optimizer.learning_rate));
+    let scalar = TensorType { elem: Some(elem), shape: Some(Default::default()) };
+    add.make_default(rate, &Type::Tensor(scalar));
+    let learning_rate = add.name(rate);
+    let (constants, updates) = (HashMap::new(), Vec::new());
+    let mut nodes = Nodes { add, optimizer, rate: (rate, elem), constants, updates };
+    if optimizer.as_operator {
+        nodes.operator(variables, gradients)?;
+    } else {
+        nodes.all(variables, gradients)?;
+    }
+    Ok(Step { updates: nodes.updates, learning_rate })
+}
+
+struct Nodes<'a> {
+    add: &'a mut Addition,
+    optimizer: &'a Optimizer,
+    rate: (ValueId, DataType),
+    /// By what they are called and their type.
+    constants: HashMap<(&'static str, DataType), ValueId>,
+    updates: Vec<(String, ValueId)>,
+}
+
+impl Nodes<'_> {
+    fn constant(&mut self, name: &'static str, value: f64, elem: DataType) -> ValueId {
+        match self.constants.get(&(name, elem)) {
+            Some(found) => *found,
+            None => {
+                let made = self.add.constant(name, &number(elem, value));
+                self.constants.insert((name, elem), made);
+                made
+            }
+        }
+    }
+
+    fn two(&mut self, op: &str, first: ValueId, second: ValueId) -> ValueId {
+        self.add.node(op, &[Some(first), Some(second)], &[])
+    }
+
+    fn root(&mut self, value: ValueId) -> ValueId {
+        self.add.node("Sqrt", &[Some(value)], &[])
+    }
+
+    fn cast(&mut self, value: ValueId, from: DataType, to: DataType) -> ValueId {
+        if from == to {
+            return value;
+        }
+        self.add.node("Cast", &[Some(value)], &[("to", AttrValue::Int(to.number().into()))])
+    }
+
+    /// A state variable of zeros for a variable.
+    fn state(
+        &mut self,
+        variable: &Variable,
+        suffix: &str,
+        elem: DataType,
+    ) -> Result<ValueId, DeriveError> {
+        let name = format!("{}_{suffix}", variable.name);
+        let zeros = Tensor::zeros(elem, &variable.dims);
+        let zeros = zeros.map_err(|error| DeriveError::Option(format!("{name}: {error}")))?;
+        Ok(self.add.constant(&name, &zeros))
+    }
+
+    /// Lets a state variable become another value after the step.
+    fn update(&mut self, variable: ValueId, value: ValueId) {
+        let name = self.add.name(variable);
+        self.add.rename(value, &format!("{name}_new"));
+        self.updates.push((name, value));
+    }
+
+    /// The number of the step, from 1 on, and lets it count.
+    fn count(&mut self) -> (ValueId, ValueId) {
+        let before = self.add.constant("step", &Tensor::scalar(0i64));
+        let one = self.add.constant("one", &Tensor::scalar(1i64));
+        let after = self.two("Add", before, one);
+        self.update(before, after);
+        (before, after)
+    }
+
+    /// The learning rate in a type.
+    fn rate_as(&mut self, elem: DataType) -> ValueId {
+        let key = ("learning rate as", elem);
+        if let Some(found) = self.constants.get(&key) {
+            return *found;
+        }
+        let (rate, from) = self.rate;
+        let made = self.cast(rate, from, elem);
+        self.constants.insert(key, made);
+        made
+    }
+
+    /// The step as nodes of `ai.onnx`.
+    fn all(&mut self, variables: &[Variable], gradients: &[ValueId]) -> Result<(), DeriveError> {
+        let factors = self.factors();
+        for (variable, gradient) in variables.iter().zip(gradients) {
+            // Sums of small steps would be lost in short floats.
+            let elem = match variable.elem {
+                DataType::Float16 | DataType::Bfloat16 => DataType::Float,
+                elem => elem,
+            };
+            let weight = self.cast(variable.value, variable.elem, elem);
+            let gradient = self.cast(*gradient, variable.elem, elem);
+            let moved = self.moved(variable, (weight, gradient), elem, factors)?;
+            let moved = self.cast(moved, elem, variable.elem);
+            self.update(variable.value, moved);
+        }
+        Ok(())
+    }
+
+    /// What is the same for all variables and depends on the number of the step, in double: the
+    /// learning rate with all corrections, and for Adam √(1−β₂ᵗ).
+    fn factors(&mut self) -> Option<(ValueId, ValueId)> {
+        let double = DataType::Double;
+        match self.optimizer.kind {
+            OptimizerKind::Sgd | OptimizerKind::Momentum { .. } => None,
+            OptimizerKind::Adagrad { decay, .. } => {
+                let rate = self.rate_as(double);
+                let (before, _) = self.count();
+                let before = self.cast(before, DataType::Int64, double);
+                let decay = self.constant("rate_decay", decay, double);
+                let one = self.constant("one", 1.0, double);
+                let product = self.two("Mul", before, decay);
+                let divisor = self.two("Add", product, one);
+                let rate = self.two("Div", rate, divisor);
+                Some((rate, rate))
+            }
+            OptimizerKind::Adam { beta1, beta2, .. } => {
+                let rate = self.rate_as(double);
+                let (_, step) = self.count();
+                let step = self.cast(step, DataType::Int64, double);
+                let one = self.constant("one", 1.0, double);
+                let mut correction = |name, beta| {
+                    let beta = self.constant(name, beta, double);
+                    let power = self.two("Pow", beta, step);
+                    self.two("Sub", one, power)
+                };
+                let (first, second) = (correction("beta1", beta1), correction("beta2", beta2));
+                let rate = self.two("Div", rate, first);
+                Some((rate, self.root(second)))
+            }
+        }
+    }
+
+    /// What a weight becomes. States are updated.
+    fn moved(
+        &mut self,
+        variable: &Variable,
+        (mut weight, mut gradient): (ValueId, ValueId),
+        elem: DataType,
+        factors: Option<(ValueId, ValueId)>,
+    ) -> Result<ValueId, DeriveError> {
+        let Optimizer { kind, weight_decay, .. } = *self.optimizer;
+        let is_decoupled = matches!(kind, OptimizerKind::Adam { decoupled: true, .. });
+        if weight_decay > 0.0 && is_decoupled {
+            let rate = self.rate_as(elem);
+            let decay = self.constant("weight_decay", weight_decay, elem);
+            let part = self.two("Mul", rate, decay);
+            let lost = self.two("Mul", weight, part);
+            weight = self.two("Sub", weight, lost);
+        } else if weight_decay > 0.0 {
+            let decay = self.constant("weight_decay", weight_decay, elem);
+            let pull = self.two("Mul", weight, decay);
+            gradient = self.two("Add", gradient, pull);
+        }
+        let by = match kind {
+            OptimizerKind::Sgd => gradient,
+            OptimizerKind::Momentum { momentum, nesterov } => {
+                let state = self.state(variable, "momentum", elem)?;
+                let momentum = self.constant("momentum", momentum, elem);
+                let kept = self.two("Mul", state, momentum);
+                let sum = self.two("Add", kept, gradient);
+                self.update(state, sum);
+                if nesterov {
+                    let next = self.two("Mul", sum, momentum);
+                    self.two("Add", gradient, next)
+                } else {
+                    sum
+                }
+            }
+            OptimizerKind::Adagrad { epsilon, .. } => {
+                let state = self.state(variable, "squares", elem)?;
+                let square = self.two("Mul", gradient, gradient);
+                let sum = self.two("Add", state, square);
+                self.update(state, sum);
+                let root = self.root(sum);
+                let epsilon = self.constant("epsilon", epsilon, elem);
+                let divisor = self.two("Add", root, epsilon);
+                self.two("Div", gradient, divisor)
+            }
+            OptimizerKind::Adam { beta1, beta2, epsilon, .. } => {
+                let mean = self.mean(
+                    variable,
+                    "mean",
+                    gradient,
+                    (["beta1", "one_minus_beta1"], beta1),
+                    elem,
+                )?;
+                let square = self.two("Mul", gradient, gradient);
+                let squares = self.mean(
+                    variable,
+                    "squares",
+                    square,
+                    (["beta2", "one_minus_beta2"], beta2),
+                    elem,
+                )?;
+                let (_, root) = factors.expect("Adam has factors");
+                let root = self.cast_factor("root of correction", root, elem);
+                let deviation = self.root(squares);
+                let deviation = self.two("Div", deviation, root);
+                let epsilon = self.constant("epsilon", epsilon, elem);
+                let divisor = self.two("Add", deviation, epsilon);
+                self.two("Div", mean, divisor)
+            }
+        };
+        let rate = match factors {
+            Some((rate, _)) => self.cast_factor("corrected rate", rate, elem),
+            None => self.rate_as(elem),
+        };
+        let by = self.two("Mul", by, rate);
+        Ok(self.two("Sub", weight, by))
+    }
+
+    /// A factor of all variables in a type.
+    fn cast_factor(&mut self, name: &'static str, value: ValueId, elem: DataType) -> ValueId {
+        if let Some(found) = self.constants.get(&(name, elem)) {
+            return *found;
+        }
+        let made = self.cast(value, DataType::Double, elem);
+        self.constants.insert((name, elem), made);
+        made
+    }
+
+    /// A running mean, which is a state variable.
+    fn mean(
+        &mut self,
+        variable: &Variable,
+        suffix: &str,
+        value: ValueId,
+        ([kept, added], beta): ([&'static str; 2], f64),
+        elem: DataType,
+    ) -> Result<ValueId, DeriveError> {
+        let state = self.state(variable, suffix, elem)?;
+        let (beta, rest) =
+            (self.constant(kept, beta, elem), self.constant(added, 1.0 - beta, elem));
+        let kept = self.two("Mul", state, beta);
+        let added = self.two("Mul", value, rest);
+        let mean = self.two("Add", kept, added);
+        self.update(state, mean);
+        Ok(mean)
+    }
+
+    /// The step as an operator of `ai.onnx.preview.training`.
+    fn operator(
+        &mut self,
+        variables: &[Variable],
+        gradients: &[ValueId],
+    ) -> Result<(), DeriveError> {
+        let other = variables
+            .iter()
+            .find(|variable| !matches!(variable.elem, DataType::Float | DataType::Double));
+        if let Some(Variable { name, elem, .. }) = other {
+            let message = format!(
+                "the operators of {} take float and double; '{name}' is of {elem}",
+                TRAINING.0
+            );
+            return Err(DeriveError::Option(message));
+        }
+        let decay = ("norm_coefficient", AttrValue::Float(self.optimizer.weight_decay as f32));
+        let float = |value: f64| AttrValue::Float(value as f32);
+        let (name, suffixes, attributes): (_, &[&str], _) = match self.optimizer.kind {
+            OptimizerKind::Momentum { momentum, nesterov } => {
+                let mode: &[u8] = if nesterov { b"nesterov" } else { b"standard" };
+                let mode = AttrValue::String(mode.into());
+                let attributes =
+                    vec![("alpha", float(momentum)), ("beta", float(1.0)), ("mode", mode), decay];
+                ("Momentum", &["momentum"], attributes)
+            }
+            OptimizerKind::Adagrad { epsilon, decay: of_rate } => {
+                let of_rate = ("decay_factor", float(of_rate));
+                ("Adagrad", &["squares"], vec![of_rate, ("epsilon", float(epsilon)), decay])
+            }
+            OptimizerKind::Adam { beta1, beta2, epsilon, .. } => {
+                let betas = [("alpha", float(beta1)), ("beta", float(beta2))];
+                let mut attributes = betas.to_vec();
+                attributes.extend([("epsilon", float(epsilon)), decay]);
+                ("Adam", &["mean", "squares"], attributes)
+            }
+            // Refused before.
+            OptimizerKind::Sgd => return Ok(()),
+        };
+        let (before, after) = self.count();
+        // Adam corrects nothing in step 0, which none is here.
+        let step = if name == "Adam" { after } else { before };
+        let (rate, _) = self.rate;
+        let mut inputs = vec![Some(rate), Some(step)];
+        inputs.extend(variables.iter().map(|variable| Some(variable.value)));
+        inputs.extend(gradients.iter().copied().map(Some));
+        let mut changed: Vec<ValueId> = variables.iter().map(|variable| variable.value).collect();
+        for suffix in suffixes {
+            for variable in variables {
+                let state = self.state(variable, suffix, variable.elem)?;
+                changed.push(state);
+                inputs.push(Some(state));
+            }
+        }
+        let outputs = self.add.node_of(TRAINING, name, &inputs, changed.len(), &attributes);
+        for (variable, value) in changed.into_iter().zip(outputs) {
+            self.update(variable, value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! Which initializers are trained.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{ExternalData, NodeId, Producer, Shape, ValueId};
+use sardonyx_tensor::{CastOptions, DataType, cast};
+
+use super::{Skipped, TrainingOptions};
+use crate::addition::Addition;
+use crate::derivatives::DeriveError;
+use crate::infer::Inference;
+use crate::order::reads;
+
+/// An initializer that is trained.
+#[derive(Debug, Clone)]
+pub(super) struct Variable {
+    pub(super) value: ValueId,
+    pub(super) name: String,
+    pub(super) elem: DataType,
+    pub(super) dims: Vec<usize>,
+    /// How many elements it has.
+    pub(super) len: usize,
+    /// As what it is read.
+    pub(super) role: Role,
+}
+
+/// As what an initializer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A matrix or a stack of filters. These axes count what each output is a sum of, and what
+    /// each input goes into.
+    Product { inputs: usize, outputs: usize },
+    /// A factor of normalized values.
+    Scale,
+    /// What is added, and everything else.
+    Other,
+}
+
+/// What is trained.
+pub(super) struct Chosen {
+    pub(super) variables: Vec<Variable>,
+    pub(super) skipped: Vec<(String, Skipped)>,
+    /// Inputs of the graph on which the loss depends.
+    pub(super) inputs: Vec<ValueId>,
+}
+
+/// Elements from which on a large negative number tells that a constant is a mask.
+const MASKED: f64 = -1e4;
+
+/// Operators that hand their first input on in another shape or type.
+const SAME_ELEMENTS: [&str; 8] =
+    ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"];
+
+/// Chooses the initializers that are trained.
+pub(super) fn choose(
+    add: &Addition,
+    types: &Inference,
+    external: &dyn ExternalData,
+    options: &TrainingOptions<'_>,
+    loss: ValueId,
+) -> Result<Chosen, DeriveError> {
+    let model = add.model();
+    let mut influences: HashSet<ValueId> = HashSet::new();
+    let mut open = vec![loss];
+    while let Some(value) = open.pop() {
+        if influences.insert(value)
+            && let Producer::Node(node, _) = model.value(value).producer
+        {
+            open.extend(reads(model, node));
+        }
+    }
+    let graph = model.graph(add.graph());
+    let inputs = graph.inputs.iter().filter_map(|info| info.value);
+    let inputs: Vec<ValueId> = inputs.filter(|value| influences.contains(value)).collect();
+    let readers = Readers::new(add);
+    let (mut variables, mut skipped) = (Vec::new(), Vec::new());
+    let mut statistics = Vec::new();
+    for found in &graph.initializers {
+        let Some(value) = found.value else { continue };
+        let elem = found.tensor.data_type.and_then(DataType::from_number);
+        let Some(elem) = elem.filter(|elem| is_trained(*elem)) else { continue };
+        let name = add.name(value);
+        let is_input = matches!(model.value(value).producer, Producer::Input(_));
+        let (role, is_weight) = readers.role(add, value, &found.tensor.dims, types);
+        let is_mask = || {
+            let stored = model.tensor(&found.tensor, external).ok();
+            let doubles = stored.and_then(|stored| {
+                cast(&stored, DataType::Double, CastOptions::default()).ok()?.to_vec::<f64>().ok()
+            });
+            doubles.is_some_and(|all| all.iter().any(|x| !x.is_finite() || *x <= MASKED))
+        };
+        let why = match options.variables {
+            _ if (options.frozen)(&name) => Some(Skipped::NotChosen),
+            Some(is_chosen) if !is_chosen(&name) => Some(Skipped::NotChosen),
+            Some(_) if is_input => Some(Skipped::Input),
+            Some(_) if !influences.contains(&value) => Some(Skipped::NoInfluence),
+            Some(_) => None,
+            None if is_input => Some(Skipped::Input),
+            None if !influences.contains(&value) => Some(Skipped::NoInfluence),
+            None if readers.is_statistic(value) => Some(Skipped::Statistic),
+            None if !is_weight || !matches!(role, Role::Product { .. }) && is_mask() => {
+                Some(Skipped::Constant)
+            }
+            None => None,
+        };
+        match why {
+            // Statistics are no matter of choice, and too many to list with the rest.
+            Some(Skipped::Statistic) => statistics.push((name, Skipped::Statistic)),
+            Some(why) => skipped.push((name, why)),
+            None => {
+                let dims: Vec<usize> = found
+                    .tensor
+                    .dims
+                    .iter()
+                    .map(|size| usize::try_from(*size).unwrap_or(0))
+                    .collect();
+                let len = dims.iter().product();
+                variables.push(Variable { value, name, elem, dims, len, role });
+            }
+        }
+    }
+    skipped.extend(statistics);
+    if variables.is_empty() {
+        let message = "there is nothing to train: no initializer of floats was chosen that has an influence on the loss";
+        return Err(DeriveError::Option(message.to_string()));
+    }
+    Ok(Chosen { variables, skipped, inputs })
+}
+
+/// Whether optimizers know the type.
+fn is_trained(elem: DataType) -> bool {
+    matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
+}
+
+/// Which nodes read which values of the graph, and where.
+struct Readers {
+    of: HashMap<ValueId, Vec<(NodeId, usize)>>,
+    statistics: HashSet<ValueId>,
+}
+
+impl Readers {
+    fn new(add: &Addition) -> Readers {
+        let resolved = add.resolved();
+        let mut readers = Readers { of: HashMap::new(), statistics: HashSet::new() };
+        let graphs = resolved.graphs().iter();
+        for node in graphs.flat_map(|graph| resolved.order_of(*graph)) {
+            let is_normalization = name_of(add, *node) == "BatchNormalization";
+            for (index, value) in resolved.model().inputs(*node).enumerate() {
+                let Some(value) = value else { continue };
+                readers.of.entry(value).or_default().push((*node, index));
+                if is_normalization && index >= 3 {
+                    readers.statistics.insert(value);
+                }
+            }
+        }
+        readers
+    }
+
+    fn is_statistic(&self, value: ValueId) -> bool {
+        self.statistics.contains(&value)
+    }
+
+    /// As what a constant is read, and whether that is a weight.
+    fn role(
+        &self,
+        add: &Addition,
+        value: ValueId,
+        dims: &[i64],
+        types: &Inference,
+    ) -> (Role, bool) {
+        let model = add.model();
+        let shape: Shape = dims.iter().map(|size| sardonyx_model::Dim::Known(*size)).collect();
+        let mut open = vec![(value, shape)];
+        let mut seen = HashSet::new();
+        while let Some((value, shape)) = open.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            for (node, index) in self.of.get(&value).into_iter().flatten() {
+                let name = name_of(add, *node);
+                if *index == 0 && SAME_ELEMENTS.contains(&name) {
+                    let outputs = model.outputs(*node).iter().flatten();
+                    open.extend(
+                        outputs.filter_map(|output| {
+                            Some((*output, types.ty(*output)?.shape()?.clone()))
+                        }),
+                    );
+                } else if let Some(role) = self.role_in(add, (*node, *index), name, &shape) {
+                    return (role, true);
+                }
+            }
+        }
+        (Role::Other, false)
+    }
+
+    /// As what an input of a node is read, if it is a weight there.
+    fn role_in(
+        &self,
+        add: &Addition,
+        (node, index): (NodeId, usize),
+        name: &str,
+        shape: &Shape,
+    ) -> Option<Role> {
+        let sizes: Vec<usize> = shape
+            .iter()
+            .map(|size| size.known().and_then(|size| usize::try_from(size).ok()).unwrap_or(1))
+            .collect();
+        let all: usize = sizes.iter().product();
+        let without = |axis: usize| all / sizes.get(axis).copied().unwrap_or(1).max(1);
+        let product = |inputs: usize, outputs: usize| Some(Role::Product { inputs, outputs });
+        let last = sizes.last().copied().unwrap_or(1);
+        let is_set = |attribute: &str| {
+            use sardonyx_model::{Attributes, NodeAttributes};
+            NodeAttributes::new(add.model(), node).int(attribute) == Some(1)
+        };
+        match (name, index) {
+            ("Conv" | "DeformConv", 1) => product(without(0), without(1)),
+            ("ConvTranspose", 1) => product(without(1), without(0)),
+            ("Gemm", 0 | 1) if sizes.len() == 2 => {
+                let is_turned = is_set(if index == 1 { "transB" } else { "transA" });
+                let sums = usize::from((index == 1) == is_turned);
+                product(sizes[sums], sizes[1 - sums])
+            }
+            ("MatMul", 0) if sizes.len() >= 2 => product(last, without(sizes.len() - 1)),
+            ("MatMul", 1) if sizes.len() >= 2 => product(sizes[sizes.len() - 2], last),
+            ("MatMul" | "Einsum", _) | ("Gather" | "GatherND", 0) => {
+                product(last, without(sizes.len().max(1) - 1))
+            }
+            ("LSTM" | "GRU" | "RNN", 1 | 2) => product(last, sizes.get(1).copied().unwrap_or(1)),
+            ("LSTM" | "GRU" | "RNN", 3 | 7) => Some(Role::Other),
+            (
+                "BatchNormalization"
+                | "InstanceNormalization"
+                | "LayerNormalization"
+                | "GroupNormalization"
+                | "RMSNormalization",
+                1,
+            ) => Some(Role::Scale),
+            (
+                "BatchNormalization"
+                | "InstanceNormalization"
+                | "LayerNormalization"
+                | "GroupNormalization",
+                2,
+            )
+            | ("Conv" | "ConvTranspose" | "Gemm", 2)
+            | ("DeformConv", 3)
+            | ("PRelu", 1) => Some(Role::Other),
+            // What is subtracted or divided by is more often the mean and deviation of data.
+            ("Mul", _) if all > 1 => Some(Role::Scale),
+            ("Add", _) if all > 1 => Some(Role::Other),
+            // The bias of a product with one output.
+            ("Add", _) if sizes.len() == 1 => {
+                let other = add.model().inputs(node).nth(1 - index).flatten()?;
+                match add.model().value(other).producer {
+                    Producer::Node(made, _) if name_of(add, made) == "MatMul" => Some(Role::Other),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The operator of `ai.onnx` that a node calls, or nothing.
+fn name_of(add: &Addition, node: NodeId) -> &'static str {
+    let op = add.resolved().op(node);
+    op.filter(|op| op.def.domain.is_empty()).map_or("", |op| op.def.name)
+}

@@ -1,0 +1,321 @@
+//! Gradients and training for models that have none: what [`Trainer`](crate::Trainer) runs.
+//!
+//! ```
+//! use sardonyx::{Model, Tensor, Trainer, training};
+//!
+//! // y = x * w + b
+//! let model = Model::from_text(
+//!     "<ir_version: 10, opset_import: [\"\": 21]>
+//!      g (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
+//!          y = Gemm (x, w, b)
+//!      }",
+//! )?;
+//! let options = training::Options::new(training::Loss::SquaredError { output: None })
+//!     .optimizer(training::OptimizerKind::Sgd, 0.1);
+//! let (trained, report) = model.add_training(&options)?;
+//! assert_eq!(report.variables, [("w".to_string(), 1), ("b".to_string(), 1)]);
+//!
+//! let mut trainer = Trainer::new(&trained)?;
+//! let x = Tensor::from_vec([4, 1], vec![-1f32, 0.0, 1.0, 2.0])?;
+//! let target = Tensor::from_vec([4, 1], vec![-1f32, 1.0, 3.0, 5.0])?;
+//! for _ in 0..200 {
+//!     trainer.step(0, [("x", x.clone()), ("target", target.clone())])?;
+//! }
+//! let w: f32 = trainer.variable("w")?.item()?;
+//! assert!((w - 2.0).abs() < 1e-2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+
+use sardonyx_model::ExternalData;
+use sardonyx_ops::Registry;
+use sardonyx_passes::{self as passes, DeriveError, GradientOptions, TrainingOptions};
+
+use crate::check::Finding;
+use crate::error::{Error, ErrorKind};
+use crate::glob::Glob;
+use crate::model::Model;
+
+pub use sardonyx_passes::{
+    GradientReport, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingReport,
+};
+
+/// How a model is to be trained: see [`Model::add_training`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    loss: Loss,
+    optimizer: Optimizer,
+    variables: Option<Vec<String>>,
+    frozen: Vec<String>,
+    initialization: Initialization,
+    training_mode: bool,
+    gradient_nodes: bool,
+}
+
+impl Options {
+    /// To make this loss small, by gradient descent with the learning rate 0.01.
+    pub fn new(loss: Loss) -> Options {
+        let optimizer = Optimizer {
+            kind: OptimizerKind::Sgd,
+            learning_rate: 0.01,
+            weight_decay: 0.0,
+            as_operator: false,
+        };
+        Options {
+            loss,
+            optimizer,
+            variables: None,
+            frozen: Vec::new(),
+            initialization: Initialization::Keep,
+            training_mode: false,
+            gradient_nodes: false,
+        }
+    }
+
+    /// How weights move, and the default of the learning rate, which is an input of each step.
+    #[must_use]
+    pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> Options {
+        self.optimizer.kind = kind;
+        self.optimizer.learning_rate = learning_rate;
+        self
+    }
+
+    /// The part of each weight that is added to its gradient; for AdamW the part that it loses,
+    /// times the learning rate.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Options {
+        self.optimizer.weight_decay = decay;
+        self
+    }
+
+    /// Writes the step as an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
+    /// Momentum have, and not as nodes of `ai.onnx`.
+    #[must_use]
+    pub fn optimizer_operator(mut self, is_wanted: bool) -> Options {
+        self.optimizer.as_operator = is_wanted;
+        self
+    }
+
+    /// Trains the initializers that one of these [patterns](Glob) fits. By default those that
+    /// operators read as weights: matrices and filters, biases, factors of normalizations, tables
+    /// that rows are taken from.
+    #[must_use]
+    pub fn variables<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Options {
+        self.variables = Some(patterns.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Does not train the initializers that one of these [patterns](Glob) fits.
+    #[must_use]
+    pub fn frozen<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Options {
+        self.frozen = patterns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What weights are after [`Trainer::initialize`](crate::Trainer::initialize); by default what
+    /// the model stores.
+    #[must_use]
+    pub fn initialization(mut self, initialization: Initialization) -> Options {
+        self.initialization = initialization;
+        self
+    }
+
+    /// Runs Dropout and BatchNormalization as in training; running means and variances are state
+    /// then. The main graph runs them as it did.
+    #[must_use]
+    pub fn training_mode(mut self, is_on: bool) -> Options {
+        self.training_mode = is_on;
+        self
+    }
+
+    /// Writes gradients as a `Gradient` node and not as the nodes of `ai.onnx` that it means. Few
+    /// runtimes know this operator.
+    #[must_use]
+    pub fn gradient_nodes(mut self, is_wanted: bool) -> Options {
+        self.gradient_nodes = is_wanted;
+        self
+    }
+}
+
+/// Why gradients or training information were not added.
+#[derive(Debug, Clone)]
+pub enum Refusal {
+    /// What is asked for does not fit the model.
+    Option(String),
+    /// What stands against it in the model, such as operators that have no gradient.
+    Findings(Vec<Finding>),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Option(message) => f.write_str(message),
+            Refusal::Findings(findings) => {
+                f.write_str("the model cannot be differentiated")?;
+                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<DeriveError> for Refusal {
+    fn from(error: DeriveError) -> Refusal {
+        match error {
+            DeriveError::Option(message) => Refusal::Option(message),
+            DeriveError::Refused(findings) => Refusal::Findings(findings),
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
+    }
+}
+
+/// Which gradients a model is to give: see [`Model::add_gradients`].
+#[derive(Debug, Clone, Default)]
+pub struct Gradients {
+    of: Option<String>,
+    by: Option<Vec<String>>,
+    gradient_node: bool,
+}
+
+impl Gradients {
+    /// Those of the only output by all inputs and initializers of floats.
+    pub fn new() -> Gradients {
+        Gradients::default()
+    }
+
+    /// The value to differentiate. If it is no scalar, the gradients are those of the sum of its
+    /// elements.
+    #[must_use]
+    pub fn of(mut self, name: &str) -> Gradients {
+        self.of = Some(name.to_string());
+        self
+    }
+
+    /// The values by which it is differentiated: inputs and initializers that one of these
+    /// [patterns](Glob) fits, and other values by their whole names.
+    #[must_use]
+    pub fn by<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Gradients {
+        self.by = Some(patterns.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Adds one `Gradient` node, which few runtimes know, and not the nodes of `ai.onnx` that it
+    /// means.
+    #[must_use]
+    pub fn gradient_node(mut self, is_wanted: bool) -> Gradients {
+        self.gradient_node = is_wanted;
+        self
+    }
+}
+
+/// Patterns as they are given.
+fn globs(patterns: &[String]) -> Vec<(Glob, &str)> {
+    let parsed = patterns.iter().filter_map(|text| Some((Glob::parse(text).ok()?, text.as_str())));
+    parsed.collect()
+}
+
+impl Model {
+    /// The same model with an entry of training information: a loss, its gradients by the weights,
+    /// and a step of an optimizer. [`Trainer`](crate::Trainer) runs it. The main graph computes
+    /// what it did; it is converted to a newer version of `ai.onnx` only where the step has no
+    /// equivalent in that of the model.
+    ///
+    /// # Errors
+    ///
+    /// Options that do not fit the model; operators on the way to the loss that have no gradient.
+    pub fn add_training(&self, options: &Options) -> Result<(Model, TrainingReport), Refusal> {
+        let frozen = globs(&options.frozen);
+        let chosen = options.variables.as_deref().map(globs);
+        if let Some(unknown) = self.fits_nothing(options) {
+            return Err(Refusal::Option(format!("no initializer is called '{unknown}'")));
+        }
+        let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
+        let is_chosen = |name: &str| {
+            let chosen = chosen.as_deref().unwrap_or_default();
+            chosen.iter().any(|(glob, _)| glob.matches(name))
+        };
+        let passes = TrainingOptions {
+            loss: options.loss.clone(),
+            optimizer: options.optimizer.clone(),
+            variables: chosen.is_some().then_some(&is_chosen),
+            frozen: &is_frozen,
+            initialization: options.initialization,
+            training_mode: options.training_mode,
+            gradient_nodes: options.gradient_nodes,
+        };
+        let external: &dyn ExternalData = &*self.data;
+        let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
+        let (graph, report) = added?;
+        Ok((self.with_graph(graph), report))
+    }
+
+    /// A pattern for initializers that fits none.
+    fn fits_nothing<'o>(&self, options: &'o Options) -> Option<&'o str> {
+        let graph = self.graph.graph(self.graph.main?);
+        let names: Vec<String> = graph
+            .initializers
+            .iter()
+            .map(|found| self.graph.display(found.tensor.name).into_owned())
+            .collect();
+        let patterns = options.variables.iter().flatten().chain(&options.frozen);
+        let mut patterns = patterns.filter_map(|text| Some((Glob::parse(text).ok()?, text)));
+        let unknown = patterns.find(|(glob, _)| !names.iter().any(|name| glob.matches(name)));
+        unknown.map(|(_, text)| text.as_str())
+    }
+
+    /// The same model with gradients as further outputs, called as what they belong to with
+    /// `_grad` after it. Nodes that are there stay; the model is converted to a newer version of
+    /// `ai.onnx` only where the gradients have no equivalent in its own.
+    ///
+    /// ```
+    /// use sardonyx::{Model, Session, Tensor, training};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 8, opset_import: [\"\": 17]>
+    ///      g (float[N] x) => (float[N] y) { a = Mul (x, x) y = Mul (a, x) }",
+    /// )?;
+    /// let (model, report) = model.add_gradients(&training::Gradients::new())?;
+    /// assert_eq!(report.gradients, [("x".to_string(), "x_grad".to_string())]);
+    /// let outputs = Session::new(&model)?.run([("x", Tensor::from_vec([2], vec![1f32, 2.0])?)])?;
+    /// assert_eq!(outputs.tensor("x_grad")?.to_vec::<f32>()?, [3.0, 12.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Options that do not fit the model; operators on the way that have no gradient.
+    pub fn add_gradients(&self, options: &Gradients) -> Result<(Model, GradientReport), Refusal> {
+        let by = options.by.as_deref().map(globs);
+        let by = |name: &str, kind: passes::GradientBy| match &by {
+            Some(patterns) => patterns.iter().any(|(glob, text)| match kind {
+                passes::GradientBy::Made => *text == name,
+                passes::GradientBy::Input | passes::GradientBy::Initializer => glob.matches(name),
+            }),
+            None => kind != passes::GradientBy::Made,
+        };
+        let passes = GradientOptions {
+            of: options.of.as_deref(),
+            by: &by,
+            gradient_node: options.gradient_node,
+        };
+        let (graph, report) = passes::add_gradients(&self.graph, &Registry::default(), &passes)?;
+        Ok((self.with_graph(graph), report))
+    }
+
+    /// The same model with nodes of `ai.onnx` in the place of all `Gradient` nodes.
+    ///
+    /// # Errors
+    ///
+    /// Nodes that name values which do not exist; operators on the way that have no gradient.
+    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), Refusal> {
+        let (graph, report) = passes::expand_gradients(&self.graph, &Registry::default())?;
+        Ok((self.with_graph(graph), report))
+    }
+}

@@ -1,0 +1,332 @@
+//! Training information that is added to models: what optimizers do against their formulas, what is
+//! trained, and what the files hold.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx::training::{Initialization, Loss, OptimizerKind, Options, Refusal, Skipped};
+use sardonyx::{DataType, Model, Tensor, Trainer, check};
+
+const LINE: &str = "<ir_version: 8, opset_import: [\"\": 17]>
+    g (double[4] x) => (double[4] y) <double[4] w = {1, -2, 0.5, 3}> { y = Mul (x, w) }";
+
+const X: [f64; 4] = [0.5, -1.0, 2.0, 1.5];
+const TARGET: [f64; 4] = [1.0, 0.25, -3.0, 0.0];
+
+fn model(text: &str) -> Model {
+    Model::from_text(text).unwrap()
+}
+
+fn squared_error() -> Options {
+    Options::new(Loss::SquaredError { output: None })
+}
+
+fn cross_entropy() -> Options {
+    Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
+}
+
+fn double(values: &[f64]) -> Tensor {
+    Tensor::from_slice([values.len()], values).unwrap()
+}
+
+/// Nothing stands against the model.
+fn assert_valid(model: &Model) {
+    let report = model.check(&check::Options::new());
+    let errors = report.findings.iter().filter(|found| found.severity == check::Severity::Error);
+    let errors: Vec<String> = errors.map(ToString::to_string).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// The weights after some steps, as the trainer computes them.
+fn trained(options: &Options, steps: usize) -> Vec<f64> {
+    let (model, _) = model(LINE).add_training(options).unwrap();
+    assert_valid(&model);
+    // What is written is what is read.
+    let model = Model::from_bytes(model.to_bytes()).unwrap();
+    let mut trainer = Trainer::new(&model).unwrap();
+    for _ in 0..steps {
+        trainer.step(0, [("x", double(&X)), ("target", double(&TARGET))]).unwrap();
+    }
+    trainer.variable("w").unwrap().to_vec().unwrap()
+}
+
+/// The weights after some steps by a formula: the number of the step from 1 on, a weight, its
+/// gradient, and two numbers that are kept for it.
+fn expected(steps: usize, rule: impl Fn(i32, f64, f64, &mut [f64; 2]) -> f64) -> Vec<f64> {
+    let mut weights = [1.0, -2.0, 0.5, 3.0];
+    let mut kept = [[0.0; 2]; 4];
+    for step in 1..=steps as i32 {
+        for (index, w) in weights.iter_mut().enumerate() {
+            let gradient = 2.0 * (X[index] * *w - TARGET[index]) * X[index] / 4.0;
+            *w = rule(step, *w, gradient, &mut kept[index]);
+        }
+    }
+    weights.to_vec()
+}
+
+fn assert_close(found: &[f64], expected: &[f64], what: &str) {
+    let far = found.iter().zip(expected).any(|(a, b)| (a - b).abs() > 1e-12 * b.abs().max(1.0));
+    assert!(!far, "{what}: {found:?} instead of {expected:?}");
+}
+
+#[test]
+fn optimizers_follow_their_formulas() {
+    const STEPS: usize = 7;
+    let (rate, decay) = (0.05, 0.1);
+    let options = |kind| squared_error().optimizer(kind, rate).weight_decay(decay);
+    let sgd = expected(STEPS, |_, w, g, _| w - rate * (g + decay * w));
+    assert_close(&trained(&options(OptimizerKind::Sgd), STEPS), &sgd, "SGD");
+    for nesterov in [false, true] {
+        let kind = OptimizerKind::Momentum { momentum: 0.9, nesterov };
+        let momentum = expected(STEPS, |_, w, g, kept| {
+            let g = g + decay * w;
+            kept[0] = 0.9 * kept[0] + g;
+            w - rate * if nesterov { g + 0.9 * kept[0] } else { kept[0] }
+        });
+        assert_close(&trained(&options(kind), STEPS), &momentum, "Momentum");
+    }
+    let kind = OptimizerKind::Adagrad { epsilon: 1e-3, decay: 0.2 };
+    let adagrad = expected(STEPS, |step, w, g, kept| {
+        let g = g + decay * w;
+        kept[0] += g * g;
+        w - rate / (1.0 + f64::from(step - 1) * 0.2) * g / (kept[0].sqrt() + 1e-3)
+    });
+    assert_close(&trained(&options(kind), STEPS), &adagrad, "Adagrad");
+    for decoupled in [false, true] {
+        let kind = OptimizerKind::Adam { beta1: 0.8, beta2: 0.95, epsilon: 1e-3, decoupled };
+        let adam = expected(STEPS, |step, w, g, kept| {
+            let (w, g) = if decoupled { (w - rate * decay * w, g) } else { (w, g + decay * w) };
+            kept[0] = 0.8 * kept[0] + (1.0 - 0.8) * g;
+            kept[1] = 0.95 * kept[1] + (1.0 - 0.95) * g * g;
+            let mean = kept[0] / (1.0 - 0.8f64.powi(step));
+            let squares = kept[1] / (1.0 - 0.95f64.powi(step));
+            w - rate * mean / (squares.sqrt() + 1e-3)
+        });
+        assert_close(&trained(&options(kind), STEPS), &adam, "Adam");
+    }
+}
+
+/// The operators of ai.onnx.preview.training move weights as the nodes do; attributes are floats,
+/// and Adam adds epsilon elsewhere.
+#[test]
+fn operators_of_optimizers_agree_with_nodes() {
+    let momentum = |nesterov| OptimizerKind::Momentum { momentum: 0.5, nesterov };
+    let adam = OptimizerKind::Adam { beta1: 0.5, beta2: 0.75, epsilon: 0.0, decoupled: false };
+    let adagrad = OptimizerKind::Adagrad { epsilon: 0.25, decay: 0.125 };
+    for kind in [momentum(false), momentum(true), adagrad, adam] {
+        let options = squared_error().optimizer(kind, 0.25).weight_decay(0.125);
+        let nodes = trained(&options, 4);
+        let operator = trained(&options.optimizer_operator(true), 4);
+        assert_close(&operator, &nodes, &format!("{kind:?}"));
+    }
+    let refused = model(LINE).add_training(&squared_error().optimizer_operator(true));
+    let message = refused.unwrap_err().to_string();
+    assert!(message.starts_with("SGD has no operator in ai.onnx.preview.training"), "{message}");
+}
+
+/// Gradients as a node and as what it means are the same.
+#[test]
+fn gradient_nodes_are_what_they_mean() {
+    let kind = OptimizerKind::Momentum { momentum: 0.5, nesterov: false };
+    let options = squared_error().optimizer(kind, 0.1);
+    let expanded = trained(&options, 3);
+    let nodes = options.gradient_nodes(true);
+    assert_eq!(trained(&nodes, 3), expanded);
+    let (model, _) = model(LINE).add_training(&nodes).unwrap();
+    let (model, report) = model.expand_gradients().unwrap();
+    assert_eq!(report.replaced, 1);
+    assert_valid(&model);
+    let mut trainer = Trainer::new(&model).unwrap();
+    for _ in 0..3 {
+        trainer.step(0, [("x", double(&X)), ("target", double(&TARGET))]).unwrap();
+    }
+    assert_eq!(trainer.variable("w").unwrap().to_vec::<f64>().unwrap(), expanded);
+}
+
+const CLASSIFIER: &str = "<ir_version: 8, opset_import: [\"\": 13]>
+    g (float[N, 3] x) => (float[N, 2] p)
+    <float[3, 4] w1 = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 0.1, 0.2, 0.3},
+     float[4] scale = {1, 1, 1, 1}, float[4] bias = {0, 0, 0, 0}, float[4] mean = {0, 0, 0, 0},
+     float[4] var = {1, 1, 1, 1}, float[4, 2] w2 = {1, 2, 3, 4, -1, -2, -3, -4}, float half = {0.5},
+     float[2] mask = {0, -10000}, float[5] unused = {1, 2, 3, 4, 5}> {
+        a = MatMul (x, w1)
+        n = BatchNormalization (a, scale, bias, mean, var)
+        r = Relu (n)
+        h = Mul (r, half)
+        ratio = Constant <value_float: float = 0.25> ()
+        d = Dropout (h, ratio)
+        scores = MatMul (d, w2)
+        p = Softmax <axis = 1> (scores)
+    }";
+
+#[test]
+fn weights_are_trained_and_other_constants_are_not() {
+    let (changed, report) = model(CLASSIFIER).add_training(&cross_entropy()).unwrap();
+    assert_valid(&changed);
+    let names: Vec<&str> = report.variables.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["w1", "scale", "bias", "w2"]);
+    let skipped = |name: &str| report.skipped.iter().find(|(found, _)| found == name).unwrap().1;
+    assert_eq!(skipped("half"), Skipped::Constant);
+    assert_eq!(skipped("mean"), Skipped::Statistic);
+    assert_eq!(skipped("unused"), Skipped::NoInfluence);
+    assert_eq!(report.label.as_deref(), Some("label"));
+    assert_eq!((report.loss.as_str(), report.learning_rate.as_str()), ("loss", "learning_rate"));
+    // The version has everything.
+    assert_eq!(report.opset, (13, 13));
+
+    let only = cross_entropy().variables(["w*"]).frozen(["w1"]);
+    let (_, report) = model(CLASSIFIER).add_training(&only).unwrap();
+    assert_eq!(report.variables, [("w2".to_string(), 8)]);
+    let refused = |options: Options| match model(CLASSIFIER).add_training(&options) {
+        Err(Refusal::Option(message)) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(cross_entropy().variables(["q*"])), "no initializer is called 'q*'");
+    let nothing = refused(cross_entropy().variables(["unused"]));
+    assert!(nothing.starts_with("there is nothing to train"), "{nothing}");
+    let loss = Loss::CrossEntropy { output: Some("q".into()), axis: None, ignored: None };
+    assert_eq!(refused(Options::new(loss)), "the model has no output 'q'; it has p");
+    let loss = Loss::CrossEntropy { output: None, axis: Some(2), ignored: None };
+    let message = "axis 2 of classes is not one of the 2 axes of the output";
+    assert_eq!(refused(Options::new(loss)), message);
+}
+
+/// The main graph stays as it is: what inference computes before training is what the model
+/// computes, and the loss is the cross entropy of the scores.
+#[test]
+fn a_classifier_is_trained_from_its_scores() {
+    let original = model(CLASSIFIER);
+    let options = cross_entropy().optimizer(OptimizerKind::Sgd, 0.5);
+    let (changed, _) = original.add_training(&options).unwrap();
+    let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, -1.0, 0.5, -1.5, 2.0]).unwrap();
+    let label = Tensor::from_vec([2], vec![1i64, 0]).unwrap();
+    let mut trainer = Trainer::new(&changed).unwrap();
+    let main = trainer.export_inference().unwrap();
+    assert_eq!(main.to_text(), original.to_text());
+    let p = trainer.infer([("x", x.clone())]).unwrap();
+    let p: Vec<f32> = p.tensor("p").unwrap().to_vec().unwrap();
+    let expected = -(f64::from(p[1]).ln() + f64::from(p[2]).ln()) / 2.0;
+    let mut losses = Vec::new();
+    for _ in 0..30 {
+        let outputs = trainer.step(0, [("x", x.clone()), ("label", label.clone())]).unwrap();
+        losses.push(f64::from(outputs.tensor("loss").unwrap().item::<f32>().unwrap()));
+    }
+    assert!((losses[0] - expected).abs() < 1e-5, "{} instead of {expected}", losses[0]);
+    assert!(losses[29] < losses[0] / 4.0, "{losses:?}");
+    // The rate is an input with a default.
+    let rate = Tensor::scalar(0f32);
+    let before: Vec<f32> = trainer.variable("w2").unwrap().to_vec().unwrap();
+    trainer.step(0, [("x", x), ("label", label), ("learning_rate", rate)]).unwrap();
+    assert_eq!(trainer.variable("w2").unwrap().to_vec::<f32>().unwrap(), before);
+}
+
+/// Statistics are state in training mode, and inference is as it was.
+#[test]
+fn training_mode_is_that_of_the_step_alone() {
+    let options = cross_entropy().training_mode(true);
+    let (changed, report) = model(CLASSIFIER).add_training(&options).unwrap();
+    assert_valid(&changed);
+    assert_eq!(report.training_mode, 2);
+    let mut trainer = Trainer::builder(&changed).seed(1).build().unwrap();
+    let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, -1.0, 0.5, -1.5, 2.0]).unwrap();
+    let label = Tensor::from_vec([2], vec![1i64, 0]).unwrap();
+    let first = trainer.infer([("x", x.clone())]).unwrap();
+    assert_eq!(
+        first.tensor("p").unwrap().to_vec::<f32>().unwrap(),
+        trainer.infer([("x", x.clone())]).unwrap().tensor("p").unwrap().to_vec::<f32>().unwrap()
+    );
+    trainer.step(0, [("x", x), ("label", label)]).unwrap();
+    // a = x · w1; the momentum of the statistics is 0.9.
+    let a0: f64 = 0.1 * 1.0 + 0.5 * 2.0 + -0.9 * -1.0;
+    let a1: f64 = 0.1 * 0.5 + 0.5 * -1.5 + -0.9 * 2.0;
+    let mean = (a0 + a1) / 2.0;
+    let var = ((a0 - mean).powi(2) + (a1 - mean).powi(2)) / 2.0;
+    let state = |name: &str| f64::from(trainer.variable(name).unwrap().to_vec::<f32>().unwrap()[0]);
+    assert!((state("mean") - 0.1 * mean).abs() < 1e-6);
+    assert!((state("var") - (0.9 + 0.1 * var)).abs() < 1e-6);
+}
+
+#[test]
+fn weights_begin_as_they_are_told() {
+    let build = |initialization| {
+        let options = cross_entropy().initialization(initialization);
+        let (changed, _) = model(CLASSIFIER).add_training(&options).unwrap();
+        assert_valid(&changed);
+        let mut trainer = Trainer::builder(&changed).seed(3).build().unwrap();
+        trainer.initialize().unwrap();
+        trainer
+    };
+    let values = |trainer: &Trainer, name: &str| -> Vec<f32> {
+        trainer.variable(name).unwrap().to_vec().unwrap()
+    };
+    let kept = build(Initialization::Keep);
+    assert_eq!(values(&kept, "w2"), [1.0, 2.0, 3.0, 4.0, -1.0, -2.0, -3.0, -4.0]);
+    let xavier = build(Initialization::Xavier);
+    let bound = (6.0f32 / (3.0 + 4.0)).sqrt();
+    let w1 = values(&xavier, "w1");
+    assert!(w1.iter().all(|w| w.abs() <= bound) && w1.iter().any(|w| w.abs() > bound / 4.0));
+    let uniform = build(Initialization::Uniform(0.01));
+    assert!(values(&uniform, "w1").iter().all(|w| w.abs() <= 0.01 && *w != 0.0));
+    let he = build(Initialization::He);
+    assert!(values(&he, "w1").iter().all(|w| *w != 0.0));
+    for trainer in [&xavier, &uniform, &he] {
+        assert_eq!(
+            (values(trainer, "scale"), values(trainer, "bias")),
+            (vec![1.0; 4], vec![0.0; 4])
+        );
+    }
+}
+
+/// Short floats move by sums in float.
+#[test]
+fn half_precision_weights_move() {
+    let text = LINE.replace("double[4] x", "float16[4] x").replace("double[4] y", "float16[4] y");
+    let text = text.replace("double[4] w =", "float16[4] w = raw");
+    let kind = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false };
+    let options = squared_error().optimizer(kind, 0.01);
+    let (changed, _) = model(&text).add_training(&options).unwrap();
+    assert_valid(&changed);
+    let mut trainer = Trainer::new(&changed).unwrap();
+    let half = |values: &[f64]| {
+        sardonyx::cast(&double(values), DataType::Float16, sardonyx::CastOptions::default())
+            .unwrap()
+    };
+    let first = trainer.step(0, [("x", half(&X)), ("target", half(&TARGET))]).unwrap();
+    assert_eq!(first.tensor("loss").unwrap().data_type(), DataType::Float16);
+    let w = trainer.variable("w").unwrap();
+    assert_eq!(w.data_type(), DataType::Float16);
+    // The first step of Adam is the learning rate against the sign of the gradient.
+    let w = sardonyx::cast(w, DataType::Double, sardonyx::CastOptions::default()).unwrap();
+    let expected = [1.01, -1.99, 0.49, 2.99];
+    for (found, expected) in w.to_vec::<f64>().unwrap().iter().zip(expected) {
+        assert!((found - expected).abs() < 2e-3, "{found} instead of {expected}");
+    }
+    assert_eq!(trainer.variable("w_mean").unwrap().data_type(), DataType::Float);
+}
+
+/// A model of a version that cannot say the step is converted as far as it has to be.
+#[test]
+fn old_models_are_converted_as_far_as_needed() {
+    let text = LINE.replace("ir_version: 8", "ir_version: 4").replace("\"\": 17", "\"\": 9");
+    let text = text.replace("double", "float");
+    let (changed, report) = model(&text).add_training(&squared_error()).unwrap();
+    assert_valid(&changed);
+    assert_eq!(report.opset.0, 9);
+    let mut trainer = Trainer::new(&changed).unwrap();
+    let x = Tensor::from_vec([4], vec![1f32; 4]).unwrap();
+    let outputs = trainer.step(0, [("x", x.clone()), ("target", x)]).unwrap();
+    assert_eq!(outputs.tensor("loss").unwrap().item::<f32>().unwrap(), 13.25 / 4.0);
+}
+
+#[test]
+fn an_operator_without_gradient_is_named() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> {
+            a = MatMul (x, w)
+            q = CastLike (a, x)
+            y = Hardmax (q)
+        }";
+    let Err(Refusal::Findings(findings)) = model(text).add_training(&squared_error()) else {
+        panic!("Hardmax has no gradient");
+    };
+    assert_eq!(findings[0].code.name, "no-gradient");
+    assert!(findings[0].fact.contains("Hardmax"), "{}", findings[0].fact);
+}
