@@ -6,13 +6,17 @@ mod engine;
 mod errors;
 mod give;
 mod interrupts;
+mod limits;
 mod lists;
 mod memory;
+mod opened;
 mod ort;
 mod ports;
 mod profile;
+mod settings;
 mod take;
 mod tensor;
+mod trainer;
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -24,12 +28,16 @@ use pyo3::types::{PyDict, PyTuple};
 use sardonyx::StopFlag;
 
 use crate::errors::Error;
-use engine::{Engine, Limits, Settings};
+use engine::Engine;
+use limits::Limits;
 use ports::PyPort;
+use settings::Settings;
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
+    module.add_class::<trainer::PyTrainer>()?;
+    module.add_class::<trainer::Snapshot>()?;
     module.add_class::<PyPort>()?;
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;
@@ -61,8 +69,7 @@ fn open_for_ort(
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         threads: (threads > 0).then_some(threads.min(processors)),
-        precision: "exact".to_string(),
-        dims: engine::dims(Some(dims))?,
+        dims: settings::sizes(Some(dims))?,
         seed,
         ignores_other_dims: true,
         ..Settings::default()
@@ -82,6 +89,15 @@ pub(crate) fn limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limit
         (one, other) => one.or(other),
     };
     Limits { stop: stop.cloned(), deadline, profile: None }
+}
+
+/// The limits of a call with these options.
+pub(crate) fn limits_of(
+    stop: Option<&Bound<'_, PyStopFlag>>,
+    timeout: Option<f64>,
+) -> PyResult<Limits> {
+    let timeout = timeout.map(after).transpose()?;
+    Ok(limits(stop.map(|stop| &stop.get().0), timeout))
 }
 
 /// The time that is some seconds from now.
@@ -195,10 +211,8 @@ impl PySession {
         dims: Option<&Bound<'_, PyDict>>,
         seed: Option<u64>,
     ) -> PyResult<PySession> {
-        let dims = engine::dims(dims)?;
-        let precision = precision.to_string();
-        let settings =
-            Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() };
+        let py = model.py();
+        let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         Ok(PySession(Engine::open(model, settings)?))
     }
 
@@ -233,10 +247,9 @@ impl PySession {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
-        let timeout = timeout.map(after).transpose()?;
+        let limits = limits_of(stop, timeout)?;
         let wanted = outputs.map(|names| self.0.wanted(names)).transpose()?;
-        let stop = stop.map(|stop| &stop.get().0);
-        let values = self.0.run(feeds, wanted.as_deref(), limits(stop, timeout))?;
+        let values = self.0.run(feeds, wanted.as_deref(), limits)?;
         let dict = PyDict::new(py);
         for (turn, value) in values.into_iter().enumerate() {
             let index = wanted.as_ref().map_or(turn, |wanted| wanted[turn]);

@@ -7,6 +7,7 @@ mod file;
 mod state;
 
 use std::fmt;
+use std::sync::Arc;
 
 use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::{Tensor, Value};
@@ -28,6 +29,9 @@ use state::State;
 ///
 /// An error leaves the state as it was before the call. Assignment is late and whole: all new
 /// values are computed from the old ones, then all are assigned.
+///
+/// A clone has a state of its own and shares the programs; values are not copied. So a step can
+/// run on a clone while other threads use the state before it.
 ///
 /// ```
 /// use sardonyx::{Model, Tensor, Trainer};
@@ -66,9 +70,15 @@ use state::State;
 /// [`initialize`]: Trainer::initialize
 /// [`step`]: Trainer::step
 /// [`infer`]: Trainer::infer
+#[derive(Clone)]
 pub struct Trainer {
-    model: Model,
+    made: Arc<Made>,
     state: State,
+}
+
+/// What stays as it is while the state changes.
+struct Made {
+    model: Model,
     entries: Vec<Programs>,
     inference: Program,
     warnings: Vec<String>,
@@ -121,13 +131,13 @@ impl Trainer {
     /// How many entries the training information has: each has an initialization and a training
     /// step.
     pub fn entries(&self) -> usize {
-        self.entries.len()
+        self.made.entries.len()
     }
 
     /// What is odd about the training information and does not stand against running it, such as a
     /// variable that two entries assign: what it holds depends on the order of the calls.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.made.warnings
     }
 
     /// What the training step of an entry takes: inputs of the main graph, then those of its
@@ -157,11 +167,16 @@ impl Trainer {
     /// What inference takes, in the model's order. State variables that are inputs of the main
     /// graph may be given, and need not be.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
-        let inputs = self.inference.session.inputs().iter();
-        inputs.filter(|port| match self.inference.variable_of(port.name()) {
+        let inputs = self.made.inference.session.inputs().iter();
+        inputs.filter(|port| match self.made.inference.variable_of(port.name()) {
             Some(variable) => self.state.is_default(variable),
             None => true,
         })
+    }
+
+    /// What inference returns, in the model's order.
+    pub fn inference_outputs(&self) -> &[Port] {
+        self.made.inference.session.outputs()
     }
 
     /// Brings the state back to the beginning: every state variable gets its stored value, and the
@@ -182,7 +197,7 @@ impl Trainer {
     /// As [`Trainer::initialize`]; [`ErrorKind::Stopped`] if the options end it.
     pub fn initialize_with(&mut self, mut options: RunOptions<'_>) -> Result<(), Error> {
         let mut state = self.state.at_beginning();
-        for programs in &self.entries {
+        for programs in &self.made.entries {
             if let Some(program) = &programs.initialization {
                 let options = again(&mut options, state.seed_of_step());
                 let (_, values) = program.run(&state, Vec::new(), options)?;
@@ -304,15 +319,15 @@ impl Trainer {
         let takes = |programs: &Programs, name: &str| programs.step.session.input(name).is_ok();
         let unknown = inputs
             .iter()
-            .find(|(name, _)| !self.entries.iter().any(|programs| takes(programs, name)));
+            .find(|(name, _)| !self.made.entries.iter().any(|programs| takes(programs, name)));
         if let Some((name, _)) = unknown {
             let message = format!("no training step has an input '{name}'");
             return Err(Error::new(ErrorKind::Input, message));
         }
         // The old values stay alive until all steps are done, so that a failing one undoes nothing.
         let mut state = self.state.clone();
-        let mut returned = Vec::with_capacity(self.entries.len());
-        for programs in &self.entries {
+        let mut returned = Vec::with_capacity(self.made.entries.len());
+        for programs in &self.made.entries {
             let inputs = inputs.iter().filter(|(name, _)| takes(programs, name)).cloned();
             let options = again(&mut options, state.seed_of_step());
             let (outputs, values) = programs.step.run(&state, inputs.collect(), options)?;
@@ -355,7 +370,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let options = again(&mut options, self.state.seed_of_inference());
-        let (outputs, _) = self.inference.run(&self.state, owned(inputs), options)?;
+        let (outputs, _) = self.made.inference.run(&self.state, owned(inputs), options)?;
         Ok(outputs)
     }
 
@@ -400,7 +415,7 @@ impl Trainer {
     ///
     /// None today; values in other forms than the model's may have some.
     pub fn export(&self) -> Result<Model, Error> {
-        let mut model = self.model.clone();
+        let mut model = self.made.model.clone();
         self.state.write_into(&mut model);
         Ok(model)
     }
@@ -417,9 +432,9 @@ impl Trainer {
     }
 
     fn entry(&self, entry: usize) -> Result<&Programs, Error> {
-        self.entries.get(entry).ok_or_else(|| {
+        self.made.entries.get(entry).ok_or_else(|| {
             let message = format!("training step {entry} does not exist");
-            let last = self.entries.len() - 1;
+            let last = self.made.entries.len() - 1;
             Error::new(ErrorKind::Input, message)
                 .with_help(format!("the model has steps 0 to {last}"))
         })
@@ -491,7 +506,7 @@ fn again<'b>(options: &'b mut RunOptions<'_>, seed: u64) -> RunOptions<'b> {
 
 impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (entries, variables) = (self.entries.len(), self.state.len());
+        let (entries, variables) = (self.made.entries.len(), self.state.len());
         write!(f, "Trainer({entries} training steps, {variables} state variables)")
     }
 }

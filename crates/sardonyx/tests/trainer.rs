@@ -924,3 +924,17 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
     // Three turns, each with half of y = 4, and w = 1.
     assert_eq!(of(&trainer, "w"), [1.0 + 3.0 * 3.0]);
 }
+
+/// A clone has a state of its own.
+#[test]
+fn a_clone_is_trained_by_itself() {
+    let kept = trainer(DESCENT);
+    let mut trained = kept.clone();
+    trained.step(0, descent_data()).expect("a step");
+    assert_eq!(of(&trained, "w"), [0.5, -2.0]);
+    assert_eq!(of(&kept, "w"), [1.0, 2.0]);
+    let outputs = kept.infer(x(&[1.0, 1.0])).expect("inference runs");
+    assert_eq!(output(&outputs, "y"), [1.0, 2.0]);
+    let names: Vec<&str> = kept.inference_outputs().iter().map(sardonyx::Port::name).collect();
+    assert_eq!(names, ["y"]);
+}

@@ -5,6 +5,11 @@
     session = sardonyx.Session("model.onnx")
     y = session(x)
 
+:class:`Trainer` trains a model that describes its training::
+
+    trainer = sardonyx.Trainer("model.onnx")
+    loss = trainer.step({"x": x, "target": target})["loss"]
+
 The submodules:
 
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
@@ -29,9 +34,10 @@ from sardonyx import (
     version_converter,
 )
 from sardonyx._core import IR_VERSION, __version__
-from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, deadline
+from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
+from sardonyx._state import State
 from sardonyx._values import SparseTensor
 
 # Needs the version above.
@@ -46,8 +52,10 @@ __all__ = [
     "Port",
     "Session",
     "SparseTensor",
+    "State",
     "StopFlag",
     "Tensor",
+    "Trainer",
     "__version__",
     "backend",
     "checker",

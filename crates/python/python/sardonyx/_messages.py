@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 
@@ -49,8 +50,14 @@ def serialized_model(model: Any) -> bytes:
 
 def like(message: Any, content: bytes) -> Any:
     """Bytes as what the caller works with: an object of the same class as a message, or bytes."""
+    read = reader(message)
+    return content if read is None else read(content)
+
+
+def reader(message: Any) -> Callable[[bytes], Any] | None:
+    """What makes an object of the same class as a message of bytes; None for other objects."""
     read = getattr(type(message), "FromString", None)
-    return read(content) if callable(read) else content
+    return read if callable(read) else None
 
 
 def is_path(value: object) -> bool:

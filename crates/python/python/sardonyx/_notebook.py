@@ -1,4 +1,4 @@
-"""Tables that notebooks show for sessions."""
+"""Tables that notebooks show for sessions and trainers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,28 @@ def session(session: Any) -> str:
         + _table("Steps", ("operator", "number"), operators.most_common())
         + "</div>"
     )
+
+
+def trainer(trainer: Any) -> str:
+    """The tables of a trainer: its state variables, and inputs and outputs of inference and of each step."""
+    facts = [
+        ("training steps", trainer.entries),
+        ("seed", trainer.seed),
+        ("precision", trainer.precision),
+        *(("warning", warning) for warning in trainer.warnings),
+    ]
+    tables = [
+        _table("Trainer", ("property", "value"), facts),
+        _table("State", ("name", "type"), trainer.state.types.items()),
+        _table("Inference: inputs", ("name", "type"), _ports(trainer.inference_inputs)),
+        _table("Inference: outputs", ("name", "type"), _ports(trainer.inference_outputs)),
+    ]
+    for entry in range(trainer.entries):
+        tables += [
+            _table(f"Step {entry}: inputs", ("name", "type"), _ports(trainer.inputs(entry))),
+            _table(f"Step {entry}: outputs", ("name", "type"), _ports(trainer.outputs(entry))),
+        ]
+    return "<div>" + "".join(tables) + "</div>"
 
 
 def _ports(ports: Iterable[Any]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ use sardonyx::{DataType, Tensor};
 
 use super::elements;
 use super::memory::PyTensor;
+use super::memory::numpy::{Interface, SmallArray};
 use super::take::{What, unfit};
 use super::tensor;
 
@@ -17,22 +18,32 @@ use super::tensor;
 pub(crate) struct Numpy {
     module: Py<PyModule>,
     array: Py<PyType>,
+    /// For small arrays; `None` if it is not the interface that this package knows.
+    interface: Option<Interface>,
     /// By number of the element type, as far as they have been wanted.
     types: [PyOnceLock<Option<Py<PyAny>>>; 29],
 }
 
+static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
+
 /// numpy; `None` if it is not installed.
 pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
-    static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
     NUMPY.get_or_init(py, || Numpy::import(py).ok()).as_ref()
+}
+
+/// The elements of a small array of numpy, where they lie. `None` for all else, and for every array
+/// before the first has been returned, as nothing is imported for this.
+pub(crate) fn small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+    NUMPY.get(object.py())?.as_ref()?.interface.as_ref()?.small(object)
 }
 
 impl Numpy {
     fn import(py: Python<'_>) -> Result<Numpy, PyErr> {
         let module = py.import("numpy")?;
         let array = module.getattr("ndarray")?.cast_into::<PyType>()?.unbind();
+        let interface = Interface::load(&module).ok().flatten();
         let types = [const { PyOnceLock::new() }; 29];
-        Ok(Numpy { module: module.unbind(), array, types })
+        Ok(Numpy { module: module.unbind(), array, interface, types })
     }
 
     /// The dtype of an element type; `None` if it is one of ml_dtypes, which is not installed.
@@ -53,12 +64,18 @@ impl Numpy {
         Ok(dtype.call1((of,))?.unbind())
     }
 
-    /// An array over the memory of a tensor; the tensor itself if numpy has no type for it.
+    /// An array over the memory of a tensor, or with a copy of its values if it is small; the
+    /// tensor itself if numpy has no type for it.
     pub(crate) fn array<'py>(
         &self,
         py: Python<'py>,
         tensor: Tensor,
     ) -> Result<Bound<'py, PyAny>, PyErr> {
+        if let Some(interface) = &self.interface
+            && let Some(array) = interface.array(py, &tensor)?
+        {
+            return Ok(array);
+        }
         let data_type = tensor.data_type();
         let Some(dtype) = self.dtype(py, data_type) else {
             return Ok(Bound::new(py, PyTensor::new(py, tensor)?)?.into_any());

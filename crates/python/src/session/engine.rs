@@ -1,27 +1,21 @@
 //! A session and what Python needs around it: how it was made, names as objects, when the
 //! interpreter is released.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
-use sardonyx::{
-    Dim, ErrorKind, Model, Outputs, Port, Precision, RunOptions, Session, StepEvent, StopFlag,
-    Type, Value,
-};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
-use super::interrupts::Interrupts;
+use super::limits::{Interpreter, Limits};
+use super::opened::{Source, opened};
 use super::ports::PyPort;
-use super::profile::Recorder;
-use super::take::{Taker, kind_of, shown};
-use crate::message;
+use super::settings::Settings;
+use super::take::{Taker, as_dict, shown};
 
 /// A run that took less than this is expected to do so again, and is not worth the release of the
 /// interpreter: other threads would have to wait for longer to get it back.
@@ -31,37 +25,11 @@ const SHORT_NANOSECONDS: u64 = 20_000;
 /// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
-/// How a session is made.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
-    pub(crate) threads: Option<usize>,
-    pub(crate) precision: String,
-    pub(crate) memory_limit: Option<usize>,
-    pub(crate) dims: Vec<(String, usize)>,
-    pub(crate) seed: Option<u64>,
-    /// Whether names in `dims` that no input has are left out instead of refused.
-    pub(crate) ignores_other_dims: bool,
-}
-
-/// What a model was made of.
-enum Source {
-    Path(String),
-    Bytes(Py<PyAny>),
-}
-
 /// What a model says about itself.
 pub(crate) struct Facts {
     pub(crate) texts: [(&'static str, String); 6],
     pub(crate) version: Option<i64>,
     pub(crate) metadata: Vec<(String, String)>,
-}
-
-/// What may end a run, and who is told of its steps.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Limits {
-    pub(crate) stop: Option<StopFlag>,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) profile: Option<Arc<Recorder>>,
 }
 
 pub(crate) struct Engine {
@@ -79,44 +47,11 @@ pub(crate) struct Engine {
     has_loops: bool,
 }
 
-/// Sizes by name, of a dict.
-pub(crate) fn dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
-    let Some(dims) = dims else { return Ok(Vec::new()) };
-    let mut pairs = Vec::new();
-    for pair in dims.items().iter() {
-        let (name, size): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-        let made = name.extract::<String>().ok().zip(size.extract::<usize>().ok());
-        let Some(pair) = made else {
-            let what = format!(
-                "dims holds {}: {}, which is not a name with a size of 0 or more",
-                shown(&name),
-                shown(&size)
-            );
-            return Err(refused(dims.py(), what));
-        };
-        pairs.push(pair);
-    }
-    Ok(pairs)
-}
-
 impl Engine {
     /// Opens a model and makes it ready to run.
     pub(crate) fn open(model: &Bound<'_, PyAny>, settings: Settings) -> PyResult<Engine> {
-        let py = model.py();
-        let messages = py.import("sardonyx._messages")?;
-        if messages.call_method1("is_path", (model,))?.is_truthy()? {
-            let path: String = messages.call_method1("file_path", (model,))?.extract()?;
-            // Where it lies is remembered, wherever the process goes.
-            let full = std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(&path));
-            let full = full.to_str().map_or(path.clone(), str::to_string);
-            let model = py.detach(|| Model::open(&path)).map_err(|error| raised(py, &error))?;
-            return Engine::make(py, model, Source::Path(full), settings);
-        }
-        let bytes = messages.call_method1("serialized_model", (model,))?;
-        let content: PyBackedBytes = bytes.extract()?;
-        let model = py.detach(|| Model::from_bytes(message::shared(content)));
-        let model = model.map_err(|error| raised(py, &error))?;
-        Engine::make(py, model, Source::Bytes(bytes.unbind()), settings)
+        let (opened, source) = opened(model)?;
+        Engine::make(model.py(), opened, source, settings)
     }
 
     fn make(
@@ -125,37 +60,11 @@ impl Engine {
         source: Source,
         mut settings: Settings,
     ) -> PyResult<Engine> {
-        let precision = match settings.precision.as_str() {
-            "exact" => Precision::Exact,
-            "fast" => Precision::Fast,
-            other => {
-                let what = format!("precision is '{other}', which is not one of exact, fast");
-                return Err(refused(py, what));
-            }
-        };
-        if settings.threads == Some(0) {
-            return Err(refused(py, "threads is 0, which is not 1 or more"));
-        }
         if settings.ignores_other_dims {
             let names = size_names(&model.inputs());
             settings.dims.retain(|(name, _)| names.contains(name));
         }
-        let session = py.detach(|| {
-            let mut builder = Session::builder(&model).precision(precision);
-            if let Some(threads) = settings.threads.or_else(threads_of_environment) {
-                builder = builder.threads(threads);
-            }
-            if let Some(bytes) = settings.memory_limit {
-                builder = builder.memory_limit(bytes);
-            }
-            if let Some(seed) = settings.seed {
-                builder = builder.seed(seed);
-            }
-            for (name, size) in &settings.dims {
-                builder = builder.dim(name, *size);
-            }
-            builder.build()
-        });
+        let session = py.detach(|| settings.applied(Session::builder(&model)).build());
         let session = session.map_err(|error| raised(py, &error))?;
         let names = |ports: &[Port]| {
             ports.iter().map(|port| PyString::intern(py, port.name()).unbind()).collect()
@@ -178,10 +87,7 @@ impl Engine {
         let mut model = self.model.clone();
         let fixed: Vec<&str> = self.settings.dims.iter().map(|(name, _)| name.as_str()).collect();
         model.forget_size_names(&fixed);
-        let source = match &self.source {
-            Source::Path(path) => Source::Path(path.clone()),
-            Source::Bytes(bytes) => Source::Bytes(bytes.clone_ref(py)),
-        };
+        let source = self.source.clone_ref(py);
         Engine::make(py, model, source, self.settings.clone())
     }
 
@@ -192,18 +98,7 @@ impl Engine {
         wanted: Option<&[usize]>,
         limits: Limits,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let py = feeds.py();
-        if let Ok(feeds) = feeds.cast::<PyDict>() {
-            return self.run_dict(feeds, wanted, limits);
-        }
-        let Ok(mapping) = feeds.cast::<PyMapping>() else {
-            let found = kind_of(feeds);
-            let what = format!("the inputs are {found}, which is not a dict of names and values");
-            return Err(refused(py, what));
-        };
-        let dict = PyDict::new(py);
-        dict.update(mapping)?;
-        self.run_dict(&dict, wanted, limits)
+        self.run_dict(&as_dict(feeds)?, wanted, limits)
     }
 
     fn run_dict<'py>(
@@ -280,48 +175,28 @@ impl Engine {
         let mut inputs: Vec<(String, Value)> = Vec::with_capacity(given.len());
         for (index, object) in given {
             let port = &self.session.inputs()[index];
-            if object.is_none() && !matches!(port.ty(), Some(Type::Optional(_))) {
-                continue;
+            if let Some(value) = taker.given(&object, port)? {
+                inputs.push((port.name().to_string(), value));
             }
-            let value = taker.value(&object, port)?;
-            inputs.push((port.name().to_string(), value));
         }
         let last = self.last_nanoseconds.load(Ordering::Relaxed);
         let is_short = last < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
-        let keeps_interpreter = is_short && !has_limits && taker.has_copies_only();
-        let looks = !keeps_interpreter && (self.has_loops || last >= UNINTERRUPTED_NANOSECONDS);
-        let mut interrupts = looks.then(|| Interrupts::new(py, limits.stop.as_ref())).flatten();
-        let started = Instant::now();
-        let run = || {
-            let Limits { stop, deadline, profile } = limits;
-            let stop = interrupts.as_ref().map(|interrupts| interrupts.stop.clone()).or(stop);
-            let watched = |watch: Option<&mut dyn FnMut(StepEvent)>| {
-                let mut options = RunOptions::new();
-                options.stop = stop;
-                options.deadline = deadline;
-                options.watch = watch;
-                self.session.run_with(inputs, options)
-            };
-            match (profile, &mut interrupts) {
-                (None, None) => watched(None),
-                (None, Some(interrupts)) => watched(Some(&mut |event| interrupts.look(event))),
-                (Some(profile), None) => profile.record(|watch| watched(Some(watch))),
-                (Some(profile), Some(interrupts)) => profile.record(|watch| {
-                    watched(Some(&mut |event| {
-                        watch(event);
-                        interrupts.look(event);
-                    }))
-                }),
-            }
+        let keeps = is_short && !has_limits && taker.has_copies_only();
+        let looks = self.has_loops || last >= UNINTERRUPTED_NANOSECONDS;
+        let interpreter = if keeps {
+            Interpreter::Keep
+        } else if looks {
+            Interpreter::ReleaseAndLook
+        } else {
+            Interpreter::Release
         };
-        let outputs = if keeps_interpreter { run() } else { py.detach(run) };
-        if let Some(raised) = interrupts.and_then(Interrupts::raised) {
-            return Err(raised);
-        }
+        let started = Instant::now();
+        let run = |options: RunOptions<'_>| self.session.run_with(inputs, options);
+        let outputs = limits.run(py, interpreter, run);
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
-        let outputs = outputs.map_err(|error| raised(py, &error))?;
+        let outputs = outputs?;
         let returned = match wanted {
             None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
             Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
@@ -418,31 +293,17 @@ impl Engine {
 
     /// How exact products are.
     pub(crate) fn precision(&self) -> &str {
-        &self.settings.precision
+        self.settings.precision_name()
     }
 
     /// The path of the model, or its bytes.
     pub(crate) fn source<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        match &self.source {
-            Source::Path(path) => PyString::new(py, path).into_any(),
-            Source::Bytes(bytes) => bytes.bind(py).clone(),
-        }
+        self.source.object(py)
     }
 
     /// The options of the session, as keywords.
     pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let settings = &self.settings;
-        let keywords = PyDict::new(py);
-        keywords.set_item("threads", settings.threads)?;
-        keywords.set_item("precision", &settings.precision)?;
-        keywords.set_item("memory_limit", settings.memory_limit)?;
-        keywords.set_item("seed", settings.seed)?;
-        let dims = PyDict::new(py);
-        for (name, size) in &settings.dims {
-            dims.set_item(name, size)?;
-        }
-        keywords.set_item("dims", dims)?;
-        Ok(keywords)
+        self.settings.keywords(py)
     }
 }
 
@@ -483,15 +344,6 @@ fn size_names(ports: &[Port]) -> Vec<String> {
         ty.for_each_dim(&mut |dim| names.extend(dim.as_symbol().map(str::to_string)));
     }
     names
-}
-
-/// How many threads the environment asks for, and not more than there are processors: the first
-/// number of `OMP_NUM_THREADS`, which may be a list.
-fn threads_of_environment() -> Option<usize> {
-    let text = std::env::var("OMP_NUM_THREADS").ok()?;
-    let threads: usize = text.split(',').next()?.trim().parse().ok()?;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (threads > 0).then_some(threads.min(processors))
 }
 
 fn facts(model: &Model) -> Facts {

@@ -20,6 +20,8 @@ pub(crate) struct Interrupts {
     pub(crate) stop: StopFlag,
     /// How long after its beginning the run asks again.
     next: Duration,
+    /// When the last step that was told of was done.
+    last: Duration,
     raised: Option<PyErr>,
 }
 
@@ -42,6 +44,7 @@ impl Interrupts {
         (thread::current().id() == main).then(|| Interrupts {
             stop: of_caller.cloned().unwrap_or_default(),
             next: PAUSE,
+            last: Duration::ZERO,
             raised: None,
         })
     }
@@ -49,6 +52,11 @@ impl Interrupts {
     /// After a step: raises the flag if a handler of a signal raises an exception.
     pub(crate) fn look(&mut self, step: StepEvent) {
         let now = step.start + step.took;
+        if now < self.last {
+            // Another run of the same call has begun, and the clock with it.
+            self.next = PAUSE;
+        }
+        self.last = now;
         if now < self.next || self.raised.is_some() {
             return;
         }

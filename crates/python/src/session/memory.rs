@@ -1,14 +1,16 @@
 //! Memory that crosses the border between Python and Rust: bytes that an object of Python lends,
 //! and tensors of ours that Python reads and writes in place.
 //!
-//! This file and the one within are the only ones of the crate with unsafe code. Both directions go
+//! This file and those within are the only ones of the crate with unsafe code. Both directions go
 //! through the buffer protocol, whose contract is what each block relies on: whoever lends memory
 //! keeps it where it is, and as long as it is, until the loan is given back. What other libraries
-//! hand over by DLPack is read in [`dlpack`].
+//! hand over by DLPack is read in [`dlpack`]. Small arrays of numpy take a shorter way, in
+//! [`numpy`](self::numpy).
 
 #![allow(unsafe_code)]
 
 pub(crate) mod dlpack;
+pub(crate) mod numpy;
 
 use std::ffi::{CString, c_int};
 use std::ptr;

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::engine::Limits;
+use super::limits::Limits;
 use super::profile::Profile;
 use super::take::kind_of;
 use super::{PySession, PyStopFlag, limits};

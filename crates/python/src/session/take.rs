@@ -10,7 +10,8 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{
-    PyBytes, PyComplex, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple, PyType,
+    PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
+    PyType,
 };
 use sardonyx::{
     Buffer, Class, DataType, Dim, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type,
@@ -23,9 +24,10 @@ use super::lists;
 use super::memory::Lent;
 use super::memory::PyTensor;
 use super::memory::dlpack;
+use super::memory::numpy::SmallArray;
 
 /// Arrays of at most this many bytes are copied: that takes less time than to keep them lent.
-const COPIED_BYTES: usize = 1 << 14;
+pub(crate) const COPIED_BYTES: usize = 1 << 14;
 
 /// How deep lists and dicts may lie in each other; tensors of more dimensions are not given as
 /// lists.
@@ -36,6 +38,8 @@ pub(crate) const MOST_NESTED: usize = 64;
 #[derive(Default)]
 pub(crate) struct Taker {
     lent: Vec<Arc<Lent>>,
+    /// Whether large arrays are copied as well.
+    copies_all: bool,
 }
 
 /// What a value is, for messages; made into text only there.
@@ -58,9 +62,26 @@ impl fmt::Display for What<'_> {
 }
 
 impl Taker {
+    /// One that copies all arrays, for values that are kept for longer than a run.
+    pub(crate) fn copying() -> Taker {
+        Taker { copies_all: true, ..Taker::default() }
+    }
+
     /// Whether all values are copies.
     pub(crate) fn has_copies_only(&self) -> bool {
         self.lent.is_empty()
+    }
+
+    /// The value of an input; `None` if `None` is given for an input that is not optional.
+    pub(crate) fn given(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        port: &Port,
+    ) -> Result<Option<Value>, PyErr> {
+        if object.is_none() && !matches!(port.ty(), Some(Type::Optional(_))) {
+            return Ok(None);
+        }
+        self.value(object, port).map(Some)
     }
 
     /// The value that an object of Python is, for an input.
@@ -182,12 +203,18 @@ impl Taker {
     }
 
     /// A tensor: of an array, of anything that lends its bytes, of numbers and texts in lists.
-    fn tensor(
+    pub(crate) fn tensor(
         &mut self,
         object: &Bound<'_, PyAny>,
         elem: Option<DataType>,
         what: &What<'_>,
     ) -> Result<Tensor, PyErr> {
+        if let Some(SmallArray { data_type, dims, bytes }) = super::arrays::small(object) {
+            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            let copy = Buffer::from_vec(bytes.to_vec());
+            return Tensor::from_buffer(data_type, dims, copy)
+                .map_err(|error| unfit(object.py(), what, &error));
+        }
         if let Ok(tensor) = object.cast_exact::<PyTensor>() {
             return tensor.get().copied().map_err(|error| unfit(object.py(), what, &error));
         }
@@ -243,6 +270,12 @@ impl Taker {
             // Aligned for every type, and cheaper than memory at the start of a cache line.
             let copy = Buffer::from_vec(bytes.to_vec());
             return Tensor::from_buffer(data_type, dims, copy).map_err(failed);
+        }
+        if self.copies_all {
+            let copy = Buffer::copy_of(bytes);
+            return copy
+                .and_then(|copy| Tensor::from_buffer(data_type, dims, copy))
+                .map_err(failed);
         }
         let lent = Arc::new(lent);
         self.lent.push(lent.clone());
@@ -306,6 +339,25 @@ impl Taker {
             },
         }
     }
+}
+
+/// Inputs by name, as a dict.
+///
+/// # Errors
+///
+/// The object is no mapping.
+pub(crate) fn as_dict<'py>(inputs: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>, PyErr> {
+    if let Ok(dict) = inputs.cast::<PyDict>() {
+        return Ok(dict.clone());
+    }
+    let Ok(mapping) = inputs.cast::<PyMapping>() else {
+        let found = kind_of(inputs);
+        let what = format!("the inputs are {found}, which is not a dict of names and values");
+        return Err(refused(inputs.py(), what));
+    };
+    let dict = PyDict::new(inputs.py());
+    dict.update(mapping)?;
+    Ok(dict)
 }
 
 /// A copy of elements that do not lie densely, or in the other byte order.

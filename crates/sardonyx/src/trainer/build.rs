@@ -2,13 +2,14 @@
 //! inference.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
 use sardonyx_passes::{CheckOptions, Severity, check};
 use sardonyx_runtime::Precision;
 
 use super::state::{Places, State, bindings};
-use super::{Program, Programs, Trainer};
+use super::{Made, Program, Programs, Trainer};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::session::{Session, SessionBuilder};
@@ -98,7 +99,8 @@ impl<'m> TrainerBuilder<'m> {
         }
         self.check_outputs(&entries)?;
         let inference = self.inference(&places)?;
-        Ok(Trainer { model: model.clone(), state, entries, inference, warnings })
+        let made = Made { model: model.clone(), entries, inference, warnings };
+        Ok(Trainer { made: Arc::new(made), state })
     }
 
     fn programs(&self, index: usize, places: &Places, state: &State) -> Result<Programs, Error> {

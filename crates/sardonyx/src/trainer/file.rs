@@ -42,7 +42,8 @@ impl Trainer {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let format = Format::of(path)?;
-        let facts = Facts { model: self.model.content_hash()?, generator: self.state.generator() };
+        let facts =
+            Facts { model: self.made.model.content_hash()?, generator: self.state.generator() };
         let failed = |error| io_error("cannot write", path, error);
         let mut file = WholeFile::create(path).map_err(failed)?;
         match format {
@@ -69,7 +70,7 @@ impl Trainer {
             Format::Npz => read_npz(&bytes, &self.state),
         }
         .map_err(|what| unfit(path, what))?;
-        if facts.model != self.model.content_hash()? {
+        if facts.model != self.made.model.content_hash()? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
                 "load it with the model that it was saved for; \

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, final
 
+from sardonyx._messages import Path
+from sardonyx._state import State
+
 class Error(Exception):
     code: str
     message: str
@@ -49,6 +52,80 @@ class Session:
     def info(self) -> dict[str, Any]: ...
     @property
     def metadata(self) -> dict[str, str]: ...
+
+@final
+class Trainer:
+    def __new__(
+        cls,
+        model: Any,
+        *,
+        seed: int | None = None,
+        threads: int | None = None,
+        precision: str = "exact",
+        memory_limit: int | None = None,
+        dims: dict[str, int] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> Trainer: ...
+    def initialize(self, *, timeout: float | None = None, stop: StopFlag | None = None) -> None: ...
+    def step(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        entry: int = 0,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Any]: ...
+    def evaluate(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        entry: int = 0,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Any]: ...
+    def iterate(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> list[dict[str, Any]]: ...
+    def infer(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Any]: ...
+    @property
+    def state(self) -> State: ...
+    def set_state(self, name: str, value: Any) -> None: ...
+    def save(self, path: Path) -> None: ...
+    def load(self, path: Path) -> None: ...
+    def export(self) -> Any: ...
+    def export_inference(self) -> Any: ...
+    def export_to(self, path: Path, *, inference: bool = False) -> None: ...
+    @property
+    def entries(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    def inputs(self, entry: int = 0) -> list[Port]: ...
+    def outputs(self, entry: int = 0) -> list[Port]: ...
+    @property
+    def inference_inputs(self) -> list[Port]: ...
+    @property
+    def inference_outputs(self) -> list[Port]: ...
+    @property
+    def precision(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Snapshot:
+    def names(self) -> list[str]: ...
+    def value(self, name: str) -> Any: ...
+    def types(self) -> list[str]: ...
 
 @final
 class Port:

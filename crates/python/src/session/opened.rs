@@ -1,0 +1,71 @@
+//! Opening a model from what Python gives: a path, bytes, or an object of a message class.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyString;
+use sardonyx::Model;
+
+use super::errors::raised;
+use crate::message;
+
+/// What a model was made of.
+pub(crate) enum Source {
+    Path(String),
+    Bytes(Py<PyAny>),
+}
+
+impl Source {
+    /// The path of the model, or its bytes.
+    pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Source::Path(path) => PyString::new(py, path).into_any(),
+            Source::Bytes(bytes) => bytes.bind(py).clone(),
+        }
+    }
+
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Source {
+        match self {
+            Source::Path(path) => Source::Path(path.clone()),
+            Source::Bytes(bytes) => Source::Bytes(bytes.clone_ref(py)),
+        }
+    }
+}
+
+/// Opens a model: a path, the bytes of a model, or an object with `SerializeToString`.
+///
+/// # Errors
+///
+/// It cannot be opened, or is none of these.
+pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
+    let py = model.py();
+    let messages = messages(py)?;
+    if messages.call_method1("is_path", (model,))?.is_truthy()? {
+        let path = file_path(model)?;
+        // Where it lies is remembered, wherever the process goes.
+        let full = std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(&path));
+        let full = full.to_str().map_or(path.clone(), str::to_string);
+        let model = py.detach(|| Model::open(&path)).map_err(|error| raised(py, &error))?;
+        return Ok((model, Source::Path(full)));
+    }
+    let bytes = messages.call_method1("serialized_model", (model,))?;
+    let content: PyBackedBytes = bytes.extract()?;
+    let model = py.detach(|| Model::from_bytes(message::shared(content)));
+    let model = model.map_err(|error| raised(py, &error))?;
+    Ok((model, Source::Bytes(bytes.unbind())))
+}
+
+/// A path as text.
+///
+/// # Errors
+///
+/// `TypeError` if the object is no path.
+pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<String> {
+    messages(path.py())?.call_method1("file_path", (path,))?.extract()
+}
+
+/// What the package knows about messages and paths.
+pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("sardonyx._messages")
+}

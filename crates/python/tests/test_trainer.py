@@ -1,0 +1,466 @@
+"""Models that describe their training."""
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+import sardonyx
+from test_notebook import tables
+
+HEAD = '<notation: "full", ir_version: 10, opset_import: ["": 21]>'
+
+# y = x * w; descent with the rate 0.5 towards a target.
+DESCENT = sardonyx.parser.parse_model(HEAD + """
+    g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] frozen = {3, 4}> {
+        y = Mul (x, w)
+    }
+    @<training_info: [{
+        initialization: init () => (float[2] w0) {
+            w0 = Constant <value_floats: floats = [5.0, 6.0]> ()
+        },
+        algorithm: descent (float[2] target) => (float loss, float[2] w1)
+          <float[2] rate = {0.5, 0.5}> {
+            d = Sub (y, target)
+            s = Mul (d, d)
+            loss = ReduceSum <keepdims: int = 0> (s)
+            slope = Mul (x, d)
+            change = Mul (slope, rate)
+            w1 = Sub (w, change)
+        },
+        initialization_binding: ["w": "w0"],
+        update_binding: ["w": "w1"]
+    }]>
+""")
+
+# The first entry adds one, the second doubles.
+ADD_AND_DOUBLE = sardonyx.parser.parse_model(HEAD + """
+    g (float x) => (float y) <float w = {3}> { y = Mul (x, w) }
+    @<training_info: [
+        {
+            algorithm: add (float summand) => (float added) { added = Add (w, summand) },
+            update_binding: ["w": "added"]
+        },
+        {
+            algorithm: double () => (float doubled) { doubled = Add (w, w) },
+            update_binding: ["w": "doubled"]
+        }
+    ]>
+""")
+
+# A step keeps its input, in a variable that is an input of the main graph as well.
+KEEP = sardonyx.parser.parse_model(HEAD + """
+    g (float[8192] x, float[8192] w) => (float[8192] y) <float[8192] w> { y = Add (x, w) }
+    @<training_info: [{
+        algorithm: keep () => (float[8192] kept) { kept = Identity (x) },
+        update_binding: ["w": "kept"]
+    }]>
+""".replace("<float[8192] w>", "<float[8192] w = {" + ", ".join(["0"] * 8192) + "}>"))
+
+# A step that takes turns without end if it is asked to.
+SLOW = sardonyx.parser.parse_model(HEAD + """
+    g (float x) => (float y) <float w = {3}> { y = Mul (x, w) }
+    @<training_info: [{
+        algorithm: slow (int64 turns, bool go) => (float w1) {
+            w1 = Loop <body: graph = b (int64 i, bool c, float v) => (bool d, float u) {
+                d = Identity (c)
+                u = Cos (v)
+            }> (turns, go, w)
+        },
+        update_binding: ["w": "w1"]
+    }]>
+""")
+# Noise, from the beginning on.
+NOISE = sardonyx.parser.parse_model(HEAD + """
+    g (float[4] x) => (float[4] y) <float[4] w = {0, 0, 0, 0}> { y = Add (x, w) }
+    @<training_info: [{
+        initialization: init () => (float[4] w0) { w0 = RandomNormal <shape: ints = [4]> () },
+        algorithm: noise () => (float[4] w1) { w1 = RandomNormalLike (w) },
+        initialization_binding: ["w": "w0"],
+        update_binding: ["w": "w1"]
+    }]>
+""")
+ENDLESS = {"x": np.float32(1), "turns": np.int64(2**40), "go": np.bool_(True)}
+SHORT = ENDLESS | {"turns": np.int64(0)}
+
+ONES = np.ones(2, np.float32)
+DATA = {"x": np.array([1, 2], np.float32), "target": np.zeros(2, np.float32)}
+
+
+def test_a_step_changes_what_inference_computes():
+    """MODEL-18, TRAIN-06, TRAIN-10, TRAIN-11, TRAIN-24: as the same test of the library has it."""
+    trainer = sardonyx.Trainer(DESCENT)
+    assert trainer.entries == 1 and trainer.warnings == []
+    assert trainer.infer({"x": ONES})["y"].tolist() == [1, 2]
+    tried = trainer.evaluate(DATA)
+    assert trainer.state["w"].tolist() == [1, 2]
+    outputs = trainer.step(DATA)
+    assert list(outputs) == list(tried) == ["y", "loss", "w1"]
+    assert all((outputs[name] == tried[name]).all() for name in outputs)
+    # w - rate * x * (y - target): 1 - 0.5 * 1 * 1, 2 - 0.5 * 2 * 4.
+    assert outputs["loss"].item() == 17 and outputs["y"].tolist() == [1, 4]
+    assert trainer.state["w"].tolist() == [0.5, -2]
+    assert trainer.infer({"x": ONES})["y"].tolist() == [0.5, -2]
+    assert trainer.state["w"].tolist() == [0.5, -2]
+
+
+def test_initialization_brings_the_untrained_state_back():
+    """TRAIN-02, TRAIN-21."""
+    trainer = sardonyx.Trainer(DESCENT)
+    trainer.step(DATA)
+    trainer.initialize()
+    assert trainer.state["w"].tolist() == [5, 6]
+
+
+def test_entries_are_called_in_the_order_of_the_caller():
+    """TRAIN-14, TRAIN-15, TRAIN-22; TRAIN-08: a variable of two entries is said."""
+    one = {"x": np.float32(1), "summand": np.float32(1)}
+    trainer = sardonyx.Trainer(ADD_AND_DOUBLE)
+    assert trainer.entries == 2
+    (warning,) = trainer.warnings
+    assert "'w' is assigned by another training step as well" in warning
+    assert trainer.step({"x": np.float32(1)}, entry=1)["doubled"].item() == 6
+    assert trainer.step(one, entry=0)["added"].item() == 7
+    both = trainer.iterate(one)
+    assert [sorted(outputs) for outputs in both] == [["added", "y"], ["doubled", "y"]]
+    assert trainer.state["w"].item() == 16
+
+
+def test_what_goes_in_and_out_is_listed():
+    trainer = sardonyx.Trainer(ADD_AND_DOUBLE, outputs=["added"], seed=5, threads=1)
+    assert [port.name for port in trainer.inputs(0)] == ["x", "summand"]
+    assert [port.name for port in trainer.inputs(1)] == ["x"]
+    assert [port.name for port in trainer.outputs()] == ["added"]
+    assert trainer.outputs(1) == []
+    assert [port.name for port in trainer.inference_inputs] == ["x"]
+    assert [port.type for port in trainer.inference_outputs] == ["float"]
+    assert trainer.seed == 5 and trainer.precision == "exact"
+    assert repr(trainer) == (
+        "Trainer([(x: float, summand: float) => (added: float), (x: float) => ()], state=(w: float))"
+    )
+
+
+def test_a_state_is_a_mapping_that_stays_as_it_is():
+    """TRAIN-09: only what a binding names is state."""
+    trainer = sardonyx.Trainer(DESCENT)
+    state = trainer.state
+    assert isinstance(state, Mapping) and isinstance(state, sardonyx.State)
+    assert list(state) == ["w"] and len(state) == 1 and "w" in state
+    assert "frozen" not in state and 3 not in state
+    assert state.types == {"w": "float[2]"} and repr(state) == "State(w: float[2])"
+    for name in ("frozen", 3):
+        with pytest.raises(KeyError):
+            state[name]
+    trainer.step(DATA)
+    assert state["w"].tolist() == [1, 2]
+    # An array of its own.
+    state = trainer.state
+    state["w"][:] = 0
+    assert state["w"].tolist() == trainer.state["w"].tolist() == [0.5, -2]
+
+
+def test_values_are_set_if_they_fit():
+    """TRAIN-25."""
+    trainer = sardonyx.Trainer(DESCENT)
+    value = np.array([7, 8], np.float32)
+    trainer.set_state("w", value)
+    value[:] = 0
+    assert trainer.state["w"].tolist() == [7, 8]
+    trainer.set_state("w", [9, 10])
+    assert trainer.state["w"].tolist() == [9, 10]
+    for name, wrong, said in [
+        ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], and cannot become float[3]"),
+        ("w", np.zeros(2), "cannot become double[2]"),
+        ("frozen", value, "state variable 'frozen' does not exist"),
+        ("w", "text", "the value holds a str, which is not of type float"),
+    ]:
+        with pytest.raises(sardonyx.Error) as failed:
+            trainer.set_state(name, wrong)
+        assert failed.value.code == "input" and said in str(failed.value)
+    assert trainer.state["w"].tolist() == [9, 10]
+
+
+def test_what_is_assigned_does_not_depend_on_the_array_that_was_given():
+    trainer = sardonyx.Trainer(KEEP)
+    x = np.full(8192, 5, np.float32)
+    trainer.step({"x": x})
+    x[:] = 6
+    assert (trainer.state["w"] == 5).all()
+    trainer.iterate({"x": x})
+    x[:] = 7
+    assert (trainer.state["w"] == 6).all()
+    trainer.set_state("w", x)
+    x[:] = 8
+    assert (trainer.state["w"] == 7).all()
+    # What was returned is the caller's.
+    kept = trainer.step({"x": x})["kept"]
+    kept[:] = 9
+    assert (trainer.state["w"] == 8).all()
+    # A default of the main graph may be given for one call.
+    assert (trainer.infer({"x": x, "w": x})["y"] == 16).all()
+    assert (trainer.infer({"x": x})["y"] == 16).all()
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz"])
+def test_a_state_is_saved_and_loaded(tmp_path, suffix):
+    path = tmp_path / f"state.{suffix}"
+    trainer = sardonyx.Trainer(DESCENT)
+    trainer.step(DATA)
+    trainer.save(path)
+    other = sardonyx.Trainer(DESCENT)
+    other.load(str(path))
+    assert other.state["w"].tolist() == [0.5, -2]
+    with pytest.raises(sardonyx.Error, match="holds the state of another model"):
+        sardonyx.Trainer(ADD_AND_DOUBLE).load(path)
+    for call in (trainer.save, trainer.load):
+        with pytest.raises(sardonyx.Error, match="ends in .safetensors or .npz"):
+            call(tmp_path / "state.bin")
+        with pytest.raises(TypeError, match="expected a path"):
+            call(5)
+
+
+def test_an_export_has_the_current_values(tmp_path):
+    """TRAIN-27: of the class of the model that was given."""
+    trainer = sardonyx.Trainer(DESCENT)
+    trainer.step(DATA)
+    further = sardonyx.Trainer(trainer.export())
+    assert further.state["w"].tolist() == [0.5, -2]
+    plain = trainer.export_inference()
+    assert isinstance(plain, bytes)
+    assert sardonyx.Session(plain)(ONES).tolist() == [0.5, -2]
+    with pytest.raises(sardonyx.Error, match="no training information"):
+        sardonyx.Trainer(plain)
+
+    message = sardonyx.Trainer(onnx.ModelProto.FromString(DESCENT)).export_inference()
+    assert isinstance(message, onnx.ModelProto) and not message.training_info
+    assert len(onnx.ModelProto.FromString(trainer.export()).training_info) == 1
+
+    trainer.export_to(tmp_path / "trained.onnx")
+    trainer.export_to(str(tmp_path / "plain.onnxtxt"), inference=True)
+    assert sardonyx.Trainer(tmp_path / "trained.onnx").state["w"].tolist() == [0.5, -2]
+    assert sardonyx.Session(tmp_path / "plain.onnxtxt")(ONES).tolist() == [0.5, -2]
+
+
+def test_values_in_data_files_are_not_lost(tmp_path):
+    model = onnx.ModelProto.FromString(DESCENT)
+    for initializer in model.graph.initializer:
+        array = onnx.numpy_helper.to_array(initializer)
+        initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="values")
+    trainer = sardonyx.Trainer(tmp_path / "model.onnx")
+    trainer.step(DATA)
+    # `frozen` still lies in the file.
+    with pytest.raises(sardonyx.Error, match="export_to") as failed:
+        trainer.export()
+    assert failed.value.code == "external-data"
+    (tmp_path / "there").mkdir()
+    trainer.export_to(tmp_path / "there/trained.onnx")
+    assert sardonyx.Trainer(tmp_path / "there/trained.onnx").state["w"].tolist() == [0.5, -2]
+
+
+def test_what_is_wrong_is_said_and_changes_nothing():
+    """TRAIN-23 and others: errors are those of the library."""
+    trainer = sardonyx.Trainer(DESCENT)
+    for call, code, said in [
+        (lambda: trainer.step(DATA, entry=1), "input", "training step 1 does not exist"),
+        (lambda: trainer.evaluate(DATA, entry=1), "input", "training step 1 does not exist"),
+        (lambda: trainer.inputs(1), "input", "training step 1 does not exist"),
+        (lambda: trainer.step({"x": ONES}), "input", "target"),
+        (lambda: trainer.step(DATA | {"w": ONES}), "input", "'w' is a state variable, not an input"),
+        (lambda: trainer.step(DATA | {"z": ONES}), "input", "'z'"),
+        (lambda: trainer.iterate(DATA | {"z": ONES}), "input", "no training step has an input 'z'"),
+        (lambda: trainer.infer({5: ONES}), "input", "the name 5 of an input is not a str"),
+        (lambda: trainer.infer(ONES), "input", "which is not a dict"),
+        (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3, not 2"),
+        (lambda: sardonyx.Trainer(DESCENT, outputs=["z"]), "output", "has an output 'z'"),
+        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads is 0"),
+        (lambda: sardonyx.Trainer(DESCENT, precision="some"), "input", "exact, fast"),
+        (lambda: sardonyx.Trainer(b"text"), "format", ""),
+    ]:
+        with pytest.raises(sardonyx.Error) as failed:
+            call()
+        assert failed.value.code == code and said in str(failed.value), said
+    assert trainer.state["w"].tolist() == [1, 2]
+    with pytest.raises(TypeError):
+        sardonyx.Trainer(5)
+    with pytest.raises(ValueError, match="seconds"):
+        trainer.step(DATA, timeout=-1)
+
+
+def test_a_step_ends_early_and_leaves_the_state():
+    trainer = sardonyx.Trainer(SLOW)
+    for call in (trainer.step, trainer.evaluate, trainer.iterate):
+        with pytest.raises(sardonyx.Error) as failed:
+            call(ENDLESS, timeout=0.05)
+        assert failed.value.code == "stopped"
+    with sardonyx.deadline(0.05), pytest.raises(sardonyx.Error):
+        trainer.step(ENDLESS)
+    flag = sardonyx.StopFlag()
+    flag.stop()
+    with pytest.raises(sardonyx.Error):
+        trainer.infer({"x": np.float32(1)}, stop=flag)
+    assert trainer.state["w"].item() == 3
+    trainer = sardonyx.Trainer(NOISE)
+    with pytest.raises(sardonyx.Error):
+        trainer.initialize(stop=flag)
+    assert trainer.state["w"].tolist() == [0, 0, 0, 0]
+
+
+def test_reading_waits_for_no_step_and_steps_wait_for_each_other():
+    trainer = sardonyx.Trainer(SLOW)
+    flag = sardonyx.StopFlag()
+    ended = []
+
+    def endless():
+        with pytest.raises(sardonyx.Error):
+            trainer.step(ENDLESS, stop=flag)
+        ended.append("first")
+
+    thread = threading.Thread(target=endless)
+    thread.start()
+    try:
+        # The other thread is at it as soon as a step waits for it.
+        latest = time.monotonic() + 60
+        while True:
+            assert time.monotonic() < latest, "no step waited"
+            time.sleep(0.01)
+            try:
+                trainer.step(SHORT, timeout=0.05)
+            except sardonyx.Error as error:
+                assert error.code == "stopped" and "another thread" in error.message
+                break
+        raised = sardonyx.StopFlag()
+        raised.stop()
+        with pytest.raises(sardonyx.Error, match="stopped while another thread"):
+            trainer.step(SHORT, stop=raised)
+        assert trainer.infer({"x": np.float32(2)})["y"].item() == 6
+        assert trainer.evaluate(SHORT)["w1"].item() == 3
+        assert trainer.state["w"].item() == 3
+        assert ended == []
+    finally:
+        flag.stop()
+        thread.join()
+    assert trainer.step(SHORT)["w1"].item() == 3
+
+
+def test_threads_lose_no_step():
+    trainer = sardonyx.Trainer(ADD_AND_DOUBLE, threads=1)
+    one = {"x": np.float32(1), "summand": np.float32(1)}
+    threads = [
+        threading.Thread(target=lambda: [trainer.step(one) for _ in range(50)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trainer.state["w"].item() == 203
+
+
+PROGRAM = f"""
+import signal
+import sys
+import numpy as np
+import sardonyx
+
+trainer = sardonyx.Trainer({SLOW!r})
+endless = {{"x": np.float32(1), "turns": np.int64(2**40), "go": np.bool_(True)}}
+found = []
+
+def handler(*_):
+    # What reads the state works within a step; what changes it would wait for the step for ever.
+    found.append(trainer.infer({{"x": np.float32(2)}})["y"].item())
+    found.append(trainer.state["w"].item())
+    try:
+        trainer.initialize()
+    except RuntimeError as error:
+        found.append("same thread" in str(error))
+    1 / 0
+
+if sys.argv[1] == "handler":
+    signal.signal(signal.SIGINT, handler)
+print("runs", flush=True)
+try:
+    getattr(trainer, sys.argv[2])(endless)
+except (KeyboardInterrupt, ZeroDivisionError) as error:
+    print(type(error).__name__, trainer.state["w"].item(), *found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "call", "said"),
+    [
+        ("plain", "step", "KeyboardInterrupt 3.0\n"),
+        ("plain", "iterate", "KeyboardInterrupt 3.0\n"),
+        ("plain", "evaluate", "KeyboardInterrupt 3.0\n"),
+        ("handler", "step", "ZeroDivisionError 3.0 6.0 3.0 True\n"),
+    ],
+)
+def test_ctrl_c_ends_a_step_and_leaves_the_state(how, call, said):
+    command = [sys.executable, "-c", PROGRAM, how, call]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "runs\n"
+            time.sleep(1)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            # Without the check it would run for years.
+            found, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (found, process.returncode) == (said, 0)
+
+
+def test_random_numbers_follow_the_seed():
+    x = {"x": np.zeros(4, np.float32)}
+
+    def drawn(seed):
+        trainer = sardonyx.Trainer(NOISE, seed=seed)
+        return [trainer.step(x)["w1"].tolist() for _ in range(3)]
+
+    first = drawn(7)
+    assert first == drawn(7) != drawn(8)
+    assert first[0] != first[1]
+    # A step that fails draws nothing.
+    trainer = sardonyx.Trainer(NOISE, seed=7)
+    with pytest.raises(sardonyx.Error):
+        trainer.step({"x": np.zeros(5, np.float32)})
+    assert trainer.step(x)["w1"].tolist() == first[0]
+    trainer.initialize()
+    initial = trainer.state["w"].tolist()
+    assert initial != [0, 0, 0, 0]
+    trainer.step(x)
+    trainer.initialize()
+    assert trainer.state["w"].tolist() == initial
+
+
+def test_notebooks_show_tables():
+    trainer = sardonyx.Trainer(ADD_AND_DOUBLE)
+    found = tables(trainer)
+    assert found["State"] == [["name", "type"], ["w", "float"]]
+    assert found["Step 0: inputs"][1:] == [["x", "float"], ["summand", "float"]]
+    assert found["Step 1: outputs"][1:] == [["y", "float"], ["doubled", "float"]]
+    assert found["Inference: inputs"][1:] == [["x", "float"]]
+    facts = dict(found["Trainer"][1:])
+    assert facts["training steps"] == "2" and "'w'" in facts["warning"]
+
+
+def test_the_model_that_was_given_is_not_kept():
+    class Model:
+        def SerializeToString(self):
+            return DESCENT
+
+    model = Model()
+    gone = []
+    trainer = sardonyx.Trainer(model)
+    weakref.finalize(model, gone.append, True)
+    del model
+    gc.collect()
+    assert gone == [True]
+    assert isinstance(trainer.export(), bytes)
