@@ -456,7 +456,8 @@ fn gradients_of_any_rank_are_those_of_differences() {
 /// What nodes say of double stays as it is: these blocks are for double alone.
 #[test]
 fn gradients_in_narrower_types_are_those_in_double() {
-    let says_double = |block: &Block| block.nodes.iter().any(|node| node.contains("= 11"));
+    let says_double = |node: &String| node.contains("= 11") || node.contains("double");
+    let says_double = |block: &Block| block.nodes.iter().any(says_double);
     check_all(|block| if says_double(block) { Ok(()) } else { block.check_narrow() });
 }
 
