@@ -336,8 +336,8 @@ impl<'a> Elimination<'a> {
         Some(key)
     }
 
-    /// Whether a node gives what an equal one after it gives, or can: the gradient of a MaxPool wants
-    /// the places of the greatest elements, which the node of the model does not give.
+    /// Whether a node gives what an equal one after it gives, or can: the gradient of a MaxPool
+    /// wants the places of the greatest elements, which the node of the model does not give.
     fn gives(&mut self, first: NodeId, second: NodeId) -> bool {
         let model = self.resolved.model();
         let lacks = |index: usize| model.outputs(first).get(index).is_none_or(Option::is_none);
