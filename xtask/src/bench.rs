@@ -11,6 +11,7 @@ mod kernels;
 mod models;
 mod python;
 mod text;
+mod training;
 
 use crate::Result;
 
@@ -40,6 +41,8 @@ pub(crate) enum Bench {
     /// Time reading and printing the notation against the onnx package, and check that both find
     /// the same.
     Text(text::Text),
+    /// Time training steps against PyTorch, and check gradients and losses against its double.
+    Training(training::Training),
 }
 
 pub(crate) fn run(task: Bench) -> Result {
@@ -53,5 +56,6 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Models(task) => models::run(&task),
         Bench::Python(task) => python::run(&task),
         Bench::Text(task) => text::run(&task),
+        Bench::Training(task) => training::run(&task),
     }
 }

@@ -189,6 +189,29 @@ fn weights_are_trained_and_other_constants_are_not() {
     assert_eq!(refused(Options::new(loss)), message);
 }
 
+/// Gates of a recurrent layer are parts of one stored matrix in another order, as exporters write
+/// them.
+#[test]
+fn weights_are_found_through_parts() {
+    let text = "<ir_version: 8, opset_import: [\"\": 17]>
+        g (float[3, 2, 4] x) => (float[3, 1, 2, 5] y)
+        <float[10, 4] w = {
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20},
+         float[1, 5, 5] r = {
+            1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5},
+         int64[1] zero = {0}, int64[1] five = {5}> {
+            part = Slice (w, zero, five)
+            w3 = Unsqueeze (part, zero)
+            joined = Concat <axis = 0> (w3)
+            y = RNN <hidden_size = 5> (x, joined, r)
+        }";
+    let (changed, report) = model(text).add_training(&squared_error()).unwrap();
+    assert_valid(&changed);
+    let names: Vec<&str> = report.variables.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["w", "r"]);
+}
+
 /// The main graph stays as it is: what inference computes before training is what the model
 /// computes, and the loss is the cross entropy of the scores.
 #[test]

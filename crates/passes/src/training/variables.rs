@@ -46,9 +46,25 @@ pub(super) struct Chosen {
 /// Elements from which on a large negative number tells that a constant is a mask.
 const MASKED: f64 = -1e4;
 
-/// Operators that hand their first input on in another shape or type.
-const SAME_ELEMENTS: [&str; 8] =
-    ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"];
+/// Operators that hand their first input on, or parts of it, in another shape or type.
+const SAME_ELEMENTS: [&str; 11] = [
+    "Identity",
+    "Cast",
+    "CastLike",
+    "Transpose",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "Flatten",
+    "Expand",
+    "Slice",
+    "Split",
+];
+
+/// Whether a node hands an input on, so that what is read of its outputs is read of the input.
+fn hands_on(name: &str, index: usize) -> bool {
+    index == 0 && SAME_ELEMENTS.contains(&name) || name == "Concat"
+}
 
 /// Chooses the initializers that are trained.
 pub(super) fn choose(
@@ -177,7 +193,7 @@ impl Readers {
             }
             for (node, index) in self.of.get(&value).into_iter().flatten() {
                 let name = name_of(add, *node);
-                if *index == 0 && SAME_ELEMENTS.contains(&name) {
+                if hands_on(name, *index) {
                     let outputs = model.outputs(*node).iter().flatten();
                     open.extend(
                         outputs.filter_map(|output| {

@@ -1,0 +1,319 @@
+"""Training steps of PyTorch and of Sardonyx: gradients, losses, time and memory.
+
+A network of PyTorch with random weights is exported, `sardonyx add-training` gives it a loss and an
+optimizer, and both take steps on the same batch. PyTorch in double is the judge:
+
+- each gradient may be off by 1e-5 of its largest element, or by twice what PyTorch's float is off;
+- the same network exported in double has to agree with the judge to 1e-8: units whose input rounds
+  to the other side of 0 make gradients in float differ, and those in double do not;
+- the losses of ten steps.
+
+Then sides take turns, and each is run alone in a process for its peak memory.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+TOLERANCE = 1e-5
+DOUBLE_TOLERANCE = 1e-8
+
+
+class Sequence(nn.Module):
+    """Embeddings, two layers of LSTM, and classes of the last step."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(1000, 128)
+        self.layers = nn.LSTM(128, 256, 2, batch_first=True)
+        self.classes = nn.Linear(256, 10)
+
+    def forward(self, ids):
+        out, _ = self.layers(self.embed(ids))
+        return self.classes(out[:, -1])
+
+
+class Scores(nn.Module):
+    """The scores of a network of `transformers`, classes on axis 1."""
+
+    def __init__(self, network, is_sequence):
+        super().__init__()
+        self.network, self.is_sequence = network, is_sequence
+
+    def forward(self, ids):
+        scores = self.network(ids).logits
+        return scores.transpose(1, 2) if self.is_sequence else scores
+
+
+def images(make, batch):
+    import torchvision
+
+    network = getattr(torchvision.models, make)(weights=None)
+    return network, torch.randn(batch, 3, 224, 224), torch.randint(0, 1000, (batch,))
+
+
+def lstm(batch):
+    return Sequence(), torch.randint(0, 1000, (batch, 32)), torch.randint(0, 10, (batch,))
+
+
+def bert(batch):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    network = Scores(BertForSequenceClassification(BertConfig(num_labels=3)), False)
+    return network, torch.randint(0, 30000, (batch, 128)), torch.randint(0, 3, (batch,))
+
+
+def gpt2(batch):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    network = Scores(GPT2LMHeadModel(GPT2Config(use_cache=False)), True)
+    ids = torch.randint(0, 50000, (batch, 64))
+    return network, ids, torch.randint(0, 50000, (batch, 64))
+
+
+# Name, network, batch, and the bar for the ratio of times.
+NETWORKS = {
+    "resnet18": (lambda batch: images("resnet18", batch), 8, 1.2),
+    "mobilenet_v3": (lambda batch: images("mobilenet_v3_large", batch), 8, None),
+    "lstm": (lstm, 8, None),
+    "bert_base": (bert, 4, 1.2),
+    "gpt2": (gpt2, 2, None),
+}
+
+
+def made(name):
+    """The network in inference mode, its batch and labels; the same in every process."""
+    torch.manual_seed(0)
+    make, batch, _ = NETWORKS[name]
+    network, x, labels = make(batch)
+    return network.eval(), x, labels
+
+
+def converted(x, dtype):
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+def export(network, x, path):
+    torch.onnx.export(
+        network, (x,), str(path), input_names=["x"], output_names=["scores"], opset_version=18,
+        dynamo=True, optimize=False, verify=False, external_data=False, verbose=False,
+    )  # fmt: skip
+
+
+def add_training(program, model, out, *options):
+    command = [program, "add-training", model, "--loss", "cross-entropy", "-q", "-o", out, *options]
+    subprocess.run([str(part) for part in command], check=True)
+
+
+def torch_gradients(network, x, labels, dtype):
+    network.to(dtype).zero_grad()
+    loss = nn.functional.cross_entropy(network(converted(x, dtype)), labels)
+    loss.backward()
+    found = network.named_parameters()
+    return {name: p.grad.double().numpy().copy() for name, p in found if p.grad is not None}
+
+
+def our_gradients(program, model, directory, feeds):
+    """Momentum of which nothing stays is the gradient."""
+    import sardonyx
+
+    out = directory / "gradients.onnx"
+    add_training(program, model, out, "--optimizer", "momentum", "--momentum", "0")
+    trainer = sardonyx.Trainer(str(out))
+    trainer.step(feeds)
+    state, suffix = trainer.state, "_momentum"
+    names = [name for name in state if name.endswith(suffix)]
+    return {name.removesuffix(suffix): state[name].astype(np.float64) for name in names}
+
+
+def apart(found, judge):
+    return float(np.abs(found - judge).max() / max(np.abs(judge).max(), 1e-30))
+
+
+def compare_gradients(name, program, directory):
+    network, x, labels = made(name)
+    exact = torch_gradients(network, x, labels, torch.float64)
+    rounded = torch_gradients(network, x, labels, torch.float32)
+    ours = our_gradients(program, directory / f"{name}.onnx", directory, feeds(x, labels))
+    missing = sorted(set(exact) - set(ours))
+    largest = max(np.abs(g).max() for g in exact.values())
+    beyond, worst = [], 0.0
+    for key in sorted(set(exact) & set(ours)):
+        # What is 0 but for rounding says nothing.
+        if np.abs(exact[key]).max() < 1e-12 * largest:
+            continue
+        off, theirs = apart(ours[key], exact[key]), apart(rounded[key], exact[key])
+        worst = max(worst, off)
+        if off > max(TOLERANCE, 2 * theirs):
+            beyond.append(key)
+    small, labels = x[:1], labels[:1]
+    network.to(torch.float64)
+    export(network, converted(small, torch.float64), directory / "double.onnx")
+    exact = torch_gradients(network, small, labels, torch.float64)
+    given = feeds(converted(small, torch.float64), labels)
+    ours = our_gradients(program, directory / "double.onnx", directory, given)
+    largest = max(np.abs(g).max() for g in exact.values())
+    keys = [key for key in exact if key in ours and np.abs(exact[key]).max() > 1e-12 * largest]
+    double = max(apart(ours[key], exact[key]) for key in keys)
+    return {
+        "gradients": len(exact), "missing": missing, "beyond": len(beyond), "worst": worst,
+        "double": double,
+    }  # fmt: skip
+
+
+def feeds(x, labels):
+    return {"x": x.numpy(), "label": labels.numpy()}
+
+
+OPTIMIZERS = {
+    "sgd": (["--learning-rate", "0.01"], lambda p: torch.optim.SGD(p, 0.01)),
+    "momentum": (
+        ["--optimizer", "momentum", "--learning-rate", "0.01"],
+        lambda p: torch.optim.SGD(p, 0.01, momentum=0.9),
+    ),
+    "adam": (
+        ["--optimizer", "adam", "--learning-rate", "0.0001"],
+        lambda p: torch.optim.Adam(p, 0.0001),
+    ),
+}
+
+
+def compare_losses(name, program, directory, steps):
+    """The largest difference of the losses to PyTorch's double, relative to the loss."""
+    import sardonyx
+
+    found = {}
+    for optimizer, (options, make) in OPTIMIZERS.items():
+        network, x, labels = made(name)
+        network.double()
+        moves, judge = make(network.parameters()), []
+        for _ in range(steps):
+            moves.zero_grad()
+            loss = nn.functional.cross_entropy(network(converted(x, torch.float64)), labels)
+            loss.backward()
+            moves.step()
+            judge.append(loss.item())
+        out = directory / "steps.onnx"
+        add_training(program, directory / f"{name}.onnx", out, *options)
+        trainer = sardonyx.Trainer(str(out), outputs=["loss"])
+        ours = [float(trainer.step(feeds(x, labels))["loss"]) for _ in range(steps)]
+        found[optimizer] = max(abs(a - b) / abs(b) for a, b in zip(ours, judge))
+    return found
+
+
+def torch_step(network, x, labels):
+    moves = torch.optim.SGD(network.parameters(), 0.01)
+
+    def step():
+        moves.zero_grad()
+        nn.functional.cross_entropy(network(x), labels).backward()
+        moves.step()
+
+    return step
+
+
+def our_step(program, name, directory, x, labels, threads):
+    import sardonyx
+
+    out = directory / f"{name}.sgd.onnx"
+    add_training(program, directory / f"{name}.onnx", out)
+    trainer = sardonyx.Trainer(str(out), threads=threads, outputs=["loss"])
+    given = feeds(x, labels)
+    return lambda: trainer.step(given)
+
+
+def compare_times(name, program, directory, rounds, threads):
+    network, x, labels = made(name)
+    sides = [torch_step(network, x, labels), our_step(program, name, directory, x, labels, threads)]
+    times = ([], [])
+    for round in range(rounds + 1):
+        for side, step in enumerate(sides):
+            start = time.perf_counter()
+            step()
+            # The first step prepares memory.
+            if round > 0:
+                times[side].append(time.perf_counter() - start)
+    theirs, ours = map(statistics.median, times)
+    return {"torch": theirs, "ours": ours, "ratio": ours / theirs}
+
+
+def peak(name, side, directory, threads):
+    command = [sys.executable, __file__, name, "--side", side, "--directory", str(directory)]
+    command += ["--threads", str(threads), "--program", os.environ["SARDONYX"]]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def one_side(name, side, program, directory, threads):
+    network, x, labels = made(name)
+    if side == "torch":
+        step = torch_step(network, x, labels)
+    else:
+        step = our_step(program, name, directory, x, labels, threads)
+        del network
+    for _ in range(3):
+        step()
+    print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--side", choices=["torch", "ours"])
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    os.environ["SARDONYX"] = options.program
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.side:
+        name = options.networks[0]
+        one_side(name, options.side, options.program, options.directory, options.threads)
+        return
+    failed = []
+    for name in options.networks or NETWORKS:
+        network, x, _ = made(name)
+        export(network, x, options.directory / f"{name}.onnx")
+        gradients = compare_gradients(name, options.program, options.directory)
+        losses = compare_losses(name, options.program, options.directory, options.steps)
+        times = compare_times(
+            name, options.program, options.directory, options.rounds, options.threads
+        )
+        memory = {
+            side: peak(name, side, options.directory, options.threads) for side in ("torch", "ours")
+        }
+        bar = NETWORKS[name][2]
+        print(
+            f"{name}: {gradients['gradients']} gradients, {len(gradients['missing'])} missing, "
+            f"{gradients['beyond']} beyond, worst {gradients['worst']:.1e}, "
+            f"in double {gradients['double']:.1e}"
+        )
+        print("  losses off: " + ", ".join(f"{k} {v:.1e}" for k, v in losses.items()))
+        print(
+            f"  step: {times['ours'] * 1000:.0f} ms, torch {times['torch'] * 1000:.0f} ms, "
+            f"ratio {times['ratio']:.2f}" + (f" (bar {bar})" if bar else "")
+        )
+        print(f"  peak: {memory['ours']:.0f} MB, torch {memory['torch']:.0f} MB")
+        if gradients["missing"] or gradients["double"] > DOUBLE_TOLERANCE:
+            failed.append(f"{name}: gradients")
+        if max(losses.values()) > 1e-4:
+            failed.append(f"{name}: losses")
+        if bar and times["ratio"] > bar:
+            failed.append(f"{name}: time")
+    if failed:
+        sys.exit("not met: " + ", ".join(failed))
+
+
+main()
