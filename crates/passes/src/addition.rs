@@ -446,6 +446,12 @@ impl Addition {
             model.redefine_output(node, index, other);
         }
         model.graph_mut(graph).nodes = kept;
+        // Some runtimes refuse two nodes of one name.
+        for graph in tree(model, graph) {
+            for node in model.graph(graph).nodes.clone() {
+                model.node_mut(node).name = None;
+            }
+        }
         model.retain_outputs(graph, |_, _| false);
         for value in own {
             model.add_graph_output(graph, value);
