@@ -12,9 +12,7 @@ Then sides take turns, and each is run alone in a process for its peak memory.
 """
 
 import argparse
-import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -247,22 +245,26 @@ def compare_times(name, program, directory, rounds, threads):
     return {"torch": theirs, "ours": ours, "ratio": ours / theirs}
 
 
-def peak(name, side, directory, threads):
-    command = [sys.executable, __file__, name, "--side", side, "--directory", str(directory)]
-    command += ["--threads", str(threads), "--program", os.environ["SARDONYX"]]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def peak(command):
+    """The most memory of a process, in MB."""
+    process = subprocess.Popen([str(part) for part in command])
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"failed: {command}")
+    return usage.ru_maxrss / 1024
 
 
-def one_side(name, side, program, directory, threads):
-    network, x, labels = made(name)
-    if side == "torch":
-        step = torch_step(network, x, labels)
-    else:
-        step = our_step(program, name, directory, x, labels, threads)
-        del network
-    for _ in range(3):
-        step()
-    print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+def compare_memory(name, program, directory, threads):
+    """Each side takes three steps in a process of its own; ours is the command, without Python."""
+    _, x, labels = made(name)
+    data, state = directory / "batch.npz", directory / "state.npz"
+    np.savez(data, **feeds(x, labels))
+    state.unlink(missing_ok=True)
+    ours = [program, "train", directory / f"{name}.sgd.onnx", "--data", data, "--steps", "3", "-q"]
+    ours += ["--state", state, "--threads", threads]
+    theirs = [sys.executable, __file__, name, "--steps", "3", "--alone", "--program", program]
+    theirs += ["--directory", directory, "--threads", threads]
+    return {"torch": peak(theirs), "ours": peak(ours)}
 
 
 def main():
@@ -273,14 +275,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--side", choices=["torch", "ours"])
+    parser.add_argument("--alone", action="store_true", help="take steps of PyTorch, no more")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    os.environ["SARDONYX"] = options.program
     options.directory.mkdir(parents=True, exist_ok=True)
-    if options.side:
-        name = options.networks[0]
-        one_side(name, options.side, options.program, options.directory, options.threads)
+    if options.alone:
+        step = torch_step(*made(options.networks[0]))
+        for _ in range(options.steps):
+            step()
         return
     failed = []
     for name in options.networks or NETWORKS:
@@ -291,9 +293,7 @@ def main():
         times = compare_times(
             name, options.program, options.directory, options.rounds, options.threads
         )
-        memory = {
-            side: peak(name, side, options.directory, options.threads) for side in ("torch", "ours")
-        }
+        memory = compare_memory(name, options.program, options.directory, options.threads)
         bar = NETWORKS[name][2]
         print(
             f"{name}: {gradients['gradients']} gradients, {len(gradients['missing'])} missing, "
