@@ -245,13 +245,21 @@ def compare_times(name, program, directory, rounds, threads):
     return {"torch": theirs, "ours": ours, "ratio": ours / theirs}
 
 
+# A process is counted with what was resident when it was started, so a small one starts it.
+STARTER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(process.pid, 0)
+print(usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def peak(command):
     """The most memory of a process, in MB."""
-    process = subprocess.Popen([str(part) for part in command])
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"failed: {command}")
-    return usage.ru_maxrss / 1024
+    command = [sys.executable, "-c", STARTER, *map(str, command)]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return int(answer.split()[-1]) / 1024
 
 
 def compare_memory(name, program, directory, threads):

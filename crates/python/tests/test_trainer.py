@@ -383,8 +383,9 @@ def handler(*_):
         found.append("same thread" in str(error))
     1 / 0
 
-if sys.argv[1] == "handler":
-    signal.signal(signal.SIGINT, handler)
+# A shell lets what it starts in the background ignore Ctrl-C.
+is_handled = sys.argv[1] == "handler"
+signal.signal(signal.SIGINT, handler if is_handled else signal.default_int_handler)
 print("runs", flush=True)
 try:
     getattr(trainer, sys.argv[2])(endless)
