@@ -571,7 +571,7 @@ fn what_has_no_gradient_is_refused() {
                  d2 = SequenceInsert (d, p)
              }> (n, true, a, parts)",
             r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
-            "Loop carries 'parts', which is no tensor",
+            "Loop carries 'parts', which is not a tensor",
         ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");

@@ -15,7 +15,7 @@ type Result<T = ()> = std::result::Result<T, Refusal>;
 pub(crate) fn det(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let Some(stack) = cx.rank_of(x)?.checked_sub(2) else {
-        return Err(cx.refuse("its input is no matrix"));
+        return Err(cx.refuse("its input has fewer than 2 axes"));
     };
     let size = x.sizes(-1, None).squeeze(&[0]);
     let all = cx.count_up(size);

@@ -237,7 +237,9 @@ impl Model {
         if entry >= entries {
             let message = match entries {
                 0 => "the model has no training information".to_string(),
-                _ => format!("there is no entry {entry} of training information: it has {entries}"),
+                _ => format!(
+                    "training information has no entry {entry}: its {entries} entries count from 0"
+                ),
             };
             return Err(Error::new(ErrorKind::Input, message));
         }

@@ -546,7 +546,11 @@ fn gates(call: &Expand<'_>, kind: Kind, directions: usize) -> Result<Vec<Gate>, 
             }
             "affine" => Gate::Affine { alpha: alpha(1.0), beta: beta(0.0) },
             "scaledtanh" => Gate::ScaledTanh { alpha: alpha(1.0), beta: beta(1.0) },
-            _ => return Err(format!("activations has '{name}', which is no function of gates")),
+            _ => {
+                return Err(format!(
+                    "activations names '{name}', which is not an activation function"
+                ));
+            }
         });
     }
     Ok(gates)

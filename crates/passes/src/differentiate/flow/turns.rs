@@ -311,7 +311,7 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
         Err(Refusal(format!("{kind:?} carries '{name}', {why}")))
     };
     if let Some(Type::Sequence(_) | Type::Optional(_) | Type::Map(..)) = type_of(Some(initial)) {
-        return refuse("which is no tensor");
+        return refuse("which is not a tensor");
     }
     let shape = |value| type_of(value).and_then(Type::shape);
     let shapes = [Some(initial), before].map(|before| shape(before).zip(shape(after)));
