@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::training::{
-    Initialization, Loss, OptimizerKind, Options, Refusal, Skipped, TrainingReport,
-};
-use sardonyx::{SaveOptions, Weights};
+use sardonyx::training::{Initialization, Loss, OptimizerKind, Options, Skipped, TrainingReport};
 use serde_json::{Value, json};
 
-use crate::differentiate::{expansions_json, notes, opset_json};
+use crate::derived::{Command, expansions_json, notes, opset_json};
 use crate::failure::Failure;
 use crate::human::{count, group};
-use crate::refused::refused;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
@@ -142,32 +138,9 @@ const SCHEMA: &str = "sardonyx.add-training/1";
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let name = args.model.name();
-    let (changed, report) = match model.add_training(&args.options()) {
-        Ok(changed) => changed,
-        Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
-        Err(Refusal::Findings(findings)) => {
-            let answer = json!({"schema": SCHEMA, "model": name, "report": null, "saved": null});
-            let answer = args.saving.json.then_some(answer);
-            return refused((&model, &name), &findings, answer, terminal);
-        }
-    };
-    let save = SaveOptions::new();
-    let saved = args.saving.save(&args.model, &changed, save, Weights::Keep, target, terminal)?;
-    if args.saving.json {
-        let answer = json!({
-            "schema": SCHEMA,
-            "model": name,
-            "report": as_json(&report),
-            "refusals": [],
-            "saved": saved.json(),
-        });
-        terminal.json(&answer, true)?;
-    } else {
-        terminal.remark(&as_text(&report));
-        saved.say(terminal);
-    }
-    Ok(Verdict::Fine)
+    let result = model.add_training(&args.options());
+    let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
+    command.finish(&model, target, result, (as_json, as_text), terminal)
 }
 
 fn parse_initialization(text: &str) -> Result<Initialization, String> {

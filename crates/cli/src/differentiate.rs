@@ -1,13 +1,11 @@
 //! `sardonyx differentiate`: a model that gives gradients.
 
-use sardonyx::training::{GradientReport, Gradients, Refusal};
-use sardonyx::{SaveOptions, Weights};
+use sardonyx::training::{GradientReport, Gradients};
 use serde_json::{Value, json};
 
+use crate::derived::{Command, expansions_json, notes, opset_json};
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::qualified;
-use crate::refused::refused;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
@@ -49,32 +47,14 @@ pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict,
     let target = args.saving.target(&args.model, &model)?;
     let result =
         if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
-    let name = args.model.name();
-    let (changed, report) = match result {
-        Ok(changed) => changed,
-        Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
-        Err(Refusal::Findings(findings)) => {
-            let answer = json!({"schema": SCHEMA, "model": name, "report": null, "saved": null});
-            let answer = args.saving.json.then_some(answer);
-            return refused((&model, &name), &findings, answer, terminal);
-        }
-    };
-    let save = SaveOptions::new();
-    let saved = args.saving.save(&args.model, &changed, save, Weights::Keep, target, terminal)?;
-    if args.saving.json {
-        let answer = json!({
-            "schema": SCHEMA,
-            "model": name,
-            "report": as_json(&report),
-            "refusals": [],
-            "saved": saved.json(),
-        });
-        terminal.json(&answer, true)?;
-    } else {
-        terminal.remark(&as_text(&report, args.expand));
-        saved.say(terminal);
-    }
-    Ok(Verdict::Fine)
+    let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
+    command.finish(
+        &model,
+        target,
+        result,
+        (as_json, |report| as_text(report, args.expand)),
+        terminal,
+    )
 }
 
 impl Args {
@@ -113,33 +93,4 @@ fn as_text(report: &GradientReport, expands: bool) -> String {
     };
     text += &notes(report.opset, &report.expansions);
     text
-}
-
-/// Lines on what else changed: the version of `ai.onnx`, and operators that became their functions.
-pub(crate) fn notes(
-    (from, to): (u32, u32),
-    expansions: &std::collections::BTreeMap<(String, String), usize>,
-) -> String {
-    let mut text = String::new();
-    if from != to {
-        text += &format!("\nai.onnx: {from} → {to}, the oldest version that has what is needed");
-    }
-    for ((domain, name), nodes) in expansions {
-        let name = qualified(domain, name);
-        text += &format!("\ncomputed by the body of its function: {nodes} {name}");
-    }
-    text
-}
-
-pub(crate) fn opset_json((from, to): (u32, u32)) -> Value {
-    json!({"from": from, "to": to})
-}
-
-pub(crate) fn expansions_json(
-    expansions: &std::collections::BTreeMap<(String, String), usize>,
-) -> Vec<Value> {
-    let expansions = expansions.iter();
-    expansions
-        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
-        .collect()
 }

@@ -15,6 +15,7 @@ mod classes;
 mod convert;
 mod cost;
 mod data_files;
+mod derived;
 mod differentiate;
 mod explain_model;
 mod externalize;

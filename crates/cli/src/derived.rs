@@ -1,0 +1,86 @@
+//! What `add-training` and `differentiate` have in common: a changed model and a report, or what
+//! has no gradient.
+
+use std::collections::BTreeMap;
+
+use sardonyx::training::Refusal;
+use sardonyx::{Model, SaveOptions, Weights};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::info::qualified;
+use crate::refused::refused;
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, saving};
+
+/// A command that changes a model.
+pub(crate) struct Command<'a> {
+    /// The name and version of the form of its JSON answer.
+    pub(crate) schema: &'static str,
+    pub(crate) arg: &'a ModelArg,
+    pub(crate) saving: &'a saving::Args,
+}
+
+impl Command<'_> {
+    /// Saves the changed model and tells what was done, as JSON or as text, or why it was not.
+    pub(crate) fn finish<R>(
+        &self,
+        model: &Model,
+        target: saving::Target,
+        result: Result<(Model, R), Refusal>,
+        (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
+        terminal: &Terminal,
+    ) -> Result<Verdict, Failure> {
+        let Command { schema, arg, saving } = self;
+        let name = arg.name();
+        let mut answer = json!({
+            "schema": schema, "model": name, "report": null, "refusals": [], "saved": null,
+        });
+        let (changed, report) = match result {
+            Ok(changed) => changed,
+            Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
+            Err(Refusal::Findings(findings)) => {
+                let answer = saving.json.then_some(answer);
+                return refused((model, &name), &findings, answer, terminal);
+            }
+        };
+        let options = SaveOptions::new();
+        let saved = saving.save(arg, &changed, options, Weights::Keep, target, terminal)?;
+        if saving.json {
+            answer["report"] = as_json(&report);
+            answer["saved"] = saved.json();
+            terminal.json(&answer, true)?;
+        } else {
+            terminal.remark(&as_text(&report));
+            saved.say(terminal);
+        }
+        Ok(Verdict::Fine)
+    }
+}
+
+/// Lines on what else changed: the version of `ai.onnx`, and operators that became their functions.
+pub(crate) fn notes(
+    (from, to): (u32, u32),
+    expansions: &BTreeMap<(String, String), usize>,
+) -> String {
+    let mut text = String::new();
+    if from != to {
+        text += &format!("\nai.onnx: {from} → {to}, the oldest version that has what is needed");
+    }
+    for ((domain, name), nodes) in expansions {
+        let name = qualified(domain, name);
+        text += &format!("\ncomputed by the body of its function: {nodes} {name}");
+    }
+    text
+}
+
+pub(crate) fn opset_json((from, to): (u32, u32)) -> Value {
+    json!({"from": from, "to": to})
+}
+
+pub(crate) fn expansions_json(expansions: &BTreeMap<(String, String), usize>) -> Vec<Value> {
+    let expansions = expansions.iter();
+    expansions
+        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
+        .collect()
+}
