@@ -435,9 +435,7 @@ impl<'c> Expr<'c> {
 
     /// A scalar of the type of this value.
     pub(crate) fn number(self, value: f64) -> Expr<'c> {
-        let double = Tensor::from_slice([], &[value]).expect("a scalar has one element");
-        let tensor = cast(&double, self.elem, CastOptions::default());
-        Expr::constant(self.nodes, &tensor.unwrap_or(double))
+        Expr::constant(self.nodes, &scalar(self.elem, value))
     }
 
     /// Zeros in the shape of this value.
@@ -543,6 +541,12 @@ impl<'c> Expr<'c> {
     pub(crate) fn squared(self) -> Expr<'c> {
         self * self
     }
+}
+
+/// A scalar of a type of numbers, rounded as by Cast.
+pub fn scalar(elem: DataType, value: f64) -> Tensor {
+    let double = Tensor::scalar(value);
+    cast(&double, elem, CastOptions::default()).unwrap_or(double)
 }
 
 /// A vector of `int64`.

@@ -79,7 +79,7 @@ pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, Crossing, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
-pub use gradient::{Backward, Derived, GradientFn};
+pub use gradient::{Backward, Derived, GradientFn, scalar};
 pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};

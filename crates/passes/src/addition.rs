@@ -15,16 +15,15 @@ use sardonyx_ops::operators::GRADIENT;
 use sardonyx_tensor::Tensor;
 
 use crate::convert::{ConvertError, ConvertOptions, Target, convert};
+pub(crate) use crate::differentiate::TRAINING;
 use crate::differentiate::{bind_gradients, differentiate};
 use crate::expand::{Expansions, expand_calls};
 use crate::finding::{Finding, Places, Spot, SpotPart};
 use crate::infer::{InferOptions, Inference, declaration, infer};
+use crate::ir_version::ir_version_of_opset;
 use crate::order::{reads, tree};
 use crate::resolve::{Resolved, resolve};
 use crate::upgrade::upgrade;
-
-/// The domain of `Gradient` and of the optimizers, and its version.
-pub(crate) const TRAINING: (&str, u32) = ("ai.onnx.preview.training", 1);
 
 /// The version of the format since which initializers need not be inputs.
 const PLAIN_INITIALIZERS: i64 = 4;
@@ -77,8 +76,9 @@ impl Addition {
     ) -> Result<Addition, Vec<Finding>> {
         let original = model.clone();
         // What stands against running the model is said of the model, and not of the copy.
-        resolve(model.clone(), registry.clone())?;
-        let Some(main) = model.main else { return Err(Vec::new()) };
+        let of_original =
+            |findings| resolve(original.clone(), registry.clone()).err().unwrap_or(findings);
+        let Some(main) = model.main else { return Err(of_original(Vec::new())) };
         if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
             model.fix_default_inputs(main);
         }
@@ -96,7 +96,7 @@ impl Addition {
         let opset = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
         model.main = Some(copy);
         bind_gradients(&mut model)?;
-        let mut resolved = resolve(model, registry.clone())?;
+        let mut resolved = resolve(model, registry.clone()).map_err(of_original)?;
         let mut expansions = Expansions::default();
         expand_calls(&mut resolved, &mut expansions)?;
         let inference = infer(&resolved, InferOptions::default())?;
@@ -263,7 +263,7 @@ impl Addition {
         }
         let changed = self.changed.iter().copied();
         let mut changed: Vec<ValueId> =
-            changed.filter(|value| self.is_of_main(*value, true)).collect();
+            changed.filter(|value| self.has_name_of_main(*value)).collect();
         changed.sort();
         for value in changed {
             let name = self.name(value);
@@ -277,12 +277,51 @@ impl Addition {
         self.output(value);
     }
 
-    /// Whether a value is what the main graph has under its name.
-    fn is_of_main(&self, value: ValueId, although_changed: bool) -> bool {
+    /// Whether the main graph has a value of that name.
+    fn has_name_of_main(&self, value: ValueId) -> bool {
         let found = self.model().value(value);
-        found.graph == self.graph()
-            && self.names.contains(&found.name)
-            && (although_changed || !self.changed.contains(&value))
+        found.graph == self.graph() && self.names.contains(&found.name)
+    }
+
+    /// Whether a value is what the main graph has under its name.
+    fn is_of_main(&self, value: ValueId) -> bool {
+        self.has_name_of_main(value) && !self.changed.contains(&value)
+    }
+
+    /// All values that a value depends on, and itself.
+    pub(crate) fn influences(&self, value: ValueId) -> HashSet<ValueId> {
+        let mut influences = HashSet::new();
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            if influences.insert(value)
+                && let Producer::Node(node, _) = self.model().value(value).producer
+            {
+                open.extend(reads(self.model(), node));
+            }
+        }
+        influences
+    }
+
+    /// An output of the main graph: the only one, if none is named. The error says which there are.
+    pub(crate) fn main_output(&self, name: Option<&str>) -> Result<ValueId, String> {
+        let model = self.model();
+        let outputs = &model.graph(self.graph()).outputs;
+        let names = outputs.iter().map(|output| model.display(output.name).into_owned());
+        let names: Vec<String> = names.collect();
+        let found = match name {
+            Some(name) => names.iter().position(|found| found == name),
+            None if outputs.len() == 1 => Some(0),
+            None => {
+                let (count, names) = (outputs.len(), names.join(", "));
+                return Err(format!(
+                    "the model has {count} outputs, so one has to be named: {names}"
+                ));
+            }
+        };
+        found.and_then(|index| outputs[index].value).ok_or_else(|| {
+            let (name, names) = (name.unwrap_or_default(), names.join(", "));
+            format!("the model has no output '{name}'; it has {names}")
+        })
     }
 
     /// Adds a node that computes the gradients of `y` by `xs`, where `zs` are the inputs besides on
@@ -327,7 +366,8 @@ impl Addition {
     /// What has no gradient.
     pub(crate) fn derive(&mut self) -> Result<(), Vec<Finding>> {
         let declared = InferOptions::default();
-        let derived = differentiate(&mut self.resolved, declared, &|_, _| false, &|_| false);
+        let (resolved, counts) = (&mut self.resolved, &mut self.expansions);
+        let derived = differentiate(resolved, declared, &|_, _| false, &|_| false, counts);
         derived.map(drop).map_err(|findings| {
             findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
         })
@@ -416,7 +456,7 @@ impl Addition {
             if model.value(value).graph != graph || !read.insert(value) {
                 continue;
             }
-            if self.is_of_main(value, false) {
+            if self.is_of_main(value) {
                 continue;
             }
             if let Producer::Node(node, _) = model.value(value).producer
@@ -432,10 +472,9 @@ impl Addition {
             let outputs = model.outputs(*node).iter().enumerate();
             outputs.filter_map(|(index, value)| Some((*node, index, (*value)?)))
         });
-        let twins: Vec<_> =
-            outputs.filter(|(_, _, value)| self.is_of_main(*value, false)).collect();
+        let twins: Vec<_> = outputs.filter(|(_, _, value)| self.is_of_main(*value)).collect();
         let borrowed: HashSet<ValueId> =
-            read.iter().copied().filter(|value| self.is_of_main(*value, false)).collect();
+            read.iter().copied().filter(|value| self.is_of_main(*value)).collect();
         let own = self.outputs.clone();
         let model = self.resolved.model_mut();
         for node in gone {
@@ -525,22 +564,26 @@ fn give_back(model: &mut Model, graph: GraphId, borrowed: &HashSet<Symbol>) {
 
 /// Says which version of `ai.onnx` the nodes of a model are of.
 fn set_opset(model: &mut Model, version: u32) {
-    let domains: HashMap<usize, bool> = model
-        .header
-        .opset_import
-        .iter()
-        .enumerate()
-        .map(|(index, import)| (index, matches!(&*model.display(import.domain), "" | "ai.onnx")))
-        .collect();
-    let imports = model.header.opset_import.iter_mut().enumerate();
-    let mut any = false;
-    for (_, import) in imports.filter(|(index, _)| domains[index]) {
-        import.version = Some(i64::from(version));
-        any = true;
+    let is_standard =
+        |import: &OperatorSetId| matches!(&*model.display(import.domain), "" | "ai.onnx");
+    let found: Vec<bool> = model.header.opset_import.iter().map(is_standard).collect();
+    for (import, is_standard) in model.header.opset_import.iter_mut().zip(&found) {
+        if *is_standard {
+            import.version = Some(i64::from(version));
+        }
     }
-    if !any {
+    if !found.contains(&true) {
         import(model, ("", version));
     }
+}
+
+/// Raises the version of the format to one that `ai.onnx` came with in the model's version, and to
+/// at least this one.
+pub(crate) fn raise_ir_version(model: &mut Model, least: i64) {
+    let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
+    let least = of_opset.unwrap_or(0).max(least);
+    let ir_version = &mut model.header.ir_version;
+    *ir_version = Some(ir_version.unwrap_or(0).max(least));
 }
 
 /// Lets a model import an operator set, if it does not.

@@ -6,14 +6,13 @@ use std::fmt;
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Symbol, ValueId};
 use sardonyx_ops::Registry;
-use sardonyx_ops::operators::GRADIENT;
 
-use crate::addition::{Added, Addition, TRAINING, import};
+use crate::addition::{Added, Addition, TRAINING, import, raise_ir_version};
+use crate::differentiate::is_gradient;
 use crate::expand::Expansions;
 use crate::finding::Finding;
 use crate::infer::Inference;
-use crate::ir_version::ir_version_of_opset;
-use crate::order::{inner_graphs, reads, sorted, tree};
+use crate::order::{inner_graphs, sorted, tree};
 
 /// Which gradients a model is to give.
 pub struct GradientOptions<'a> {
@@ -111,30 +110,19 @@ pub fn add_gradients(
     if options.gradient_node {
         import(&mut model, TRAINING);
     }
-    raise_ir_version(&mut model, opset.1);
+    raise_ir_version(&mut model, 0);
     Ok((model, GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions }))
 }
 
-/// The value to differentiate.
+/// The value to differentiate: an output, or another value by its name.
 fn value_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
-    let model = add.model();
-    let outputs = &model.graph(add.graph()).outputs;
-    let found = match (name, &outputs[..]) {
-        (Some(name), _) => add.value(name),
-        (None, [only]) => only.value,
-        (None, _) => {
-            let names = outputs.iter().map(|output| model.display(output.name).into_owned());
-            let names = names.collect::<Vec<String>>().join(", ");
-            let count = outputs.len();
-            return Err(DeriveError::Option(format!(
-                "the model has {count} outputs, so it has to be said which one to differentiate: {names}"
-            )));
+    match name {
+        Some(name) => {
+            let missing = || DeriveError::Option(format!("the model has no value '{name}'"));
+            add.value(name).ok_or_else(missing)
         }
-    };
-    found.ok_or_else(|| {
-        let name = name.unwrap_or_default();
-        DeriveError::Option(format!("the model has no value '{name}'"))
-    })
+        None => add.main_output(None).map_err(DeriveError::Option),
+    }
 }
 
 /// What a value is differentiated by, and the inputs besides on which it depends.
@@ -151,15 +139,7 @@ fn reached(
     of: ValueId,
 ) -> Result<Reached, DeriveError> {
     let model = add.model();
-    let mut influences = hashbrown::HashSet::new();
-    let mut open = vec![of];
-    while let Some(value) = open.pop() {
-        if influences.insert(value)
-            && let Producer::Node(node, _) = model.value(value).producer
-        {
-            open.extend(reads(model, node));
-        }
-    }
+    let influences = add.influences(of);
     let graph = model.graph(add.graph());
     let inputs = graph.inputs.iter().filter_map(|info| Some((info.value?, GradientBy::Input)));
     let is_input = |value: ValueId| matches!(model.value(value).producer, Producer::Input(_));
@@ -235,7 +215,7 @@ pub fn expand_gradients(
         model = expand_in_main(model, registry, main, &mut report)?;
     }
     report.opset.1 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
-    raise_ir_version(&mut model, report.opset.1);
+    raise_ir_version(&mut model, 0);
     Ok((model, report))
 }
 
@@ -313,18 +293,8 @@ fn gradients_in(model: &Model, graph: GraphId) -> usize {
     nodes.filter(|node| is_gradient(model, **node)).count()
 }
 
-fn is_gradient(model: &Model, node: NodeId) -> bool {
-    model.display(model.node(node).op_type) == GRADIENT.name && model.domain_of(node) == TRAINING.0
-}
-
 fn merge(into: &mut Expansions, from: &Expansions) {
     for (operator, count) in from {
         *into.entry(operator.clone()).or_default() += count;
     }
-}
-
-fn raise_ir_version(model: &mut Model, opset: u32) {
-    let least = ir_version_of_opset(b"", i64::from(opset)).unwrap_or(0);
-    let ir_version = &mut model.header.ir_version;
-    *ir_version = Some(ir_version.unwrap_or(0).max(least));
 }

@@ -33,8 +33,8 @@ use crate::resolve::Resolved;
 use crate::upgrade::upgrade;
 use region::Region;
 
-/// The domain and name of the operator.
-const DOMAIN: &str = "ai.onnx.preview.training";
+/// The domain of `Gradient` and of the optimizers, and its version.
+pub(crate) const TRAINING: (&str, u32) = ("ai.onnx.preview.training", 1);
 
 /// Times that operators become functions for one `Gradient` node: functions are few levels deep.
 const MOST_EXPANSIONS: usize = 64;
@@ -65,8 +65,8 @@ pub fn bind_gradients(model: &mut Model) -> Result<(), Vec<Finding>> {
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-fn is_gradient(model: &Model, node: NodeId) -> bool {
-    model.display(model.node(node).op_type) == GRADIENT.name && model.domain_of(node) == DOMAIN
+pub(crate) fn is_gradient(model: &Model, node: NodeId) -> bool {
+    model.display(model.node(node).op_type) == GRADIENT.name && model.domain_of(node) == TRAINING.0
 }
 
 /// How many values a node differentiates by, and how many it names altogether, without `y`.
@@ -139,7 +139,8 @@ fn finding(model: &Model, node: NodeId, fact: impl Into<String>) -> Finding {
 
 /// Puts nodes into the place of all `Gradient` nodes that [`bind_gradients`] bound, in all graphs.
 /// All nodes are in their newest form, but for those that `stays` names. Operators that are
-/// `without_kernel` do not stay in functions that are needed. Whether there were any.
+/// `without_kernel` do not stay in functions that are needed; operators that become their functions
+/// are counted. Whether there were any.
 ///
 /// # Errors
 ///
@@ -150,6 +151,7 @@ pub fn differentiate(
     declared: InferOptions<'_>,
     stays: &dyn Fn(&Resolved, NodeId) -> bool,
     without_kernel: &dyn Fn(OpRef) -> bool,
+    counts: &mut Expansions,
 ) -> Result<bool, Vec<Finding>> {
     let open = |resolved: &Resolved| {
         let graphs = resolved.graphs().iter();
@@ -181,7 +183,8 @@ pub fn differentiate(
             if expansions > MOST_EXPANSIONS {
                 return Err(no_rules(resolved, &without_rule));
             }
-            expand_for(resolved, declared, &without_rule, stays, without_kernel)?;
+            let also = (&without_rule[..], without_kernel);
+            expand_for(resolved, declared, also, stays, counts)?;
             continue;
         }
         let copied = regions.iter().filter(|region| region.copies(resolved)).count();
@@ -212,18 +215,17 @@ struct WithoutRule {
 fn expand_for(
     resolved: &mut Resolved,
     declared: InferOptions<'_>,
-    without_rule: &[WithoutRule],
+    (without_rule, without_kernel): (&[WithoutRule], &dyn Fn(OpRef) -> bool),
     stays: &dyn Fn(&Resolved, NodeId) -> bool,
-    without_kernel: &dyn Fn(OpRef) -> bool,
+    counts: &mut Expansions,
 ) -> Result<(), Vec<Finding>> {
     let all: HashSet<NodeId> =
         without_rule.iter().flat_map(|without| &without.nodes).copied().collect();
-    let mut counts = Expansions::default();
     let (mut also, mut is_first, none) = (&all, true, HashSet::new());
     loop {
         let inference = infer(resolved, declared)?;
         let before = resolved.model().node_count();
-        let are_some = expand_operators(resolved, &inference, without_kernel, also, &mut counts)?;
+        let are_some = expand_operators(resolved, &inference, without_kernel, also, counts)?;
         if is_first && resolved.model().node_count() == before {
             return Err(no_rules(resolved, without_rule));
         }

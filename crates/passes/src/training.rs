@@ -13,12 +13,11 @@ use std::fmt;
 
 use sardonyx_model::{Entry, ExternalData, Model, NodeId, TrainingInfo, ValueId};
 use sardonyx_ops::Registry;
-use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+use sardonyx_tensor::Tensor;
 
-use crate::addition::{Added, Addition, TRAINING, import};
+use crate::addition::{Added, Addition, TRAINING, import, raise_ir_version};
 use crate::derivatives::DeriveError;
 use crate::expand::Expansions;
-use crate::ir_version::ir_version_of_opset;
 
 pub use initialization::Initialization;
 pub use loss::Loss;
@@ -167,9 +166,7 @@ pub fn add_training(
     if options.gradient_nodes || options.optimizer.as_operator {
         import(&mut model, TRAINING);
     }
-    let least = ir_version_of_opset(b"", i64::from(opset.1)).unwrap_or(0).max(TRAINING_INFO);
-    let ir_version = &mut model.header.ir_version;
-    *ir_version = Some(ir_version.unwrap_or(0).max(least));
+    raise_ir_version(&mut model, TRAINING_INFO);
     Ok((model, report))
 }
 
@@ -243,10 +240,4 @@ fn entries(model: &mut Model, pairs: Vec<(String, String)>) -> Vec<Entry> {
         ..Entry::default()
     };
     pairs.into_iter().map(&mut entry).collect()
-}
-
-/// A scalar of a type.
-fn number(elem: DataType, value: f64) -> Tensor {
-    let double = Tensor::scalar(value);
-    cast(&double, elem, CastOptions::default()).unwrap_or(double)
 }

@@ -93,7 +93,8 @@ fn front(
     };
     let has_no_kernel =
         |op: OpRef| !has_kernel(op) && !options.operators.has(op.def.domain, op.def.name);
-    let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel);
+    let counts = &mut report.expanded;
+    let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel, counts);
     let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account)?;

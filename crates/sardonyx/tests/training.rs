@@ -339,6 +339,17 @@ fn old_models_are_converted_as_far_as_needed() {
     assert_eq!(outputs.tensor("loss").unwrap().item::<f32>().unwrap(), 13.25 / 4.0);
 }
 
+/// An operator without a rule becomes its function in the algorithm, which the report says; so do
+/// operators of its body.
+#[test]
+fn operators_that_become_functions_are_reported() {
+    let text = LINE.replace("y = Mul (x, w)", "m = Mul (x, w) y = LeakyRelu (m)");
+    let (changed, report) = model(&text).add_training(&squared_error()).unwrap();
+    assert_valid(&changed);
+    let leaky = (String::new(), "LeakyRelu".to_string());
+    assert_eq!(report.expansions.get(&leaky), Some(&1), "{:?}", report.expansions);
+}
+
 #[test]
 fn an_operator_without_gradient_is_named() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>

@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, GraphId, NodeId, ValueId};
-use sardonyx_ops::{Backward, Refusal};
-use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+use sardonyx_ops::{Backward, Refusal, scalar};
+use sardonyx_tensor::DataType;
 
 use super::activity::{Flow, makes_active};
 use super::flow::FlowBack;
@@ -140,9 +140,7 @@ impl<'a> Way<'a> {
 
     /// A scalar constant beside the node.
     pub(super) fn number(&mut self, hint: &str, elem: DataType, value: f64) -> ValueId {
-        let double = Tensor::from_slice([], &[value]).expect("a scalar has one element");
-        let tensor = cast(&double, elem, CastOptions::default()).unwrap_or(double);
-        self.resolved.build(self.gradient).constant(hint, &tensor)
+        self.resolved.build(self.gradient).constant(hint, &scalar(elem, value))
     }
 
     /// Zeros in the shape of a value.

@@ -4,9 +4,9 @@
 //! "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
 
 use sardonyx_model::{AttrValue, GraphId, Model, ValueId};
+use sardonyx_ops::scalar;
 use sardonyx_tensor::{DataType, Tensor};
 
-use super::number;
 use super::variables::{Role, Variable};
 
 /// What weights are before the first step. Biases are 0 and factors of normalizations 1 unless
@@ -139,7 +139,7 @@ fn first_values(model: &mut Model, graph: GraphId, beginning: &Beginning) -> Val
         Distribution::Constant(value) => {
             let shape = Tensor::from_slice([sizes.len()], &sizes).expect("as many as it has");
             let shape = model.add_initializer(graph, "shape", &shape);
-            let value = number(beginning.elem, value).reshape([1]).expect("one element");
+            let value = scalar(beginning.elem, value).reshape([1]).expect("one element");
             let value = AttrValue::Tensor(value);
             make(model, "ConstantOfShape", &[Some(shape)], &[("value", value)])
         }

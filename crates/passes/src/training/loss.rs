@@ -1,6 +1,8 @@
 //! Losses: what training makes small.
 
-use sardonyx_model::{AttrValue, Dim, Producer, Shape, TensorType, Type, ValueId};
+use sardonyx_model::{
+    AttrValue, Attributes, Dim, NodeAttributes, Producer, Shape, TensorType, Type, ValueId,
+};
 use sardonyx_tensor::DataType;
 
 use crate::addition::Addition;
@@ -41,11 +43,11 @@ pub(super) struct Added {
 pub(super) fn add(add: &mut Addition, loss: &Loss) -> Result<Added, DeriveError> {
     let added = match loss {
         Loss::CrossEntropy { output, axis, ignored } => {
-            let output = output_of(add, output.as_deref())?;
+            let output = add.main_output(output.as_deref()).map_err(DeriveError::Option)?;
             cross_entropy(add, output, *axis, *ignored)?
         }
         Loss::SquaredError { output } => {
-            let output = output_of(add, output.as_deref())?;
+            let output = add.main_output(output.as_deref()).map_err(DeriveError::Option)?;
             squared_error(add, output)?
         }
         Loss::Value(name) => {
@@ -64,30 +66,6 @@ pub(super) fn add(add: &mut Addition, loss: &Loss) -> Result<Added, DeriveError>
     };
     add.rename(added.value, "loss");
     Ok(added)
-}
-
-/// An output of the main graph.
-fn output_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
-    let model = add.model();
-    let outputs = &model.graph(add.graph()).outputs;
-    let names: Vec<String> =
-        outputs.iter().map(|output| model.display(output.name).into_owned()).collect();
-    let found = match name {
-        Some(name) => names.iter().position(|found| found == name),
-        None if outputs.len() == 1 => Some(0),
-        None => {
-            let names = names.join(", ");
-            let message = format!(
-                "the model has {} outputs, so it has to be said which one the loss is of: {names}",
-                outputs.len()
-            );
-            return Err(DeriveError::Option(message));
-        }
-    };
-    found.and_then(|index| outputs[index].value).ok_or_else(|| {
-        let (name, names) = (name.unwrap_or_default(), names.join(", "));
-        DeriveError::Option(format!("the model has no output '{name}'; it has {names}"))
-    })
 }
 
 /// The element type of a value, and its shape if it is known.
@@ -117,7 +95,6 @@ fn cross_entropy(
         && matches!(op.def.name, "Softmax" | "LogSoftmax")
         && let Some(read) = add.model().inputs(node).next().flatten()
     {
-        use sardonyx_model::{Attributes, NodeAttributes};
         // The newest form, whose default is the last axis.
         normalized = Some(NodeAttributes::new(add.model(), node).int("axis").unwrap_or(-1));
         scores = read;

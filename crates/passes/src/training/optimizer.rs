@@ -7,9 +7,9 @@
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
+use sardonyx_ops::scalar;
 use sardonyx_tensor::{DataType, Tensor};
 
-use super::number;
 use super::variables::Variable;
 use crate::addition::{Addition, TRAINING};
 use crate::derivatives::DeriveError;
@@ -124,7 +124,7 @@ pub(super) fn add(
 ) -> Result<Step, DeriveError> {
     let all_double = variables.iter().all(|variable| variable.elem == DataType::Double);
     let elem = if all_double { DataType::Double } else { DataType::Float };
-    let rate = add.constant("learning_rate", &number(elem, optimizer.learning_rate));
+    let rate = add.constant("learning_rate", &scalar(elem, optimizer.learning_rate));
     let scalar = TensorType { elem: Some(elem), shape: Some(Default::default()) };
     add.make_default(rate, &Type::Tensor(scalar));
     let learning_rate = add.name(rate);
@@ -142,7 +142,7 @@ struct Nodes<'a> {
     add: &'a mut Addition,
     optimizer: &'a Optimizer,
     rate: (ValueId, DataType),
-    /// By what they are called and their type.
+    /// Scalars that all variables read, by what they are called and their type.
     constants: HashMap<(&'static str, DataType), ValueId>,
     updates: Vec<(String, ValueId)>,
 }
@@ -152,7 +152,7 @@ impl Nodes<'_> {
         match self.constants.get(&(name, elem)) {
             Some(found) => *found,
             None => {
-                let made = self.add.constant(name, &number(elem, value));
+                let made = self.add.constant(name, &scalar(elem, value));
                 self.constants.insert((name, elem), made);
                 made
             }
@@ -205,13 +205,22 @@ impl Nodes<'_> {
 
     /// The learning rate in a type.
     fn rate_as(&mut self, elem: DataType) -> ValueId {
-        let key = ("learning rate as", elem);
-        if let Some(found) = self.constants.get(&key) {
+        let (rate, from) = self.rate;
+        self.cast_once("learning rate", rate, (from, elem))
+    }
+
+    /// A scalar that all variables read, in a type.
+    fn cast_once(
+        &mut self,
+        name: &'static str,
+        value: ValueId,
+        (from, to): (DataType, DataType),
+    ) -> ValueId {
+        if let Some(found) = self.constants.get(&(name, to)) {
             return *found;
         }
-        let (rate, from) = self.rate;
-        let made = self.cast(rate, from, elem);
-        self.constants.insert(key, made);
+        let made = self.cast(value, from, to);
+        self.constants.insert((name, to), made);
         made
     }
 
@@ -330,7 +339,7 @@ impl Nodes<'_> {
                     elem,
                 )?;
                 let (_, root) = factors.expect("Adam has factors");
-                let root = self.cast_factor("root of correction", root, elem);
+                let root = self.cast_once("root of correction", root, (DataType::Double, elem));
                 let deviation = self.root(squares);
                 let deviation = self.two("Div", deviation, root);
                 let epsilon = self.constant("epsilon", epsilon, elem);
@@ -339,21 +348,11 @@ impl Nodes<'_> {
             }
         };
         let rate = match factors {
-            Some((rate, _)) => self.cast_factor("corrected rate", rate, elem),
+            Some((rate, _)) => self.cast_once("corrected rate", rate, (DataType::Double, elem)),
             None => self.rate_as(elem),
         };
         let by = self.two("Mul", by, rate);
         Ok(self.two("Sub", weight, by))
-    }
-
-    /// A factor of all variables in a type.
-    fn cast_factor(&mut self, name: &'static str, value: ValueId, elem: DataType) -> ValueId {
-        if let Some(found) = self.constants.get(&(name, elem)) {
-            return *found;
-        }
-        let made = self.cast(value, DataType::Double, elem);
-        self.constants.insert((name, elem), made);
-        made
     }
 
     /// A running mean, which is a state variable.

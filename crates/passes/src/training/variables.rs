@@ -1,14 +1,13 @@
 //! Which initializers are trained.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{ExternalData, NodeId, Producer, Shape, ValueId};
+use sardonyx_model::{Attributes, ExternalData, NodeAttributes, NodeId, Producer, Shape, ValueId};
 use sardonyx_tensor::{CastOptions, DataType, cast};
 
 use super::{Skipped, TrainingOptions};
 use crate::addition::Addition;
 use crate::derivatives::DeriveError;
 use crate::infer::Inference;
-use crate::order::reads;
 
 /// An initializer that is trained.
 #[derive(Debug, Clone)]
@@ -75,15 +74,7 @@ pub(super) fn choose(
     loss: ValueId,
 ) -> Result<Chosen, DeriveError> {
     let model = add.model();
-    let mut influences: HashSet<ValueId> = HashSet::new();
-    let mut open = vec![loss];
-    while let Some(value) = open.pop() {
-        if influences.insert(value)
-            && let Producer::Node(node, _) = model.value(value).producer
-        {
-            open.extend(reads(model, node));
-        }
-    }
+    let influences = add.influences(loss);
     let graph = model.graph(add.graph());
     let inputs = graph.inputs.iter().filter_map(|info| info.value);
     let inputs: Vec<ValueId> = inputs.filter(|value| influences.contains(value)).collect();
@@ -224,10 +215,8 @@ impl Readers {
         let without = |axis: usize| all / sizes.get(axis).copied().unwrap_or(1).max(1);
         let product = |inputs: usize, outputs: usize| Some(Role::Product { inputs, outputs });
         let last = sizes.last().copied().unwrap_or(1);
-        let is_set = |attribute: &str| {
-            use sardonyx_model::{Attributes, NodeAttributes};
-            NodeAttributes::new(add.model(), node).int(attribute) == Some(1)
-        };
+        let is_set =
+            |attribute: &str| NodeAttributes::new(add.model(), node).int(attribute) == Some(1);
         match (name, index) {
             ("Conv" | "DeformConv", 1) => product(without(0), without(1)),
             ("ConvTranspose", 1) => product(without(1), without(0)),
