@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-text", "sardonyx-ops"],
     ),
     ("sardonyx-kernels", &["sardonyx-tensor"]),
+    ("sardonyx-devices", &["sardonyx-tensor"]),
     (
         "sardonyx-runtime",
         &[

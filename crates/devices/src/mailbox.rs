@@ -1,0 +1,150 @@
+//! Where the messages for one worker wait until it asks for them.
+//!
+//! Every transport here has one per worker: what arrives is put in at once, so no sender ever waits
+//! for a receiver. Messages of one sender lie in the order in which they were sent; a receiver
+//! takes the first that has its tag.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{ErrorKind, TransportError};
+use crate::locked;
+use crate::scratch::{Piece, Scratch};
+use crate::transport::Tag;
+
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// The memory of messages.
+    pub(crate) memory: Scratch,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By sender.
+    senders: Vec<Sender>,
+    /// The first failure of any worker, which ends all receives.
+    failure: Option<TransportError>,
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    messages: VecDeque<(Tag, Piece)>,
+    /// It will send nothing more.
+    ended: bool,
+}
+
+impl Mailbox {
+    pub(crate) fn new(workers: usize) -> Mailbox {
+        let senders = (0..workers).map(|_| Sender::default()).collect();
+        Mailbox {
+            state: Mutex::new(State { senders, failure: None }),
+            arrived: Condvar::new(),
+            memory: Scratch::new(),
+        }
+    }
+
+    /// Puts a message in.
+    pub(crate) fn put(&self, from: usize, tag: Tag, message: Piece) {
+        locked(&self.state).senders[from].messages.push_back((tag, message));
+        self.arrived.notify_all();
+    }
+
+    /// Puts a copy of a message in.
+    pub(crate) fn put_copy(
+        &self,
+        from: usize,
+        tag: Tag,
+        bytes: &[u8],
+    ) -> Result<(), TransportError> {
+        let mut message = self.memory.take(bytes.len())?;
+        message.copy_from_slice(bytes);
+        self.put(from, tag, message);
+        Ok(())
+    }
+
+    /// Lends the first message of `from` with this tag to `take`, as soon as it is there.
+    pub(crate) fn receive(
+        &self,
+        from: usize,
+        tag: Tag,
+        deadline: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TransportError> {
+        let until = Instant::now() + deadline;
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(message) = state.find(from, tag)? {
+                drop(state);
+                take(&message);
+                self.memory.give_back(message);
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now >= until {
+                return Err(no_answer(from, tag, deadline));
+            }
+            state = self.wait(state, until - now);
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        let waited = self.arrived.wait_timeout(state, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Notes that a worker will send nothing more.
+    pub(crate) fn end(&self, from: usize) {
+        locked(&self.state).senders[from].ended = true;
+        self.arrived.notify_all();
+    }
+
+    /// Notes a failure, unless there was one before; says whether there was none.
+    pub(crate) fn fail(&self, failure: TransportError) -> bool {
+        let mut state = locked(&self.state);
+        let first = state.failure.is_none();
+        if first {
+            state.failure = Some(failure);
+            self.arrived.notify_all();
+        }
+        first
+    }
+
+    /// The first failure of any worker as an error.
+    pub(crate) fn check(&self) -> Result<(), TransportError> {
+        locked(&self.state).failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl State {
+    /// Takes out the message if it is there; an error if it will not come.
+    fn find(&mut self, from: usize, tag: Tag) -> Result<Option<Piece>, TransportError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let sender = &mut self.senders[from];
+        let place = sender.messages.iter().position(|(with, _)| *with == tag);
+        if let Some((_, message)) = place.and_then(|place| sender.messages.remove(place)) {
+            return Ok(Some(message));
+        }
+        if sender.ended {
+            let message = format!("worker {from} ended its work before it sent message {tag}");
+            return Err(TransportError::at(ErrorKind::Ended, from, message));
+        }
+        Ok(None)
+    }
+}
+
+#[cold]
+pub(crate) fn no_answer(from: usize, tag: Tag, deadline: Duration) -> TransportError {
+    let message = format!("worker {from} did not send message {tag} within {deadline:?}");
+    TransportError::at(ErrorKind::Deadline, from, message)
+}
+
+/// What all others are told about a worker that failed.
+#[cold]
+pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
+    TransportError::at(ErrorKind::Failed, worker, format!("worker {worker} failed: {reason}"))
+}
