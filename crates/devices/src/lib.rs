@@ -29,6 +29,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod collectives;
+mod delayed;
 mod error;
 mod mailbox;
 mod reduction;
@@ -37,6 +38,7 @@ mod threads;
 mod traffic;
 mod transport;
 
+pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
 pub use reduction::Reduction;
 pub use scratch::{Piece, Scratch};
