@@ -28,6 +28,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod agreement;
 pub mod collectives;
 mod delayed;
 mod error;
@@ -38,6 +39,7 @@ mod threads;
 mod traffic;
 mod transport;
 
+pub use agreement::agree;
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
 pub use reduction::Reduction;
