@@ -46,7 +46,7 @@ pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
 #[cfg(unix)]
 pub use processes::{Processes, Rendezvous};
-pub use reduction::Reduction;
+pub use reduction::{Reduction, combine};
 pub use scratch::{Piece, Scratch};
 pub use threads::Threads;
 pub use traffic::{Sent, Traffic, TrafficCounters};
