@@ -33,6 +33,8 @@ pub mod collectives;
 mod delayed;
 mod error;
 mod mailbox;
+#[cfg(unix)]
+mod processes;
 mod reduction;
 mod scratch;
 mod threads;
@@ -42,6 +44,8 @@ mod transport;
 pub use agreement::agree;
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
+#[cfg(unix)]
+pub use processes::{Processes, Rendezvous};
 pub use reduction::Reduction;
 pub use scratch::{Piece, Scratch};
 pub use threads::Threads;

@@ -101,6 +101,30 @@ impl Mailbox {
         self.arrived.notify_all();
     }
 
+    /// Waits until it is known how a worker ended to which nothing can be sent; an error unless it
+    /// did so in good order.
+    #[cfg(unix)]
+    pub(crate) fn wait_for_end(
+        &self,
+        worker: usize,
+        deadline: Duration,
+    ) -> Result<(), TransportError> {
+        let until = Instant::now() + deadline;
+        let mut state = locked(&self.state);
+        while !state.senders[worker].ended {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            let now = Instant::now();
+            if now >= until {
+                let message = format!("worker {worker} is lost: nothing can be sent to it");
+                return Err(TransportError::at(ErrorKind::Lost, worker, message));
+            }
+            state = self.wait(state, until - now);
+        }
+        Ok(())
+    }
+
     /// Notes a failure, unless there was one before; says whether there was none.
     pub(crate) fn fail(&self, failure: TransportError) -> bool {
         let mut state = locked(&self.state);
