@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     step("bench of inference", &["xtask", "bench", "infer", "--smoke"]).release(),
     step("bench of conversions", &["xtask", "bench", "convert", "--smoke"]).release(),
     step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
+    step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {
