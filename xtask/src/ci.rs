@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
     step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),
+    step("mpi", &["xtask", "mpi"]),
     step("static build", &["xtask", "static-build"]).release(),
     step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
