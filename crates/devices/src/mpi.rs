@@ -91,6 +91,10 @@ struct Partial {
 /// Bytes of a message of MPI at most, whose counts have 31 bits. Longer frames are sent in pieces.
 const MOST: usize = 64 << 20;
 
+/// How often MPI is asked for a collective before messages are looked at again: it moves on while
+/// it is asked.
+const TESTS: usize = 20;
+
 /// How long a job that failed waits for workers that have not noticed it.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -348,11 +352,12 @@ impl Shared {
         self.mailbox.check()?;
         let mut operation = locked(&self.state).api.collective(communicator, call)?;
         let in_time = self.wait(self.deadline, |state| {
-            let done = state.api.test(&mut operation)?;
-            if !done {
-                self.mailbox.check()?;
+            for _ in 0..TESTS {
+                if state.api.test(&mut operation)? {
+                    return Ok(true);
+                }
             }
-            Ok(done)
+            self.mailbox.check().map(|()| false)
         })?;
         if in_time {
             return Ok(operation.pieces());
