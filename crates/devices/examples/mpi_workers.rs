@@ -50,7 +50,7 @@ fn check(worker: &Mpi, reproducible: bool) -> Result<(), TransportError> {
     let sums = if reproducible { Sums::InOrder } else { Sums::AnyOrder };
     for seed in 0..20 {
         let mut random = Random(seed);
-        steps::run(worker, &steps::steps(&mut random, worker.workers(), 40), sums);
+        steps::run(worker, &steps::steps(&mut random, worker.workers(), 40), sums)?;
     }
     // Longer than a message of MPI here, and longer than what it sends without a receiver.
     for bytes in [0, 1, 100_000, 10_000_000, 150_000_000] {

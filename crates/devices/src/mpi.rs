@@ -291,6 +291,11 @@ impl Shared {
         Ok(())
     }
 
+    fn tell(&self, to: usize, failure: &TransportError) -> Result<(), TransportError> {
+        let worker = failure.worker().unwrap_or(self.number) as u32;
+        self.send(to, Frame::Failed, worker, failure.message().as_bytes())
+    }
+
     fn start_to_send(
         &self,
         state: &mut State,
@@ -477,10 +482,9 @@ impl Transport for Mpi {
         let shared = &self.shared;
         let failure = failed(shared.number, reason);
         if shared.mailbox.fail(failure.clone()) {
-            let number = shared.number as u32;
             for to in (0..shared.workers).filter(|to| *to != shared.number) {
                 // Who cannot be told waits until its deadline.
-                let _ = shared.send(to, Frame::Failed, number, failure.message().as_bytes());
+                let _ = shared.tell(to, &failure);
             }
         }
     }
@@ -608,11 +612,16 @@ impl Drop for Mpi {
         }
         let shared = &self.shared;
         let others = || (0..shared.workers).filter(|other| *other != shared.number);
+        let failure = shared.mailbox.check().err();
         for to in others() {
-            // Who cannot be told waits until its deadline.
+            // Who ends because of a failure must not be noticed before the failure. Who cannot be
+            // told waits until its deadline.
+            if let Some(failure) = &failure {
+                let _ = shared.tell(to, failure);
+            }
             let _ = shared.send(to, Frame::End, 0, &[]);
         }
-        let has_failed = shared.mailbox.check().is_err();
+        let has_failed = failure.is_some();
         let patience = if has_failed { shared.deadline.min(FAREWELL) } else { shared.deadline };
         let all_ended = shared.wait(patience, |state| {
             let mut others = others();
@@ -625,7 +634,7 @@ impl Drop for Mpi {
             state.api.finish();
         } else {
             // The process ends here, so nobody else can say why.
-            let failure = shared.mailbox.check().err();
+            let failure = failure.or(shared.mailbox.check().err());
             let reason = failure.map_or("other workers did not end".to_string(), |f| f.to_string());
             eprintln!("error: worker {} ends the job: {reason}", shared.number);
             state.api.abort();

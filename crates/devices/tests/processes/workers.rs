@@ -129,7 +129,7 @@ fn worker(task: &str) {
         "steps" => {
             for seed in 0..8 {
                 let steps = steps::steps(&mut Random(seed), workers, 40);
-                steps::run(&transport, &steps, Sums::InOrder);
+                steps::run(&transport, &steps, Sums::InOrder).unwrap();
             }
             println!("all is right");
             Ok(())

@@ -1,6 +1,6 @@
 //! Random collectives, and what they should give.
 
-use sardonyx_devices::{Group, Reduction, Transport};
+use sardonyx_devices::{Group, Reduction, Transport, TransportError};
 use sardonyx_tensor::{DataType, bf16, f16};
 
 const TYPES: [DataType; 13] = [
@@ -29,7 +29,7 @@ impl Random {
         (self.0 >> 32) as u32
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() as usize) % limit
     }
 
@@ -117,37 +117,37 @@ impl Step {
     }
 
     /// What the collective gives one worker.
-    fn run(&self, transport: &dyn Transport, place: usize) -> Vec<u8> {
+    fn run(&self, transport: &dyn Transport, place: usize) -> Result<Vec<u8>, TransportError> {
         let group = Group { workers: &self.workers, tag: self.tag };
         let (mut data, parts) = (self.data[place].clone(), &self.parts[place]);
         let of = (self.reduction, self.data_type);
-        match self.kind {
+        Ok(match self.kind {
             Kind::AllReduce => {
-                transport.all_reduce(group, of.0, of.1, &mut data).unwrap();
+                transport.all_reduce(group, of.0, of.1, &mut data)?;
                 data
             }
             Kind::ReduceScatter => {
                 let mut into = vec![0; parts[place]];
-                transport.reduce_scatter(group, of, &data, parts, &mut into).unwrap();
+                transport.reduce_scatter(group, of, &data, parts, &mut into)?;
                 into
             }
             Kind::AllGather => {
                 let mut into = vec![0; parts.iter().sum()];
-                transport.all_gather(group, &data, parts, &mut into).unwrap();
+                transport.all_gather(group, &data, parts, &mut into)?;
                 into
             }
             Kind::AllToAll => {
                 let into_parts: Vec<usize> = self.parts.iter().map(|row| row[place]).collect();
                 let mut into = vec![0; into_parts.iter().sum()];
-                transport.all_to_all(group, (&data, parts), (&mut into, &into_parts)).unwrap();
+                transport.all_to_all(group, (&data, parts), (&mut into, &into_parts))?;
                 into
             }
             Kind::Broadcast => {
-                transport.broadcast(group, self.workers[self.root], &mut data).unwrap();
+                transport.broadcast(group, self.workers[self.root], &mut data)?;
                 data
             }
             Kind::Barrier => Vec::new(),
-        }
+        })
     }
 
     /// Whether a sum or product is right but for the order in which it was made.
@@ -287,13 +287,17 @@ fn reduced(reduction: Reduction, data_type: DataType, data: &[&[u8]]) -> Vec<u8>
 }
 
 /// Runs the steps that concern a worker.
-pub(crate) fn run(transport: &dyn Transport, steps: &[Step], sums: Sums) {
+pub(crate) fn run(
+    transport: &dyn Transport,
+    steps: &[Step],
+    sums: Sums,
+) -> Result<(), TransportError> {
     for (index, step) in steps.iter().enumerate() {
         if let Kind::Barrier = step.kind {
-            transport.barrier().unwrap();
+            transport.barrier()?;
         }
         let Ok(place) = step.workers.binary_search(&transport.number()) else { continue };
-        let (found, expected) = (step.run(transport, place), step.expected(place));
+        let (found, expected) = (step.run(transport, place)?, step.expected(place));
         assert!(
             found == expected || sums == Sums::AnyOrder && step.is_close(&found, &expected),
             "step {index}: {:?} of {} ({}) among {:?} at worker {}",
@@ -304,6 +308,7 @@ pub(crate) fn run(transport: &dyn Transport, steps: &[Step], sums: Sums) {
             transport.number()
         );
     }
+    Ok(())
 }
 
 pub(crate) fn steps(random: &mut Random, workers: usize, count: usize) -> Vec<Step> {
