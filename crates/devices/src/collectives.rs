@@ -331,7 +331,11 @@ fn receive_exactly<T: Transport + ?Sized>(
 }
 
 /// How many elements so many bytes are.
-fn whole_elems(loops: &Loops, data_type: DataType, bytes: usize) -> Result<usize, TransportError> {
+pub(crate) fn whole_elems(
+    loops: &Loops,
+    data_type: DataType,
+    bytes: usize,
+) -> Result<usize, TransportError> {
     if bytes.is_multiple_of(loops.element_bytes) {
         return Ok(bytes / loops.element_bytes);
     }
@@ -353,7 +357,11 @@ fn part_at(parts: &[usize], place: usize) -> Range<usize> {
 }
 
 /// That there is a part for each worker and that they fill the whole.
-fn check_parts(group: Group<'_>, parts: &[usize], bytes: usize) -> Result<(), TransportError> {
+pub(crate) fn check_parts(
+    group: Group<'_>,
+    parts: &[usize],
+    bytes: usize,
+) -> Result<(), TransportError> {
     let workers = group.workers.len();
     if parts.len() != workers {
         return err!(Argument, "there are {} parts for {workers} workers", parts.len());
@@ -366,7 +374,7 @@ fn check_parts(group: Group<'_>, parts: &[usize], bytes: usize) -> Result<(), Tr
 }
 
 /// That the own part has the length that it should have.
-fn check_part(expected: usize, bytes: usize) -> Result<(), TransportError> {
+pub(crate) fn check_part(expected: usize, bytes: usize) -> Result<(), TransportError> {
     if expected == bytes {
         return Ok(());
     }

@@ -32,7 +32,11 @@ mod agreement;
 pub mod collectives;
 mod delayed;
 mod error;
+#[cfg(unix)]
+mod frame;
 mod mailbox;
+#[cfg(all(unix, feature = "mpi"))]
+mod mpi;
 #[cfg(unix)]
 mod processes;
 mod reduction;
@@ -44,6 +48,8 @@ mod transport;
 pub use agreement::agree;
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
+#[cfg(all(unix, feature = "mpi"))]
+pub use mpi::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use processes::{Processes, Rendezvous};
 pub use reduction::{Reduction, combine};

@@ -90,6 +90,33 @@ impl Mailbox {
         }
     }
 
+    /// As [`Mailbox::receive`], but if the message is not there yet it says so at once.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn receive_if_there(
+        &self,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let found = locked(&self.state).find(from, tag)?;
+        let Some(message) = found else { return Ok(false) };
+        take(&message);
+        self.memory.give_back(message);
+        Ok(true)
+    }
+
+    /// Whether the message is there; an error if it will not come.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn has(&self, from: usize, tag: Tag) -> Result<bool, TransportError> {
+        locked(&self.state).place(from, tag).map(|place| place.is_some())
+    }
+
+    /// Whether a worker will send nothing more.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn has_ended(&self, worker: usize) -> bool {
+        locked(&self.state).senders[worker].ended
+    }
+
     fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
         let waited = self.arrived.wait_timeout(state, time);
         waited.unwrap_or_else(PoisonError::into_inner).0
@@ -145,19 +172,22 @@ impl Mailbox {
 impl State {
     /// Takes out the message if it is there; an error if it will not come.
     fn find(&mut self, from: usize, tag: Tag) -> Result<Option<Piece>, TransportError> {
+        let Some(place) = self.place(from, tag)? else { return Ok(None) };
+        Ok(self.senders[from].messages.remove(place).map(|(_, message)| message))
+    }
+
+    /// Where the message lies among those of its sender.
+    fn place(&self, from: usize, tag: Tag) -> Result<Option<usize>, TransportError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let sender = &mut self.senders[from];
+        let sender = &self.senders[from];
         let place = sender.messages.iter().position(|(with, _)| *with == tag);
-        if let Some((_, message)) = place.and_then(|place| sender.messages.remove(place)) {
-            return Ok(Some(message));
-        }
-        if sender.ended {
+        if place.is_none() && sender.ended {
             let message = format!("worker {from} ended its work before it sent message {tag}");
             return Err(TransportError::at(ErrorKind::Ended, from, message));
         }
-        Ok(None)
+        Ok(place)
     }
 }
 
@@ -171,4 +201,11 @@ pub(crate) fn no_answer(from: usize, tag: Tag, deadline: Duration) -> TransportE
 #[cold]
 pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
     TransportError::at(ErrorKind::Failed, worker, format!("worker {worker} failed: {reason}"))
+}
+
+/// A failure that another worker tells of.
+#[cfg(unix)]
+#[cold]
+pub(crate) fn told(kind: ErrorKind, worker: u32, text: &[u8]) -> TransportError {
+    TransportError::at(kind, worker as usize, String::from_utf8_lossy(text))
 }

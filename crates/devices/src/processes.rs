@@ -18,8 +18,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::{ErrorKind, TransportError, err};
+use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed};
+use crate::mailbox::{Mailbox, failed, told};
 use crate::scratch::Scratch;
 use crate::traffic::{Traffic, TrafficCounters};
 use crate::transport::{Settings, Tag, Transport, check_worker};
@@ -100,22 +101,6 @@ struct Peer {
 /// What a connection begins with: who connects, and to how many.
 const GREETING: &[u8; 12] = b"sardonyx-1\r\n";
 const GREETING_BYTES: usize = GREETING.len() + 16;
-
-/// Kind, tag or worker, length of what follows.
-const HEADER_BYTES: usize = 16;
-
-/// What a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Frame {
-    /// A message with a tag.
-    Message = 0,
-    /// A worker failed; the text says why.
-    Failed = 1,
-    /// A worker is lost; the text says so.
-    Lost = 2,
-    /// The sender will send nothing more.
-    End = 3,
-}
 
 impl Processes {
     /// Connects worker `number` of so many with the others, which call this with the same
@@ -327,31 +312,19 @@ impl Shared {
     }
 
     fn read_frame(self: &Arc<Self>, peer: usize, stream: &mut UnixStream) -> io::Result<Frame> {
-        let mut header = [0; HEADER_BYTES];
-        stream.read_exact(&mut header)?;
-        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let (kind, tag, len) = (word(0), word(4), number_of(&header[8..]));
-        let refused = |error: TransportError| io::Error::other(error.to_string());
-        let mut bytes = self.mailbox.memory.take(len).map_err(refused)?;
+        let mut bytes = [0; HEADER_BYTES];
         stream.read_exact(&mut bytes)?;
-        let frame = match kind {
-            0 => {
-                self.mailbox.put(peer, tag, bytes);
-                return Ok(Frame::Message);
-            }
-            1 => Frame::Failed,
-            2 => Frame::Lost,
-            _ => Frame::End,
-        };
-        let text = String::from_utf8_lossy(&bytes);
-        match frame {
-            Frame::Failed => {
-                self.learn(TransportError::at(ErrorKind::Failed, tag as usize, text));
-            }
-            Frame::Lost => self.learn(TransportError::at(ErrorKind::Lost, tag as usize, text)),
-            Frame::Message | Frame::End => {}
+        let header = Header::from_bytes(&bytes).ok_or(IoErrorKind::InvalidData)?;
+        let refused = |error: TransportError| io::Error::other(error.to_string());
+        let mut bytes = self.mailbox.memory.take(header.len).map_err(refused)?;
+        stream.read_exact(&mut bytes)?;
+        match header.frame {
+            Frame::Message => self.mailbox.put(peer, header.tag, bytes),
+            Frame::Failed => self.learn(told(ErrorKind::Failed, header.tag, &bytes)),
+            Frame::Lost => self.learn(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::End => {}
         }
-        Ok(frame)
+        Ok(header.frame)
     }
 
     /// Notes a failure that a reader noticed or was told, and tells the others in a thread of its
@@ -396,11 +369,8 @@ impl Shared {
 
 impl Peer {
     /// Writes a frame.
-    fn write(&self, kind: Frame, tag: u32, bytes: &[u8]) -> io::Result<()> {
-        let mut header = [0; HEADER_BYTES];
-        header[..4].copy_from_slice(&(kind as u32).to_ne_bytes());
-        header[4..8].copy_from_slice(&tag.to_ne_bytes());
-        header[8..].copy_from_slice(&(bytes.len() as u64).to_ne_bytes());
+    fn write(&self, frame: Frame, tag: u32, bytes: &[u8]) -> io::Result<()> {
+        let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let mut rest = &mut [IoSlice::new(&header), IoSlice::new(bytes)][..];
         let mut stream = locked(&self.writing);
         while !rest.is_empty() {

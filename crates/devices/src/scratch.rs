@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Mutex;
 
 use sardonyx_tensor::{ALIGNMENT, AlignedBytes};
@@ -29,7 +29,15 @@ struct Free {
 /// call.
 pub struct Piece {
     memory: AlignedBytes,
-    len: usize,
+    used: Range<usize>,
+}
+
+impl Piece {
+    /// Leaves out the first bytes.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.used.start = (self.used.start + bytes).min(self.used.end);
+    }
 }
 
 impl Scratch {
@@ -46,12 +54,12 @@ impl Scratch {
         let size = size_class(len);
         let used_again = locked(&self.free).pieces.get_mut(&size).and_then(Vec::pop);
         if let Some(memory) = used_again {
-            return Ok(Piece { memory, len });
+            return Ok(Piece { memory, used: 0..len });
         }
         let memory = AlignedBytes::zeroed(size)
             .map_err(|error| TransportError::new(ErrorKind::System, error.message()))?;
         locked(&self.free).bytes += size;
-        Ok(Piece { memory, len })
+        Ok(Piece { memory, used: 0..len })
     }
 
     /// Keeps a piece, which is from here, for the next call.
@@ -78,13 +86,13 @@ impl Deref for Piece {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.len]
+        &self.memory[self.used.clone()]
     }
 }
 
 impl DerefMut for Piece {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.len]
+        &mut self.memory[self.used.clone()]
     }
 }
 
@@ -96,7 +104,7 @@ impl fmt::Debug for Scratch {
 
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Piece({} bytes)", self.len)
+        write!(f, "Piece({} bytes)", self.used.len())
     }
 }
 

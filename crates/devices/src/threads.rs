@@ -101,6 +101,8 @@ impl Drop for Threads {
         if thread::panicking() {
             self.fail("its thread panicked");
         }
+        // Who ends because of a failure must not be noticed before the failure.
+        let _telling = locked(&self.shared.telling);
         for mailbox in &self.shared.mailboxes {
             mailbox.end(self.number);
         }

@@ -49,7 +49,8 @@ pub struct Group<'a> {
 ///
 /// *Messages.* A send copies the bytes and returns: it never waits until the receiver asks for
 /// them. A receive names sender and tag; messages with the same sender, receiver and tag arrive in
-/// the order in which they were sent, others in any. A worker may send to itself. What is sent to a worker that ended its work is lost.
+/// the order in which they were sent, others in any. A worker may send to itself. What is sent to a
+/// worker that ended its work is lost.
 ///
 /// *Failures.* Once a worker failed ([`Transport::fail`]) or is lost, every call of every worker
 /// that waits for a message or sends one ends with that failure, which names the worker. Of several

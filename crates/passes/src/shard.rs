@@ -587,8 +587,9 @@ impl<'r> Planner<'r> {
             self.plan.model.outputs(node).iter().flatten().copied().collect();
         let known = outputs.iter().map(|output| {
             let is_free = !self.plan.model.value(*output).is_output;
-            let known =
-                self.plan.types.known(*output).filter(|known| is_free && known.elem().is_integer());
+            let has_ints = |elem: DataType| elem.is_integer() || elem == DataType::Bool;
+            let known = self.plan.types.known(*output);
+            let known = known.filter(|known| is_free && has_ints(known.elem()));
             known.and_then(sardonyx_ops::Known::to_tensor)
         });
         let Some(tensors) = known.collect::<Option<Vec<_>>>() else { return false };

@@ -1,5 +1,9 @@
 //! Workers that are processes: the program of tests, and of each worker.
+#![allow(clippy::unwrap_used)]
 
+#[cfg(unix)]
+#[path = "../steps/mod.rs"]
+mod steps;
 #[cfg(unix)]
 mod workers;
 

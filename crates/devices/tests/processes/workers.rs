@@ -2,7 +2,6 @@
 //! which one is gone.
 //!
 //! This program starts itself again for each worker; arguments in the environment say which.
-#![allow(clippy::unwrap_used)]
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -20,13 +19,16 @@ use sardonyx_devices::{
 };
 use sardonyx_tensor::{DataType, f16};
 
+use crate::steps::{self, Random, Sums};
+
 pub(crate) fn run() -> ExitCode {
     if let Ok(task) = env::var("DEVICES_TEST_TASK") {
         worker(&task);
         return ExitCode::SUCCESS;
     }
-    let trials: [(&str, fn()); 9] = [
+    let trials: [(&str, fn()); 10] = [
         ("processes_compute_the_bits_of_threads", compute_the_bits_of_threads),
+        ("random_collectives_are_right", random_collectives_are_right),
         ("a_killed_worker_is_named_by_all_others", killed_while_working),
         ("a_worker_that_never_connects_is_named", never_connects),
         ("a_worker_that_fails_is_named_with_its_reason", fails),
@@ -124,6 +126,14 @@ fn worker(task: &str) {
     };
     println!("joined");
     let result = match task {
+        "steps" => {
+            for seed in 0..8 {
+                let steps = steps::steps(&mut Random(seed), workers, 40);
+                steps::run(&transport, &steps, Sums::InOrder).unwrap();
+            }
+            println!("all is right");
+            Ok(())
+        }
         "digest" => digest(&transport).map(|digest| println!("{digest:016x}")),
         "work" => loop {
             if let Err(error) = work(&transport) {
@@ -223,6 +233,16 @@ fn compute_the_bits_of_threads() {
     for worker in 0..3 {
         workers.expect(worker, "joined");
         workers.expect(worker, "received");
+    }
+}
+
+fn random_collectives_are_right() {
+    for count in [2, 5] {
+        let mut workers = Workers::start("steps", count, LONG);
+        for worker in 0..count {
+            workers.expect(worker, "joined");
+            workers.expect(worker, "all is right");
+        }
     }
 }
 
