@@ -68,9 +68,10 @@ pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use shard::{
-    Computed, Device, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local, Move,
-    NotHonoured, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError, ShardOptions,
-    Split, SplitAxis, Step, Transfer, chosen_configuration, shard, transfers,
+    Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
+    Move, NotHonoured, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
+    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration, shard,
+    suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

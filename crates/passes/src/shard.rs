@@ -16,6 +16,7 @@ mod local;
 mod place;
 mod print;
 mod spec;
+mod suggest;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,6 +28,7 @@ use sardonyx_tensor::DataType;
 
 pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
+pub use suggest::{Division, Suggested, suggest};
 
 use crate::annotations::configurations;
 use crate::convert::{ConvertOptions, Target, convert};
@@ -36,6 +38,7 @@ use crate::infer::{InferOptions, Inference, infer};
 use crate::inline::InlineOptions;
 use crate::resolve::{Resolved, resolve};
 use assign::Assignment;
+use suggest::Columns;
 
 /// What a plan is made for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -327,11 +330,35 @@ pub fn shard(
     registry: &Registry,
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
-    let (configuration, devices) = chosen_configuration(model, options.configuration)?;
+    chosen_configuration(model, options.configuration)?;
+    let inlined = prepare_inlined(model, registry)?;
+    let prepared = prepare(&inlined, registry, options)?;
+    Ok(Planner::new(&prepared, None).finish().plan)
+}
+
+/// What plans are made of.
+struct Prepared {
+    resolved: Resolved,
+    types: Inference,
+    symbols: HashMap<String, usize>,
+    configuration: String,
+    devices: usize,
+}
+
+/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
+fn prepare_inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
     // What cannot be inlined is computed whole.
     let inlined = crate::align::inline(model, registry, &InlineOptions::default())
         .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
-    let inlined = without_gradients(inlined, registry)?;
+    without_gradients(inlined, registry)
+}
+
+fn prepare(
+    inlined: &Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Prepared, ShardError> {
+    let (configuration, devices) = chosen_configuration(inlined, options.configuration)?;
     let newest = registry.versions("").map_or(1, |(_, newest)| newest);
     let convert_options = ConvertOptions {
         target: Target::new().opset("", newest),
@@ -340,9 +367,9 @@ pub fn shard(
         like_reference: false,
     };
     // A node without an exact newer form keeps the whole model as it is: it runs whole then.
-    let model = match convert(&inlined, registry, &convert_options) {
+    let model = match convert(inlined, registry, &convert_options) {
         Ok(converted) => converted.model,
-        Err(_) => inlined,
+        Err(_) => inlined.clone(),
     };
     let resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
     let infer_options = InferOptions {
@@ -354,18 +381,7 @@ pub fn shard(
     };
     let types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
     let symbols = symbols_of(&resolved, &types, options.symbols);
-    let plan = Plan {
-        model: resolved.model().clone(),
-        configuration,
-        devices,
-        forms: Vec::new(),
-        steps: Vec::new(),
-        not_honoured: Vec::new(),
-        types,
-        added: HashMap::new(),
-        outputs: Vec::new(),
-    };
-    Ok(Planner::new(plan, &resolved, symbols).run())
+    Ok(Prepared { resolved, types, symbols, configuration, devices })
 }
 
 /// A model whose `Gradient` nodes have become what they mean: they go by names of the graph around
@@ -461,7 +477,7 @@ fn symbols_of(
 struct Planner<'r> {
     plan: Plan,
     resolved: &'r Resolved,
-    symbols: HashMap<String, usize>,
+    symbols: &'r HashMap<String, usize>,
     numbers: HashMap<Form, FormId>,
     /// The forms that values have, the first one that they were computed in first.
     forms_of: HashMap<ValueId, Vec<FormId>>,
@@ -470,10 +486,24 @@ struct Planner<'r> {
     everywhere: FormId,
     /// The devices of each stage.
     stages: BTreeMap<i64, BTreeSet<Device>>,
+    /// Where annotations are looked for and not read.
+    columns: Option<Columns>,
 }
 
 impl<'r> Planner<'r> {
-    fn new(plan: Plan, resolved: &'r Resolved, symbols: HashMap<String, usize>) -> Self {
+    fn new(prepared: &'r Prepared, columns: Option<Columns>) -> Self {
+        let Prepared { resolved, types, symbols, configuration, devices } = prepared;
+        let plan = Plan {
+            model: resolved.model().clone(),
+            configuration: configuration.clone(),
+            devices: *devices,
+            forms: Vec::new(),
+            steps: Vec::new(),
+            not_honoured: Vec::new(),
+            types: types.clone(),
+            added: HashMap::new(),
+            outputs: Vec::new(),
+        };
         let mut planner = Planner {
             plan,
             resolved,
@@ -483,6 +513,7 @@ impl<'r> Planner<'r> {
             preferred: HashMap::new(),
             everywhere: FormId(0),
             stages: BTreeMap::new(),
+            columns,
         };
         let all = Form::whole(planner.all());
         planner.everywhere = planner.number(all);
@@ -504,7 +535,8 @@ impl<'r> Planner<'r> {
         id
     }
 
-    fn run(mut self) -> Plan {
+    /// Plans everything.
+    fn finish(mut self) -> Self {
         self.find_stages();
         let main = self.resolved.main();
         let order = self.resolved.order_of(main).to_vec();
@@ -524,7 +556,7 @@ impl<'r> Planner<'r> {
             self.plan.outputs.push((value, form));
         }
         self.prune();
-        self.plan
+        self
     }
 
     /// Takes away what no device needs: nodes on devices that read none of what they make, and

@@ -61,6 +61,13 @@ impl Planner<'_> {
             outputs: vec![None; outputs.len()],
             stage: None,
         };
+        if self.columns.is_some() {
+            let columns = self.columns_of(node);
+            if let Some(wish) = wishes.inputs.get_mut(1) {
+                *wish = columns;
+            }
+            return wishes;
+        }
         let Some(annotation) = self.annotation(node) else { return wishes };
         wishes.stage = annotation.stage;
         let mut found = Vec::new();
@@ -151,7 +158,7 @@ impl Planner<'_> {
     }
 
     /// How the axes of a node's operands go together.
-    fn rule(&self, node: NodeId) -> Option<Factors> {
+    pub(super) fn rule(&self, node: NodeId) -> Option<Factors> {
         let op = self.resolved.op(node)?;
         let schema = self.resolved.schema(node)?;
         let rule: SplitFn = op.def.split_rule().filter(|_| schema.since == op.def.newest())?;
@@ -291,6 +298,7 @@ impl Planner<'_> {
                 rule.factors.iter().filter(|factor| matches!(factor.cut, Cut::Combined(_)));
             summed.map(|factor| factor.size).product()
         });
+        self.note_columns(node, (&inputs, &read), (&outputs, &left));
         let computed =
             Computed { node, inputs: read, outputs: left.clone(), captured, changes, assignment };
         match (partly, outputs.first().copied().flatten(), left.first().copied().flatten()) {
@@ -312,6 +320,26 @@ impl Planner<'_> {
                 self.preferred.insert(*value, *form);
             }
         }
+    }
+
+    /// Notes where splits come from, while annotations are looked for.
+    fn note_columns(
+        &mut self,
+        node: NodeId,
+        inputs: (&[Option<ValueId>], &[Option<FormId>]),
+        outputs: (&[Option<ValueId>], &[Option<FormId>]),
+    ) {
+        let Some(columns) = &mut self.columns else { return };
+        let plan = &self.plan;
+        let split = |(values, forms): (&[Option<ValueId>], &[Option<FormId>])| {
+            let both = values.iter().zip(forms).filter_map(|(value, form)| (*value).zip(*form));
+            let is_split = |form: &FormId| {
+                let form = plan.form(*form);
+                !form.is_whole() && form.partial().is_none()
+            };
+            both.filter(|(_, form)| is_split(form)).map(|(value, _)| value).collect::<Vec<_>>()
+        };
+        columns.note(node, &split(inputs), &split(outputs));
     }
 
     /// The form in which a node reads or leaves an operand.
