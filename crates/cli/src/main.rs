@@ -21,6 +21,7 @@ mod explain_model;
 mod externalize;
 mod failure;
 mod files;
+mod filling;
 mod fmt;
 mod hash;
 mod human;
