@@ -17,6 +17,7 @@ mod cost;
 mod data_files;
 mod derived;
 mod differentiate;
+mod expect;
 mod explain_model;
 mod externalize;
 mod failure;
@@ -29,6 +30,7 @@ mod images;
 mod infer;
 mod info;
 mod inline;
+mod inner;
 mod inputs;
 mod last_resort;
 mod ls;
@@ -186,7 +188,7 @@ fn main() -> ExitCode {
             Command::Print(args) => print::print(&args, &terminal),
             Command::Parse(args) => parse::parse(&args, &terminal),
             Command::Fmt(args) => fmt::fmt(&args, &terminal),
-            Command::Run(args) => fine(run::run(&args, &terminal)),
+            Command::Run(args) => run::run(&args, &terminal),
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
             Command::Profile(args) => fine(profile::profile(&args, &terminal)),
             Command::Train(args) => fine(train::train(&args, &terminal)),
