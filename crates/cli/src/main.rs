@@ -34,6 +34,7 @@ mod inner;
 mod inputs;
 mod last_resort;
 mod ls;
+mod nodes;
 mod ops;
 mod outputs;
 mod pack;
