@@ -12,6 +12,7 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+mod completions;
 mod convert;
 mod cost;
 mod data_files;
@@ -114,6 +115,8 @@ enum Command {
     Scan(scan::Args),
     Hash(hash::Args),
     Ops(ops::Args),
+    Completions(completions::CompletionArgs),
+    Man(completions::ManArgs),
 }
 
 /// What a command found that could do its work.
@@ -208,6 +211,8 @@ fn main() -> ExitCode {
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
+            Command::Completions(args) => fine(completions::completions(&args)),
+            Command::Man(args) => fine(completions::man(&args, &terminal)),
         };
         match result {
             Ok(Verdict::Fine) => ExitCode::SUCCESS,
