@@ -25,6 +25,7 @@ mod failure;
 mod files;
 mod filling;
 mod fmt;
+mod graph;
 mod hash;
 mod human;
 mod images;
@@ -115,6 +116,7 @@ enum Command {
     Scan(scan::Args),
     Hash(hash::Args),
     Ops(ops::Args),
+    Graph(graph::Args),
     Completions(completions::CompletionArgs),
     Man(completions::ManArgs),
 }
@@ -211,6 +213,7 @@ fn main() -> ExitCode {
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
+            Command::Graph(args) => fine(graph::graph(&args, &terminal)),
             Command::Completions(args) => fine(completions::completions(&args)),
             Command::Man(args) => fine(completions::man(&args, &terminal)),
         };
