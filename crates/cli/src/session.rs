@@ -1,5 +1,7 @@
 //! The options of a session, and making one.
 
+use std::time::Duration;
+
 use clap::builder::PossibleValuesParser;
 use sardonyx::{
     ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Trainer, TrainerBuilder,
@@ -146,6 +148,19 @@ impl SessionArgs {
         self.open_for((model, None), terminal, &|builder| builder)
     }
 
+    /// The same for a model that is changed first.
+    pub(crate) fn open_changed<T>(
+        &self,
+        model: &ModelArg,
+        terminal: &Terminal,
+        change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
+    ) -> Result<(Opened, T), Failure> {
+        let (opened, opening) = timed(|| model.open());
+        let (changed, found) = change(opened?)?;
+        let opened = self.prepare((model, changed, opening), terminal, &|builder| builder)?;
+        Ok((opened, found))
+    }
+
     /// The same for the training step of an entry of the model, if one is given.
     pub(crate) fn open_step(
         &self,
@@ -180,6 +195,16 @@ impl SessionArgs {
             (model, Some(entry)) => model.training_step(entry)?,
             (model, None) => model,
         };
+        self.prepare((model, opened, opening), terminal, how)
+    }
+
+    /// Makes a model ready that took some time to open.
+    fn prepare(
+        &self,
+        (model, opened, opening): (&ModelArg, Model, Duration),
+        terminal: &Terminal,
+        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+    ) -> Result<Opened, Failure> {
         let sizes = self.sizes.of(&opened)?;
         let spinner = terminal.progress("preparing", None);
         let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
