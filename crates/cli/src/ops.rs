@@ -13,27 +13,27 @@ use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::terminal::Terminal;
 
-/// Show operators: what they do, their versions, inputs, outputs, attributes and types
+/// Show operators: summary, versions, inputs, outputs, attributes and types
 ///
-/// With the name of an operator, that operator at its newest version, or at the one of --opset.
-/// With anything else, a list of the operators whose name or description contains it; * and ? make
-/// it a pattern for names. Names are like Conv or ai.onnx.ml.Scaler.
+/// If NAME is the name of an operator, such as Conv or ai.onnx.ml.Scaler, shows its newest version,
+/// or that of --opset. Otherwise lists the operators whose name or description contains NAME; with
+/// * or ? it is a pattern for names.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// An operator, or what to look for
+    /// Name of an operator, or text to search for
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Only this domain, such as ai.onnx or ai.onnx.ml
     #[arg(long)]
     domain: Option<String>,
-    /// The version that this opset version of the operator's domain has
+    /// Show the version of the operator in this version of its operator set
     #[arg(long, value_name = "VERSION", requires = "name")]
     opset: Option<u32>,
-    /// All versions
+    /// Show all versions
     #[arg(long, requires = "name", conflicts_with = "opset")]
     all: bool,
-    /// What changed from one opset version to another
+    /// Show what changed from one operator set version to another
     #[arg(
         long,
         num_args = 2,
@@ -42,7 +42,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["opset", "all"]
     )]
     diff: Option<Vec<u32>>,
-    /// Answer in JSON: every operator found, with all of its versions
+    /// Print JSON: every operator found, with all versions
     #[arg(long, conflicts_with_all = ["opset", "all", "diff"])]
     json: bool,
 }
@@ -129,7 +129,7 @@ fn list(operators: &[&OpDef]) -> String {
         .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
         .collect();
     let headings =
-        [("operator", Align::Left), ("versions", Align::Left), ("what it does", Align::Left)];
+        [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
     let total = count(operators.len(), "operator");
     format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
@@ -182,7 +182,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
         lines.push(if to.deprecated {
             "  deprecated".to_string()
         } else {
-            "  not deprecated any more".to_string()
+            "  no longer deprecated".to_string()
         });
     }
     let param = |param: &Param| (param.name, param.to_string());
@@ -209,7 +209,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     }
     let head = format!("{} from version {} to version {}", from.name, from.since, to.since);
     if lines.is_empty() {
-        format!("{head}: nothing is declared otherwise\n")
+        format!("{head}: same inputs, outputs, attributes and types\n")
     } else {
         format!("{head}\n{}\n", lines.join("\n"))
     }

@@ -37,7 +37,7 @@ fn one_operator_at_one_version() {
     );
     assert_eq!(
         text(&["Reshape", "--diff", "6", "12"]),
-        "Reshape from version 5 to version 5: nothing is declared otherwise\n"
+        "Reshape from version 5 to version 5: same inputs, outputs, attributes and types\n"
     );
 }
 

@@ -11,7 +11,7 @@ use crate::def::OpDef;
 use crate::downward::from_front;
 use crate::facts::{
     ALL, ALL_IR4, ALL_IR9, ALL_IR10, ALL_IR11, ALL_IR12, ALL_IR13, graph, input, inputs, int, ints,
-    outputs, types, without_attribute, without_input, without_types,
+    note, outputs, types, without_attribute, without_input, without_types,
 };
 use crate::tensor::squeeze::SQUEEZE;
 use crate::tensor::transpose::TRANSPOSE;
@@ -28,7 +28,10 @@ const fn carried(tensors: TypeSet) -> TypeSet {
 }
 
 pub static IF: OpDef = OpDef::new("If")
-    .about("Runs one of two graphs and gives back what it gives back.")
+    .about("Runs `then_branch` if `cond` is true and `else_branch` otherwise. The outputs of the node \
+         are those of the branch that ran; the other branch is not evaluated. A branch has no \
+         inputs of its own: it reads values of the enclosing graphs by name. Both branches need the \
+         same number of outputs with the same types; shapes may differ.")
     .since(
         1,
         &[
@@ -40,7 +43,7 @@ pub static IF: OpDef = OpDef::new("If")
             types("B", TypeSet::tensors(&[Bool])),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("The branches may return different shapes.")])
     .same_up()
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
     .widens()
@@ -61,8 +64,12 @@ pub static IF: OpDef = OpDef::new("If")
     .infer_as_reference(infer::if_as_reference);
 
 pub static LOOP: OpDef = OpDef::new("Loop")
-    .about("Runs a graph repeatedly: up to a given number of times, and while a condition holds. Values are carried from one \
-         run to the next; what each run gives beyond them is stacked.")
+    .about("Runs a graph repeatedly, at most `M` times and as long as the loop condition is true. \
+         Without `M` only the condition ends the loop; without `cond` only `M` does. The body \
+         receives the iteration number, the condition and the loop-carried values. It returns the \
+         next condition, the next loop-carried values and the scan outputs, which are stacked along \
+         a new first axis. After 0 iterations the loop-carried values are returned unchanged and \
+         the scan outputs have size 0 on that axis.")
     .since(
         1,
         &[
@@ -120,8 +127,13 @@ pub static LOOP: OpDef = OpDef::new("Loop")
     .infer_as_reference(infer::loop_as_reference);
 
 pub static SCAN: OpDef = OpDef::new("Scan")
-    .about("Runs a graph for each slice of some inputs, in order. States are carried from one slice to the next, and \
-         what each run gives beyond them is stacked along an axis.")
+    .about(
+        "Runs a graph once for each slice of one or more scan inputs. State variables are passed \
+         from each step to the next. What the body returns beyond the states is stacked into scan \
+         outputs. All scan inputs must have the same length on their scan axes; each of them, and \
+         each scan output, may be processed from the end. Version 8 works on a batch in axis 0; \
+         since version 9 there is no batch axis.",
+    )
     .since(
         8,
         &[
@@ -147,7 +159,7 @@ pub static SCAN: OpDef = OpDef::new("Scan")
             without_types("I"),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative axes count from the end.")])
     .same_up()
     .since(16, &[types("V", ALL_IR4)])
     .widens()

@@ -401,7 +401,7 @@ mod tests {
                 7,
                 vec![],
                 "float[N]; float[2, N]",
-                "Sub: nothing broadcasts by itself there, and the sizes of its inputs are not known",
+                "Sub: nothing broadcasts by itself there, and the sizes of the inputs are unknown",
             ),
         ]);
     }

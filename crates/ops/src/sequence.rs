@@ -13,7 +13,10 @@ use crate::rules::{common_shape, elem_attribute, same_as_first};
 use crate::typeset::TypeSet;
 
 pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
-    .about("Joins the tensors of a sequence along an axis, or along a new one.")
+    .about(
+        "Concatenates the tensors of a sequence along an axis, or stacks them along a new one. An \
+         empty sequence is an error.",
+    )
     .since(
         11,
         &[
@@ -28,7 +31,7 @@ pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
     .infer(concat_from_sequence);
 
 pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
-    .about("The tensor at a position of a sequence; negative ones count from the end.")
+    .about("Returns the tensor at a position of a sequence.")
     .since(
         11,
         &[
@@ -43,7 +46,7 @@ pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     .infer(at);
 
 pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
-    .about("A sequence of the tensors given.")
+    .about("Creates a sequence of tensors of the same element type.")
     .since(
         11,
         &[
@@ -57,12 +60,12 @@ pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
     .infer_as_reference(construct_as_reference);
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
-    .about("A sequence of nothing yet, of an element type.")
+    .about("Creates an empty sequence of tensors.")
     .since(11, &[output("output", "S"), int("dtype"), types("S", ALL.as_sequences())])
     .infer(empty);
 
 pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
-    .about("A sequence without the tensor at a position, or without the last one.")
+    .about("Removes the tensor at a position of a sequence.")
     .since(
         11,
         &[
@@ -76,7 +79,7 @@ pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
     .infer(same_as_first);
 
 pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
-    .about("A sequence with a tensor put in before a position, or at the end.")
+    .about("Inserts a tensor into a sequence, before a position or at the end.")
     .since(
         11,
         &[
@@ -92,7 +95,7 @@ pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     .infer(insert);
 
 pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
-    .about("Number of tensors in a sequence.")
+    .about("Number of tensors in a sequence, as a scalar.")
     .since(
         11,
         &[
@@ -105,7 +108,10 @@ pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
     .infer(length);
 
 pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
-    .about("Runs a graph for each tensor of a sequence, and gives sequences of what it gives.")
+    .about(
+        "Applies a graph to each tensor of a sequence and collects the results in sequences. All \
+         sequence inputs must have the same length.",
+    )
     .since(
         17,
         &[
@@ -123,7 +129,9 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
 
 pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .about(
-        "Cuts a tensor along an axis into a sequence, into pieces of given lengths or of length 1.",
+        "Splits a tensor along an axis into a sequence of tensors. Without `split` the parts have \
+         size 1. With a scalar `split` all parts have that size, but the last may be smaller. With \
+         a 1-D `split` the parts have the sizes that it lists.",
     )
     .since(
         11,

@@ -79,7 +79,7 @@ impl fmt::Display for RegistryError {
                         f,
                         "the operator set '{domain}' has the versions {oldest} to {newest}"
                     ),
-                    None => write!(f, "there is no operator set '{domain}'"),
+                    None => write!(f, "operator set '{domain}' does not exist"),
                 }
             }
             RegistryError::Unknown { domain, name, since } => write!(

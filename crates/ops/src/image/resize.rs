@@ -13,7 +13,7 @@ use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::{constant_floats, constant_ints, from_front};
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, output, string, types,
+    ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, note, output, string, types,
     without_attribute,
 };
 use crate::infer::{Infer, InferError};
@@ -23,9 +23,13 @@ use crate::tensor::vector_len;
 use crate::typeset::TypeSet;
 
 pub static RESIZE: OpDef = OpDef::new("Resize")
-    .about("Changes the size of an image, or of any tensor, to a size or by factors: takes the nearest element or \
-         interpolates. How places of the output correspond to places of the input has several answers, of which one \
-         is chosen.")
+    .about(
+        "Resizes a tensor by scale factors or to given sizes, with nearest, linear or cubic \
+         interpolation. With `scales` the size of each output axis is `floor(input size * scale)`; \
+         with `coordinate_transformation_mode` `tf_crop_and_resize` the input size is that of the \
+         region `roi`. `coordinate_transformation_mode` maps output coordinates to input \
+         coordinates.",
+    )
     .since(
         10,
         &[
@@ -59,12 +63,8 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         &[
             input("X", "T1").differentiable(),
             input("roi", "T2").optional().non_differentiable(),
-            input("scales", "tensor(float)")
-                .optional()
-                .non_differentiable(),
-            input("sizes", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            input("scales", "tensor(float)").optional().non_differentiable(),
+            input("sizes", "tensor(int64)").optional().non_differentiable(),
             output("Y", "T1").differentiable(),
             types("T1", ALL_IR4),
         ],
@@ -78,7 +78,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         ],
     )
     .same_up()
-    .since(19, &[])
+    .since(19, &[note("Adds the coordinate transformation mode `half_pixel_symmetric`.")])
     .same_up()
     .infer(infer_resize)
     .infer_as_reference(infer_resize_as_reference)
@@ -90,7 +90,9 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .adapter(18, 17, resize_all_axes)
     .adapter(19, 18, |cx| {
         if cx.string("coordinate_transformation_mode").as_deref() == Some("half_pixel_symmetric") {
-            return Err(cx.refuse("coordinate_transformation_mode half_pixel_symmetric came with version 19"));
+            return Err(cx.refuse(
+                "coordinate_transformation_mode half_pixel_symmetric came with version 19",
+            ));
         }
         Ok(())
     })
@@ -98,7 +100,8 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .gradient(gradients::resize);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
-    .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")
+    .about("Enlarges a tensor by scale factors, with nearest or linear interpolation. Deprecated since \
+         version 10: use `Resize`.")
     .since(
         1,
         &[

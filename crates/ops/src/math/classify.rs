@@ -11,7 +11,8 @@ use crate::rules::broadcast_to_bool;
 use crate::typeset::TypeSet;
 
 pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
-    .about("Whether an element is infinite; which of the two signs count can be said.")
+    .about("Tests each element for infinity. `detect_positive` and `detect_negative` select which sign \
+         counts.")
     .since(
         10,
         &[
@@ -43,7 +44,7 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
     .infer(broadcast_to_bool);
 
 pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
-    .about("Whether an element is not a number.")
+    .about("Tests each element for NaN (not a number).")
     .since(
         9,
         &[

@@ -20,7 +20,10 @@ use crate::math::{consumed_inputs, shape_values};
 use crate::rules;
 
 pub(crate) static CLIP: OpDef = OpDef::new("Clip")
-    .about("What is below `min` becomes `min`, what is above `max` becomes `max`.")
+    .about(
+        "Limits each element to the range from `min` to `max`: `Y = min(max(X, min), max)`. If \
+         `min` is greater than `max`, every element becomes `max`. NaN stays NaN.",
+    )
     .since(
         1,
         &[

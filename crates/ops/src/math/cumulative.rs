@@ -13,24 +13,31 @@ use crate::rules::same_as_first;
 use crate::typeset::TypeSet;
 
 pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
-    .about("Product of all elements up to each one along an axis, with it or without it, from either end.").since(
-    26,
-    &[
-        input("x", "T").differentiable(),
-        input("axis", "T2").non_differentiable(),
-        output("y", "T").differentiable(),
-        int("exclusive").or(0),
-        int("reverse").or(0),
-        types("T", HIGH_PRECISION_IR4),
-        types("T2", TypeSet::tensors(&[Int32, Int64])),
-    ],
-)
+    .about(
+        "Cumulative product of the elements along an axis. Output element `j` is the product of \
+         elements 0 to `j`, or of 0 to `j - 1` if `exclusive` is 1. With `reverse` the product \
+         starts at the end of the axis. The product of no elements is 1.",
+    )
+    .since(
+        26,
+        &[
+            input("x", "T").differentiable(),
+            input("axis", "T2").non_differentiable(),
+            output("y", "T").differentiable(),
+            int("exclusive").or(0),
+            int("reverse").or(0),
+            types("T", HIGH_PRECISION_IR4),
+            types("T2", TypeSet::tensors(&[Int32, Int64])),
+        ],
+    )
     .infer(|cx| cumulated(cx, Dim::mul, 1))
     .gradient(gradients::cum_prod);
 
 pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .about(
-        "Sum of all elements up to each one along an axis, with it or without it, from either end.",
+        "Cumulative sum of the elements along an axis. Output element `j` is the sum of elements 0 \
+         to `j`, or of 0 to `j - 1` if `exclusive` is 1. With `reverse` the sum starts at the end \
+         of the axis. The sum of no elements is 0.",
     )
     .since(
         11,

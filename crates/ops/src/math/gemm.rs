@@ -21,7 +21,12 @@ use crate::math::gradients;
 use crate::tensor::rearrange::TILE;
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
-    .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
+    .about(
+        "General matrix multiplication: `Y = alpha * A' * B' + beta * C`. `A'` is `A`, or its \
+         transpose if `transA` is 1; likewise `B'`. `C` is broadcast to the shape of the product. \
+         Before version 7 `C` is broadcast only if `broadcast` is 1; since version 11 it may be \
+         absent.",
+    )
     .since(
         1,
         &[
@@ -131,7 +136,7 @@ fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cast(&zero, elem, CastOptions::default()).ok()
     });
     let Some(zero) = zero else {
-        return Err(cx.refuse("C is needed there, and its element type is not known"));
+        return Err(cx.refuse("C is required there, and its element type is unknown"));
     };
     let zero = cx.add_constant(zero);
     cx.set_input(2, Some(zero));

@@ -148,7 +148,7 @@ fn lower_either(cx: &mut Adapt<'_>, may_swap: bool) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(a), Some(b)) = (shape(0), shape(1)) else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the ranks of its inputs are not known",
+            "nothing broadcasts by itself there, and the ranks of the inputs are unknown",
         ));
     };
     if is_same(&a, &b) {
@@ -224,7 +224,7 @@ pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal
     });
     let Some(sizes) = sizes else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the sizes of its inputs are not known",
+            "nothing broadcasts by itself there, and the sizes of the inputs are unknown",
         ));
     };
     let rank = sizes.iter().map(Vec::len).max().unwrap_or(0);

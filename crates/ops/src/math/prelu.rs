@@ -10,7 +10,7 @@ use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::downward::{squeeze, unsqueeze};
 use crate::facts::{
-    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
+    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, note, output, types, without_attribute,
 };
 use crate::function::number_like;
 use crate::infer::{Infer, InferError};
@@ -21,7 +21,9 @@ use crate::rules;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
-    .about("What is negative is multiplied by a learned slope.")
+    .about("Parametric rectified linear unit: `Y = X` where `X >= 0`, else `Y = slope * X`. Since \
+         version 7 `slope` is broadcast to the shape of `X`; before, it holds one number or one for \
+         each channel (axis 1).")
     .since(
         1,
         &[
@@ -34,7 +36,7 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     )
     .since(6, &[without_attribute("consumed_inputs")])
     .same_down()
-    .since(7, &[])
+    .since(7, &[note("`slope` is broadcast to the shape of `X`.")])
     .since(
         9,
         &[

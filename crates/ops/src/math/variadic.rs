@@ -10,7 +10,8 @@ use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
-    FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, output, types, without_attribute,
+    FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, note, output, types,
+    without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::math::binary::{ADD, DIV};
@@ -19,11 +20,11 @@ use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 
 pub(crate) static MAX: OpDef = OpDef::new("Max")
-    .about("The largest of each place.")
+    .about("Element-wise maximum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(12, &[types("T", NUMERIC)])
     .widens()
@@ -37,11 +38,11 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .gradient(gradients::extreme);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
-    .about("The mean of each place.")
+    .about("Element-wise mean of one or more tensors.")
     .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
     .widens()
@@ -52,11 +53,11 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .gradient(gradients::mean);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
-    .about("The smallest of each place.")
+    .about("Element-wise minimum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(12, &[types("T", NUMERIC)])
     .widens()
@@ -70,11 +71,11 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .gradient(gradients::extreme);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
-    .about("The sum of each place.")
+    .about("Element-wise sum of one or more tensors.")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
     .widens()
@@ -161,6 +162,8 @@ const DATA: Fact = inputs("data_0", "T");
 const SMOOTH_DATA: Fact = DATA.differentiable();
 const IN_PLACE: Fact = ints("consumed_inputs");
 const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs")];
+const BROADCAST: &[Fact] =
+    &[note("The shapes of the inputs are broadcast; before, they had to be equal.")];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = if cx.since() < 8 {

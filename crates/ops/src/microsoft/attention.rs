@@ -14,8 +14,11 @@ use crate::typeset::TypeSet;
 
 pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
     .domain(DOMAIN)
-    .about("Projects an input into queries, keys and values by one matrix, and attends; with masks, and the keys and \
-         values of earlier calls in one tensor.")
+    .about(
+        "Multi-head attention that includes the input projection. One matrix projects `input` to \
+         queries, keys and values. Supports masks, an attention bias, and past keys and values in \
+         one tensor.",
+    )
     .since(
         1,
         &[

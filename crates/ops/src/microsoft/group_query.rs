@@ -20,8 +20,9 @@ use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention")
     .domain(DOMAIN)
-    .about("Causal attention in which groups of query heads share keys and values; puts these into the buffers of earlier \
-         calls, and may turn queries and keys by their positions first.")
+    .about("Causal grouped-query attention with a key-value cache. Groups of query heads share the \
+         heads of keys and values. New keys and values are written into the cache; queries and keys \
+         may be rotated by their positions first (rotary embedding).")
     .since(
         1,
         &[

@@ -16,9 +16,11 @@ const T: TypeSet = TypeSet::tensors(&[Float, Float16, Bfloat16]);
 
 pub(crate) static MULTI_HEAD_ATTENTION: OpDef = OpDef::new("MultiHeadAttention")
     .domain(DOMAIN)
-    .about("Attention of packed heads, all of which have keys and values of their own; with a bias of the projections, \
-         masks, and the keys and values of earlier calls. Keys and values may be packed into one operand, and queries \
-         with them.")
+    .about(
+        "Multi-head attention of projected queries, keys and values. Supports a projection bias, \
+         padding masks, an attention bias, and past keys and values. Keys and values may be packed \
+         into `key`; queries, keys and values may be packed into `query`.",
+    )
     .since(
         1,
         &[

@@ -31,7 +31,10 @@ const SIMPLIFIED_FACTS: &[Fact] = &[
 const fn simplified(domain: &'static str) -> OpDef {
     OpDef::new("SimplifiedLayerNormalization")
         .domain(domain)
-        .about("RMSNormalization, by the name that it has in ONNX Runtime.")
+        .about(
+            "Root mean square normalization: the standard's `RMSNormalization` under its earlier \
+             name in ONNX Runtime.",
+        )
         .since(1, SIMPLIFIED_FACTS)
         .infer(infer_simplified)
         .body_or_reason(1, simplified_body)
@@ -44,8 +47,10 @@ pub(crate) static SIMPLIFIED_OF_DEFAULT_DOMAIN: OpDef = simplified("");
 
 pub(crate) static SKIP: OpDef = OpDef::new("SkipLayerNormalization")
     .domain(DOMAIN)
-    .about("LayerNormalization along the last axis of an input plus a residual, plus a bias where there is one; also \
-         gives that sum.")
+    .about(
+        "Adds a residual, and a bias if given, and applies `LayerNormalization` along the last \
+         axis. The sum is an optional output.",
+    )
     .since(
         1,
         &[
@@ -68,8 +73,10 @@ pub(crate) static SKIP: OpDef = OpDef::new("SkipLayerNormalization")
 
 pub(crate) static SKIP_SIMPLIFIED: OpDef = OpDef::new("SkipSimplifiedLayerNormalization")
     .domain(DOMAIN)
-    .about("RMSNormalization along the last axis of an input plus a residual, plus a bias where there is one; also \
-         gives that sum.")
+    .about(
+        "Adds a residual, and a bias if given, and applies `RMSNormalization` along the last axis. \
+         The sum is an optional output.",
+    )
     .since(
         1,
         &[
@@ -91,8 +98,10 @@ pub(crate) static SKIP_SIMPLIFIED: OpDef = OpDef::new("SkipSimplifiedLayerNormal
 
 pub(crate) static EMBED: OpDef = OpDef::new("EmbedLayerNormalization")
     .domain(DOMAIN)
-    .about("Looks up the embeddings of words, of positions and of segments, and normalizes their sum; also counts the \
-         words that a mask leaves in each sequence.")
+    .about(
+        "Sum of word, position and segment embeddings, followed by `LayerNormalization`. \
+         `mask_index` is the number of words that the mask keeps in each sequence.",
+    )
     .since(
         1,
         &[

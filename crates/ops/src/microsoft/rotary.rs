@@ -13,8 +13,11 @@ use crate::typeset::TypeSet;
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .domain(DOMAIN)
-    .about("Turns pairs of features by angles that grow with the position; positions are given for each element, or as \
-         the first one of every sequence.")
+    .about(
+        "Rotary position embedding (RoPE): rotates pairs of features by angles that depend on the \
+         position. `position_ids` has the position of each element, or of the first element of the \
+         sequences.",
+    )
     .since(
         1,
         &[

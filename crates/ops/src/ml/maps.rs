@@ -17,26 +17,28 @@ use crate::ml::{list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
-    .about("The values of a map in the order of its keys, as a tensor; if the keys are positions, with zeros between \
-         them.").domain("ai.onnx.ml").since(
-    1,
-    &[
-        input("X", "T1"),
-        output("Y", "T2"),
-        string("cast_to").or_string("TO_FLOAT"),
-        string("map_form").or_string("DENSE"),
-        int("max_map").or(1),
-        types(
-            "T1",
-            TypeSet::spelled(&["map(int64, float)", "map(int64, string)"]),
-        ),
-        types("T2", TypeSet::tensors(&[Float, Int64, String])),
-    ],
-)
+    .about(
+        "Converts a map with integer keys to a tensor of its values. `DENSE` gives the values in \
+         ascending order of their keys. `SPARSE` uses the keys as indices into an output of length \
+         `max_map`, which is 0 elsewhere.",
+    )
+    .domain("ai.onnx.ml")
+    .since(
+        1,
+        &[
+            input("X", "T1"),
+            output("Y", "T2"),
+            string("cast_to").or_string("TO_FLOAT"),
+            string("map_form").or_string("DENSE"),
+            int("max_map").or(1),
+            types("T1", TypeSet::spelled(&["map(int64, float)", "map(int64, string)"])),
+            types("T2", TypeSet::tensors(&[Float, Int64, String])),
+        ],
+    )
     .infer(from_map);
 
 pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
-    .about("From texts to integers and back, by two lists of the same length.")
+    .about("Maps strings to integers, or integers to strings, by two lists of equal length.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -54,7 +56,10 @@ pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
     .infer(categories);
 
 pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
-    .about("The values of a map at the places that a vocabulary gives its keys.")
+    .about(
+        "Converts a map to a tensor: each value is placed at the index of its key in the \
+         vocabulary. Keys of the vocabulary that are not in the map give 0.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -80,7 +85,11 @@ pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
     .infer(vector);
 
 pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
-    .about("Replaces each element by the value that belongs to it as a key, or by a default.")
+    .about(
+        "Maps each element by a table of keys and values, with a default for elements that are not \
+         a key. Version 1 maps between strings and integers by `classes_strings`. Version 4 adds \
+         tables as tensors.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -127,7 +136,7 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
     .adapter(1, 2, keys_and_values);
 
 pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
-    .about("A map from class to score for each row.")
+    .about("Converts each row of scores to a map from class label to score.")
     .domain("ai.onnx.ml")
     .since(
         1,

@@ -16,7 +16,10 @@ use crate::ml::{classes, count_attribute, examples, list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
-    .about("Scores of classes as weighted sums of features, and the class of the best one.")
+    .about(
+        "Linear classifier: scores each class by a weighted sum of the features plus an intercept. \
+         Returns the label with the highest score and the scores after `post_transform`.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -38,7 +41,7 @@ pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
     .cost(linear_work);
 
 pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
-    .about("Weighted sums of features plus constants.")
+    .about("Linear regression: weighted sums of the features plus intercepts.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -57,7 +60,11 @@ pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
     .without_reference_rule(&[1]);
 
 pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
-    .about("A support vector machine that tells classes apart, with votes or probabilities.")
+    .about(
+        "Support vector machine (SVM) classifier. Returns the label of each sample and the scores, \
+         or probabilities if `prob_a` and `prob_b` are given. Without support vectors it is a \
+         linear classifier.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -84,56 +91,65 @@ pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
     .unknown_cost();
 
 pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
-    .about("A support vector machine that computes a number, or whether something belongs to what it has seen.").domain("ai.onnx.ml").since(
-    1,
-    &[
-        input("X", "T"),
-        output("Y", "tensor(float)"),
-        floats("coefficients"),
-        floats("kernel_params"),
-        string("kernel_type").or_string("LINEAR"),
-        int("n_supports").or(0),
-        int("one_class").or(0),
-        string("post_transform").or_string("NONE"),
-        floats("rho"),
-        floats("support_vectors"),
-        types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
-    ],
-)
+    .about("Support vector machine (SVM) regression, or one-class detection of outliers.")
+    .domain("ai.onnx.ml")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            output("Y", "tensor(float)"),
+            floats("coefficients"),
+            floats("kernel_params"),
+            string("kernel_type").or_string("LINEAR"),
+            int("n_supports").or(0),
+            int("one_class").or(0),
+            string("post_transform").or_string("NONE"),
+            floats("rho"),
+            floats("support_vectors"),
+            types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
+        ],
+    )
     .infer(svm_regressor)
     .unknown_cost()
     .without_reference_rule(&[1]);
 
 pub(crate) static TREE_ENSEMBLE: OpDef = OpDef::new("TreeEnsemble")
-    .about("Sums, means or extremes of the leaves that trees of decisions lead to: one operator for what the two below \
-         do.").domain("ai.onnx.ml").since(
-    5,
-    &[
-        input("X", "T"),
-        output("Y", "T"),
-        int("aggregate_function").or(1),
-        ints("leaf_targetids").required(),
-        tensor("leaf_weights").required(),
-        tensor("membership_values"),
-        int("n_targets"),
-        ints("nodes_falseleafs").required(),
-        ints("nodes_falsenodeids").required(),
-        ints("nodes_featureids").required(),
-        tensor("nodes_hitrates"),
-        ints("nodes_missing_value_tracks_true"),
-        tensor("nodes_modes").required(),
-        tensor("nodes_splits").required(),
-        ints("nodes_trueleafs").required(),
-        ints("nodes_truenodeids").required(),
-        int("post_transform").or(0),
-        ints("tree_roots").required(),
-        types("T", FLOATS),
-    ],
-)
+    .about(
+        "Ensemble of decision trees, such as a random forest or gradient boosting. Each tree leads \
+         a sample from its root to a leaf. The weights of the leaves are combined for each target \
+         by `aggregate_function`. Replaces `TreeEnsembleClassifier` and `TreeEnsembleRegressor`.",
+    )
+    .domain("ai.onnx.ml")
+    .since(
+        5,
+        &[
+            input("X", "T"),
+            output("Y", "T"),
+            int("aggregate_function").or(1),
+            ints("leaf_targetids").required(),
+            tensor("leaf_weights").required(),
+            tensor("membership_values"),
+            int("n_targets"),
+            ints("nodes_falseleafs").required(),
+            ints("nodes_falsenodeids").required(),
+            ints("nodes_featureids").required(),
+            tensor("nodes_hitrates"),
+            ints("nodes_missing_value_tracks_true"),
+            tensor("nodes_modes").required(),
+            tensor("nodes_splits").required(),
+            ints("nodes_trueleafs").required(),
+            ints("nodes_truenodeids").required(),
+            int("post_transform").or(0),
+            ints("tree_roots").required(),
+            types("T", FLOATS),
+        ],
+    )
     .infer(tree_ensemble);
 
 pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClassifier")
-    .about("Scores of classes, summed over the leaves of trees of decisions, and the class of the best one.")
+    .about("Ensemble of decision trees for classification. Sums the class weights of the leaves that a \
+         sample reaches. Returns the label with the highest score and the scores. Deprecated since \
+         version 5: use `TreeEnsemble`.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -181,7 +197,10 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
     .without_reference_rule(&[5]);
 
 pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegressor")
-    .about("Numbers, summed or otherwise combined over the leaves of trees of decisions.")
+    .about(
+        "Ensemble of decision trees for regression. Combines the target weights of the leaves that \
+         a sample reaches by `aggregate_function`. Deprecated since version 5: use `TreeEnsemble`.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,

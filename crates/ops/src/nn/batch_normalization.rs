@@ -18,7 +18,11 @@ use crate::rules::same_as_first;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
-    .about("Each channel to mean 0 and variance 1, then scaled and shifted.")
+    .about("Batch normalization of each channel: `Y = (X - mean) / sqrt(var + epsilon) * scale + B`. \
+         In inference the mean and variance are inputs. In training they are those of the batch, \
+         and the outputs include the updated running mean and variance: `running * momentum + batch \
+         * (1 - momentum)`. Training is selected by `training_mode` since version 14; before, by \
+         `is_test` (up to version 6) or the number of outputs.")
     .since(
         1,
         &[

@@ -13,7 +13,11 @@ use crate::nn::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONV: OpDef = OpDef::new("Conv")
-    .about("Cross-correlation of `[N, C, D1, …]` with `M` kernels `[M, C / group, K1, …]`.")
+    .about(
+        "Convolution (cross-correlation) of an input `[N, C, D1, …]` with `M` filters `[M, C / \
+         group, K1, …]`. The size of each spatial output axis is `floor((D + pad_begin + pad_end - \
+         dilation * (K - 1) - 1) / stride) + 1`.",
+    )
     .since(
         1,
         &[

@@ -15,29 +15,35 @@ use crate::nn::gradients;
 use crate::rules;
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
-    .about("Adds columns of blocks back to the images that they were taken from; blocks may overlap. The inverse of \
-         unfolding an image into blocks.").since(
-    18,
-    &[
-        input("input", "T").differentiable(),
-        input("image_shape", "tensor(int64)").non_differentiable(),
-        input("block_shape", "tensor(int64)").non_differentiable(),
-        output("output", "T").differentiable(),
-        ints("dilations"),
-        ints("pads"),
-        ints("strides"),
-        types("T", ALL_IR4),
-    ],
-)
-.infer(columns_to_image)
-.gradient(gradients::col2im);
+    .about(
+        "Combines columns of image blocks into images; overlapping elements are added. The inverse \
+         of the `im2col` rearrangement.",
+    )
+    .since(
+        18,
+        &[
+            input("input", "T").differentiable(),
+            input("image_shape", "tensor(int64)").non_differentiable(),
+            input("block_shape", "tensor(int64)").non_differentiable(),
+            output("output", "T").differentiable(),
+            ints("dilations"),
+            ints("pads"),
+            ints("strides"),
+            types("T", ALL_IR4),
+        ],
+    )
+    .infer(columns_to_image)
+    .gradient(gradients::col2im);
 
 // The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
 // cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.
 // Version 11 has the formula that agrees with the attribute, and that is taken for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
-    .about("The transpose of a convolution: each element of the input is spread over the window of the kernel. The size \
-         of the output is computed from the pads, or the pads from `output_shape`.")
+    .about(
+        "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \
+         (D - 1) + output_padding + dilation * (K - 1) + 1 - pad_begin - pad_end`. If \
+         `output_shape` is given, the pads are computed from it.",
+    )
     .since(
         1,
         &[
@@ -72,11 +78,14 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
     .cost(transposed_work)
-.gradient(gradients::conv_transpose);
+    .gradient(gradients::conv_transpose);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
-    .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \
-         mask. Between elements values are interpolated.")
+    .about(
+        "Deformable convolution: the sampling positions of the filter are shifted by the input \
+         `offset` and weighted by `mask`. Values between elements are interpolated bilinearly; \
+         positions outside are 0.",
+    )
     .since(
         19,
         &[

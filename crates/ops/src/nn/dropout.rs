@@ -15,7 +15,10 @@ use crate::tensor::cast::CAST;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
-    .about("In training sets random elements to zero, otherwise hands its input on.")
+    .about(
+        "Dropout: in training, sets random elements to 0 and scales the others by `1 / (1 - \
+         ratio)`. In inference the input is returned unchanged.",
+    )
     .since(
         1,
         &[

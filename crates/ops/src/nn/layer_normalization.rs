@@ -16,8 +16,9 @@ use crate::rules::{broadcast_over, demand_rank_from, elem_attribute, same_as_fir
 use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
-    .about("Brings each group of channels to mean 0 and variance 1, then scales and shifts; since 21 with a factor for \
-         each channel instead of each group.")
+    .about("Group normalization: normalizes groups of channels of each sample. `Y = scale * (X - mean) \
+         / sqrt(var + epsilon) + bias`. Since version 21 `scale` and `bias` have one element for \
+         each channel; version 18, which is deprecated, has one for each group.")
     .since(
         18,
         &[
@@ -39,7 +40,10 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .without_reference_rule(&[18, 21]);
 
 pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
-    .about("Brings what lies after an axis to mean 0 and variance 1, then scales and shifts it.")
+    .about(
+        "Layer normalization over all axes from `axis` on. `Y = (X - mean) / sqrt(var + epsilon) * \
+         Scale + B`. Mean and variance are computed in the type of `stash_type`.",
+    )
     .since(
         17,
         &[
@@ -62,7 +66,7 @@ pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .gradient(gradients::layer_normalization);
 
 pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
-    .about("Divides by the 1-norm or 2-norm along an axis.")
+    .about("Divides by the L1 or L2 norm along an axis. Where the norm is 0 the output is 0.")
     .since(
         1,
         &[
@@ -79,7 +83,7 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     .gradient(gradients::lp_normalization);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
-    .about("Subtracts the mean over some axes and divides by the standard deviation.")
+    .about("Normalizes to mean 0 and variance 1 over `axes`: `Y = (X - mean) / sqrt(var)`.")
     .since(
         9,
         &[input("X", "T"), output("Y", "T"), ints("axes").or_ints(&[0, 2, 3]), types("T", FLOATS)],
@@ -134,7 +138,10 @@ macro_rules! mean_variance {
 use mean_variance;
 
 pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
-    .about("Divides what lies after an axis by the root of its mean square, then scales it.")
+    .about(
+        "Root mean square normalization over all axes from `axis` on: `Y = X / sqrt(mean(X^2) + \
+         epsilon) * scale`. The norm is computed in the type of `stash_type`.",
+    )
     .since(
         23,
         &[

@@ -12,7 +12,7 @@ use crate::downward::drop_ones;
 use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types};
 
 pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
-    .about("The p-norm over all places of each channel.")
+    .about("Lp norm over all spatial axes of each channel.")
     .since(1, &[input("X", "T"), output("Y", "T"), float("p").or_float(2.0), types("T", FLOATS)])
     .since(
         2,
@@ -28,7 +28,7 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .gradient(gradients::global_lp_pool);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
-    .about("The p-norm over a window that moves along all axes after the channels.")
+    .about("Lp pooling: the Lp norm of each window.")
     .since(
         1,
         &[

@@ -15,7 +15,8 @@ use crate::nn::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
-    .about("The largest element of each window, and where it was found.")
+    .about("Max pooling: the maximum of each window, and optionally its index. NaN if the window has a \
+         NaN.")
     .since(
         1,
         &[

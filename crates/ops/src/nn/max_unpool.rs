@@ -13,7 +13,7 @@ use crate::rules;
 use crate::typeset::TypeSet;
 
 pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
-    .about("Puts the elements that `MaxPool` found back to the places that its indices name, and zeros elsewhere.")
+    .about("Partial inverse of `MaxPool`: places each maximum at its index and 0 elsewhere.")
     .since(
         9,
         &[

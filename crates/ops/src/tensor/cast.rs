@@ -18,7 +18,9 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static CAST: OpDef = OpDef::new("Cast")
-    .about("Converts elements to another type.")
+    .about("Converts each element to another type. Floats convert to integers by truncation toward \
+         zero, to bool as `x != 0`. Numbers convert to strings in decimal notation, and strings are \
+         parsed as numbers. `saturate` and `round_mode` concern 8-bit floats.")
     .since(
         1,
         &[

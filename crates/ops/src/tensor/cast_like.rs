@@ -13,7 +13,10 @@ use crate::tensor::cast;
 use crate::typeset::TypeSet;
 
 pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
-    .about("The same bits as another type of the same width.")
+    .about(
+        "Reinterprets the bits of each element as another type of the same width. The bytes are \
+         little-endian.",
+    )
     .since(
         26,
         &[
@@ -27,7 +30,10 @@ pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
     .infer(bit_cast);
 
 pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
-    .about("Converts the first input to the element type of the second one; otherwise `Cast`.")
+    .about(
+        "Converts each element of the first input to the element type of the second, as `Cast` \
+         does.",
+    )
     .since(
         15,
         &[

@@ -14,14 +14,14 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONCAT: OpDef = OpDef::new("Concat")
-    .about("Join tensors along one axis.")
+    .about("Concatenates tensors along an axis. Their shapes must be equal except on that axis.")
     .since(
         1,
         &[inputs("inputs", "T"), output("concat_result", "T"), int("axis"), types("T", FLOATS)],
     )
     .since(4, &[int("axis").required(), types("T", ALL)])
     .types_down()
-    .since(11, &[])
+    .since(11, &[note("A negative `axis` counts from the end.")])
     .same_up()
     .since(
         13,

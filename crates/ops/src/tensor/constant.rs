@@ -16,7 +16,10 @@ use crate::tensor::cast::CAST;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONSTANT: OpDef = OpDef::new("Constant")
-    .about("A value written into the graph.")
+    .about(
+        "Produces a constant tensor from an attribute. Exactly one of the value attributes must be \
+         present.",
+    )
     .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
     .same_up()

@@ -14,7 +14,10 @@ use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
 pub(crate) static GATHER: OpDef = OpDef::new("Gather")
-    .about("Picks slices along one axis by number; the shape of the numbers takes the place of the axis.")
+    .about(
+        "Gathers slices along an axis by index. The output shape is that of `data` with `axis` \
+         replaced by the shape of `indices`. An index out of range is an error.",
+    )
     .since(
         1,
         &[
@@ -26,7 +29,7 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
             types("Tind", INDICES),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative indices count from the end.")])
     .same_up()
     .since(
         13,
@@ -44,7 +47,7 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
         indices_from_front(cx, 1, axis)
     })
     .reads_part_of_first()
-.gradient(gradients::gather);
+    .gradient(gradients::gather);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(0);

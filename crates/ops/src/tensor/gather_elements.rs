@@ -17,7 +17,8 @@ use crate::typeset::TypeSet;
 
 pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .about(
-        "Takes an element for each index, which replaces the element's own position on one axis.",
+        "Gathers single elements along an axis. `output[i][j] = data[indices[i][j]][j]` for axis 0 \
+         in 2-D. The output has the shape of `indices`.",
     )
     .since(
         11,
@@ -46,8 +47,11 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .gradient(gradients::gather_elements);
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
-    .about("Takes elements or slices, each found by a tuple of indices: the last axis of `indices`. The first \
-         `batch_dims` axes are walked through in parallel.")
+    .about(
+        "Gathers elements or slices by index tuples. The last axis of `indices` holds tuples that \
+         index the axes of `data` after `batch_dims`. The first `batch_dims` axes of both are \
+         processed in parallel.",
+    )
     .since(
         11,
         &[
@@ -72,7 +76,7 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .widens()
     .infer(gather_nd)
     .reads_part_of_first()
-.gradient(gradients::gather_nd);
+    .gradient(gradients::gather_nd);
 
 /// The place of each element in the data as one vector: the index times the stride of the axis, and
 /// for each other axis the own position times its stride.

@@ -19,7 +19,9 @@ use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
-    .about("Ones on one diagonal, zeros elsewhere, of the shape of a matrix.")
+    .about(
+        "Creates a matrix with ones on a diagonal and zeros elsewhere, in the shape of the input.",
+    )
     .since(
         9,
         &[
@@ -43,7 +45,10 @@ pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
     .gradient(zero);
 
 pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
-    .about("A new axis with one value at the index and another one everywhere else.")
+    .about(
+        "One-hot encoding: inserts an axis with the `on` value at the index and the `off` value \
+         elsewhere. An index outside of `[-depth, depth - 1]` gives `off` values only.",
+    )
     .since(
         9,
         &[
@@ -90,7 +95,10 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .shapes_by(&[1]);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
-    .about("Numbers from a start up to, but not including, a limit, at equal distances.")
+    .about(
+        "Sequence of evenly spaced numbers from `start` to `limit` (exclusive) with step `delta`. \
+         It has `max(ceil((limit - start) / delta), 0)` elements. A `delta` of 0 is an error.",
+    )
     .since(
         11,
         &[
@@ -179,19 +187,22 @@ fn range(cx: &Expand<'_>) -> Option<String> {
 }
 
 pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
-    .about("The upper or lower triangle of matrices, zeros elsewhere; which diagonal is the border can be said.").since(
-    14,
-    &[
-        input("input", "T").differentiable(),
-        input("k", "tensor(int64)").optional().non_differentiable(),
-        output("output", "T").differentiable(),
-        int("upper").or(1),
-        types("T", ALL_IR4),
-    ],
-)
+    .about(
+        "Upper or lower triangle of matrices; the other elements are 0. `k` selects the diagonal.",
+    )
+    .since(
+        14,
+        &[
+            input("input", "T").differentiable(),
+            input("k", "tensor(int64)").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            int("upper").or(1),
+            types("T", ALL_IR4),
+        ],
+    )
     .infer(triangle)
     .adapter(14, 13, triangle_by_places)
-.gradient(gradients::trilu);
+    .gradient(gradients::trilu);
 
 /// Keeps elements by how far their column is to the right of their row.
 fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

@@ -18,7 +18,10 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static PAD: OpDef = OpDef::new("Pad")
-    .about("Adds elements before and after, or takes some away where the number is negative.")
+    .about(
+        "Pads a tensor at the start and end of its axes with a constant, the edge elements, a \
+         reflection or wrapped elements. Negative pads remove elements.",
+    )
     .since(
         1,
         &[
@@ -54,7 +57,7 @@ pub static PAD: OpDef = OpDef::new("Pad")
     .widens()
     .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
     .same_up()
-    .since(19, &[])
+    .since(19, &[note("Adds the mode `wrap`.")])
     .same_up()
     .since(21, widened!("T", ALL_IR10))
     .widens()

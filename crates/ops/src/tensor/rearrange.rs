@@ -22,7 +22,8 @@ use crate::typeset::TypeSet;
 
 pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .about(
-        "Cuts axes down to a size around their middle, or fills them up with zeros on both sides.",
+        "Crops or zero-pads axes to a given size, centered. If the difference is odd, the larger \
+         part is removed or added at the end.",
     )
     .since(
         18,
@@ -39,16 +40,14 @@ pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .body_from(18, center_crop_pad);
 
 pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
-    .about("Moves channels into blocks of height and width. `DCR` takes the block from the outer part of the channels, \
-         `CRD` from the inner one.")
+    .about(
+        "Rearranges channels into spatial blocks of height and width. `DCR` takes the block \
+         position from the outer part of the channel axis, `CRD` from the inner part. Version 1 is \
+         `DCR`.",
+    )
     .since(
         1,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            int("blocksize").required(),
-            types("T", ALL),
-        ],
+        &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],
     )
     .since(11, &[string("mode").or_string("DCR")])
     .same_up()
@@ -61,16 +60,17 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
         ],
     )
     .widens()
-    .since(28, &[ unknown_determinism()])
+    .since(28, &[unknown_determinism()])
     .same()
     .infer(infer_depth_to_space)
     .adapter(11, 10, blocks_inside)
     .body_from(28, depth_to_space)
-.gradient(gradients::depth_to_space);
+    .gradient(gradients::depth_to_space);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .about(
-        "Turns the first elements of each sequence of a batch around, as many as its length says.",
+        "Reverses the first `sequence_lens[i]` elements of each sequence of a batch; the rest are \
+         copied.",
     )
     .since(
         10,
@@ -89,7 +89,8 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .gradient(gradients::reverse_sequence);
 
 pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
-    .about("Moves blocks of height and width into channels.")
+    .about("Rearranges spatial blocks of height and width into channels. The inverse of `DepthToSpace` \
+         with mode `DCR`.")
     .since(
         1,
         &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],

@@ -17,8 +17,9 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static RESHAPE: OpDef = OpDef::new("Reshape")
-    .about("The same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's \
-         size.")
+    .about("Changes the shape of a tensor without changing its elements. In `shape`, one -1 stands for \
+         the size that the number of elements requires. 0 copies the size from the input, unless \
+         `allowzero` is 1.")
     .since(
         1,
         &[

@@ -20,8 +20,10 @@ use crate::tensor::product;
 use crate::typeset::TypeSet;
 
 pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
-    .about("Takes the slices along an axis for which a condition holds; without an axis, elements of the flattened \
-         input.")
+    .about(
+        "Selects the slices along an axis for which a condition is true. Without an axis, elements \
+         of the flattened input.",
+    )
     .since(
         9,
         &[
@@ -47,10 +49,13 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
     .infer(compress)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .without_reference_rule(&[9])
-.gradient(gradients::compress);
+    .gradient(gradients::compress);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
-    .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
+    .about(
+        "Indices of all elements that are not zero, in row-major order, as a matrix with a row for \
+         each axis. An empty string counts as zero.",
+    )
     .since(9, &[input("X", "T"), output("Y", "tensor(int64)"), types("T", ALL)])
     .since(
         13,
@@ -64,7 +69,10 @@ pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .infer(non_zero);
 
 pub static TOP_K: OpDef = OpDef::new("TopK")
-    .about("The k largest or smallest elements along an axis, with their positions.")
+    .about(
+        "The `K` largest or smallest elements along an axis, and their indices. Of equal elements, \
+         the one with the lower index comes first. NaN counts as larger than any number.",
+    )
     .since(
         1,
         &[
@@ -101,22 +109,18 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .gradient(gradients::top_k);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
-    .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \
-         how often it was there.")
+    .about(
+        "Unique elements of a tensor, or unique slices along an axis. Optional outputs are the \
+         indices of their first occurrences, the inverse indices and the counts.",
+    )
     .since(
         11,
         &[
             input("X", "T").non_differentiable(),
             output("Y", "T").non_differentiable(),
-            output("indices", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            output("inverse_indices", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            output("counts", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            output("indices", "tensor(int64)").optional().non_differentiable(),
+            output("inverse_indices", "tensor(int64)").optional().non_differentiable(),
+            output("counts", "tensor(int64)").optional().non_differentiable(),
             int("axis"),
             int("sorted").or(1),
             types("T", ALL),

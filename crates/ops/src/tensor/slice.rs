@@ -16,7 +16,11 @@ use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SLICE: OpDef = OpDef::new("Slice")
-    .about("Every `step`-th element from a start to an end, along some of the axes.")
+    .about(
+        "Extracts a slice of a tensor along some axes, as `x[start:end:step]` in NumPy. Starts and \
+         ends out of range are clamped. Negative values count from the end. Since version 10 the \
+         positions are inputs.",
+    )
     .since(
         1,
         &[
@@ -41,7 +45,7 @@ pub static SLICE: OpDef = OpDef::new("Slice")
             types("Tind", INDICES),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative `axes` count from the end, and negative `steps` go backward.")])
     .same_up()
     .since(
         13,

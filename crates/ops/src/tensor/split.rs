@@ -17,7 +17,10 @@ use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SPLIT: OpDef = OpDef::new("Split")
-    .about("Cuts a tensor into pieces along one axis, of given sizes or equal ones.")
+    .about(
+        "Splits a tensor along an axis into parts of given or equal sizes. With `num_outputs` the \
+         last part is smaller if the size is not divisible.",
+    )
     .since(
         1,
         &[
@@ -39,7 +42,7 @@ pub static SPLIT: OpDef = OpDef::new("Split")
             types("T", ALL),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("A negative `axis` counts from the end.")])
     .same_up()
     .since(
         13,

@@ -15,12 +15,12 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
-    .about("Inserts axes of size 1, at places counted in the result.")
+    .about("Inserts axes of size 1. `axes` are positions in the output.")
     .since(
         1,
         &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative `axes` count from the end.")])
     .same_up()
     .since(
         13,

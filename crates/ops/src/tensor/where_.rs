@@ -12,7 +12,7 @@ use crate::rules::broadcast_inputs;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub(crate) static WHERE: OpDef = OpDef::new("Where")
-    .about("Elements of one tensor or of another, as a condition says.")
+    .about("Selects elements of `X` where the condition is true and of `Y` elsewhere.")
     .since(
         9,
         &[
