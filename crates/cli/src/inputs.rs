@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// may be left out
     #[arg(value_name = "FILE|NAME=FILE")]
     files: Vec<String>,
-    /// Convert arrays to the element types that the model wants
+    /// Convert arrays to the element types that the model expects
     #[arg(long)]
     cast: bool,
     /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for
@@ -242,12 +242,12 @@ impl<'a> Gather<'a> {
             }
             Kind::Npz | Kind::Unknown(_) => {
                 let what = match kind {
-                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not read"),
-                    _ => "this is no kind of file that is read".to_string(),
+                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not supported"),
+                    _ => "unsupported input file".to_string(),
                 };
                 Err(Failure::new(what)
                     .code(ErrorKind::Format)
-                    .help("inputs are .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
+                    .help("use .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
             }
         }
     }
@@ -273,7 +273,7 @@ impl<'a> Gather<'a> {
             return Ok(cast(&tensor, wanted, CastOptions::default())?);
         }
         Err(Failure::new(format!(
-            "the input '{}' wants elements of type {wanted}, but the file holds {found}",
+            "the input '{}' has element type {wanted}, but the file has {found}",
             port.name()
         ))
         .code(ErrorKind::Input)

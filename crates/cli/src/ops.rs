@@ -106,7 +106,7 @@ fn fits(op: &OpDef, wanted: &str) -> bool {
 }
 
 fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
-    let failure = Failure::new(format!("no operator is called '{wanted}'"));
+    let failure = Failure::new(format!("no operator '{wanted}' exists"));
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean {near}?")),
@@ -118,7 +118,7 @@ fn unknown_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
-        .help(format!("its domains are {}", domains.join(", ")))
+        .help(format!("use one of its domains: {}", domains.join(", ")))
 }
 
 // For people.
@@ -128,8 +128,7 @@ fn list(operators: &[&OpDef]) -> String {
         .iter()
         .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
         .collect();
-    let headings =
-        [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
+    let headings = [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
     let total = count(operators.len(), "operator");
     format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
@@ -149,8 +148,8 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     let missing = |opset: u32| {
         let first = op.versions().next().map_or(0, |version| version.since);
         let name = op.full_name();
-        Failure::new(format!("opset version {opset} has no {name}"))
-            .help(format!("it was added by opset version {first}"))
+        Failure::new(format!("{name} does not exist in opset version {opset}"))
+            .help(format!("use opset version {first} or newer"))
     };
     let at = |opset: u32| op.schema_at(opset).ok_or_else(|| missing(opset));
     if let Some([from, to]) = args.diff.as_deref() {
@@ -166,9 +165,9 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         text += &schema.to_string();
         let opset = args.opset.unwrap_or(schema.since);
         if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
-            text += &format!("\nas a function of others:\n\n{function}");
+            text += &format!("\nfunction:\n\n{function}");
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
-            text += "\nwhich function of others it is depends on the call\n";
+            text += "\nits function depends on attributes, optional inputs and types\n";
         }
         text += &format!("\nversions: {}\n", versions(op));
     }

@@ -112,7 +112,7 @@ impl<'a> Sizes<'a> {
             sizes.sort_unstable();
             sizes.dedup();
             return Err(Failure::new(format!(
-                "the sizes of the inputs do not fit each other: {} demands {} = {}, but {}",
+                "the sizes of the inputs do not match: {} requires {} = {}, but {}",
                 relation.node,
                 relation.left,
                 relation.right,
@@ -120,7 +120,7 @@ impl<'a> Sizes<'a> {
             ))
             .code(ErrorKind::Input)
             .help(
-                "give sizes that fit with --set; `sardonyx infer --explain` lists all such demands",
+                "set matching sizes with --set; `sardonyx infer --explain` lists the requirements",
             ));
         }
         Ok(())
@@ -130,7 +130,7 @@ impl<'a> Sizes<'a> {
     pub(crate) fn note(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
-                "the size of these dimensions is open and taken as 1 (see --set): {}",
+                "these dimensions are unknown and set to 1 (see --set): {}",
                 self.assumed.join(", ")
             ));
         }
@@ -166,10 +166,10 @@ pub(crate) fn fill(
         };
         let Some((elem, shape)) = known else {
             return Err(Failure::new(format!(
-                "the input '{port}' cannot be filled: its type or rank is open"
+                "the input '{port}' cannot be filled: its type or rank is unknown"
             ))
             .code(ErrorKind::Input)
-            .help("give it as NAME=FILE"));
+            .help("pass it as NAME=FILE"));
         };
         shapes.push((port.name(), elem, sizes.of(port, shape), is_sequence));
         if is_sequence {
@@ -197,8 +197,7 @@ pub(crate) fn fill(
 fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tensor, Failure> {
     let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(Failure::new(format!("{dims:?} are more elements than can be addressed"))
-            .code(Code::Memory));
+        return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
     };
     let stream = SplitMix64::new(seed, name);
     let made = match elem {
@@ -227,8 +226,9 @@ fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tenso
 
 fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
-    out.try_reserve_exact(count)
-        .map_err(|_| Failure::new(format!("no memory for {count} elements")).code(Code::Memory))?;
+    out.try_reserve_exact(count).map_err(|_| {
+        Failure::new(format!("not enough memory for {count} elements")).code(Code::Memory)
+    })?;
     out.extend(stream.take(count));
     Ok(out)
 }

@@ -61,8 +61,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         saving::check_stdout(true, None)?;
     }
     if takes_stdout && args.classes.wanted() {
-        return Err(Failure::new("a ranking and the output cannot both go to stdout")
-            .help("name a file with --output, or leave --top and --labels away"));
+        return Err(Failure::new("a ranking and the output cannot both be written to stdout")
+            .help("give --output FILE, or remove --top and --labels"));
     }
 
     let (outputs, timing) = repeat(&session, inputs, args, terminal)?;

@@ -85,7 +85,7 @@ fn inputs_that_do_not_fit() {
     run(&["input=good.npy"]).refused(&["no input 'input'", "x: float[2]"]);
     run(&["good.npy", "good.npy"]).refused(&["no input left"]);
     run(&["x=good.npy", "x=good.npy"]).refused(&["given twice"]);
-    run(&["double.npy"]).refused(&["wants elements of type float", "double", "--cast", "float32"]);
+    run(&["double.npy"]).refused(&["has element type float", "double", "--cast", "float32"]);
     run(&["long.npy"]).refused(&["[3]", "float[2]"]);
     run(&["deep.npy"]).refused(&["2 dimensions", "float[2]"]);
     run(&["cut.npy"]).refused(&["cut.npy", "need 8"]);

@@ -350,7 +350,7 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
         ("nope2.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
     ]);
     let answer = files.run("info", "nope.onnx", &[]);
-    answer.refused(&["there is no such file", "did you mean", "node.onnx"]);
+    answer.refused(&["no such file", "did you mean", "node.onnx"]);
     let answer = files.run("info", "node.onnx", &[]);
     answer.good();
     let lonely = Files::new(&[("nope.txt", b"notes".to_vec())]);
@@ -358,9 +358,9 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
     assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
     let missing = files.path("absent/deeper/m.onnx");
     let directory = files.path("absent");
-    let words = format!("there is no directory '{directory}'");
+    let words = format!("no such directory: '{directory}'");
     sardonyx(&["info", &missing]).refused(&[&words]);
-    let words = format!("there is no directory '{directory}'");
+    let words = format!("no such directory: '{directory}'");
     files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).refused(&[&words]);
     files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).refused(&[&words]);
 }

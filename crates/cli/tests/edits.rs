@@ -495,7 +495,7 @@ impl Sequence {
                 Err(why) => {
                     self.refused += 1;
                     assert!(!why.is_empty());
-                    assert!(may_be_refused, "{name} is refused: {why}\nafter {:#?}", self.done);
+                    assert!(may_be_refused, "{name} is rejected: {why}\nafter {:#?}", self.done);
                 }
             }
         }

@@ -229,7 +229,7 @@ fn options_of_sessions_hold_for_all() {
         run(&["--threads", "1", "--precision", "fast", "--optimization", "basic", "-q"]).good();
         run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
         run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
-        run(&["--set", "M=2", "-q"]).refused(&["called 'M'", "there are: N"]);
+        run(&["--set", "M=2", "-q"]).refused(&["called 'M'", "sizes are: N"]);
         run(&["--set", "N", "-q"]).refused(&[]);
         run(&["--optimization", "most"]).refused(&[]);
     }

@@ -148,7 +148,7 @@ fn what_stays_inside_is_said() {
     };
     let notes = run(&[]);
     for words in
-        ["1 tensor in typed lists", "--typed", "1 tensor in attributes", "no tensor was moved"]
+        ["1 tensor in typed fields", "--typed", "1 tensor in attributes", "no tensor was moved"]
     {
         assert!(notes.contains(words), "lacks {words}: {notes}");
     }

@@ -59,7 +59,7 @@ fn orders_and_filters() {
     assert_eq!(names(&run(&["--type", "float16"])), ["layer.10.h"]);
     assert_eq!(names(&run(&["--type", "float64"])), ["w"]);
     assert_eq!(names(&run(&["--min-bytes", "0.015625K"])), ["w"]);
-    assert_eq!(run(&["--external"]), "none of 7 tensors fits\n");
+    assert_eq!(run(&["--external"]), "none of 7 tensors matches\n");
     assert_eq!(names(&run(&["--inside"])), all);
     assert!(run(&["--name", "w"]).contains("2 of 7 tensors"));
     for usage in [["--type", "flaot16"], ["--min-bytes", "much"], ["--sort", "colour"]] {

@@ -22,7 +22,7 @@ fn values_come_inside() {
     let files = outside();
     let out = files.path("packed.onnx");
     let answer = files.run("pack", "model.onnx", &["-o", &out]);
-    for words in ["wrote", "packed.onnx", "1 tensor, 16 bytes, came from data files"] {
+    for words in ["wrote", "packed.onnx", "copied 1 tensor, 16 bytes, from data files"] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
     assert_eq!(answer.good(), "");

@@ -98,7 +98,7 @@ fn texts_in_safetensors_stay_where_they_can() {
     let text = String::from_utf8_lossy(&files.read("y.safetensors")).into_owned();
     assert!(text.contains(r#""format":"pt""#), "{text}");
     let answer = convert(&files, "x.safetensors", "x.npy", &["--strict"]);
-    assert!(answer.stderr.contains("left out: 1 text of metadata"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("omitted: 1 text of metadata"), "{}", answer.stderr);
     answer.finds();
     let cut = files.read("x.safetensors");
     std::fs::write(files.path("cut.safetensors"), &cut[..cut.len() - 1]).unwrap();

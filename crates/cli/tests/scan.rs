@@ -40,7 +40,7 @@ fn findings_are_lines_with_help_and_a_verdict() {
         "page.onnx: ",
         "error[not-a-model] the file is a web page",
         "digits.onnx: ",
-        "nothing found that makes it dangerous to open",
+        "no findings that make it unsafe to open",
     ] {
         assert!(text.contains(words), "lacks '{words}':\n{text}");
     }
@@ -54,7 +54,7 @@ fn warnings_count_when_asked_to() {
     let text = sardonyx(&["scan", &path]).good();
     assert!(text.contains("warning[foreign-code]"), "{text}");
     assert!(text.contains("note[custom-domain]"), "{text}");
-    assert!(text.contains("look at it before you open it: 1 warning, 1 note"), "{text}");
+    assert!(text.contains("review the findings before opening it: 1 warning, 1 note"), "{text}");
     assert_eq!(sardonyx(&["scan", "--strict", &path]).code, Some(1));
 }
 

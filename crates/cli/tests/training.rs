@@ -132,7 +132,7 @@ fn wrong_options_are_explained() {
     };
     let loss = ["--loss", "squared-error"];
     let with = |more: &[&str]| message("add-training", &[&loss[..], more].concat());
-    assert!(with(&["--train", "v*"]).contains("no initializer is called 'v*'"));
+    assert!(with(&["--train", "v*"]).contains("no initializer 'v*' exists"));
     assert!(with(&["--learning-rate", "0"]).contains("the learning rate has to be greater than 0"));
     assert!(with(&["--init", "uniform:0"]).contains("not one of keep, he, xavier"));
     assert!(with(&["--of", "z"]).contains("the model has no output 'z'; it has y"));

@@ -203,7 +203,9 @@ fn scanned_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// an example.
 fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(0).is_some() {
-        return Err(cx.refuse("sequence_lens ends sequences early, which version 9 cannot say"));
+        return Err(
+            cx.refuse("sequence_lens ends sequences early, which is not supported in version 9")
+        );
     }
     let operands: Vec<_> = (1..cx.input_count()).map(|index| cx.input(index)).collect();
     let directions = cx.ints("directions");
@@ -230,7 +232,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let list = |name: &str| cx.ints(name).unwrap_or_default();
     let backwards = list("scan_output_directions").iter().any(|direction| *direction != 0);
     if backwards {
-        return Err(cx.refuse("an output is written backwards, which version 8 does not do"));
+        return Err(cx.refuse("scan outputs in reverse direction are not supported in version 8"));
     }
     let (in_axes, out_axes) = (list("scan_input_axes"), list("scan_output_axes"));
     let directions = list("scan_input_directions");
@@ -251,7 +253,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
                 let rank = cx.input_type(index).and_then(|ty| ty.shape()).map(|shape| shape.len());
                 let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
                     return Err(
-                        cx.refuse("the rank of an input is not known, or does not have its axis")
+                        cx.refuse("the rank of an input is unknown, or its axis is out of range")
                     );
                 };
                 Some(cx.before(TRANSPOSE.name, &[input], &[("perm", AttrValue::from(&order[..]))]))
@@ -265,7 +267,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             let rank = cx.output_type(output).and_then(|ty| ty.shape()).map(|shape| shape.len());
             let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
                 return Err(
-                    cx.refuse("the rank of an output is not known, or does not have its axis")
+                    cx.refuse("the rank of an output is unknown, or its axis is out of range")
                 );
             };
             let mut back = vec![0i64; order.len()];
@@ -303,9 +305,7 @@ fn same_branches(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b && *a != Dim::Unknown)
     };
     if then.len() != other.len() || !then.iter().zip(&other).all(|(a, b)| same(a, b)) {
-        return Err(cx.refuse(
-            "its branches give values of different shapes, or it is not known that they do not",
-        ));
+        return Err(cx.refuse("its branches return different shapes, or the shapes are unknown"));
     }
     Ok(())
 }
@@ -330,7 +330,7 @@ mod tests {
         );
         assert_eq!(
             found(&axes("scan_output_axes", &[-1])),
-            "Scan: scan_output_axes has -1, and the rank is not known"
+            "Scan: scan_output_axes has -1, and the rank is unknown"
         );
     }
 }

@@ -43,7 +43,7 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     .infer(infer_samples)
     .adapter(20, 19, |cx| {
         if cx.rank(0) != Some(4) {
-            return Err(cx.refuse("version 16 takes images of two axes, and the rank of the input is not 4 or not known"));
+            return Err(cx.refuse("version 16 supports only 2-D images, and the rank of the input is not 4 or unknown"));
         }
         match cx.string("mode").as_deref() {
             None | Some("linear") => cx.set("mode", "bilinear"),
@@ -153,7 +153,7 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     .adapter(16, 15, |cx| {
         let mode = cx.string("coordinate_transformation_mode");
         if mode.as_deref() != Some("output_half_pixel") {
-            return Err(cx.refuse("coordinate_transformation_mode must be output_half_pixel, which is what older versions do"));
+            return Err(cx.refuse("coordinate_transformation_mode must be output_half_pixel, which older versions use"));
         }
         cx.remove("coordinate_transformation_mode");
         Ok(())
@@ -360,7 +360,11 @@ mod tests {
                         "float[1, 6, 4]; float[1, 2, 5]",
                         "NonMaxSuppression: the numbers of boxes and scores differ (6 and 5)",
                     ),
-                    (&[], "float[1, 6, 5]; -", "NonMaxSuppression: a box has four numbers, not 5"),
+                    (
+                        &[],
+                        "float[1, 6, 5]; -",
+                        "NonMaxSuppression: a box must have four numbers, not 5",
+                    ),
                 ],
             );
         }

@@ -235,7 +235,7 @@ const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
 fn construct_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut inputs = 0..cx.input_count().max(1);
     if let Some(index) = inputs.find(|index| cx.input(*index).is_none()) {
-        return cx.fail(format_args!("the type of input {index} is not known"));
+        return cx.fail(format_args!("the type of input {index} is unknown"));
     }
     construct(cx)
 }
@@ -295,7 +295,7 @@ fn concat_from_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut shape = element.and_then(|t| t.shape.clone());
     if let Some(sizes) = &mut shape {
         let Some(axis) = cx.int("axis") else {
-            return cx.fail("the node has no attribute axis");
+            return cx.fail("attribute 'axis' is missing");
         };
         let axis = cx.axis(axis, sizes.len() + usize::from(new_axis))?;
         if new_axis {
@@ -334,21 +334,21 @@ fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
     };
     match (&split.dims[..], &split.values[..]) {
         ([], [Dim::Known(length)]) if *length < 1 => {
-            cx.fail(format_args!("the length of a piece must be greater than zero, not {length}"))
+            cx.fail(format_args!("the length of a part must be greater than 0, not {length}"))
         }
         ([], [length]) => {
             let comes_out = whole.exact_div(length).is_some();
             Ok(if comes_out { length.clone() } else { Dim::Unknown })
         }
-        (_, []) => cx.fail("there are no lengths of pieces"),
+        (_, []) => cx.fail("split is empty"),
         (_, [first, rest @ ..]) => {
             if let Some(length) = split.values.iter().find(|l| l.known().is_some_and(|l| l < 0)) {
-                return cx.fail(format_args!("a piece has the negative length {length}"));
+                return cx.fail(format_args!("the length of a part is negative: {length}"));
             }
             let sum = rest.iter().fold(first.clone(), |sum, length| sum.add(length));
             if whole.surely_differs(&sum) {
                 return cx.fail(format_args!(
-                    "the pieces have {sum} elements together, but axis {axis} has {whole}"
+                    "the parts have {sum} elements in total, but axis {axis} has {whole}"
                 ));
             }
             let same = rest.iter().all(|length| length.surely_equals(first));
@@ -442,7 +442,7 @@ mod tests {
                     "seq(float[2, N])",
                     "ConcatFromSequence: new_axis must be 0 or 1, not 2",
                 ),
-                (&[], "seq(float[2, N])", "ConcatFromSequence: the node has no attribute axis"),
+                (&[], "seq(float[2, N])", "ConcatFromSequence: attribute 'axis' is missing"),
             ],
         );
     }
@@ -466,15 +466,19 @@ mod tests {
                 (
                     &[],
                     "float[6]; =0",
-                    "SplitToSequence: the length of a piece must be greater than zero, not 0",
+                    "SplitToSequence: the length of a part must be greater than 0, not 0",
                 ),
                 (
                     &[],
                     "float[6]; =[2, 3]",
-                    "SplitToSequence: the pieces have 5 elements together, but axis 0 has 6",
+                    "SplitToSequence: the parts have 5 elements in total, but axis 0 has 6",
                 ),
-                (&[], "float[6]; =[]", "SplitToSequence: there are no lengths of pieces"),
-                (&[], "float[6]; =[7, -1]", "SplitToSequence: a piece has the negative length -1"),
+                (&[], "float[6]; =[]", "SplitToSequence: split is empty"),
+                (
+                    &[],
+                    "float[6]; =[7, -1]",
+                    "SplitToSequence: the length of a part is negative: -1",
+                ),
                 (
                     &[("axis", Int(1))],
                     "float[6]",

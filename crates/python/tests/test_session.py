@@ -1,4 +1,4 @@
-"""Sessions: what goes in, what comes out, and what is refused."""
+"""Sessions: what goes in, what comes out, and what is rejected."""
 
 import array
 import ast
@@ -421,8 +421,8 @@ REFUSED = [
     ([[1, 2, "a"]], "which is not of type float"),
     ([[1, 2, 1j]], "which is not of type float"),
     ([[1, 2, 10**400]], "which is not of type float"),
-    (np.array([["a", "b", "c"]]), "but the model wants float"),
-    (np.array([[1, 2, None]]), "but the model wants float"),
+    (np.array([["a", "b", "c"]]), "but the model expects float"),
+    (np.array([[1, 2, None]]), "but the model expects float"),
     (np.zeros((2, 3), "M8[s]"), "which no ONNX type has"),
     (np.zeros((2, 3), np.longdouble), "which no ONNX type has"),
     (np.zeros((2, 3), [("a", "f4")]), "which no ONNX type has"),
@@ -455,7 +455,7 @@ def test_integers_out_of_range_and_endless_lists_are_refused():
 
 CALLS = [
     (lambda two: two(floats(2, 3)), "the input 'y' is missing"),
-    (lambda two: two(1, 2, 3), "the model has 2 inputs, but 3 are given"),
+    (lambda two: two(1, 2, 3), "the model has 2 inputs, but 3 are passed"),
     (lambda two: two(floats(2, 3), x=floats(2, 3)), "the input 'x' is given twice"),
     (lambda two: two(floats(2, 3), yy=floats(2)), "the model has no input 'yy'"),
     (lambda two: two(floats(2, 3), floats(5)), "N would be 5"),

@@ -125,7 +125,7 @@ def test_entries_are_called_in_the_order_of_the_caller():
     trainer = sardonyx.Trainer(ADD_AND_DOUBLE)
     assert trainer.entries == 2
     (warning,) = trainer.warnings
-    assert "'w' is assigned by another training step as well" in warning
+    assert "'w' is also assigned by another training entry" in warning
     assert trainer.step({"x": np.float32(1)}, entry=1)["doubled"].item() == 6
     assert trainer.step(one, entry=0)["added"].item() == 7
     both = trainer.iterate(one)
@@ -176,10 +176,10 @@ def test_values_are_set_if_they_fit():
     trainer.set_state("w", [9, 10])
     assert trainer.state["w"].tolist() == [9, 10]
     for name, wrong, said in [
-        ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], and cannot become float[3]"),
+        ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], not float[3]"),
         ("w", np.zeros(2), "cannot become double[2]"),
         ("frozen", value, "state variable 'frozen' does not exist"),
-        ("w", "text", "the value holds a str, which is not of type float"),
+        ("w", "text", "the value contains a str, which does not have type float"),
     ]:
         with pytest.raises(sardonyx.Error) as failed:
             trainer.set_state(name, wrong)

@@ -142,10 +142,10 @@ fn parts_that_do_not_fit_are_named() {
         (
             0,
             sequence(&[rows(3), Tensor::zeros(DataType::Float, [2, 3]).unwrap()]),
-            "item 1 of the input 's' has the shape [2, 3], but the model wants float[N, 2]: dim",
+            "item 1 of the input 's' has the shape [2, 3], but the model expects float[N, 2]: dim",
         ),
         (0, Value::Sequence(of_ints), "item 0 of the input 's' has elements of type int64"),
-        (0, rows(3).into(), "the input 's' is of type tensor(float), but the model wants seq("),
+        (0, rows(3).into(), "the input 's' is of type tensor(float), but the model expects seq("),
         (
             2,
             Value::some(sequence(&[floats(&[1.0; 2]), floats(&[1.0; 3])])),

@@ -91,7 +91,7 @@ fn a_value_made_of_nothing_is_refused_before_it_is_made() {
     let found = found.unwrap();
     assert!(
         found.contains(
-            "it wants 4000000000 bytes, 0 are taken already, and the memory limit is 100000000"
+            "4000000000 bytes are needed and 0 are in use; the memory limit is 100000000"
         ) && found.contains("ConstantOfShape"),
         "{found}"
     );

@@ -187,7 +187,7 @@ impl SessionBuilder<'_> {
     ///         &self,
     ///         encoded: &'a [u8],
     ///     ) -> Result<Box<dyn EncodedImage + 'a>, OperatorError> {
-    ///         let first = encoded.first().ok_or("there are no bytes")?;
+    ///         let first = encoded.first().ok_or("the file is empty")?;
     ///         Ok(Box::new(Pixel(*first)))
     ///     }
     /// }
@@ -574,7 +574,7 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
             let operators = operators.clone();
             Error::new(
                 ErrorKind::Unsupported,
-                format!("the model uses {count} operator{s} that this release cannot run"),
+                format!("the model uses {count} operator{s} that this release does not support"),
             )
             .with_unsupported(operators)
         }
@@ -595,7 +595,7 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
-                made.with_help("give the model as a file in the directory of its data files, or name that directory with Model::look_in")
+                made.with_help("pass the model as a file in the directory of its data files, or set that directory with Model::look_in")
             };
             made.with_source(error)
         }

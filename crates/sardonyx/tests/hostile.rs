@@ -390,7 +390,7 @@ fn impossible_tensors() -> Vec<Row> {
         one(
             "strings in raw data",
             [number(1, 1), number(2, 8), raw(4)].concat(),
-            "strings cannot lie in raw_data",
+            "strings cannot be stored in raw_data",
         ),
         one("an unknown data location", tensor(&[1], &[raw(4), number(14, 7)]), "data location 7"),
     ]
@@ -592,7 +592,7 @@ fn traps() -> Vec<Row> {
                     fs::create_dir(directory.join("w.bin")).unwrap();
                 }
             },
-            "values are read from regular files only",
+            "values are read only from regular files",
         ),
     ]
 }

@@ -179,13 +179,13 @@ fn weights_are_trained_and_other_constants_are_not() {
         Err(Refusal::Option(message)) => message,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(cross_entropy().variables(["q*"])), "no initializer is called 'q*'");
+    assert_eq!(refused(cross_entropy().variables(["q*"])), "no initializer 'q*' exists");
     let nothing = refused(cross_entropy().variables(["unused"]));
     assert!(nothing.starts_with("there is nothing to train"), "{nothing}");
     let loss = Loss::CrossEntropy { output: Some("q".into()), axis: None, ignored: None };
     assert_eq!(refused(Options::new(loss)), "the model has no output 'q'; it has p");
     let loss = Loss::CrossEntropy { output: None, axis: Some(2), ignored: None };
-    let message = "axis 2 of classes is not one of the 2 axes of the output";
+    let message = "class axis 2 is out of range: the output has 2 axes";
     assert_eq!(refused(Options::new(loss)), message);
 }
 

@@ -150,7 +150,7 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
 fn become_upsample(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = constant_floats(cx, 1, "scales")?;
     if scales.is_none_or(|scales| scales.iter().any(|scale| *scale < 1.0)) {
-        return Err(cx.refuse("Upsample only enlarges, and a scale is below 1"));
+        return Err(cx.refuse("Upsample requires scales of at least 1"));
     }
     cx.become_operator("Upsample");
     Ok(())
@@ -188,15 +188,15 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
     let places = cx.string("coordinate_transformation_mode");
     if places.as_deref() != Some("asymmetric") {
-        return Err(cx.refuse(
-            "coordinate_transformation_mode must be asymmetric, which is what version 10 does",
-        ));
+        return Err(
+            cx.refuse("coordinate_transformation_mode must be asymmetric, which version 10 uses")
+        );
     }
     match mode.as_str() {
         "linear" => {}
         "nearest" if cx.string("nearest_mode").as_deref() == Some("floor") => {}
         "nearest" => {
-            return Err(cx.refuse("nearest_mode must be floor, which is what version 10 does"));
+            return Err(cx.refuse("nearest_mode must be floor, which version 10 uses"));
         }
         _ => return Err(cx.refuse(format_args!("version 10 has no mode {mode}"))),
     }
@@ -240,11 +240,11 @@ fn write_absent_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// Older versions know no list of axes, no antialiasing and one policy.
 fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(antialias) = cx.int("antialias") {
-        return Err(cx.refuse(format_args!("antialias={antialias} came with version 18")));
+        return Err(cx.refuse(format_args!("antialias={antialias} was added in version 18")));
     }
     if let Some(policy) = cx.string("keep_aspect_ratio_policy") {
         return Err(
-            cx.refuse(format_args!("keep_aspect_ratio_policy={policy} came with version 18"))
+            cx.refuse(format_args!("keep_aspect_ratio_policy={policy} was added in version 18"))
         );
     }
     let Some(axes) = cx.ints("axes") else { return Ok(()) };
@@ -254,7 +254,7 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(rank) = cx.rank(0) else {
-        return Err(cx.refuse("axes need the rank of the input, which is not known"));
+        return Err(cx.refuse("axes require the rank of the input, which is unknown"));
     };
     let axes = axes.into_iter().map(|axis| from_front(cx, "axes", axis, Some(rank)));
     let axes = axes.collect::<Result<Vec<i64>, _>>()?;
@@ -268,7 +268,7 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let place = |axis: &i64| usize::try_from(*axis).ok().filter(|axis| *axis < rank);
     let places: Option<Vec<usize>> = axes.iter().map(place).collect();
     let Some(places) = places else {
-        return Err(cx.refuse(format_args!("axes has one that rank {rank} does not have")));
+        return Err(cx.refuse(format_args!("axes has a value out of range for rank {rank}")));
     };
     if !is_empty(cx, 2) {
         scales_for_all_axes(cx, &places, rank)?;
@@ -357,14 +357,12 @@ fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         ("nearest", "round_prefer_floor") => "ceil",
         ("nearest", other) => {
             return Err(cx.refuse(format_args!(
-                "versions from 13 on do not have the mode {places}, nor one that is the same with \
-                 nearest_mode {other}"
+                "versions from 13 on have no mode {places}, nor an equivalent with nearest_mode {other}"
             )));
         }
         (other, _) => {
             return Err(cx.refuse(format_args!(
-                "versions from 13 on do not have the mode {places}, nor one that is the same with \
-                 mode {other}"
+                "versions from 13 on have no mode {places}, nor an equivalent with mode {other}"
             )));
         }
     };
@@ -380,7 +378,7 @@ fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         // A run with another rank fails: scales are for four axes.
         None if cx.runs() => {}
         Some(rank) => return Err(cx.refuse(format_args!("its input has rank {rank}, not 4"))),
-        None => return Err(cx.refuse("the rank of its input is not known")),
+        None => return Err(cx.refuse("the rank of its input is unknown")),
     }
     let (Some(height), Some(width)) = (cx.float("height_scale"), cx.float("width_scale")) else {
         return Err(cx.refuse("height_scale or width_scale is missing"));
@@ -428,7 +426,7 @@ fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
         && cx.known(sizes).is_none()
         && vector_len(cx, sizes).is_none()
     {
-        return cx.fail("the number of sizes is not known");
+        return cx.fail("the number of sizes is unknown");
     }
     infer_resize(cx)
 }
@@ -442,7 +440,7 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return cx.fail("either scales or sizes must be given, not both");
     }
     if scales.is_some() && sizes.is_none() && policy.is_some() {
-        return cx.fail("scales leave no choice of a keep_aspect_ratio_policy");
+        return cx.fail("keep_aspect_ratio_policy requires sizes");
     }
     let axes = axes(cx)?;
     let (shape, by) = match (sizes, scales) {
@@ -668,7 +666,7 @@ mod tests {
                     "float[2, N, 3, 9]",
                 ),
                 (&[("axes", ints(&[-1]))], "float[2, N]; _; float[1]", "float[2, ?]"),
-                (&[("axes", ints(&[1, -1]))], "float[2, N]; _; -", "Resize: axis 1 is named twice"),
+                (&[("axes", ints(&[1, -1]))], "float[2, N]; _; -", "Resize: axis 1 is given twice"),
                 (
                     &[("axes", ints(&[2]))],
                     "float[2, N]; _; -",
@@ -677,7 +675,7 @@ mod tests {
                 (
                     &[("keep_aspect_ratio_policy", word("not_larger"))],
                     "float[2, N]; _; -",
-                    "Resize: scales leave no choice of a keep_aspect_ratio_policy",
+                    "Resize: keep_aspect_ratio_policy requires sizes",
                 ),
             ],
         );
@@ -839,7 +837,7 @@ mod tests {
         );
         assert_eq!(
             adapted(&UPSAMPLE, 6, &sides(), "-"),
-            "Upsample: the rank of its input is not known"
+            "Upsample: the rank of its input is unknown"
         );
         let scales = [("scales", AttrValue::Floats(vec![1.0, 2.0].into()))];
         assert_eq!(adapted(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");

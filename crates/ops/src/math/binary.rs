@@ -332,7 +332,7 @@ fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
         return Err(cx.refuse(
-            "Mod came with version 10, and only that of integers is expressed by older operators",
+            "Mod was added in version 10, and only Mod of integers can be expressed by older operators",
         ));
     };
     let follows_divisor = cx.int("fmod").unwrap_or(0) == 0 && elem.is_signed();
@@ -412,7 +412,7 @@ fn is_number(cx: &mut Adapt<'_>, index: usize) -> Result<Option<ValueId>, Refusa
     let constant = cx.constant(index);
     let elem = cx.input_type(index).and_then(|ty| ty.elem());
     let Some(elem) = elem.or(constant.as_ref().map(Tensor::data_type)) else {
-        return Err(cx.refuse(format_args!("the type of input {index} is not known")));
+        return Err(cx.refuse(format_args!("the type of input {index} is unknown")));
     };
     let wide = constant.and_then(|it| cast(&it, DataType::Double, CastOptions::default()).ok());
     let values = wide.as_ref().and_then(|wide| wide.as_slice::<f64>().ok());

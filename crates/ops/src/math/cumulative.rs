@@ -62,7 +62,7 @@ fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), Infe
     let axis = match cx.constant_ints(1).as_deref() {
         Some([axis]) => Some(*axis),
         Some(axes) => {
-            return cx.fail(format_args!("the axis must be one number, not {}", axes.len()));
+            return cx.fail(format_args!("the axis must have one element, not {}", axes.len()));
         }
         None => None,
     };
@@ -118,7 +118,7 @@ mod tests {
             (&CUM_SUM, vec![], "[[1, 2], [3, 4]]; 0", "[[1, 2], [4, 6]]"),
             (&CUM_PROD, vec![reverse, exclusive], "[N, 2, 3]; 0", "[6, 3, 1]"),
             (&CUM_SUM, vec![], "[1]; 1", "CumSum: axis 1 is out of range for rank 1"),
-            (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must be one number, not 2"),
+            (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must have one element, not 2"),
         ];
         for (def, attributes, inputs, expected) in rows {
             assert_eq!(propagated(def, 26, &attributes, inputs), expected, "{inputs}");

@@ -105,9 +105,9 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn slope_of_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(data), Some(slope)) = (shape(0), shape(1)) else {
-        return Err(
-            cx.refuse("the slope is for all or for a channel there, and its shape is not known")
-        );
+        return Err(cx.refuse(
+            "the slope must be one number or one for each channel there, and its shape is unknown",
+        ));
     };
     if slope.is_empty() {
         unsqueeze(cx, 1, &[0]);

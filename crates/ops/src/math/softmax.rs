@@ -153,7 +153,7 @@ fn last_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.set("axis", -1);
             return Ok(());
         }
-        return Err(cx.refuse("the rank of the input is not known, and axis is not the last one"));
+        return Err(cx.refuse("the rank of the input is unknown, and axis is not the last one"));
     };
     let axis = from_front(cx, "axis", axis, Some(rank))?;
     let last = rank as i64 - 1;

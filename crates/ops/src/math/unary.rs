@@ -596,7 +596,7 @@ mod tests {
         assert_eq!(adapted(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
         assert_eq!(
             adapted(&ERF, 12, &[], "int8[N]"),
-            "Erf: the newer version takes floats only, not int8"
+            "Erf: the newer version supports only floats, not int8"
         );
     }
 }

@@ -131,14 +131,14 @@ fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
     let Some(elem) = (0..inputs.len()).find_map(|index| cx.input_type(index)?.elem()) else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the element type of its inputs is not known",
+            "there is no implicit broadcasting there, and the element type of its inputs is unknown",
         ));
     };
     let options = CastOptions::default();
     let wide = Tensor::scalar(inputs.len() as f64);
     let count = cast(&wide, elem, options).map_err(|error| cx.refuse(error))?;
     if cast(&count, DataType::Double, options).ok().as_ref() != Some(&wide) {
-        return Err(cx.refuse(format_args!("{elem} does not hold the number of its inputs")));
+        return Err(cx.refuse(format_args!("{elem} cannot represent the number of its inputs")));
     }
     if let Some(sum) = sum_of(cx, &inputs) {
         let count = cx.add_constant(count);
@@ -221,7 +221,7 @@ mod tests {
             (
                 &MEAN,
                 "-; -",
-                "Mean: nothing broadcasts by itself there, and the element type of its inputs is not known",
+                "Mean: there is no implicit broadcasting there, and the element type of its inputs is unknown",
             ),
         ];
         for (def, inputs, expected) in rows {

@@ -94,7 +94,7 @@ fn clip(
     after: &str,
 ) -> Result<String, String> {
     let [Some(least), Some(most)] = ["min", "max"].map(parameter) else {
-        return Err("its activation is Clip without both limits".to_string());
+        return Err("its activation Clip requires both limits".to_string());
     };
     Ok(format!(
         "least_number = Constant <value = float {{{least:?}}}> ()

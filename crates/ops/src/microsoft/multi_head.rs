@@ -143,16 +143,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn body(cx: &Expand<'_>) -> Result<String, String> {
     let heads = heads(cx, "num_heads")?;
     if cx.has_input(PAST_LENGTH) || cx.has_input(CACHE_INDIRECTION) {
-        return Err("it writes to the buffers of its past keys and values".to_string());
+        return Err("shared buffers of past keys and values are not supported".to_string());
     }
     if cx.has_input(PAST_KEY) != cx.has_input(PAST_VALUE) {
-        return Err("its past keys and past values do not come together".to_string());
+        return Err("past_key and past_value must both be present or absent".to_string());
     }
     let form = form(cx.rank(QUERY), cx.rank(KEY), cx.has_input(KEY));
-    let form = form.ok_or("its operands have ranks in which they do not come, or unknown ones")?;
+    let form = form.ok_or("the ranks of its operands are unknown or not supported")?;
     let is_open = form == Form::OpenKeys;
     if is_open && cx.has_input(PAST_KEY) {
-        return Err("its keys are those of an earlier call, and there are past keys".to_string());
+        return Err("key is of an earlier call, but past_key is present".to_string());
     }
     let operands = operands(cx, form, heads)?;
     let keys = if is_open { 2 } else { 1 };
@@ -207,7 +207,7 @@ fn operands(cx: &Expand<'_>, form: Form, heads: i64) -> Result<String, String> {
     let pack = |from: &str, into: &str| format!("{into} = Reshape ({from}, packed_sizes)\n");
     match form {
         Form::Packed | Form::PackedKeys if cx.has_input(BIAS) => {
-            Err("its operands are packed into one, and there is a bias".to_string())
+            Err("a bias with packed operands is not supported".to_string())
         }
         Form::Packed => Ok(vector("packed_sizes", &[0, 0, -1])
             + "q_apart, k_apart, v_apart = Split <axis = 3, num_outputs = 3> (query)\n"

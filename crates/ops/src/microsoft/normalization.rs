@@ -181,7 +181,7 @@ fn simplified_body(cx: &Expand<'_>) -> Result<String, String> {
         .to_string();
     if cx.has_output(1) {
         let axes = axes_from(cx.int("axis").unwrap_or(-1), cx.rank(0));
-        let axes = axes.ok_or("the rank of its input is not known")?;
+        let axes = axes.ok_or("the rank of its input is unknown")?;
         let is_double = cx.tensor(0).is_some_and(|tensor| tensor.elem == Some(Double));
         let wide = if is_double { Double } else { Float }.number();
         text += &inverse_root("X", &axes, wide.into(), epsilon, "inv_std_var");
@@ -227,7 +227,7 @@ fn skip(cx: &Expand<'_>) -> Option<String> {
 
 fn skip_simplified(cx: &Expand<'_>) -> Result<String, String> {
     if cx.has_output(1) {
-        return Err("it gives a mean, which it does not compute".to_string());
+        return Err("the output mean is not supported".to_string());
     }
     let (mut text, sum) = skip_sum(cx, 3);
     if cx.has_output(2) {
@@ -256,7 +256,7 @@ fn infer_embed(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn embed(cx: &Expand<'_>) -> Result<String, String> {
     let has_segments = cx.has_input(4);
     if has_segments && !cx.has_input(1) {
-        return Err("it has embeddings of segments and no segments".to_string());
+        return Err("segment_embedding requires segment_ids".to_string());
     }
     let mut text = "words = Gather (word_embedding, input_ids)\n".to_string();
     text += &if cx.has_input(8) {

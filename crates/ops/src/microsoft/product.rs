@@ -206,7 +206,7 @@ fn infer_fused_matmul(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn fused_matmul(cx: &Expand<'_>) -> Result<String, String> {
     let [Some(a), Some(b)] = [0, 1].map(|input| cx.rank(input)) else {
-        return Err("the ranks of its operands are not known".to_string());
+        return Err("the ranks of its operands are unknown".to_string());
     };
     let alpha = cx.float("alpha").unwrap_or(1.0);
     let is_given = |name: &str| cx.int(name).unwrap_or(0) != 0;

@@ -88,7 +88,7 @@ pub(crate) static GATHER_BLOCK_QUANTIZED: OpDef = OpDef::new("GatherBlockQuantiz
 /// As a matrix product by a matrix of `K` rows and `N` columns.
 fn infer_product(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [Some(depth), Some(columns)] = ["K", "N"].map(|name| cx.int(name)) else {
-        return cx.fail("the node does not say K and N");
+        return cx.fail("attributes 'K' and 'N' are missing");
     };
     let Some(shape) = cx.shape(0) else {
         cx.set_tensor(0, cx.elem(0), None);

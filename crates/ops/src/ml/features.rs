@@ -182,7 +182,7 @@ fn encoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
         ["cats_int64s", "cats_strings"].map(|name| cx.attribute(name).map(|_| list_len(cx, name)));
     let categories = match lists {
         [Some(count), None] | [None, Some(count)] => count,
-        _ => return cx.fail("the node needs one of cats_int64s and cats_strings"),
+        _ => return cx.fail("one of the attributes cats_int64s and cats_strings is required"),
     };
     let shape = cx.shape(0).map(|shape| {
         let mut shape = shape.clone();
@@ -210,7 +210,8 @@ mod tests {
         }
         let ints_given = || ("cats_int64s", ints(&[1, 2, 3]));
         let strings = || ("cats_strings", AttrValue::Strings(vec![b"a"[..].into()]));
-        let refusal = "OneHotEncoder: the node needs one of cats_int64s and cats_strings";
+        let refusal =
+            "OneHotEncoder: one of the attributes cats_int64s and cats_strings is required";
         check(
             &ONE_HOT_ENCODER,
             1,

@@ -173,11 +173,13 @@ fn mapped(elem: Option<DataType>) -> Option<DataType> {
 fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists = ["cats_int64s", "cats_strings"];
     if let Some(missing) = lists.iter().find(|name| cx.attribute(name).is_none()) {
-        return cx.fail(format_args!("the node has no attribute {missing}"));
+        return cx.fail(format_args!("attribute '{missing}' is missing"));
     }
     let [numbers, texts] = lists.map(|name| list_len(cx, name));
     if numbers != texts {
-        return cx.fail(format_args!("cats_int64s has {numbers} elements, cats_strings {texts}"));
+        return cx.fail(format_args!(
+            "cats_int64s has {numbers} elements, but cats_strings has {texts}"
+        ));
     }
     labels_of_classes(cx)
 }
@@ -197,12 +199,12 @@ fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             let mut sorted = classes.clone();
             sorted.sort_unstable();
             if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(cx.refuse("a class is there twice, so that its number is not certain"));
+                return Err(cx.refuse("a class occurs twice, so its index is ambiguous"));
             }
             ("keys_strings", "values_int64s")
         }
-        Some(other) => return Err(cx.refuse(format_args!("version 1 does not take {other}"))),
-        None => return Err(cx.refuse("the type of its input is not known")),
+        Some(other) => return Err(cx.refuse(format_args!("version 1 does not support {other}"))),
+        None => return Err(cx.refuse("the type of its input is unknown")),
     };
     cx.remove("classes_strings");
     for name in [keys, values] {
@@ -236,7 +238,7 @@ fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Some((place, value)) => (lists[place], value),
             None => {
                 return Err(cx.refuse(format_args!(
-                    "{name} must be of type float, int64 or string there, and is of type {}",
+                    "{name} must have type float, int64 or string there, not {}",
                     tensor.data_type()
                 )));
             }
@@ -321,7 +323,7 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
         && key != elem
     {
         return cx.fail(format_args!(
-            "the keys are of type {}, the input of type {}",
+            "the keys have type {}, but the input has type {}",
             key.name(),
             elem.name()
         ));
@@ -331,7 +333,7 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some((_, keys)), Some((_, values))) = (keys, values)
         && keys != values
     {
-        return cx.fail(format_args!("there are {keys} keys and {values} values"));
+        return cx.fail(format_args!("there are {keys} keys, but {values} values"));
     }
     if let Some(AttrValue::Tensor(default)) = cx.attribute("default_tensor") {
         check_default(cx, &default, values.map(|(elem, _)| elem))?;
@@ -348,12 +350,12 @@ fn check_default(
     let elem = default.data_type();
     match (default.dims(), values) {
         ([1], Some(values)) if values != elem => cx.fail(format_args!(
-            "the default is of type {}, the values of type {}",
+            "the default has type {}, but the values have type {}",
             elem.name(),
             values.name()
         )),
         ([1], _) => Ok(()),
-        (dims, _) => cx.fail(format_args!("default_tensor must have the shape [1], not {dims:?}")),
+        (dims, _) => cx.fail(format_args!("default_tensor must have shape [1], not {dims:?}")),
     }
 }
 
@@ -362,7 +364,7 @@ fn only_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize
     let given: Vec<&str> = names.into_iter().filter(|name| cx.attribute(name).is_some()).collect();
     match given[..] {
         [name] => list(cx, name),
-        [] => cx.fail(format_args!("the node needs one of {}", names.join(", "))),
+        [] => cx.fail(format_args!("one of these attributes is required: {}", names.join(", "))),
         [..] => cx.fail(format_args!("only one is allowed of {}", names.join(", "))),
     }
 }
@@ -434,9 +436,9 @@ mod tests {
                 (
                     &[numbers(), names(3)],
                     "-",
-                    "CategoryMapper: cats_int64s has 2 elements, cats_strings 3",
+                    "CategoryMapper: cats_int64s has 2 elements, but cats_strings has 3",
                 ),
-                (&[numbers()], "-", "CategoryMapper: the node has no attribute cats_strings"),
+                (&[numbers()], "-", "CategoryMapper: attribute 'cats_strings' is missing"),
             ],
         );
     }
@@ -460,27 +462,27 @@ mod tests {
                 (
                     &[keys(), values(), tensor("default_tensor", &[1, 1])],
                     "string",
-                    "LabelEncoder: default_tensor must have the shape [1], not [1, 1]",
+                    "LabelEncoder: default_tensor must have shape [1], not [1, 1]",
                 ),
                 (
                     &[keys(), texts("values_strings", 2), tensor("default_tensor", &[1])],
                     "string",
-                    "LabelEncoder: the default is of type int64, the values of type string",
+                    "LabelEncoder: the default has type int64, but the values have type string",
                 ),
                 (
                     &[keys(), values()],
                     "int64",
-                    "LabelEncoder: the keys are of type string, the input of type int64",
+                    "LabelEncoder: the keys have type string, but the input has type int64",
                 ),
                 (
                     &[texts("keys_strings", 3), values()],
                     "-",
-                    "LabelEncoder: there are 3 keys and 2 values",
+                    "LabelEncoder: there are 3 keys, but 2 values",
                 ),
                 (
                     &[keys()],
                     "-",
-                    "LabelEncoder: the node needs one of values_tensor, values_strings, values_int64s, values_floats",
+                    "LabelEncoder: one of these attributes is required: values_tensor, values_strings, values_int64s, values_floats",
                 ),
                 (
                     &[keys(), tensor("keys_tensor", &[2]), values()],
@@ -517,7 +519,7 @@ mod tests {
             (vec![tensor("default_tensor", vec![-2i64])], "y = LabelEncoder(a) default_int64=-2"),
             (
                 vec![tensor("values_tensor", vec![1i16])],
-                "LabelEncoder: values_tensor must be of type float, int64 or string there, and is of type int16",
+                "LabelEncoder: values_tensor must have type float, int64 or string there, not int16",
             ),
             (
                 vec![tensor("default_tensor", vec![1i64]), ("default_int64", AttrValue::Int(3))],
@@ -552,11 +554,11 @@ mod tests {
         );
         assert_eq!(
             adapted(&LABEL_ENCODER, 1, &classes(&["a", "a"]), "string[2]"),
-            "LabelEncoder: a class is there twice, so that its number is not certain"
+            "LabelEncoder: a class occurs twice, so its index is ambiguous"
         );
         assert_eq!(
             adapted(&LABEL_ENCODER, 1, &classes(&["a"]), "-"),
-            "LabelEncoder: the type of its input is not known"
+            "LabelEncoder: the type of its input is unknown"
         );
     }
 }

@@ -65,7 +65,7 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         for name in ["left_window_size", "right_window_size"] {
             if let Some(size) = cx.int(name) {
                 return Err(cx.refuse(format_args!(
-                    "{name} must be -1 there, got {size}. Windowed attention came with version 25"
+                    "{name} must be -1 there, not {size}: windows were added in version 25"
                 )));
             }
         }
@@ -221,7 +221,7 @@ fn copied_heads(name: &str, heads: &str, features: &str) -> String {
 fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim, InferError> {
     match packed.known() {
         Some(size) if heads < 1 || size % heads != 0 => cx.fail(format_args!(
-            "the last axis of {name} has size {size}, which does not split into {heads} heads"
+            "the last axis of {name} has size {size}, which cannot be divided into {heads} heads"
         )),
         _ => {
             let heads = Dim::Known(heads);
@@ -245,7 +245,7 @@ fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
 fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), InferError> {
     match (heads.known(), key_heads.known()) {
         (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => {
-            cx.fail(format_args!("{heads} query heads do not share {key_heads} key heads evenly"))
+            cx.fail(format_args!("{heads} query heads are not a multiple of {key_heads} key heads"))
         }
         _ => {
             cx.demand(|| Demand::Equal(heads.rem(key_heads), Dim::Known(0)));

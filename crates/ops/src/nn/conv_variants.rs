@@ -228,7 +228,7 @@ fn check_offsets(
     let channels = places.mul(&Dim::Known(groups)).mul(&Dim::Known(per_place));
     let expected = [&output[0], &channels].into_iter().chain(&output[2..]);
     for (axis, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let what = format_args!("size {axis} of input {input} and what the kernel asks for");
+        let what = format_args!("size {axis} of input {input} and of the kernel");
         cx.same_dim(found, expected, what)?;
     }
     Ok(())
@@ -326,7 +326,7 @@ fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, I
         let spread = rules::computed(cx, "the output", spread, &[size, &window.reach[axis]])?;
         match spread.known() {
             Some(found) if found < 0 && size.known() != Some(0) => cx.fail(format_args!(
-                "the pads take more than there is: spatial axis {axis} gets size {found}"
+                "the pads are too large: spatial axis {axis} would have size {found}"
             )),
             Some(found) => Ok(Dim::Known(found.max(0))),
             None => Ok(spread),
@@ -397,7 +397,7 @@ mod tests {
                     (
                         &[("group", Int(2))],
                         "float[1, 2, 1]; float[2, 9223372036854775807, 1]",
-                        "ConvTranspose: an overflow of 64 bits in the output channels",
+                        "ConvTranspose: the output channels overflows 64 bits",
                     ),
                     (
                         &[],
@@ -412,7 +412,7 @@ mod tests {
                     (
                         &[("pads", ints(&[2, 2]))],
                         "float[1, 2, 1]; float[2, 3, 1]",
-                        "ConvTranspose: the pads take more than there is: spatial axis 0 gets size -3",
+                        "ConvTranspose: the pads are too large: spatial axis 0 would have size -3",
                     ),
                 ],
             );
@@ -445,7 +445,7 @@ mod tests {
                 (
                     &[],
                     "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 9, 8, 8]",
-                    "DeformConv: size 1 of input 2 and what the kernel asks for differ (9 and 8)",
+                    "DeformConv: size 1 of input 2 and of the kernel differ (9 and 8)",
                 ),
                 (
                     &[],
@@ -498,7 +498,7 @@ mod tests {
                 (
                     &[],
                     "float[1, 1, 1]; =[1, 1]; =[9223372036854775807, 2]",
-                    "Col2Im: an overflow of 64 bits in the size of a block",
+                    "Col2Im: the size of a block overflows 64 bits",
                 ),
             ],
         );

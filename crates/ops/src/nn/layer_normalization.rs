@@ -216,7 +216,7 @@ fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(channels), Some(groups)) = (channels.known(), groups)
         && channels % groups != 0
     {
-        return cx.fail(format_args!("{channels} channels do not split into {groups} groups"));
+        return cx.fail(format_args!("{channels} channels cannot be divided into {groups} groups"));
     }
     same_as_first(cx)
 }
@@ -242,7 +242,7 @@ fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn infer_over_axes_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.since() {
         ..13 => same_as_first(cx),
-        _ if cx.attribute("axes").is_none() => cx.fail("the node does not name its axes"),
+        _ if cx.attribute("axes").is_none() => cx.fail("the node has no axes"),
         _ => infer_over_axes(cx),
     }
 }
@@ -399,7 +399,7 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
 fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
     let Some(elem) = ty.and_then(Type::elem) else {
-        return Err(cx.refuse("the element type of the input is not known"));
+        return Err(cx.refuse("the element type of the input is unknown"));
     };
     let channels = ty.and_then(Type::shape).and_then(|shape| shape.get(1));
     let groups = cx.int("num_groups").filter(|groups| *groups > 0);
@@ -415,13 +415,13 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.set("stash_type", i64::from(elem.number()));
             return Ok(());
         }
-        return Err(cx.refuse("the number of channels is not known"));
+        return Err(cx.refuse("the number of channels is unknown"));
     };
     let Some((groups, size)) = groups.and_then(|groups| {
         let size = channels.checked_div(groups)?;
         (size.checked_mul(groups) == Some(channels)).then_some((groups, size))
     }) else {
-        return Err(cx.refuse("its channels do not split into num_groups groups"));
+        return Err(cx.refuse("its channels cannot be divided into num_groups groups"));
     };
     if size != 1 {
         let sizes = cx.add_ints(&[groups, size]);
@@ -540,7 +540,7 @@ mod tests {
                 (
                     &[groups()],
                     "float[N, 5, H]; -; -",
-                    "GroupNormalization: 5 channels do not split into 2 groups",
+                    "GroupNormalization: 5 channels cannot be divided into 2 groups",
                 ),
                 (
                     &[("num_groups", Int(0))],

@@ -52,9 +52,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .infer(average_pool::infer)
     .adapter(1, 2, |cx| {
         if !cx.has("kernel_shape") {
-            return Err(
-                cx.refuse("version 1 does not say how large the window is without kernel_shape")
-            );
+            return Err(cx.refuse("kernel_shape is required in version 1"));
         }
         whole_p(cx)
     })
@@ -74,7 +72,7 @@ fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         if cx.runs() && p.is_finite() {
             return root_of_powers(cx, p);
         }
-        return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 wants it")));
+        return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 requires")));
     }
     cx.set("p", p as i64);
     Ok(())
@@ -84,7 +82,7 @@ fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// the sum of absolute values.
 fn root_of_powers(cx: &mut Adapt<'_>, p: f32) -> Result<(), Refusal> {
     let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
-        return Err(cx.refuse("powers need the element type of the input, which is not known"));
+        return Err(cx.refuse("powers require the element type of the input, which is unknown"));
     };
     // Powers of 16-bit floats do not fit into their type.
     let is_narrow = elem == DataType::Float16;
@@ -158,8 +156,8 @@ mod tests {
         let window = || ("kernel_shape", ints(&[2]));
         for (p, expected) in [
             (3.0, "y = LpPool(a) kernel_shape=[2] p=3"),
-            (2.5, "LpPool: p = 2.5 is not an integer, as version 2 wants it"),
-            (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 wants it"),
+            (2.5, "LpPool: p = 2.5 is not an integer, as version 2 requires"),
+            (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 requires"),
         ] {
             let found = adapted(&LP_POOL, 1, &[window(), ("p", Float(p))], "float[1, 1, 4]");
             assert_eq!(found, expected);
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(found, "y = LpPool(a) kernel_shape=[2]");
         assert_eq!(
             adapted(&LP_POOL, 1, &[], "float[1, 1, 4]"),
-            "LpPool: version 1 does not say how large the window is without kernel_shape"
+            "LpPool: kernel_shape is required in version 1"
         );
         let found = adapted(&GLOBAL_LP_POOL, 1, &[("p", Float(1.0))], "float[1, 1, 4]");
         assert_eq!(found, "y = GlobalLpPool(a) p=1");

@@ -316,9 +316,7 @@ fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn drop_output_sequence(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let is_given = cx.int("output_sequence").is_some_and(|given| given != 0);
     if !is_given && cx.is_used(0) && !cx.runs() {
-        return Err(
-            cx.refuse("Y is read, which the node need not give without output_sequence = 1")
-        );
+        return Err(cx.refuse("Y is used, but output_sequence is not 1"));
     }
     cx.remove("output_sequence");
     Ok(())

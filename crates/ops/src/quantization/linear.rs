@@ -300,7 +300,7 @@ fn one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scale = cx.input_type(1).and_then(|ty| ty.shape());
     if !scale.is_some_and(|scale| scale.iter().all(|size| size.known() == Some(1))) {
         return Err(cx.refuse(
-            "version 10 has one scale for all elements, and it has more, or its shape is not known",
+            "version 10 supports only one scale, and there are more, or the shape is unknown",
         ));
     }
     cx.remove("axis");
@@ -332,7 +332,7 @@ fn type_of_zero_point(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         });
         let Some(zero) = zero else {
             return Err(cx.refuse(
-                "a zero point of output_dtype needs the sizes of the scale, which are not known",
+                "a zero point of output_dtype requires the sizes of the scale, which are unknown",
             ));
         };
         let zero = cx.add_constant(zero);

@@ -192,7 +192,7 @@ fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError>
     };
     let resolved = cx.axis(axis, rank)?;
     if resolved + 1 == rank {
-        return cx.fail(format_args!("axis {axis} is the last one, which is not of the signal"));
+        return cx.fail(format_args!("axis {axis} is the last axis, which is not allowed"));
     }
     Ok(Some(resolved))
 }
@@ -272,14 +272,14 @@ mod tests {
                 "float[2, 5, 1]",
                 2,
                 "_",
-                "DFT: axis 2 is the last one, which is not of the signal",
+                "DFT: axis 2 is the last axis, which is not allowed",
             ),
             (
                 vec![],
                 "float[2, 5, 1]",
                 -1,
                 "_",
-                "DFT: axis -1 is the last one, which is not of the signal",
+                "DFT: axis -1 is the last axis, which is not allowed",
             ),
             (vec![], "float[2, 5, 1]", -4, "_", "DFT: axis -4 is out of range for rank 3"),
             (vec![], "float[2]", 0, "_", "DFT: the signal has rank 1, not at least 2"),

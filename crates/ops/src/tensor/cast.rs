@@ -140,7 +140,7 @@ fn elem_of_word(word: &str) -> Option<DataType> {
 
 fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(word) = cx.string("to") else {
-        return Err(cx.refuse("attribute to is not a word"));
+        return Err(cx.refuse("attribute to is not a string"));
     };
     let Some(elem) = elem_of_word(&word) else {
         return Err(cx.refuse(format_args!("to = \"{word}\" is not an element type")));

@@ -109,7 +109,8 @@ fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(from), Some(to)) = (from_bits, to_bits)
         && from != to
     {
-        return cx.fail(format_args!("elements of {from} bits are none of {to} bits"));
+        return cx
+            .fail(format_args!("elements of {from} bits cannot be reinterpreted as {to} bits"));
     }
     cx.set_tensor(0, to, cx.shape(0).cloned());
     Ok(())
@@ -142,7 +143,11 @@ mod tests {
                 (&[("to", Int(6))], "-", "int32[...]"),
                 (&[], "float[2]", "?[2]"),
                 (&[("to", Int(9))], "int8", "bool"),
-                (&[("to", Int(7))], "float[2]", "BitCast: elements of 32 bits are none of 64 bits"),
+                (
+                    &[("to", Int(7))],
+                    "float[2]",
+                    "BitCast: elements of 32 bits cannot be reinterpreted as 64 bits",
+                ),
                 (&[("to", Int(-1))], "float[2]", "BitCast: to = -1 is not an element type"),
             ],
         );

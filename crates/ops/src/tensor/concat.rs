@@ -150,7 +150,7 @@ mod tests {
                 (
                     &[("axis", Int(0))],
                     "float[9223372036854775807]; float[1]",
-                    "Concat: an overflow of 64 bits in the joined size",
+                    "Concat: the joined size overflows 64 bits",
                 ),
                 (
                     &[("axis", Int(0))],

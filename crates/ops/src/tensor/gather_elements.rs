@@ -87,7 +87,7 @@ fn gather_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     let (Some(data), Some(indices)) = (sizes(0), sizes(1)) else {
         return Err(cx.refuse(
-            "it came with version 11, and older operators need the sizes of its inputs, which are not known",
+            "it was added in version 11, and older operators require the sizes of its inputs, which are unknown",
         ));
     };
     let axis = from_front(cx, "axis", cx.int("axis").unwrap_or(0), Some(data.len()))?;

@@ -84,7 +84,7 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             replace_negative(cx, 0, of)
         });
         if !is_constant && !counts_from_front(cx, 0) {
-            return Err(cx.refuse("an index may be negative, for which version 9 gives no 1"));
+            return Err(cx.refuse("an index may be negative, which version 9 does not support"));
         }
         if let Some(axis) = cx.int("axis").filter(|axis| *axis < -1) {
             let axis = from_front(cx, "axis", axis, cx.rank(0).map(|rank| rank + 1))?;
@@ -212,7 +212,7 @@ fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         (ty.and_then(|ty| ty.elem()), sizes)
     else {
         return Err(cx.refuse(
-            "it came with version 14, and older operators need the sizes of its matrices, which are not known",
+            "it was added in version 14, and older operators require the sizes of its matrices, which are unknown",
         ));
     };
     let mut vector = |count: i64, is_column: bool| {
@@ -248,7 +248,7 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some([values]) = one_axis(cx, 2)?
         && let Some(count) = values.known().filter(|count| *count != 2)
     {
-        return cx.fail(format_args!("values must be two, not {count}"));
+        return cx.fail(format_args!("values must have two elements, not {count}"));
     }
     // Version 9 demands non-negative indices. Since version 11 they count from the end.
     let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
@@ -280,7 +280,7 @@ fn one_axis<'a>(cx: &Infer<'a>, index: usize) -> Result<Option<&'a [Dim; 1]>, In
 fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
     match cx.shape(1).map(|shape| &shape[..]) {
         Some([count]) if count.known().is_some_and(|count| count > 1) => {
-            return cx.fail(format_args!("depth must be one number, not {count}"));
+            return cx.fail(format_args!("depth must have one element, not {count}"));
         }
         None | Some([] | [_]) => {}
         Some(shape) => {
@@ -439,13 +439,13 @@ mod tests {
                     "OneHot: axis 3 is out of range for rank 3",
                 ),
                 (&[], "int64[2]; =-3; float[2]", "OneHot: depth is -3"),
-                (&[], "int64[2]; =[3, 4]; float[2]", "OneHot: depth must be one number, not 2"),
+                (&[], "int64[2]; =[3, 4]; float[2]", "OneHot: depth must have one element, not 2"),
                 (
                     &[],
                     "int64[2]; int64[1, 1]; float[2]",
                     "OneHot: depth must be a scalar, not of rank 2",
                 ),
-                (&[], "int64[2]; =3; float[3]", "OneHot: values must be two, not 3"),
+                (&[], "int64[2]; =3; float[3]", "OneHot: values must have two elements, not 3"),
                 (&[], "int64; =3; float[2]", "OneHot: input 0 must have rank 1 or more, not 0"),
                 (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
             ],

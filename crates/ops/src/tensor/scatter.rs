@@ -251,7 +251,7 @@ fn tensor_scatter(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let axis = cx.axis(cx.int("axis").unwrap_or(-2), cache.len())?;
     if axis == 0 {
-        return cx.fail("axis 0 is the batch and can not be written along");
+        return cx.fail("axis 0 is the batch axis and is not allowed");
     }
     let mut shape = cache.clone();
     cx.demand_rank(1, cache.len())?;
@@ -368,7 +368,7 @@ mod tests {
                 (
                     &[("axis", Int(0))],
                     "float[2, 8]; float[2, 8]",
-                    "TensorScatter: axis 0 is the batch and can not be written along",
+                    "TensorScatter: axis 0 is the batch axis and is not allowed",
                 ),
                 (
                     &[],

@@ -229,7 +229,7 @@ fn count_of_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
         match cx.known_ints(1) {
             Some(mut counts) if counts.len() == 1 => counts.pop().unwrap_or(Dim::Unknown),
             Some(counts) => {
-                return cx.fail(format_args!("K must be one number, not {}", counts.len()));
+                return cx.fail(format_args!("K must have one element, not {}", counts.len()));
             }
             None => Dim::Unknown,
         }
@@ -367,7 +367,7 @@ mod tests {
                 "float[3, 4]; =[5]",
                 "TopK: the axis has 4 elements, fewer than the 5 asked for",
             ),
-            (11, None, "float[3, 4]; =[1, 2]", "TopK: K must be one number, not 2"),
+            (11, None, "float[3, 4]; =[1, 2]", "TopK: K must have one element, not 2"),
             (11, None, "float[3, 4]; =2", "TopK: input 1 must have rank 1, not 0"),
             (11, Some(2), "float[3, 4]; =[1]", "TopK: axis 2 is out of range for rank 2"),
         ];

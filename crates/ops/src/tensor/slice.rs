@@ -300,7 +300,7 @@ fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
 
 fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (Some(starts), Some(ends)) = (cx.ints("starts"), cx.ints("ends")) else {
-        return Err(cx.refuse("the node has no attribute starts or ends"));
+        return Err(cx.refuse("attributes 'starts' and 'ends' are required"));
     };
     // Version 1 lets the axes default to the first ones, version 10 only to all of them.
     let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
@@ -509,7 +509,7 @@ mod tests {
         );
         assert_eq!(
             adapted(&SLICE, 9, &[], "float[5]"),
-            "Slice: the node has no attribute starts or ends"
+            "Slice: attributes 'starts' and 'ends' are required"
         );
     }
 }

@@ -548,7 +548,7 @@ fn gates(call: &Expand<'_>, kind: Kind, directions: usize) -> Result<Vec<Gate>, 
             "scaledtanh" => Gate::ScaledTanh { alpha: alpha(1.0), beta: beta(1.0) },
             _ => {
                 return Err(format!(
-                    "activations names '{name}', which is not an activation function"
+                    "activations has '{name}', which is not an activation function"
                 ));
             }
         });

@@ -23,7 +23,7 @@ impl<T: FloatLoops + Element> Kernel for Det<T> {
             fail!("the input has rank {}, not at least 2", dims.len());
         };
         if rows != columns {
-            fail!("matrices have {rows} rows and {columns} columns, and must be square: {dims:?}");
+            fail!("matrices must be square, but have {rows} rows and {columns} columns: {dims:?}");
         }
         let (exec, stack) = (call.exec, Dims::from(stack));
         let x = call.slice::<T>(0)?;

@@ -28,11 +28,11 @@ fn target(site: &Site<'_>) -> Result<DataType, BindError> {
     match (from.bits(), to.bits()) {
         (Some(before), Some(after)) if before == after => Ok(to),
         (Some(before), Some(after)) => Err(BindError::Invalid(format!(
-            "elements of {before} bits, {from}, cannot be read as {to}, which has {after} bits"
+            "{from} has {before} bits and cannot be reinterpreted as {to}, which has {after} bits"
         ))),
-        _ => {
-            Err(BindError::Invalid(format!("{from} cannot be read as {to}: strings have no bits")))
-        }
+        _ => Err(BindError::Invalid(format!(
+            "{from} cannot be reinterpreted as {to}: strings are not supported"
+        ))),
     }
 }
 
@@ -44,7 +44,11 @@ impl Kernel for BitCast {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input = call.tensor(0)?.clone();
         if input.data_type().bits() != self.to.bits() {
-            fail!("the input is {}, which is not as wide as {}", input.data_type(), self.to);
+            fail!(
+                "the input is {}, which does not have the width of {}",
+                input.data_type(),
+                self.to
+            );
         }
         let (dims, bits) = (Dims::from(input.dims()), input.len() * self.to.bits().unwrap_or(0));
         let bytes = dense(call, &input)?;
@@ -122,7 +126,10 @@ mod tests {
         let x = tensor(&[1], &[1f32]);
         for (to, refusal) in [
             (DataType::Int64, "elements of 32 bits, float, cannot be read as int64, which has 64"),
-            (DataType::String, "float cannot be read as string: strings have no bits"),
+            (
+                DataType::String,
+                "float cannot be reinterpreted as string: strings are not supported",
+            ),
         ] {
             let found = cast(&x, to).unwrap_err();
             assert!(found.contains(refusal), "{found}");
