@@ -109,11 +109,11 @@ mod tests {
         let deep = format!("{}float{}", "seq(".repeat(20), ")".repeat(20));
         let rows = [
             ("flaot", "did you mean 'float'"),
-            ("seq(float", "')' is missing"),
+            ("seq(float", "missing ')'"),
             ("map(string)", "comma"),
-            ("list(float)", "no type"),
-            ("float float", "stands after"),
-            ("", "no element type"),
+            ("list(float)", "not a type"),
+            ("float float", "unexpected 'float'"),
+            ("", "unknown element type"),
             (&deep, "too deeply"),
         ];
         for (text, words) in rows {

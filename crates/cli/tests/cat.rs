@@ -139,7 +139,7 @@ fn what_is_not_there_is_refused_with_advice() {
         // Never as root on a real device: a file would take its name if this failed.
         let made = std::process::Command::new("mkfifo").arg(to("pipe")).status();
         if made.is_ok_and(|status| status.success()) {
-            refused(&["words", "-o", &to("pipe")], &["pipe", "no regular file"]);
+            refused(&["words", "-o", &to("pipe")], &["pipe", "not a regular file"]);
             fs::remove_file(to("pipe")).unwrap();
         }
     }

@@ -147,7 +147,7 @@ fn data_files_that_are_not_as_they_should_be() {
         let text = found("short.onnx", more);
         assert!(text.contains("has 10 bytes"), "{text}");
         let text = found("escape.onnx", more);
-        assert!(text.contains("outside the model's directory"), "{text}");
+        assert!(text.contains("outside of the model's directory"), "{text}");
     }
     let text = files.run("ls", "full.onnx", &["--stats", "--external"]);
     assert!(text.good().contains("100 %"));

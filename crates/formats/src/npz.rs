@@ -348,8 +348,8 @@ mod tests {
 
     #[test]
     fn what_is_no_archive_of_arrays_is_named() {
-        assert!(error(Vec::new()).contains("no .npz archive"));
-        assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("no .npz archive"));
+        assert!(error(Vec::new()).contains("not an .npz archive"));
+        assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("not an .npz archive"));
         assert!(
             error(zip(&[("notes.txt", b"x", CompressionMethod::Stored)])).contains("'notes.txt'")
         );
@@ -399,7 +399,7 @@ mod tests {
         let mut two_names = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
         let at = two_names.iter().rposition(|byte| *byte == b'a').unwrap();
         two_names[at] = b'b';
-        assert!(error(two_names).contains("no .npz archive"));
+        assert!(error(two_names).contains("not an .npz archive"));
     }
 
     #[test]

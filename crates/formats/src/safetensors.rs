@@ -697,14 +697,14 @@ mod tests {
             (one("F32", "[0]", "[0,4]", 4), "needs 0 bytes, but 4"),
             (one("F32", "[1]", "[0,4]", 3), "only 3"),
             (one("F32", "[1]", "[0,4]", 5), "1 bytes at the end"),
-            (one("F32", "[1]", "[1,5]", 5), "belong to nothing"),
+            (one("F32", "[1]", "[1,5]", 5), "are unused"),
             (one("F32", "[1]", "[0,18446744073709551615]", 4), "end at 18446744073709551615"),
             (one("F4", "[3]", "[0,2]", 2), "whole bytes"),
             (one("U8", "[4294967296,4294967296]", "[0,4]", 4), "can be addressed"),
             (one("F64", "[2305843009213693952]", "[0,4]", 4), "can be addressed"),
             (one("U8", "[0,4294967296,4294967296]", "[0,0]", 0), "can be addressed"),
             (two("[0,4]", "[2,6]", 6), "'b': its bytes begin at 2, inside those of 'a'"),
-            (two("[0,4]", "[5,9]", 9), "belong to nothing"),
+            (two("[0,4]", "[5,9]", 9), "are unused"),
             (two("[0,4]", "[0,4]", 4), "inside those of 'a'"),
         ];
         for (bytes, words) in rows {

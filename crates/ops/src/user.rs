@@ -136,7 +136,7 @@ impl Schema {
                     return fail(format!("one {what} has no name"));
                 }
                 if !seen.insert(name) {
-                    return fail(format!("two of its {what}s are called '{name}'"));
+                    return fail(format!("two of its {what}s have the name '{name}'"));
                 }
             }
         }

@@ -220,7 +220,7 @@ def test_a_state_is_saved_and_loaded(tmp_path, suffix):
     with pytest.raises(sardonyx.Error, match="holds the state of another model"):
         sardonyx.Trainer(ADD_AND_DOUBLE).load(path)
     for call in (trainer.save, trainer.load):
-        with pytest.raises(sardonyx.Error, match="ends in .safetensors or .npz"):
+        with pytest.raises(sardonyx.Error, match="use the extension .safetensors or .npz"):
             call(tmp_path / "state.bin")
         with pytest.raises(TypeError, match="expected a path"):
             call(5)
@@ -280,7 +280,7 @@ def test_what_is_wrong_is_said_and_changes_nothing():
         (lambda: trainer.infer(ONES), "input", "which is not a dict"),
         (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3, not 2"),
         (lambda: sardonyx.Trainer(DESCENT, outputs=["z"]), "output", "has an output 'z'"),
-        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads is 0"),
+        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads must be 1 or more"),
         (lambda: sardonyx.Trainer(DESCENT, precision="some"), "input", "exact, fast"),
         (lambda: sardonyx.Trainer(b"text"), "format", ""),
     ]:

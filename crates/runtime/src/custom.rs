@@ -298,7 +298,7 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         };
         held.ok_or_else(|| {
             let wanted = std::any::type_name::<T>();
-            format!("input {index} is {}, which is not a list of {wanted}", value.value_type())
+            format!("input {index} is {}, which does not hold {wanted}", value.value_type())
                 .into()
         })
     }

@@ -24,14 +24,14 @@ fn nodes_run_in_the_order_of_their_values() {
 fn models_that_cannot_be_walked_are_refused() {
     // NODE-01, GRAPH-03, GRAPH-30, NODE-06, NODE-15-, NODE-21, OPSET-01
     let rows = [
-        (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', which nothing defines"),
+        (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', is not defined"),
         (
             Draft::new(13).node("Relu", &["b"], &["y"]).node("Neg", &["y"], &["b"]),
             "a cycle of 2 nodes",
         ),
         (
             Draft::new(13).input("x", &[]).node("Relu", &["x"], &["z"]),
-            "output 'y' of the graph: nothing in the graph",
+            "output 'y' of the graph: it is not defined in the graph",
         ),
         (
             Draft::new(13).input("x", &[]).node("Relu", &["x", "x"], &["y"]),
@@ -44,7 +44,7 @@ fn models_that_cannot_be_walked_are_refused() {
         ),
         (
             Draft::new(13).input("x", &[]).node("Gemm", &["x", "x"], &["y"]).with(&[("alpha", 1)]),
-            "wants 'alpha' to be a float, but it is an int",
+            "requires 'alpha' to be a float, not an int",
         ),
         (
             Draft { opset: 99, ..Draft::new(13).input("x", &[]).node("Relu", &["x"], &["y"]) },

@@ -210,7 +210,7 @@ fn what_a_sequence_does_not_have_is_said() {
     let rows: [(&str, usize, i64, &str); 8] = [
         ("SequenceAt (s, p)", 3, 3, "position 3 is out of range: the sequence has 3 items"),
         ("SequenceAt (s, p)", 1, -2, "position -2 is out of range: the sequence has 1 item"),
-        ("SequenceAt (s, p)", 0, i64::MIN, "is outside the sequence, which is empty"),
+        ("SequenceAt (s, p)", 0, i64::MIN, "is out of range: the sequence is empty"),
         ("SequenceErase (s)", 0, 0, "position -1 is out of range: the sequence is empty"),
         ("SequenceErase (s, p)", 2, 2, "position 2 is out of range: the sequence has 2 items"),
         ("SequenceInsert (s, x, p)", 2, 3, "position 3 is out of range: the sequence has 2 items"),
@@ -411,7 +411,7 @@ fn optionals_are_made_asked_and_opened() {
     // NODE-19-
     let graph = "g (optional(float[2]) o) => (y) { [open] y = OptionalGetElement (o) }";
     let error = run(graph, &[("o", Value::none(ValueType::Tensor(DataType::Float)))]).unwrap_err();
-    assert!(error.contains("the optional has nothing in it"), "{error}");
+    assert!(error.contains("the optional is empty"), "{error}");
     assert!(error.contains("'open'"), "{error}");
 }
 

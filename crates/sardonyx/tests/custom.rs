@@ -311,7 +311,10 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     assert_eq!(last.get::<Vec<String>>().unwrap().join(" "), "1 -2 more more more more");
     // Another type, another name.
     let error = run(Opaque::new("com.example", "Words", 0, 1u8)).expect_err("no words");
-    assert!(error.to_string().contains("opaque(com.example, Words), which holds no"), "{error}");
+    assert!(
+        error.to_string().contains("opaque(com.example, Words), which does not hold"),
+        "{error}"
+    );
     let error = run(Opaque::new("com.example", "Letters", 0, 1u8)).expect_err("no words");
     assert_eq!(error.kind(), ErrorKind::Input);
     assert!(sardonyx::write_value(&Value::Opaque(last.clone()), "x").is_err());

@@ -220,10 +220,7 @@ fn the_order_of_steps_is_that_of_the_caller() {
     let [first, second] = &returned[..] else { panic!("{returned:?}") };
     assert_eq!((output(first, "added"), output(second, "doubled")), (vec![4.0], vec![8.0]));
     let error = iterated.step(2, given()).expect_err("no such entry");
-    assert_eq!(
-        error.to_string(),
-        "training step 2 does not exist\nhelp: the model has steps 0 to 1"
-    );
+    assert_eq!(error.to_string(), "training step 2 does not exist\nhelp: use an entry from 0 to 1");
 }
 
 /// TRAIN-19+-: two variables are swapped by their bindings, also where the values are no output of

@@ -802,13 +802,13 @@ mod tests {
         let [transform] = mode("tf_half_pixel_for_nn");
         assert_eq!(
             adapted(&RESIZE, 12, &[transform.clone(), ("mode", "linear".into())], "-"),
-            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
-             the same with mode linear"
+            "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
+             mode linear"
         );
         assert_eq!(
             adapted(&RESIZE, 12, &[transform, ("nearest_mode", "ceil".into())], "-"),
-            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
-             the same with nearest_mode ceil"
+            "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
+             nearest_mode ceil"
         );
         assert_eq!(
             adapted(&RESIZE, 12, &mode("half_pixel"), "-"),

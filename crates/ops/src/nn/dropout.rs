@@ -211,7 +211,7 @@ mod tests {
             crossed_outputs(&DROPOUT, (6, 7), &[], 2, read, &[Assumption::Inference])
         };
         assert_eq!(granted(&[0]), "2 outputs");
-        assert!(granted(&[0, 1]).contains("whose mask is read"));
+        assert!(granted(&[0, 1]).contains("whose mask is used"));
     }
 
     #[test]

@@ -152,8 +152,8 @@ mod tests {
         );
         assert_eq!(
             refusal(2, 32, 2000, [0.0, 4000.0]),
-            "band 0 goes from place 0 to 18 of the spectrum, which has 17: an edge is above half of \
-             the sample rate"
+            "band 0 spans bins 0 to 18, but the spectrum has 17 bins: an edge frequency is above half \
+             of the sample rate"
         );
     }
 }

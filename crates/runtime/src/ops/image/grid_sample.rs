@@ -357,11 +357,11 @@ mod tests {
     fn what_is_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let rows: [(&[usize], &[usize], &str); 7] = [
-            (&[1, 1], &[1, 2], "the grid [1, 2] does not name places in images [1, 1]"),
+            (&[1, 1], &[1, 2], "the grid [1, 2] does not match the input [1, 1]"),
             (&[1], &[1], "the input has rank 1 and the grid 1, not at least 3"),
             (&[1, 1, 2, 2], &[1, 3, 2], "it must have rank 4"),
-            (&[1, 1, 2, 2], &[2, 1, 1, 2], "begin with 1 and end with 2"),
-            (&[1, 1, 2, 2], &[1, 1, 1, 3], "begin with 1 and end with 2"),
+            (&[1, 1, 2, 2], &[2, 1, 1, 2], "start with 1 and end with 2"),
+            (&[1, 1, 2, 2], &[1, 1, 1, 3], "start with 1 and end with 2"),
             (&[1, 1, 0, 2], &[1, 1, 1, 2], "the input is empty: [1, 1, 0, 2]"),
             (
                 &[1; 11],

@@ -122,9 +122,9 @@ mod tests {
                 [1.0, 0.0, 0.0, 1.0, 1.0],
                 "region 0 has batch index 1, but there are 1 images",
             ),
-            (&[1, 5], [-1.0, 0.0, 0.0, 1.0, 1.0], "rois names image -1"),
-            (&[1, 5], [0.5, 0.0, 0.0, 1.0, 1.0], "rois names image 0.5"),
-            (&[1, 5], [0.0, f64::NAN, 0.0, 1.0, 1.0], "give region 0 no place"),
+            (&[1, 5], [-1.0, 0.0, 0.0, 1.0, 1.0], "region 0 has batch index -1"),
+            (&[1, 5], [0.5, 0.0, 0.0, 1.0, 1.0], "region 0 has batch index 0.5"),
+            (&[1, 5], [0.0, f64::NAN, 0.0, 1.0, 1.0], "region 0 has invalid coordinates"),
             (&[5], [0.0; 5], "rois must be [regions, 5], not [5]"),
         ];
         for (dims, rois, refusal) in rows {

@@ -149,7 +149,12 @@ mod tests {
                 "not [1, 3, 5] and [1, 2, 3]",
             ),
             (one(&[3, 4]), one(&[1, 2, 3]), tensor(&[], &[0.5f32]), "not [3, 4] and [1, 2, 3]"),
-            (boxes(), one(&[1, 2, 4]), tensor(&[], &[0.5f32]), "have other batches or boxes"),
+            (
+                boxes(),
+                one(&[1, 2, 4]),
+                tensor(&[], &[0.5f32]),
+                "differ in batch or number of boxes",
+            ),
             (boxes(), scores.clone(), tensor(&[], &[1.5f32]), "iou_threshold is 1.5, not from 0"),
             (boxes(), scores.clone(), tensor(&[], &[f32::NAN]), "iou_threshold is NaN"),
             (boxes(), scores, one(&[2]), "input 3 must have one element, not 2"),

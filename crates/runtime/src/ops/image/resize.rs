@@ -752,7 +752,7 @@ mod tests {
             let found = run("Resize", &given, &[Some(&x), Some(&roi), None, Some(&sizes)], 1);
             assert!(found.unwrap()[0].bit_eq(&tensor(&[3], &expected)), "{mode}");
             let found = run("Resize", &given, &[Some(&x), None, None, Some(&sizes)], 1);
-            assert!(found.unwrap_err().contains("needs the input roi"));
+            assert!(found.unwrap_err().contains("requires the input roi"));
         }
     }
 

@@ -65,7 +65,7 @@ mod tests {
         }
         for (x, refusal) in [
             (tensor(&[4], &[0f32; 4]), "the input has rank 1, not at least 2"),
-            (tensor(&[2, 3], &[0f32; 6]), "matrices have 2 rows and 3 columns, and must be square"),
+            (tensor(&[2, 3], &[0f32; 6]), "matrices must be square, but have 2 rows and 3 columns"),
         ] {
             let found = run("Det", &[], &[Some(&x)], 1).unwrap_err();
             assert!(found.contains(refusal), "{found}");

@@ -226,12 +226,12 @@ mod tests {
         type Row<'a> = (&'a [(&'static str, &'a [i64])], &'a [i64], &'a [i64], &'a str);
         let rows: [Row<'_>; 9] = [
             (&[], &[3], &[2, 2], "image_shape has 1 sizes and block_shape has 2"),
-            (&[], &[3, -1], &[2, 2], "axis 1 has an image of size -1, which must not be negative"),
-            (&[], &[3, 3], &[2, 0], "blocks of size 0, which must be positive"),
+            (&[], &[3, -1], &[2, 2], "axis 1: the image size -1 must not be negative"),
+            (&[], &[3, 3], &[2, 0], "the block size 0 must be positive"),
             (&[], &[3], &[3], "4 elements of columns cannot be divided into blocks of [3]"),
             (&[], &[3], &[4], "the input has 2 blocks, but [0] along the axes fit"),
             (&[], &[far, far], &[1, 1], "the input has 2 blocks"),
-            (&[("dilations", &[far])], &[1], &[far], "is larger than memory"),
+            (&[("dilations", &[far])], &[1], &[far], "is too large"),
             (&[("pads", &[1, 1, 1])], &[1], &[2], "pads has 3 elements, not 2 for 1 spatial axes"),
             (&[("strides", &[0])], &[1], &[2], "strides must be positive numbers, not [0]"),
         ];

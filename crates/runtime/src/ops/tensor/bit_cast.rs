@@ -125,7 +125,10 @@ mod tests {
     fn other_widths_are_refused() {
         let x = tensor(&[1], &[1f32]);
         for (to, refusal) in [
-            (DataType::Int64, "elements of 32 bits, float, cannot be read as int64, which has 64"),
+            (
+                DataType::Int64,
+                "float has 32 bits and cannot be reinterpreted as int64, which has 64",
+            ),
             (
                 DataType::String,
                 "float cannot be reinterpreted as string: strings are not supported",
@@ -137,6 +140,6 @@ mod tests {
         let found = run("BitCast", &[("to", Int(99))], &[Some(&x)], 1).unwrap_err();
         assert_eq!(found, "attribute 'to' is 99, which is not an element type");
         let strings = Tensor::from_strings([1], ["a"].iter().collect::<StringArray>()).unwrap();
-        assert!(cast(&strings, DataType::Float).unwrap_err().contains("strings have no bits"));
+        assert!(cast(&strings, DataType::Float).unwrap_err().contains("strings are not supported"));
     }
 }

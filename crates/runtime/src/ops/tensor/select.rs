@@ -237,8 +237,8 @@ mod tests {
         let found = run("Compress", &[("axis", Int(1))], &inputs, 1).unwrap();
         assert_eq!(found[0].dims(), [0, 1]);
         for (axis, holds, refusal) in [
-            (Some(0), condition(&[0, 0, 1]), "holds at 2, but there are 2 to choose from"),
-            (None, condition(&[1; 7]), "has 7 elements and holds at 6, but there are 6"),
+            (Some(0), condition(&[0, 0, 1]), "is true at 2, but there are 2 slices"),
+            (None, condition(&[1; 7]), "has 7 elements and is true at 6, but there are 6"),
             (Some(2), condition(&[1]), "axis 2 is out of range for rank 2"),
             (None, tensor(&[], &[Bool8(1)]), "the condition has rank 0, not 1"),
         ] {

@@ -179,7 +179,7 @@ mod tests {
             ("[a-\\d]", "at byte 3, RE2 has no escape '\\d'"),
             ("[[:letters:]]", "at byte 1, unknown character class 'letters'"),
             ("\\p{Latin", "at byte 0, unterminated property name"),
-            ("\\p{}", "at byte 0, '' is the name of no property"),
+            ("\\p{}", "at byte 0, unknown property ''"),
             ("x\\p{Klingon}", "at byte 1, Unicode property not found"),
             ("\\x{110000}", "at byte 0, invalid code point"),
             ("\\x4", "at byte 0, invalid code point"),
