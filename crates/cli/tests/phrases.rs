@@ -37,7 +37,8 @@ fn has(text: &str, phrase: &str) -> bool {
 }
 
 /// The texts of a source file that users can read: its strings, and its documentation comments if
-/// these become help. Each has the number of its line. What comes after the tests begin is left out.
+/// these become help. Each has the number of its line. What comes after the tests begin is left
+/// out.
 fn texts_of_source(source: &str, is_help: bool) -> Vec<(usize, String)> {
     let mut texts = Vec::new();
     let mut help = String::new();
