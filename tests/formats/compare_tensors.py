@@ -117,7 +117,7 @@ def stricter(error):
     """Whether we refuse a file for a reason that the library does not have."""
     rules = ["does not begin with '{'", "occurs twice", "can be addressed"]
     # The library takes `null` for no metadata.
-    return any(rule in error for rule in rules) or re.search("null, expected texts by name", error)
+    return any(rule in error for rule in rules) or re.search("null, expected strings by name", error)
 
 
 def random_npz(rng, path):

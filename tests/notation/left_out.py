@@ -295,7 +295,7 @@ class Walk:
             if tensor.HasField("raw_data") and self.left("raw_data, which becomes a typed list"):
                 raw_to_list(tensor)
             if tensor.data_type == TensorProto.BOOL and any(value not in (0, 1) for value in tensor.int32_data):
-                if self.left("bytes of truth values other than 0 and 1"):
+                if self.left("bytes of booleans other than 0 and 1"):
                     tensor.int32_data[:] = [int(value != 0) for value in tensor.int32_data]
             for field in ("float_data", "double_data"):
                 plain = with_plain_nans(tensor, field)

@@ -32,7 +32,7 @@ pub(crate) fn run(task: &Op) -> Result {
     let (domain, short) = name.rsplit_once('.').unwrap_or(("", name));
     let operator = Registry::standard()
         .operator(domain, short)
-        .ok_or_else(|| format!("no operator is called '{name}'; names are case-sensitive"))?;
+        .ok_or_else(|| format!("no operator '{name}' exists; names are case-sensitive"))?;
     for version in operator.versions() {
         if task.opset.is_some_and(|opset| operator.version_at(opset) != Some(version.since)) {
             continue;

@@ -13,11 +13,11 @@ use crate::{ModelArg, Verdict, saving};
 
 /// Add a loss, gradients and an optimizer to a model, so that sardonyx train can train it
 ///
-/// The model gets an entry of training information: an algorithm that computes the loss, its
-/// gradients by the weights, and one step of an optimizer. The main graph stays as it is, so that
-/// the file is still a model for inference. Gradients and optimizer are operators of ai.onnx unless
-/// --gradient-nodes or --optimizer-operator is given. Operators without a gradient are listed; the
-/// exit code is then 1.
+/// Adds an entry of training information: an algorithm that computes the loss, its gradients with
+/// respect to the weights, and one optimizer step. The main graph is unchanged, so the file remains
+/// a model for inference. Gradients and optimizer use operators of ai.onnx unless --gradient-nodes
+/// or --optimizer-operator is given. If an operator has no gradient, such operators are listed and
+/// the exit code is 1.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -29,47 +29,46 @@ pub(crate) struct Args {
     loss: LossArgs,
     #[command(flatten)]
     optimizer: OptimizerArgs,
-    /// Train only initializers whose names fit PATTERN, such as 'classifier.*'; by default all that
-    /// are read as weights. May be repeated
+    /// Train only initializers whose names match PATTERN, such as 'classifier.*'; by default all
+    /// that are used as weights. May be repeated
     #[arg(long, value_name = "PATTERN")]
     train: Vec<String>,
-    /// Do not train initializers whose names fit PATTERN. May be repeated
+    /// Do not train initializers whose names match PATTERN. May be repeated
     #[arg(long, value_name = "PATTERN")]
     freeze: Vec<String>,
-    /// Weights after sardonyx train --initialize: 'keep' the stored ones; 'he' (normal, variance 2
-    /// over inputs), 'xavier' (uniform, by inputs and outputs), or 'uniform:BOUND'. Biases become 0
-    /// and factors of normalizations 1, unless they are kept
+    /// Initial weights of sardonyx train --initialize: 'keep' (the stored values), 'he' (normal,
+    /// variance 2 / fan-in), 'xavier' (uniform, by fan-in and fan-out), or 'uniform:BOUND'. Except
+    /// with 'keep', biases become 0 and scales of normalizations 1
     #[arg(long, value_name = "HOW", default_value = "keep", value_parser = parse_initialization)]
     init: Initialization,
-    /// Run Dropout and BatchNormalization as in training, and update running means and variances.
-    /// Inference still runs them as the model says
+    /// Run Dropout and BatchNormalization in training mode during training, and update running
+    /// means and variances. Does not change inference
     #[arg(long)]
     training_mode: bool,
-    /// Write gradients as a Gradient node (ai.onnx.preview.training) and not as the nodes that it
-    /// means
+    /// Write a Gradient node (ai.onnx.preview.training) instead of the nodes that compute the
+    /// gradients
     #[arg(long)]
     gradient_nodes: bool,
 }
 
-/// What is made small.
+/// The options of the loss.
 #[derive(clap::Args)]
 #[group(skip)]
 struct LossArgs {
-    /// Loss: 'cross-entropy' of class scores and a new input 'label' of class numbers (int64), or
+    /// Loss: 'cross-entropy' of class scores and a new input 'label' with class indices (int64), or
     /// 'squared-error' between an output and a new input 'target'
     #[arg(long, value_enum, value_name = "LOSS", required_unless_present = "loss_value")]
     loss: Option<LossName>,
-    /// Use this value of the model as the loss; the sum of its elements if it has several
+    /// Use this value of the model as the loss, or the sum of its elements if it is not a scalar
     #[arg(long, value_name = "VALUE", conflicts_with_all = ["loss", "of", "class_axis", "ignore_class"])]
     loss_value: Option<String>,
-    /// Output that the loss compares; by default the only one
+    /// Output to compute the loss from; by default the only output
     #[arg(long, value_name = "OUTPUT")]
     of: Option<String>,
-    /// Axis of the output that counts classes; by default that of a Softmax which makes the output,
-    /// or 1
+    /// Class axis of the output; by default that of the Softmax that computes the output, else 1
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     class_axis: Option<i64>,
-    /// Class number of examples that do not count in the loss
+    /// Class index of examples that the loss ignores
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     ignore_class: Option<i64>,
 }
@@ -80,37 +79,37 @@ enum LossName {
     SquaredError,
 }
 
-/// How weights move.
+/// The options of the optimizer.
 #[derive(clap::Args)]
 #[group(skip)]
 struct OptimizerArgs {
     /// Optimizer
     #[arg(long, value_enum, value_name = "NAME", default_value = "sgd")]
     optimizer: OptimizerName,
-    /// Default of the input 'learning_rate' of each step [default: 0.01; 0.001 for adam and adamw]
+    /// Default of the input 'learning_rate' of each step [default: 0.01; adam and adamw: 0.001]
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
-    /// Part of the sum of gradients that momentum and nesterov keep
+    /// Momentum coefficient of momentum and nesterov
     #[arg(long, value_name = "PART", default_value_t = 0.9)]
     momentum: f64,
-    /// Part of the mean of gradients that adam and adamw keep
+    /// Decay rate of the averaged gradient of adam and adamw
     #[arg(long, value_name = "PART", default_value_t = 0.9)]
     beta1: f64,
-    /// Part of the mean of squared gradients that adam and adamw keep
+    /// Decay rate of the averaged squared gradient of adam and adamw
     #[arg(long, value_name = "PART", default_value_t = 0.999)]
     beta2: f64,
-    /// Number added to divisors by adam, adamw [default: 1e-8] and adagrad [default: 1e-10]
+    /// Constant added to the divisor [default: 1e-8 for adam and adamw, 1e-10 for adagrad]
     #[arg(long, value_name = "NUMBER")]
     epsilon: Option<f64>,
-    /// Decay of the learning rate of adagrad: step t, from 0, has the rate over 1 + t times this
+    /// Learning rate decay of adagrad: step t, from 0, uses rate / (1 + t * NUMBER)
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
     rate_decay: f64,
-    /// Part of each weight that is added to its gradient; for adamw the part that it loses, times
-    /// the learning rate [default: 0; 0.01 for adamw]
+    /// Weight decay: adds PART * weight to the gradient; adamw subtracts rate * PART * weight from
+    /// the weight [default: 0; adamw: 0.01]
     #[arg(long, value_name = "PART")]
     weight_decay: Option<f64>,
-    /// Write the step as an operator of ai.onnx.preview.training: Momentum, Adagrad or Adam, whose
-    /// epsilon is added before the bias is corrected
+    /// Write the optimizer step as an operator of ai.onnx.preview.training: Momentum, Adagrad or
+    /// Adam. Its Adam adds epsilon before the bias correction
     #[arg(long)]
     optimizer_operator: bool,
 }
@@ -123,11 +122,11 @@ enum OptimizerName {
     Momentum,
     /// Gradient descent with Nesterov's momentum
     Nesterov,
-    /// Steps over the root of the sum of squared gradients
+    /// Adagrad: scales steps by the accumulated squared gradients
     Adagrad,
-    /// Running means of gradients and of their squares
+    /// Adam: averages of gradients and of squared gradients
     Adam,
-    /// Adam with weight decay apart from the gradient
+    /// Adam with decoupled weight decay
     Adamw,
 }
 
@@ -152,7 +151,8 @@ fn parse_initialization(text: &str) -> Result<Initialization, String> {
             let bound = text.strip_prefix("uniform:").and_then(|bound| bound.parse::<f64>().ok());
             let bound = bound.filter(|bound| bound.is_finite() && *bound > 0.0);
             bound.map(Initialization::Uniform).ok_or_else(|| {
-                "not one of keep, he, xavier and uniform:BOUND with a bound above 0".to_string()
+                "expected keep, he, xavier, or uniform:BOUND with a bound greater than 0"
+                    .to_string()
             })
         }
     }
@@ -270,7 +270,7 @@ fn as_text(report: &TrainingReport) -> String {
         let listed = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        text += &format!("\nnot trained, as {}: {listed}{more}", why.text());
+        text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
     text + &notes(report.opset, &report.expansions)
 }

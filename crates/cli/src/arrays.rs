@@ -79,7 +79,7 @@ pub(crate) fn write(
 ) -> Result<(), Failure> {
     let tensors = &content.tensors;
     if format.holds_one() && tensors.len() != 1 {
-        let message = format!("this file holds one tensor, not {}", tensors.len());
+        let message = format!("this format holds one tensor, not {}", tensors.len());
         return Err(Failure::new(message).help("write several to .npz or .safetensors"));
     }
     let total = tensors.iter().map(|(_, tensor)| tensor.bytes().len() as u64);
@@ -137,17 +137,15 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
 }
 
 fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
-    let bytes = npy::write(tensor).map_err(|error| {
-        Failure::from(error).help("NumPy does not have all types; .pb files hold every one")
-    })?;
+    let bytes = npy::write(tensor)
+        .map_err(|error| Failure::from(error).help("use a .pb file, which can hold every type"))?;
     Ok(sink.write_all(&bytes)?)
 }
 
 fn raw(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
-        Some(_) => {
-            Err(Failure::new("strings have no raw bytes").help("write them as .txt or .npy"))
-        }
+        Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
+            .help("write them as .txt or .npy")),
         None => Ok(tensor.bytes()),
     }
 }

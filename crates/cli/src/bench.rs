@@ -19,9 +19,9 @@ use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, Timing, millis, timed};
 use crate::{ModelArg, outputs};
 
-/// Time a model: loading, the first run, and repeated runs
+/// Benchmark a model: load time, first run, and repeated runs
 ///
-/// Without any inputs these are filled, as by --random 0.
+/// If no inputs are given, they are filled as by --random 0.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -33,13 +33,13 @@ pub(crate) struct Args {
     session: SessionArgs,
     #[command(flatten)]
     repeat: RepeatArgs,
-    /// Callers that run the model at the same time, sharing one session and its threads
+    /// Number of concurrent callers, which share one session and its threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// Answer in one line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
-    /// Write the outputs, as `sardonyx run` does
+    /// Write the outputs, as `sardonyx run -o` does
     #[arg(short, long, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ const MOST_RUNS: u64 = 1_000_000;
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
-        return Err(Failure::new("the times and the outputs cannot both go to stdout")
+        return Err(Failure::new("times and outputs cannot both be written to stdout")
             .help("name a file or a directory with --output"));
     }
     let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
@@ -180,7 +180,7 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
             if let Err(error) = &spawned {
                 failed.store(true, Ordering::Relaxed);
                 return vec![Err(
-                    Failure::new(format!("no thread for a caller: {error}")).code(ErrorKind::Io)
+                    Failure::new(format!("cannot start a thread: {error}")).code(ErrorKind::Io)
                 )];
             }
             others.extend(spawned);

@@ -17,35 +17,34 @@ use crate::terminal::Terminal;
 
 /// Show the values of stored tensors, or write them to a file
 ///
-/// Without --output, type, shape and the first elements are shown. The suffix of the output says
-/// what is written: .npy, .npz, .pb (TensorProto), .safetensors, .txt or .csv (a line for each row
-/// along the last axis). .npz and .safetensors take several tensors, under their names; a tensor
-/// without a name, or with one that another has too, goes under its place in the file.
+/// Without --output, shows type, shape and the first elements. The file extension of the output
+/// selects the format: .npy, .npz, .pb (TensorProto), .safetensors, .txt or .csv (one line for each
+/// row along the last axis). .npz and .safetensors hold several tensors by name; a tensor without a
+/// unique name is stored under its location in the model.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Names of tensors; * matches any characters, ? matches one. `sardonyx ls` lists them
+    /// Names of tensors; * matches any characters, ? matches one. `sardonyx ls` lists the names
     #[arg(value_name = "TENSOR")]
     names: Vec<String>,
     /// All tensors of the model
     #[arg(long, conflicts_with = "names")]
     all_tensors: bool,
-    /// Only tensors at this place, or whose place holds this text; as `sardonyx ls` shows it
+    /// Only tensors whose location, as shown by `sardonyx ls`, is or contains PLACE
     #[arg(long, value_name = "PLACE")]
     place: Option<String>,
     /// Show all elements
     #[arg(long)]
     all: bool,
-    /// Write all elements to a file, or to stdout with -, as lines of text unless --raw is given
+    /// Write all elements to FILE, or to stdout as text with - (as bytes with --raw)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the bytes of the elements and nothing else, as the file stores them; to stdout if
-    /// there is no --output
+    /// Write the raw bytes of the elements, as stored in the file; to stdout without --output
     #[arg(long, conflicts_with_all = ["json", "all"])]
     raw: bool,
-    /// Answer in JSON: the first 10,000 elements of each tensor, or all with --all
+    /// Print JSON: the first 10,000 elements of each tensor, or all with --all
     #[arg(long, conflicts_with = "output")]
     json: bool,
 }
@@ -117,9 +116,8 @@ fn write(
         (true, _) => Format::Raw,
         (false, Target::Stdout) => Format::Text,
         (false, Target::File(path)) => Format::of_path(path).ok_or_else(|| {
-            let message = format!("the name '{}' does not say what to write", path.display());
-            Failure::new(message)
-                .help(format!("let it end in {SUFFIXES}, or write bare bytes with --raw"))
+            let message = format!("the file extension of '{}' is not supported", path.display());
+            Failure::new(message).help(format!("use {SUFFIXES}, or write raw bytes with --raw"))
         })?,
     };
     if let Target::File(path) = target {
@@ -163,9 +161,9 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     if args.names.is_empty() {
         return match (&args.place, &there[..]) {
             (Some(_), [_]) => Ok(there),
-            (Some(place), several) => Err(ambiguous(&format!("place '{place}'"), several)),
-            (None, _) => Err(Failure::new("which tensor?").help(
-                "name one or several, or take all with --all-tensors; sardonyx ls lists them",
+            (Some(place), several) => Err(ambiguous(&format!("location '{place}'"), several)),
+            (None, _) => Err(Failure::new("no tensor is named").help(
+                "name one or more tensors, or use --all-tensors; sardonyx ls lists the names",
             )),
         };
     }
@@ -193,8 +191,8 @@ fn at_place<'a>(
     }
     let found: Vec<_> = tensors.iter().filter(|tensor| tensor.place.contains(place)).collect();
     if found.is_empty() {
-        Err(Failure::new(format!("there is no tensor at '{place}'"))
-            .help("sardonyx ls shows the places of tensors"))
+        Err(Failure::new(format!("no tensor has the location '{place}'"))
+            .help("sardonyx ls shows the locations of tensors"))
     } else {
         Ok(found)
     }
@@ -210,14 +208,14 @@ fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredT
         let fitting: Vec<_> =
             there.iter().copied().filter(|tensor| glob.matches(&tensor.name)).collect();
         return if fitting.is_empty() {
-            Err(Failure::new(format!("no tensor fits '{name}'"))
+            Err(Failure::new(format!("no tensor matches '{name}'"))
                 .help("sardonyx ls lists the tensors"))
         } else {
             Ok(fitting)
         };
     }
     if found.is_empty() {
-        let failure = Failure::new(format!("there is no tensor '{name}'"));
+        let failure = Failure::new(format!("no tensor '{name}' exists"));
         let names = there.iter().map(|tensor| tensor.name.as_str());
         return Err(failure.help(match suggest::closest(name, names) {
             Some(near) => format!("did you mean '{near}'?"),
@@ -232,7 +230,7 @@ fn ambiguous(what: &str, found: &[&StoredTensor]) -> Failure {
     let mut places: Vec<String> =
         found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();
     if found.len() > SHOWN {
-        places.push(format!("  … and {} more", found.len() - SHOWN));
+        places.push(format!("  ... and {} more", found.len() - SHOWN));
     }
     let message = format!("{} have the {what}", count(found.len(), "tensor"));
     Failure::new(message)

@@ -18,57 +18,57 @@ use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict, is_stdin};
 
-/// Say whether models follow the rules of the standard, and what is wrong where
+/// Check models against the rules of the ONNX standard
 ///
-/// Every finding has a code, the rule behind it, its place and advice; `sardonyx explain CODE` says
-/// more. Weights are not read. Exit code 0: no errors, 1: errors, 2: a file cannot be read.
+/// Each finding has a code, the rule, the location and advice; `sardonyx explain CODE` explains it.
+/// Weights are not read. Exit code 0: no errors, 1: errors, 2: a file cannot be read.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     /// ONNX files, binary or text, or - for stdin
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
-    /// What the files are, if they are no models
+    /// Kind of the files, if they are not models
     #[arg(long = "as", value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Document of an operator set whose operators are known
+    /// OperatorSetProto file that defines further operators. May be repeated
     #[arg(long, value_name = "FILE")]
     opset_file: Vec<PathBuf>,
-    /// Count everything one level worse, and say what is passed over otherwise
+    /// Raise every severity by one level and include pedantic findings
     #[arg(long)]
     strict: bool,
-    /// Say nothing about a code, a requirement, or all `warnings` or `notes`
+    /// Suppress a code, a requirement, or all `warnings` or `notes`
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     allow: Vec<String>,
-    /// Count a code, a requirement, or all `warnings` or `notes` as errors
+    /// Report a code, a requirement, or all `warnings` or `notes` as errors
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     deny: Vec<String>,
-    /// Say only what the checker of the `onnx` package refuses a model for; with --full, as its
-    /// full check does
+    /// Report only findings for which the checker of the `onnx` package rejects a model; with
+    /// --full, its full check
     #[arg(long, conflicts_with = "strict")]
     like_onnx: bool,
-    /// Operators outside of the standard's domains are errors
+    /// Report operators outside of the standard's domains as errors
     #[arg(long)]
     custom_domains: bool,
-    /// Also infer types and shapes, and say where they contradict each other
+    /// Also infer types and shapes and report contradictions
     #[arg(long)]
     full: bool,
-    /// Leave the data files beside the models alone
+    /// Do not look at external data files
     #[arg(long)]
     no_files: bool,
-    /// List notes as well; otherwise they are only counted
+    /// List notes; by default they are only counted
     #[arg(long)]
     notes: bool,
-    /// Findings of each code that are listed
+    /// Maximum number of findings to list for each code
     #[arg(long, value_name = "N", default_value_t = 20)]
     max_findings: usize,
-    /// Models that are checked at the same time; by default as many as there are processors
+    /// Number of models to check in parallel; by default the number of processors
     #[arg(short, long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// How to answer
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     format: Format,
-    /// Answer in JSON: the same as --format json
+    /// Print JSON; the same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct Args {
 enum Kind {
     /// A model
     Model,
-    /// A document of an operator set; recognised in its binary form
+    /// An OperatorSetProto; binary ones are recognized without this option
     OperatorSet,
     /// A stored sequence, as in test data
     Sequence,
@@ -104,11 +104,11 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
-    /// For code hosts and editors: SARIF 2.1.0
+    /// SARIF 2.1.0 for code hosts and editors
     Sarif,
 }
 
@@ -142,7 +142,7 @@ impl Found {
 
 pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be read only once"));
+        return Err(Failure::new("stdin can be used only once"));
     }
     let options = options(args)?;
     let format = if args.json { Format::Json } else { args.format };
@@ -277,6 +277,11 @@ impl Counts {
             .collect();
         words.join(", ")
     }
+
+    /// How to see what is only counted.
+    fn hint(&self, args: &Args) -> &'static str {
+        if self.notes > 0 && !args.notes { "; --notes lists the notes" } else { "" }
+    }
 }
 
 fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
@@ -303,7 +308,8 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
             (0, words) => format!("no errors; {words}"),
             (_, words) => words,
         };
-        text += &format!("{}: {words}\n", checked.name);
+        let hint = if all.len() == 1 { counts.hint(args) } else { "" };
+        text += &format!("{}: {words}{hint}\n", checked.name);
     }
     if all.len() > 1 {
         let wrong = all
@@ -317,7 +323,7 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
         }
         let words = total.words();
         if !words.is_empty() {
-            summary += &format!(" ({words})");
+            summary += &format!(" ({words}{})", total.hint(args));
         }
         text += &(summary + "\n");
     }
@@ -422,11 +428,8 @@ pub(crate) fn explain(
         None => listed.iter().map(|code| line(code)).collect(),
         Some(chosen) => {
             let first = rule.map(|rule| {
-                let none = if chosen.is_empty() {
-                    "`check` has no finding of its own for it.\n"
-                } else {
-                    ""
-                };
+                let none =
+                    if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
                 textwrap(&rule.page()) + none
             });
             let pages = chosen.iter().map(|code| page(code, rule.is_none()));
@@ -456,7 +459,7 @@ fn line(code: &Code) -> String {
 fn page(code: &Code, with_rule: bool) -> String {
     let mut text = format!("{}: {}\n\n", code.name, level(code));
     text += &textwrap(code.about);
-    text += &format!("\nWhat to do: {}.\n", code.help.trim_end_matches('.'));
+    text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {
         text += &match rules::rule(requirement) {
             Some(rule) => textwrap(&rule.page()),
@@ -464,12 +467,11 @@ fn page(code: &Code, with_rule: bool) -> String {
         };
     }
     text += match code.reference {
-        Reference::Refuses => "The checker of the onnx package refuses a model for it, too.\n",
+        Reference::Refuses => "The checker of the onnx package also rejects the model.\n",
         Reference::RefusesInFull => {
-            "The checker of the onnx package refuses a model for it with full_check=True only; \
-             so does `check --like-onnx --full`.\n"
+            "The checker of the onnx package rejects the model only with full_check=True; `check --like-onnx --full` does the same.\n"
         }
-        Reference::Accepts => "The checker of the onnx package does not see it.\n",
+        Reference::Accepts => "The checker of the onnx package accepts the model.\n",
     };
     text
 }

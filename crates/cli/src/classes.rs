@@ -13,10 +13,10 @@ use crate::{files, show};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Show the K best classes of an output with scores
+    /// Show the K classes with the highest scores
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     top: Option<u64>,
-    /// Names of the classes: one per line, or a JSON array; by default from the model's metadata
+    /// Class names: one per line, or a JSON array; by default from the model's metadata
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
 }
@@ -65,15 +65,15 @@ impl Scores {
                 "probabilities: the model ends in Softmax"
             }
             Scores::Probabilities { by_operator: false } => {
-                "probabilities: the scores are between 0 and 1 and add up to 1"
+                "probabilities: the scores are between 0 and 1 and sum to 1"
             }
             Scores::Logarithms => {
                 "probabilities: exp of the scores, as the model ends in LogSoftmax"
             }
             Scores::Independent => {
-                "a probability for each class by itself: the model ends in Sigmoid, and they do not add up to 1"
+                "independent probabilities: the model ends in Sigmoid, and they do not sum to 1"
             }
-            Scores::Unknown => "scores as the model gives them; they are not probabilities",
+            Scores::Unknown => "scores of the model; they are not probabilities",
         }
     }
 
@@ -222,7 +222,7 @@ fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Sc
 fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
     let text = text.trim_start_matches('\u{feff}').trim();
     let bad = |what: &dyn std::fmt::Display| {
-        Failure::new(format!("the labels are no JSON array of strings: {what}"))
+        Failure::new(format!("the labels are not a JSON array of strings: {what}"))
             .code(ErrorKind::Format)
     };
     let name = |value: &Value| match value {
@@ -246,7 +246,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         }
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(i, (index, _))| i != *index) {
-            return Err(bad(&"the keys do not run from 0 without gaps"));
+            return Err(bad(&"the keys are not consecutive numbers from 0"));
         }
         return Ok(entries.into_iter().map(|(_, label)| label).collect());
     }

@@ -14,12 +14,12 @@ use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving, set, verify};
 
-/// Convert a model to other versions of operator sets, exactly or not at all
+/// Convert a model to other operator set versions, exactly
 ///
-/// Every node means the same afterwards, in functions, inner graphs and training steps too. If one
-/// node has no exact equivalent, nothing is written, all such nodes are listed, and the exit code
-/// is 1. For another form of file (JSON, text), see --form and save; to change only what the model
-/// says of its versions, see set.
+/// Every node keeps its meaning, including nodes of functions, subgraphs and training algorithms.
+/// If a node has no exact equivalent, nothing is written, all such nodes are listed and the exit
+/// code is 1. To convert to another file format (JSON, text), use --form or `sardonyx save`; to
+/// change only the declared versions, use `sardonyx set`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -27,34 +27,34 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Version of an operator set to convert to; without DOMAIN that of ai.onnx. May be repeated
+    /// Operator set version to convert to; DOMAIN defaults to ai.onnx. May be repeated
     #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = set::parse_opset)]
     opsets: Vec<(String, i64)>,
-    /// Release of ONNX whose versions of operator sets and format to convert to, such as 1.16
+    /// ONNX release, such as 1.16, whose operator set and IR versions to convert to
     #[arg(long, value_name = "VERSION", value_parser = parse_release)]
     release: Option<Target>,
-    /// Version of the file format; by default it rises to what the operator sets came with
+    /// IR version; by default it is raised to the one released with the operator sets
     #[arg(long = "ir", value_name = "N")]
     ir_version: Option<i64>,
-    /// Grant what the model does not show, and list the nodes that need it: 'default-inputs' (no
-    /// caller passes another value for an input that has a default), 'indices-in-range' (no index
-    /// is negative), 'inference' (old Dropout and BatchNormalization mean inference whatever
-    /// is_test says), 'integers-in-floats' (no integer that floats have to stand for has more than
-    /// 53 bits). May be repeated
+    /// Make an assumption that the model does not guarantee, and list the nodes that need it:
+    /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
+    /// (no index is negative), 'inference' (old Dropout and BatchNormalization run in inference
+    /// mode whatever is_test says), 'integers-in-floats' (integers that are computed as floats fit
+    /// in 53 bits). May be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
-    /// Refuse nodes without an equivalent of their own, instead of replacing them by the bodies of
-    /// their functions
+    /// Reject nodes without an equivalent operator instead of replacing them by their function
+    /// bodies
     #[arg(long)]
     no_expand: bool,
-    /// Run the model and the converted one N times on the same pseudo-random inputs, and write
-    /// nothing if the outputs differ: in any bit where no node was added, else by more than
-    /// rounding; the node after which the values differ first is named
+    /// Run the original and the converted model N times on the same pseudo-random inputs. If the
+    /// outputs differ, report the first node whose values differ and write nothing. Bits must be
+    /// equal if no node was added; otherwise differences of rounding are allowed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     verify: Option<u64>,
     #[command(flatten)]
     sizes: SizeArgs,
-    /// Say what would be done, and write nothing
+    /// Report what would be done and write nothing
     #[arg(long, conflicts_with_all = ["output", "in_place", "replace", "sync"])]
     dry_run: bool,
 }
@@ -121,7 +121,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
 fn parse_release(text: &str) -> Result<Target, String> {
     Target::new().release(text).ok_or_else(|| {
         let newest = RELEASES.last().map_or("", |release| release.name);
-        format!("there is no such release; releases go from 1.0 to {newest}")
+        format!("no such release; releases are 1.0 to {newest}")
     })
 }
 
@@ -129,7 +129,7 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
     let found = Assumption::ALL.into_iter().find(|assumption| assumption.name() == text);
     found.ok_or_else(|| {
         let names = Assumption::ALL.map(Assumption::name);
-        format!("there is no such assumption; there are {}", names.join(", "))
+        format!("no such assumption; assumptions are {}", names.join(", "))
     })
 }
 
@@ -141,20 +141,19 @@ impl Args {
             let mut before = self.opsets[..index].iter();
             if let Some((_, other)) = before.find(|(found, _)| domain_name(found) == domain) {
                 return Err(Failure::new(format!(
-                    "two versions are given for the operator set {domain}, {other} and {version}"
+                    "two versions are given for the operator set {domain}: {other} and {version}"
                 )));
             }
-            let version = u32::try_from(*version).map_err(|_| {
-                Failure::new(format!("an operator set cannot have version {version}"))
-            })?;
+            let version = u32::try_from(*version)
+                .map_err(|_| Failure::new(format!("{version} is not an operator set version")))?;
             target = target.opset(domain, version);
         }
         if let Some(version) = self.ir_version {
             target = target.ir_version(version);
         }
         if target.is_empty() {
-            return Err(Failure::new("it is not said what to convert to")
-                .help("say so with --opset, --release or --ir, such as --opset 21"));
+            return Err(Failure::new("no target version")
+                .help("give --opset, --release or --ir, such as --opset 21"));
         }
         Ok(target)
     }
@@ -197,14 +196,10 @@ fn as_text(report: &Conversion) -> String {
         text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
-        text += &format!(
-            "replaced by the only value that it can give: {nodes} {}\n",
-            qualified(domain, name)
-        );
+        text += &format!("replaced by a constant: {nodes} {}\n", qualified(domain, name));
     }
     for ((domain, name), nodes) in &report.expanded {
-        text +=
-            &format!("replaced by the body of its function: {nodes} {}\n", qualified(domain, name));
+        text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

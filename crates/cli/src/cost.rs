@@ -13,12 +13,12 @@ use crate::symbols::dim_json;
 use crate::terminal::Terminal;
 use crate::{ModelArg, symbols};
 
-/// Say what a model costs: parameters, multiply-adds, and memory of activations
+/// Count parameters, multiply-adds and memory of activations
 ///
-/// Nothing runs, and weights are not read. Numbers, or formulas in the names that the file gives to
-/// sizes; --set gives numbers to these. A multiply-add is a product that is added to a sum, in
-/// matrix products, convolutions and what is made of them; other work is listed as the number of
-/// elements that nodes make.
+/// Does not run the model or read weights. Results are numbers, or formulas over the symbolic
+/// dimensions of the model; --set replaces these by numbers. Multiply-adds are counted for matrix
+/// products, convolutions and operators made of them; for other operators the number of output
+/// elements is listed.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -26,16 +26,16 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     symbols: symbols::Args,
-    /// Sum up by operator
+    /// Summarize by operator
     #[arg(long)]
     by_operator: bool,
-    /// Only the most expensive, those with most multiply-adds first
+    /// Show only the N entries with most multiply-adds
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Answer in lines of comma-separated values, without the totals
+    /// Print comma-separated values, without totals
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -187,7 +187,7 @@ fn summary(cost: &Cost) -> String {
     line("peak", in_bytes(&cost.peak) + &at.unwrap_or_default());
     if matches!(cost.peak.known, Dim::Expr(_)) {
         text += &format!(
-            "the peak is that of the node where it is largest when every name is {ASSUMED_SIZE}\n"
+            "the peak is at the node with the largest memory if every symbolic dimension is {ASSUMED_SIZE}\n"
         );
     }
     let missing = [
@@ -201,7 +201,7 @@ fn summary(cost: &Cost) -> String {
     }
     if cost.bodies_counted_once > 0 {
         let bodies = count(cost.bodies_counted_once, "node");
-        text += &format!("how often graphs inside of {bodies} run is unknown: they count once\n");
+        text += &format!("the number of iterations of {bodies} is unknown: subgraphs count once\n");
     }
     text
 }

@@ -70,7 +70,7 @@ impl DataFiles {
         for directory in &self.directories {
             match fs::metadata(directory.join(location)) {
                 Ok(metadata) if metadata.is_file() => return Found::Bytes(metadata.len()),
-                Ok(_) => return Found::Refused("is no regular file"),
+                Ok(_) => return Found::Refused("is not a regular file"),
                 Err(_) => {}
             }
         }
@@ -90,7 +90,9 @@ impl DataFiles {
             Found::Bytes(size) => {
                 let end = offset.checked_add(tensor.bytes.unwrap_or(0));
                 let fits = end.is_some_and(|end| end <= size);
-                (!fits).then(|| format!("it ends beyond '{location}', which has {size} bytes"))
+                (!fits).then(|| {
+                    format!("it goes beyond the end of '{location}', which has {size} bytes")
+                })
             }
         }
     }
@@ -105,9 +107,9 @@ fn leads_outside(location: &str) -> Option<&'static str> {
     if bytes.is_empty() {
         Some("is empty")
     } else if bytes[0] == b'#' || location.contains('\0') {
-        Some("is no file name")
+        Some("is not a file name")
     } else if is_absolute || location.split(['/', '\\']).any(|part| part == "..") {
-        Some("leads outside the model's directory")
+        Some("is outside of the model's directory")
     } else {
         None
     }

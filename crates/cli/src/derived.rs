@@ -65,11 +65,11 @@ pub(crate) fn notes(
 ) -> String {
     let mut text = String::new();
     if from != to {
-        text += &format!("\nai.onnx: {from} → {to}, the oldest version that has what is needed");
+        text += &format!("\nai.onnx: {from} → {to}, the oldest version with the operators needed");
     }
     for ((domain, name), nodes) in expansions {
         let name = qualified(domain, name);
-        text += &format!("\ncomputed by the body of its function: {nodes} {name}");
+        text += &format!("\nreplaced by its function body: {nodes} {name}");
     }
     text
 }

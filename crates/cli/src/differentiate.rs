@@ -9,11 +9,11 @@ use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
-/// Add gradients to a model as outputs
+/// Add gradients to a model, as outputs
 ///
-/// Each gradient is an output named after its value with _grad, in the type and shape of the value.
-/// The nodes that compute gradients are operators of ai.onnx, so any runtime runs them. Nodes of
-/// the model stay as they are. Operators without a gradient are listed; the exit code is then 1.
+/// The gradient of a value NAME is an output NAME_grad with the same type and shape. Gradients are
+/// computed by operators of ai.onnx, so any runtime can run them. Existing nodes are unchanged. If
+/// an operator has no gradient, such operators are listed and the exit code is 1.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -21,19 +21,20 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Value to differentiate; by default the only output. If it is no scalar, the gradients are
-    /// those of the sum of its elements
+    /// Value to differentiate; by default the only output. If it is not a scalar, the sum of its
+    /// elements is differentiated
     #[arg(long, value_name = "VALUE", conflicts_with = "expand")]
     of: Option<String>,
-    /// Values by which it is differentiated: inputs and initializers by patterns such as
-    /// '*.weight', other values by name; by default all inputs and initializers of floats. May be
-    /// repeated
+    /// Values to differentiate with respect to: inputs and initializers by patterns such as
+    /// '*.weight', other values by name; by default all floating-point inputs and initializers. May
+    /// be repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "expand")]
     by: Vec<String>,
-    /// Add one Gradient node (ai.onnx.preview.training) and not the nodes that it means
+    /// Add one Gradient node (ai.onnx.preview.training) instead of the nodes that compute the
+    /// gradients
     #[arg(long, conflicts_with = "expand")]
     gradient_node: bool,
-    /// Add no outputs, and replace the Gradient nodes of the model by the nodes that they mean
+    /// Add no outputs; replace the Gradient nodes of the model by nodes that compute the gradients
     #[arg(long)]
     expand: bool,
 }

@@ -16,46 +16,44 @@ use crate::terminal::Terminal;
 use crate::timing::millis;
 use crate::{Limits, ModelArg, check, rules};
 
-/// Say what a model becomes before it runs, or what a finding of `check` means and what to do about
-/// it
+/// Explain how a model is optimized before it runs, or what a finding of `check` means
 ///
-/// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why
-/// not, which nodes are done in the step of another, which constants would be packed, and how much
-/// memory is planned. For the code of a finding, such as unknown-operator, or the id of a rule,
-/// such as GRAPH-02: what it means, and where the standard has it. Without either, all codes are
-/// listed.
+/// For a model: which nodes are upgraded, constant-folded and fused, which fusions were almost
+/// possible and why they were not, which constants would be packed, and how much memory is planned.
+/// For the code of a finding, such as unknown-operator, or the id of a rule, such as GRAPH-02: its
+/// meaning and its place in the standard. Without an argument, all codes are listed.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// ONNX file, binary or text, or - for stdin; or the code of a finding, or the id of a rule
+    /// ONNX file, binary or text, or - for stdin; or the code of a finding or the id of a rule
     #[arg(value_name = "MODEL|CODE")]
     what: Option<PathBuf>,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
     session: SessionArgs,
-    /// Explain the training step of this entry of the training information instead of the main
-    /// graph; the first is 0. State variables are inputs
+    /// Explain the training step of this entry of the training information, from 0, instead of the
+    /// main graph. State variables are inputs
     #[arg(long, value_name = "ENTRY")]
     training_step: Option<usize>,
-    /// List the steps of a run with their kernels
+    /// List the steps of a run and their kernels
     #[arg(long)]
     steps: bool,
-    /// Show the program that the graph becomes before kernels are chosen: values, operations with
-    /// what is fused into them, and what nearly was
+    /// Show the program before kernels are selected: values, operations with what is fused into
+    /// them, and fusions that were almost possible
     #[arg(long)]
     program: bool,
-    /// Show the program as it is after a rewrite, instead of after all; `lowering` is before any
+    /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
     #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
     after: Option<String>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// What a program can be shown after, with what it does.
 fn stages() -> PossibleValuesParser {
-    let lowering = ("lowering", "Each node becomes one step.");
+    let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(sardonyx::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
@@ -80,11 +78,11 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     if !(name == Some("-") || what.exists()) {
         let what = what.display().to_string();
-        let failure = Failure::new(format!("there is no finding and no file called '{what}'"));
+        let failure = Failure::new(format!("no finding and no file '{what}' exists"));
         let names = findings::CODES.iter().map(|code| code.name);
         return Err(match sardonyx::suggest::closest(&what, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
-            None => failure.help("give a model, or a code; `sardonyx explain` lists all codes"),
+            None => failure.help("use a model or a code; `sardonyx explain` lists all codes"),
         });
     }
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
@@ -240,7 +238,7 @@ impl Story<'_> {
         );
         if report.made_bytes > 0 {
             let made = human::bytes(report.made_bytes as u64);
-            lines.add("", format!("{made} of it is not in the file"));
+            lines.add("", format!("{made} of it is not stored in the file"));
         }
         self.say_memory(&mut lines);
         let took = report.took.iter();
@@ -260,10 +258,8 @@ impl Story<'_> {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
-            lines.add(
-                "expanded",
-                format!("{} became the body of its function", count(calls, "node")),
-            );
+            lines
+                .add("expanded", format!("{} replaced by its function body", count(calls, "node")));
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
                 lines.add("", format!("{calls:>5}  {}", qualified(domain, name)));
             }
@@ -271,11 +267,11 @@ impl Story<'_> {
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => lines.add("upgraded", "nothing: every node has the newest form".into()),
+            0 => lines.add("upgraded", "nothing: every node has the newest version".into()),
             _ => lines.add(
                 "upgraded",
                 format!(
-                    "{} to newer forms, {} added for it",
+                    "{} to newer versions, {} added for this",
                     count(upgraded, "node"),
                     report.added
                 ),
@@ -292,7 +288,7 @@ impl Story<'_> {
             match (report.common.nodes, report.common.constants) {
                 (0, 0) => "nothing".to_string(),
                 (nodes, constants) => format!(
-                    "{} and {} gone, because others are the same",
+                    "{} and {} removed as duplicates",
                     count(nodes, "node"),
                     count(constants, "initializer")
                 ),
@@ -301,7 +297,7 @@ impl Story<'_> {
         lines.add(
             "folded",
             format!(
-                "{} computed ahead of time, {}; {} held a value",
+                "{} constant-folded, {}; {} were constants",
                 count(report.folded - report.constant_nodes, "node"),
                 human::bytes(report.folded_bytes as u64),
                 count(report.constant_nodes, "Constant node")
@@ -309,7 +305,7 @@ impl Story<'_> {
         );
     }
 
-    /// What was fused, and what nearly was.
+    /// What was fused, and what almost was.
     fn say_fused(&self, lines: &mut Lines) {
         let report = self.session.report();
         let [fused, nearly] = self.fusions();
@@ -327,13 +323,13 @@ impl Story<'_> {
             let size = if group.nodes.is_multiple_of(times) {
                 format!("{} nodes each", group.nodes / times)
             } else {
-                format!("{} nodes in all", group.nodes)
+                format!("{} nodes in total", group.nodes)
             };
             lines.add("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            lines.add("nearly", format!("{} would be fused, but:", count(times, "node")));
+            lines.add("nearly", format!("{} almost fused:", count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
                 let (times, example) = (group.times, cut(&group.example));
                 let why = cut(why.unwrap_or_default());
@@ -357,7 +353,7 @@ impl Story<'_> {
         lines.more(groups.len());
         if report.dead > 0 {
             let dead = count(report.dead, "node");
-            lines.add("dead", format!("{dead} gone, because nothing reads them"));
+            lines.add("dead", format!("{dead} removed as unused"));
         }
     }
 
@@ -375,7 +371,7 @@ impl Story<'_> {
                 lines.add(
                     "memory",
                     format!(
-                        "{} between inputs and outputs ({} if nothing were shared), for {}",
+                        "{} for intermediate values ({} without sharing), for {}",
                         human::bytes(details.arena_bytes as u64),
                         human::bytes(details.unshared_bytes),
                         if inputs.is_empty() { "no inputs" } else { &inputs }
@@ -384,7 +380,7 @@ impl Story<'_> {
                 lines.add(
                     "",
                     format!(
-                        "of the steps {} are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
+                        "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
                         memory.views,
                         memory.in_place,
                         memory.strided,
@@ -528,7 +524,7 @@ impl Lines {
     /// Says how many of `rows` are not listed.
     fn more(&mut self, rows: usize) {
         if rows > SHOWN {
-            self.add("", format!("    … and {} more", rows - SHOWN));
+            self.add("", format!("    ... and {} more", rows - SHOWN));
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::human::{bytes, count, parse_bytes};
 use crate::saving::{self, Target, sum_of};
 use crate::terminal::Terminal;
 
-/// Move values out into data files beside the model
+/// Move tensor values to external data files beside the model
 ///
-/// Initializers in raw data of at least --threshold bytes move; those in data files already are
-/// laid out anew. The model is replaced last and as a whole, and data files that only the old model
-/// used are removed. Doing the same again changes nothing. Sizes are typed like 4096, 64K, 1.5M or
-/// 2G.
+/// Moves initializers stored as raw data of at least --threshold bytes; values that already are in
+/// data files are rewritten. The model is replaced last and atomically, and data files that only
+/// the old model used are removed. Running the command again changes nothing. Sizes are written as
+/// 4096, 64K, 1.5M or 2G.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,32 +22,32 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Tensors of fewer bytes stay inside
+    /// Keep tensors of fewer bytes in the model
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = parse_bytes)]
     threshold: u64,
-    /// One data file for all tensors; this is the default
+    /// Write one data file for all tensors (default)
     #[arg(long, conflicts_with_all = ["per_tensor", "shards"])]
     one_file: bool,
-    /// A data file for each tensor
+    /// Write one data file for each tensor
     #[arg(long, conflicts_with = "shards")]
     per_tensor: bool,
-    /// As many data files as needed so that none is larger, except for a single tensor that is
+    /// Write data files of at most SIZE each; a larger tensor gets a file of its own
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     shards: Option<u64>,
-    /// Offsets are multiples of this; those of smaller tensors of 4K
+    /// Alignment of tensors in data files; smaller tensors are aligned to 4K
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_bytes)]
     align: u64,
-    /// Name of the data file, relative to the model's directory; by default that of the model with
+    /// Name of the data file, relative to the model's directory; by default the model's name plus
     /// .data
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
-    /// Move tensors in attributes too; not every program reads that
+    /// Also move tensors of attributes; not all programs support this
     #[arg(long)]
     attributes: bool,
-    /// Move values in typed lists too; they become raw data
+    /// Also move values in typed fields, such as float_data, as raw data
     #[arg(long)]
     typed: bool,
-    /// Put the SHA-1 of each data file into the model
+    /// Store the SHA-1 of each data file in the model
     #[arg(long)]
     checksum: bool,
 }
@@ -60,8 +60,8 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
     if target == Target::Stdout {
-        return Err(Failure::new("data files cannot go to stdout")
-            .help("name a file with --output; they are put beside it"));
+        return Err(Failure::new("data files cannot be written to stdout")
+            .help("give --output FILE; data files are written beside it"));
     }
     let saved = args.saving.save(
         &args.model,
@@ -101,18 +101,18 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     }
     saved.say(terminal);
     for ((tensors, size), place, option) in
-        [(in_lists, "typed lists", "--typed"), (in_attributes, "attributes", "--attributes")]
+        [(in_lists, "typed fields", "--typed"), (in_attributes, "attributes", "--attributes")]
     {
         if tensors > 0 {
             let (tensors, size) = (count(tensors, "tensor"), bytes(size));
             terminal.note(&format!(
-                "{tensors} in {place}, {size}, stay inside; {option} moves them too"
+                "{tensors} in {place}, {size}, were not moved; {option} moves them too"
             ));
         }
     }
     if saved.data_files() == 0 {
         let threshold = bytes(args.threshold);
-        terminal.note(&format!("no tensor was moved: none in raw data has {threshold} or more"));
+        terminal.note(&format!("no tensor was moved: no raw data has {threshold} or more"));
     }
     Ok(())
 }

@@ -354,7 +354,7 @@ fn first_lines(text: &str) -> String {
     let more = text.lines().count().saturating_sub(SHOWN_LINES);
     let mut text = lines.join("\n");
     if more > 0 {
-        text += &format!("\n  … and {more} more lines");
+        text += &format!("\n  ... and {more} more lines");
     }
     text
 }
@@ -402,11 +402,9 @@ impl From<NpzError> for Failure {
         match error {
             NpzError::Write(error) => Failure::from(error),
             NpzError::TooLarge { .. } => {
-                failure.help("if it is meant to be that large, give the array as .npy")
+                failure.help("if it is this large, pass the array as .npy")
             }
-            NpzError::Array { .. } => {
-                failure.help("NumPy does not have all types; .pb files hold every one")
-            }
+            NpzError::Array { .. } => failure.help("use a .pb file, which can hold every type"),
             _ => failure,
         }
     }

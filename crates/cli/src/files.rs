@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let mut bytes = Vec::new();
     let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(len).is_err() {
-        return Err(Failure::new(format!("no memory for {len} bytes"))
+        return Err(Failure::new(format!("not enough memory for {len} bytes"))
             .code(Code::Memory)
             .at(path.display()));
     }
@@ -91,7 +91,7 @@ impl Protected {
                 "'{}' is an input and is not overwritten",
                 path.display()
             ))
-            .help("choose another place with --output")),
+            .help("choose another file with --output")),
             _ => Ok(()),
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn write(
     write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if path.file_name().is_none() {
-        return Err(Failure::new(format!("'{}' is no file name", path.display())));
+        return Err(Failure::new(format!("'{}' is not a file name", path.display())));
     }
     let cannot = |error: io::Error| failed("cannot write", path, &error);
     let mut file = WholeFile::create(path).map_err(cannot)?;

@@ -11,15 +11,14 @@ use crate::{Verdict, files, is_stdin};
 
 /// Format models in text form
 ///
-/// Files are rewritten in place if anything changes; comments stay. With - the text comes from
-/// stdin and goes to stdout.
+/// Rewrites changed files in place and keeps comments. With - reads stdin and writes stdout.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     /// Text files (.onnxtxt), or - for stdin
     #[arg(value_name = "TEXT", required = true)]
     texts: Vec<PathBuf>,
-    /// Change nothing; name the files that would change, and exit with 1 if there are any
+    /// Change nothing; list the files that would change, and exit with 1 if there are any
     #[arg(long)]
     check: bool,
 }

@@ -9,11 +9,12 @@ use crate::saving::at_model;
 use crate::terminal::Terminal;
 use crate::{Limits, ModelArg};
 
-/// Content hashes: equal for models that differ only in where their values are stored
+/// Print content hashes, which do not depend on where tensor values are stored
 ///
-/// SHA-256 over the model with the values of all tensors as raw data: the same whether they lie in
-/// the file, in typed lists or in data files. Everything else counts, documentation and metadata
-/// included; see `sardonyx strip`. One line per model, in the form of sha256sum.
+/// The hash is the SHA-256 of the model with all tensor values as raw data, so it is the same
+/// whether values are stored as raw data, in typed fields or in data files. Everything else is part
+/// of the hash, including documentation and metadata; `sardonyx strip` removes these. Prints one
+/// line per model, as sha256sum does.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     models: Vec<PathBuf>,
     #[command(flatten)]
     limits: Limits,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

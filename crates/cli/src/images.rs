@@ -15,13 +15,13 @@ use crate::failure::{Code, Failure};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Order of an image input's axes; by default guessed from which of them is 1 or 3
+    /// Axis order of image inputs; by default guessed from which axis has size 1 or 3
     #[arg(long, value_enum)]
     layout: Option<Layout>,
-    /// Subtracted from each channel of an image, after scaling to 0..1, such as 0.485,0.456,0.406
+    /// Mean of each image channel, subtracted after scaling to 0..1, such as 0.485,0.456,0.406
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
     mean: Vec<f32>,
-    /// Each channel of an image is divided by this, after --mean, such as 0.229,0.224,0.225
+    /// Standard deviation of each image channel, a divisor after --mean, such as 0.229,0.224,0.225
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     std: Vec<f32>,
 }
@@ -54,7 +54,7 @@ pub(crate) fn load(
     let pixels = pixels(&image, want.channels, height, width, pixel_order(model)?)?;
     let mut values = Vec::new();
     values.try_reserve_exact(pixels.len()).map_err(|_| {
-        Failure::new(format!("no memory for {} pixels", pixels.len())).code(Code::Memory)
+        Failure::new(format!("not enough memory for {} pixels", pixels.len())).code(Code::Memory)
     })?;
     let channels = want.channels;
     match want.layout {
@@ -100,20 +100,20 @@ impl Want {
                 .code(ErrorKind::Input)
         };
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
-            return Err(no("it is no dense tensor"));
+            return Err(no("it is not a dense tensor"));
         };
         let (Some(elem), Some(shape)) = (ty.elem(), ty.shape()) else {
-            return Err(no("its element type or rank is open").help("give an array as .npy"));
+            return Err(no("its element type or rank is unknown").help("pass an array as .npy"));
         };
         let wide = elem.bits().is_some_and(|bits| bits >= 8) && elem != DataType::Int8;
         if !(elem.is_float() || elem.is_integer() && wide) {
-            return Err(no("its elements cannot hold pixels"));
+            return Err(no("its element type is not supported for pixels"));
         }
         let dims = match shape.len() {
             4 => {
                 if shape[0].known().is_some_and(|n| n != 1) {
-                    return Err(no(&format!("it wants {} images at once", shape[0]))
-                        .help("give a batch of images as .npy"));
+                    return Err(no(&format!("it expects a batch of {} images", shape[0]))
+                        .help("pass a batch of images as .npy"));
                 }
                 &shape[1..]
             }
@@ -132,8 +132,9 @@ impl Want {
             None if is_channels(&dims[2]) => Layout::Nhwc,
             None if dims[0].known().is_none() => Layout::Nchw,
             None => {
-                return Err(no("none of its axes looks like 1 or 3 channels")
-                    .help("name the order of axes with --layout"));
+                return Err(
+                    no("no axis has 1 or 3 channels").help("name the order of axes with --layout")
+                );
             }
         };
         let (channels, height, width) = match layout {
@@ -143,7 +144,7 @@ impl Want {
         let channels = match channels.known() {
             None => 3,
             Some(n @ (1 | 3 | 4)) => n as usize,
-            Some(n) => return Err(no(&format!("it has {n} channels, an image has 1, 3 or 4"))),
+            Some(n) => return Err(no(&format!("it has {n} channels, but an image has 1, 3 or 4"))),
         };
         Ok(Want { elem, layout, rank, channels, height: height.size(), width: width.size() })
     }
@@ -207,10 +208,10 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
         Some("Bgr8" | "Bgra8") => Ok(PixelOrder::Bgr),
         None | Some("" | "Gray8" | "Rgb8" | "Rgba8") => Ok(PixelOrder::Rgb),
         Some(other) => Err(Failure::new(format!(
-            "the model wants images in the format '{other}', which is not supported"
+            "the model expects images in the format '{other}', which is not supported"
         ))
         .code(ErrorKind::Unsupported)
-        .help("the formats are Gray8, Rgb8, Bgr8, Rgba8 and Bgra8; give an array as .npy")),
+        .help("the formats are Gray8, Rgb8, Bgr8, Rgba8 and Bgra8; pass an array as .npy")),
     }
 }
 
@@ -218,7 +219,7 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage, Failure> {
     let failed = |error: image::ImageError| {
         Failure::new(format!("the image cannot be decoded: {error}"))
             .code(ErrorKind::Format)
-            .help("it must be a complete PNG or JPEG file; does it open in a viewer?")
+            .help("it must be a complete PNG or JPEG file")
     };
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE);

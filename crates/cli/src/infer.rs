@@ -15,10 +15,10 @@ use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
 use crate::{ModelArg, Verdict, saving, symbols};
 
-/// Infer types and shapes of all values, and say why some stay unknown
+/// Infer types and shapes of all values, and explain what remains unknown
 ///
-/// Sizes are numbers, names of the file, or expressions over these such as 2*N + 5. With --output
-/// or --in-place the types are written into the model; nothing else in it changes.
+/// Dimensions are numbers, names from the model, or expressions such as 2*N + 5. With --output or
+/// --in-place the types are written into the model; nothing else changes.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -28,23 +28,24 @@ pub(crate) struct Args {
     saving: saving::Args,
     #[command(flatten)]
     symbols: symbols::Args,
-    /// List the values with their types, or those whose names fit a pattern
+    /// List values with their types; with PATTERN only those whose names match
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", value_parser = Glob::parse)]
     show: Option<Glob>,
-    /// List what stays unknown, with the node where that begins and the reason, and which sizes
-    /// must be equal or divide
+    /// List what remains unknown, with the first node and the reason, and which dimensions must be
+    /// equal or divisible
     #[arg(long)]
     explain: bool,
-    /// Write nothing if something contradicts itself
+    /// Write nothing if types or shapes contradict each other
     #[arg(long)]
     strict: bool,
-    /// Write no expressions as sizes, only numbers and names
+    /// Write only numbers and names as dimensions, no expressions
     #[arg(long, conflicts_with = "like_onnx")]
     no_expressions: bool,
-    /// Reason as the onnx package does: unknown sizes get names such as unk__0, and no expressions
+    /// Infer as the onnx package does: unknown dimensions get names such as unk__0, without
+    /// expressions
     #[arg(long)]
     like_onnx: bool,
-    /// With --like-onnx: follow the values that shapes are made of
+    /// With --like-onnx: propagate the values of shape computations
     #[arg(long, requires = "like_onnx")]
     data_prop: bool,
 }
@@ -171,7 +172,9 @@ fn summary(model: &Model, found: &Inferred) -> String {
     let all = count(values, "value");
     match open {
         0 => format!("{all}: the types of all are known"),
-        open => format!("{all}: of {open} not everything is known; --explain says why"),
+        open => {
+            format!("{all}: the types of {open} are not fully known; --explain lists the reasons")
+        }
     }
 }
 
@@ -180,7 +183,7 @@ fn list<'a>(values: impl Iterator<Item = ValueType<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
-    let headings = [("  value", Align::Left), ("type", Align::Left), ("made by", Align::Left)];
+    let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
     let flush = |rows: &mut Vec<Vec<String>>, text: &mut String| {
         if !rows.is_empty() {
             *text += &columns(&headings, rows);
@@ -216,9 +219,9 @@ fn explanation(model: &Model, found: &Inferred) -> String {
     }
     for equality in found.equalities(model) {
         let (left, right) = (&equality.left, &equality.right);
-        text += &format!("{left} = {right}: {} demands it\n", equality.node);
+        text += &format!("{left} = {right}: required by {}\n", equality.node);
     }
-    if text.is_empty() { "nothing stays unknown\n".to_string() } else { text }
+    if text.is_empty() { "nothing remains unknown\n".to_string() } else { text }
 }
 
 /// A value in the answer in JSON.

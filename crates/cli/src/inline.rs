@@ -9,11 +9,10 @@ use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
-/// Replace calls of functions by what the functions do
+/// Replace function calls by the bodies of the functions
 ///
-/// Functions that nothing calls any more are removed. NAME is domain.name, which names all
-/// overloads, or domain.name:overload; * stands for any characters. The domain ai.onnx may be left
-/// out.
+/// Functions that are no longer called are removed. NAME is domain.name for all overloads, or
+/// domain.name:overload; * matches any characters. The domain ai.onnx may be omitted.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -21,23 +20,23 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Only these functions of the model
+    /// Inline only these functions of the model
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "except")]
     only: Option<Vec<String>>,
-    /// All functions of the model but these
+    /// Inline all functions of the model except these
     #[arg(long, value_name = "NAME", num_args = 1..)]
     except: Option<Vec<String>>,
-    /// These operators of the standard, as far as the standard defines them by other operators;
-    /// functions of the model then only with --only or --except
+    /// Inline these operators of the standard, if the standard defines them as functions. Functions
+    /// of the model are then inlined only with --only or --except
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "without_kernel")]
     operators: Option<Vec<String>>,
-    /// Also all such operators that `sardonyx run` has no kernel for
+    /// Also inline such operators for which `sardonyx run` has no kernel
     #[arg(long)]
     without_kernel: bool,
-    /// Leave calls as they are that cannot be inlined, and say why; otherwise nothing is written
+    /// Keep calls that cannot be inlined and report why; by default nothing is written then
     #[arg(long)]
     keep_conflicting: bool,
-    /// Refuse to make more nodes than this
+    /// Maximum number of nodes to create
     #[arg(long, value_name = "NODES", default_value_t = 10_000_000)]
     limit: u64,
 }
@@ -131,11 +130,12 @@ impl Args {
     fn failure(&self, model: &Model, refusal: Refusal) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
-            Refusal::TooLarge { .. } => failure
-                .help("name the functions to inline with --only, or allow more nodes with --limit"),
+            Refusal::TooLarge { .. } => {
+                failure.help("select functions with --only, or raise --limit")
+            }
             Refusal::UnknownFunction { similar: Some(similar), .. }
             | Refusal::UnknownOperator { similar: Some(similar), .. } => {
-                failure.help(format!("is {similar} meant?"))
+                failure.help(format!("did you mean {similar}?"))
             }
             Refusal::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
@@ -149,7 +149,7 @@ impl Args {
                 if names.is_empty() {
                     failure.help("the model has no functions")
                 } else {
-                    failure.help(format!("the model has {}", names.join(", ")))
+                    failure.help(format!("use one of its functions: {}", names.join(", ")))
                 }
             }
             _ => failure.help("sardonyx ops lists the operators"),
@@ -172,7 +172,7 @@ fn as_text(report: &Report) -> String {
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
-        lines.push("there was nothing to inline".to_string());
+        lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
         let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
@@ -184,11 +184,11 @@ fn as_text(report: &Report) -> String {
         ));
     }
     for function in &report.converted {
-        lines.push(format!("converted {function} to the versions that count where it is called"));
+        lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
     for (domain, version) in &report.imported {
         let domain = crate::info::domain_name(domain);
-        lines.push(format!("the model imports version {version} of {domain} now"));
+        lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
         lines.push(format!("removed {}", count(report.removed.len(), "function")));

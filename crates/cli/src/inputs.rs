@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// left out
     #[arg(value_name = "FILE|NAME=FILE")]
     files: Vec<String>,
-    /// Convert arrays to the element types that the model wants
+    /// Convert arrays to the element types that the model expects
     #[arg(long)]
     cast: bool,
     #[command(flatten)]
@@ -265,12 +265,12 @@ impl<'a> Gather<'a> {
             }
             Kind::Npz | Kind::Unknown(_) => {
                 let what = match kind {
-                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not read"),
-                    _ => "this is no kind of file that is read".to_string(),
+                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not supported"),
+                    _ => "unsupported input file".to_string(),
                 };
                 Err(Failure::new(what)
                     .code(ErrorKind::Format)
-                    .help("inputs are .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
+                    .help("use .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
             }
         }
     }
@@ -296,7 +296,7 @@ impl<'a> Gather<'a> {
             return Ok(cast(&tensor, wanted, CastOptions::default())?);
         }
         Err(Failure::new(format!(
-            "the input '{}' wants elements of type {wanted}, but the file holds {found}",
+            "the input '{}' has element type {wanted}, but the file has {found}",
             port.name()
         ))
         .code(ErrorKind::Input)

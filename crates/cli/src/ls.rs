@@ -12,30 +12,31 @@ use crate::terminal::Terminal;
 use crate::types::parse_element;
 use crate::{ModelArg, Verdict, show};
 
-/// List the stored tensors: name, type, shape, size and where the values are
+/// List stored tensors: name, type, shape, size and location
 ///
-/// Values are read for --stats only: smallest, largest and mean of the finite elements, share of
-/// zeros, numbers of NaN and infinities. A tensor that cannot be read is listed with what is wrong,
-/// and the exit code is 1. The place in the file is shown for tensors that are no initializers of
-/// the main graph; `sardonyx cat --place` takes it. Sizes are typed like 4096, 64K, 1.5M or 2G.
+/// Values are read only for --stats: minimum, maximum and mean of the finite elements, fraction of
+/// zeros, counts of NaN and infinities. A tensor that cannot be read is listed with the reason, and
+/// the exit code is 1. The location in the model is shown for tensors other than initializers of
+/// the main graph; it is the PLACE of `sardonyx cat --place`. Sizes are written as 4096, 64K, 1.5M
+/// or 2G.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Read the values and say what they are like
+    /// Read the values and show statistics
     #[arg(long)]
     stats: bool,
-    /// Order; by default that of the file. By size, the largest comes first
+    /// Sort order; by default that of the file. By size, the largest comes first
     #[arg(long, value_enum, value_name = "BY")]
     sort: Option<Sort>,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
-    /// Only names that fit; * matches any characters, ? matches one. May be repeated
+    /// Only tensors whose names match; * matches any characters, ? matches one. May be repeated
     #[arg(long = "name", value_name = "GLOB", value_parser = Glob::parse)]
     names: Vec<Glob>,
-    /// Only elements of this type, such as float16. May be repeated
+    /// Only tensors of this element type, such as float16. May be repeated
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_element)]
     types: Vec<DataType>,
     /// Only tensors of at least this size
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// Only tensors whose values are in the model file
     #[arg(long)]
     inside: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +58,7 @@ enum Sort {
     Name,
     Size,
     Type,
-    /// Data file and offset; what is inside comes first
+    /// Data file and offset; values in the model come first
     File,
     Place,
 }
@@ -166,15 +167,15 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     }
     if tensor.data_type.is_none() {
         return Some(match tensor.type_number {
-            0 => "it has no element type".to_string(),
-            number => format!("element type {number} is not one of the standard's"),
+            0 => "no element type is set".to_string(),
+            number => format!("element type {number} is not defined by the standard"),
         });
     }
     if let Some(dim) = tensor.dims.iter().find(|dim| **dim < 0) {
         return Some(format!("dimension {dim} is negative"));
     }
     let Some(elements) = tensor.elements() else {
-        return Some("it has more elements than can be counted".to_string());
+        return Some("the number of elements overflows".to_string());
     };
     match &tensor.storage {
         // Raw data is taken as it is: only its size is compared.
@@ -187,9 +188,9 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
             let needed = needed.map(|needed| needed as u64);
             (needed != Some(*length)).then(|| match needed {
                 Some(needed) => {
-                    format!("{length} bytes are announced, but type and shape need {needed}")
+                    format!("the length is {length} bytes, but type and shape require {needed}")
                 }
-                None => "strings cannot lie outside the model".to_string(),
+                None => "strings cannot be external".to_string(),
             })
         }
         _ => None,
@@ -239,7 +240,7 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
     let size = rows.iter().filter_map(|row| row.tensor.bytes).sum();
     text += &match (rows.len(), stored) {
         (_, 0) => "no tensors\n".to_string(),
-        (0, stored) => format!("none of {} fits\n", count(stored, "tensor")),
+        (0, stored) => format!("none of {} matches\n", count(stored, "tensor")),
         (listed, _) => {
             let elements = group(elements);
             let of = if listed == stored {

@@ -143,7 +143,7 @@ struct ModelArg {
 /// What opening a model may cost.
 #[derive(clap::Args, Clone)]
 struct Limits {
-    /// Memory for nodes, values and attributes, on top of 12 times the size of the file
+    /// Maximum memory for nodes, values and attributes, in addition to 12 times the file size
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = human::parse_bytes)]
     max_structure: u64,
 }

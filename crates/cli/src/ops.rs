@@ -13,27 +13,27 @@ use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::terminal::Terminal;
 
-/// Show operators: what they do, their versions, inputs, outputs, attributes and types
+/// Show operators: summary, versions, inputs, outputs, attributes and types
 ///
-/// With the name of an operator, that operator at its newest version, or at the one of --opset.
-/// With anything else, a list of the operators whose name or description contains it; * and ? make
-/// it a pattern for names. Names are like Conv or ai.onnx.ml.Scaler.
+/// If NAME is the name of an operator, such as Conv or ai.onnx.ml.Scaler, shows its newest version,
+/// or that of --opset. Otherwise lists the operators whose name or description contains NAME; with
+/// * or ? it is a pattern for names.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// An operator, or what to look for
+    /// Name of an operator, or text to search for
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Only this domain, such as ai.onnx or ai.onnx.ml
     #[arg(long)]
     domain: Option<String>,
-    /// The version that this opset version of the operator's domain has
+    /// Show the version of the operator in this version of its operator set
     #[arg(long, value_name = "VERSION", requires = "name")]
     opset: Option<u32>,
-    /// All versions
+    /// Show all versions
     #[arg(long, requires = "name", conflicts_with = "opset")]
     all: bool,
-    /// What changed from one opset version to another
+    /// Show what changed from one operator set version to another
     #[arg(
         long,
         num_args = 2,
@@ -42,7 +42,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["opset", "all"]
     )]
     diff: Option<Vec<u32>>,
-    /// Answer in JSON: every operator found, with all of its versions
+    /// Print JSON: every operator found, with all versions
     #[arg(long, conflicts_with_all = ["opset", "all", "diff"])]
     json: bool,
 }
@@ -106,7 +106,7 @@ fn fits(op: &OpDef, wanted: &str) -> bool {
 }
 
 fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
-    let failure = Failure::new(format!("no operator is called '{wanted}'"));
+    let failure = Failure::new(format!("no operator '{wanted}' exists"));
     let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean {near}?")),
@@ -118,7 +118,7 @@ fn unknown_domain(wanted: &str) -> Failure {
     let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
     domains.dedup();
     Failure::new(format!("the standard has no domain '{wanted}'"))
-        .help(format!("its domains are {}", domains.join(", ")))
+        .help(format!("use one of its domains: {}", domains.join(", ")))
 }
 
 // For people.
@@ -128,8 +128,7 @@ fn list(operators: &[&OpDef]) -> String {
         .iter()
         .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
         .collect();
-    let headings =
-        [("operator", Align::Left), ("versions", Align::Left), ("what it does", Align::Left)];
+    let headings = [("operator", Align::Left), ("versions", Align::Left), ("summary", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
     let total = count(operators.len(), "operator");
     format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
@@ -149,8 +148,8 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     let missing = |opset: u32| {
         let first = op.versions().next().map_or(0, |version| version.since);
         let name = op.full_name();
-        Failure::new(format!("opset version {opset} has no {name}"))
-            .help(format!("it was added by opset version {first}"))
+        Failure::new(format!("{name} does not exist in opset version {opset}"))
+            .help(format!("use opset version {first} or newer"))
     };
     let at = |opset: u32| op.schema_at(opset).ok_or_else(|| missing(opset));
     if let Some([from, to]) = args.diff.as_deref() {
@@ -166,9 +165,9 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         text += &schema.to_string();
         let opset = args.opset.unwrap_or(schema.since);
         if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
-            text += &format!("\nas a function of others:\n\n{function}");
+            text += &format!("\nfunction:\n\n{function}");
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
-            text += "\nwhich function of others it is depends on the call\n";
+            text += "\nits function depends on attributes, optional inputs and types\n";
         }
         text += &format!("\nversions: {}\n", versions(op));
     }
@@ -182,7 +181,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
         lines.push(if to.deprecated {
             "  deprecated".to_string()
         } else {
-            "  not deprecated any more".to_string()
+            "  no longer deprecated".to_string()
         });
     }
     let param = |param: &Param| (param.name, param.to_string());
@@ -209,7 +208,7 @@ fn difference(from: &Schema, to: &Schema) -> String {
     }
     let head = format!("{} from version {} to version {}", from.name, from.since, to.since);
     if lines.is_empty() {
-        format!("{head}: nothing is declared otherwise\n")
+        format!("{head}: same inputs, outputs, attributes and types\n")
     } else {
         format!("{head}\n{}\n", lines.join("\n"))
     }

@@ -47,7 +47,7 @@ impl Place {
             (_, None) if path.is_file() => {
                 let message = format!("'{}' is a file", path.display());
                 Err(Failure::new(message).help(
-                    "outputs are written to a directory, or to a file that ends in .npy, .npz, .pb or .csv",
+                    "outputs are written to a directory, or to a .npy, .npz, .pb or .csv file",
                 ))
             }
             (_, None) => Ok(Place::Directory(path.to_path_buf())),
@@ -97,11 +97,11 @@ fn write_one(
             if format.holds_one() && all.len() != 1 {
                 let count = all.len();
                 let failure = Failure::new(format!(
-                    "the model has {count} outputs, and this holds one value"
+                    "the model has {count} outputs, but the file holds one value"
                 ));
                 return Err(failure.help(
                     if all.iter().all(|(_, value)| value.as_tensor().is_some()) {
-                        "write them to a file that ends in .npz, or to a directory: --output DIR"
+                        "write them to a .npz file or a directory: --output DIR"
                     } else {
                         TO_DIRECTORY
                     },
@@ -117,7 +117,7 @@ fn write_one(
             let mut names = HashSet::new();
             for (name, _) in &content.tensors {
                 if !names.insert(name) {
-                    let message = format!("two arrays would be called '{name}'");
+                    let message = format!("two arrays would have the name '{name}'");
                     return Err(Failure::new(message).help(TO_DIRECTORY));
                 }
             }
@@ -157,7 +157,7 @@ fn only_in_pb(name: &str, value: &Value) -> Failure {
     let ty = value.value_type();
     let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
     let what = if empty { format!("empty {ty}") } else { format!("of type {ty}") };
-    Failure::new(format!("the output '{name}' is {what}, which only .pb files hold"))
+    Failure::new(format!("the output '{name}' is {what}, which only .pb files can hold"))
         .help(TO_DIRECTORY)
 }
 
@@ -182,7 +182,7 @@ fn write_directory(
         contents.push((written, bytes));
     }
     fs::create_dir_all(target)
-        .map_err(|error| files::failed("cannot make the directory", target, &error))?;
+        .map_err(|error| files::failed("cannot create the directory", target, &error))?;
     for (written, bytes) in &contents {
         files::write(&written.path, |file| Ok(file.write_all(bytes)?))?;
     }

@@ -9,10 +9,10 @@ use crate::human::{bytes, count};
 use crate::saving::{self, is_external, sum_of};
 use crate::terminal::Terminal;
 
-/// Bring all values inside: one file that needs no data files beside it
+/// Copy values from external data files into the model file
 ///
-/// Values that lie in data files are copied into the model file as raw data; nothing else changes.
-/// With --in-place the data files that no other model of the directory uses are removed afterwards.
+/// Stores values of data files in the model as raw data; nothing else changes. With --in-place,
+/// data files that no other model in the directory uses are removed afterwards.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -44,9 +44,9 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     saved.say(terminal);
     match tensors {
-        0 => terminal.note("all values were inside already"),
+        0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(
-            "{}, {}, came from data files",
+            "copied {}, {}, from data files",
             count(tensors, "tensor"),
             bytes(size)
         )),

@@ -9,12 +9,11 @@ use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
-/// Make a model of text
+/// Convert ONNX text to a model
 ///
-/// Everything that is wrong with the text is listed, each with its line; then nothing is written.
-/// What is wrong with the model that the text describes is listed as warnings: names that nothing
-/// defines, cycles, operators used in a way that they do not have. The model is written all the
-/// same, so that any text that `print` made can be read back.
+/// All syntax errors are listed with their lines; then nothing is written. Problems of the model,
+/// such as undefined names, cycles or invalid attributes, are listed as warnings, and the model is
+/// written, so that every text written by `sardonyx print` can be read back.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,11 +21,10 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Refuse a model that does not follow the rules of the standard: write nothing, and exit with
-    /// 1
+    /// Write nothing and exit with 1 if the model breaks rules of the standard
     #[arg(long)]
     strict: bool,
-    /// Do not look at what is wrong with the model
+    /// Do not check the model
     #[arg(long, conflicts_with = "strict")]
     no_check: bool,
 }
@@ -52,13 +50,13 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if errors > 0 {
         let message = format!("{name}: the model has {}", count(errors, "error"));
         if args.strict {
-            let help = "nothing was written; without --strict these are warnings";
+            let help = "remove --strict to write the model with these warnings";
             let failure = Failure::new(message).code(ErrorKind::Invalid);
             terminal.report(&failure.help(help));
             return Ok(Verdict::Findings);
         }
         terminal.remark(&format!(
-            "warning: {message}; it is written as it is\nhelp: --strict refuses it"
+            "warning: {message}; it is written unchanged\nnote: --strict rejects it"
         ));
     }
     let target = args.saving.target(&args.model, model)?;

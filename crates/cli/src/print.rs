@@ -15,41 +15,42 @@ use crate::{ModelArg, Verdict, human};
 
 /// Print a model as text
 ///
-/// The text says everything: `sardonyx parse` makes the same bytes of it. Values of more than 128
-/// bytes stay in the model file, to which the text refers; it belongs into the same directory. If
-/// it is written elsewhere (-o), they go to a file beside it.
+/// The text is complete: `sardonyx parse` converts it back to the same bytes. Values of more than
+/// 128 bytes stay in the model file, and the text refers to them, so keep both files in the same
+/// directory. If the text is written to another directory (-o), the values are copied to a file
+/// beside it.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Write the text here, or to stdout with -
+    /// File to write, or - for stdout
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1
-    /// if that changes the meaning
+    /// Write text that the onnx package can read, with all values. Reports what is omitted, and
+    /// exits with 1 if the meaning changes
     #[arg(long)]
     portable: bool,
-    /// Leave large values out and print a digest in their place. For looking and comparing; cannot
-    /// be read back
+    /// Print digests instead of large values. For reading and comparing only; the text cannot be
+    /// parsed
     #[arg(long)]
     no_weights: bool,
-    /// Write values of up to this many bytes into the text; `all` writes all values
+    /// Write tensors of up to SIZE bytes into the text, or `all`
     #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
     inline: Option<u64>,
-    /// Say the SHA-256 of values that are outside of the text, which is compared when it is read
+    /// Write the SHA-256 of values outside of the text; it is verified when the text is parsed
     #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
     digest: bool,
-    /// Put large values into a file beside the text, even if the text could refer to the model file
+    /// Copy large values to a file beside the text even if the text could refer to the model file
     #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
     sidecar: bool,
-    /// Only nodes of this name, in all graphs and functions
+    /// Print only nodes with this name, in all graphs and functions. May be repeated
     #[arg(long, value_name = "NAME")]
     node: Vec<String>,
-    /// Only nodes of the main graph at these positions: 3, 10..20, 10.., ..5
+    /// Print only nodes of the main graph at these positions: 3, 10..20, 10.., ..5. May be repeated
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     range: Vec<Range<usize>>,
-    /// Only functions of this name
+    /// Print only functions with this name. May be repeated
     #[arg(long, value_name = "NAME")]
     function: Vec<String>,
 }
@@ -64,7 +65,7 @@ fn parse_inline(text: &str) -> Result<u64, String> {
 fn parse_range(text: &str) -> Result<Range<usize>, String> {
     let number = |text: &str, absent| match text {
         "" => Ok(absent),
-        _ => text.parse::<usize>().map_err(|_| format!("'{text}' is no position")),
+        _ => text.parse::<usize>().map_err(|_| format!("'{text}' is not a position")),
     };
     match text.split_once("..") {
         Some((start, end)) => Ok(number(start, 0)?..number(end, usize::MAX)?),
@@ -157,15 +158,17 @@ impl Args {
         }
         for name in &self.node {
             add(options.print_nodes(model, name)?, &|| {
-                Failure::new(format!("no node of the model is called '{name}'"))
-                    .help("--range prints nodes by their positions")
+                Failure::new(format!("the model has no node '{name}'"))
+                    .help("use --range to select nodes by position")
             })?;
         }
         for range in &self.range {
             add(options.print_range(model, range.clone())?, &|| {
                 let count = model.node_count();
-                Failure::new(format!("there are no nodes at {}..{}", range.start, range.end))
-                    .help(format!("the main graph has {}", human::count(count, "node")))
+                Failure::new(format!("no nodes at {}..{}", range.start, range.end)).help(format!(
+                    "use positions in the main graph, which has {}",
+                    human::count(count, "node")
+                ))
             })?;
         }
         Ok((text, left_out))

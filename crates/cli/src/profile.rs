@@ -19,10 +19,10 @@ use crate::terminal::{Terminal, harmless_json};
 use crate::timing::{RepeatArgs, median};
 use crate::{ModelArg, steps};
 
-/// Time every step of a run
+/// Measure the time of every step of a run
 ///
-/// The time of a step is the median over the runs; what runs take outside of their steps is
-/// overhead. Without any inputs these are filled, as by --random 0.
+/// The time of a step is the median over all runs; time outside of steps is overhead. If no inputs
+/// are given, they are filled as by --random 0.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -36,20 +36,20 @@ pub(crate) struct Args {
     repeat: RepeatArgs,
     #[command(flatten)]
     stopping: StopArgs,
-    /// Time the training step of this entry of the training information instead of the main graph;
-    /// the first is 0. State variables are inputs
+    /// Profile the training step of this entry of the training information, from 0, instead of the
+    /// main graph. State variables are inputs
     #[arg(long, value_name = "ENTRY")]
     training_step: Option<usize>,
-    /// List the N steps that take most
+    /// List the N slowest steps
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// List all steps, in the order in which they run
+    /// List all steps in the order of execution
     #[arg(long, conflicts_with = "top")]
     all: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the run of median length as a trace that chrome://tracing and Perfetto show
+    /// Write a trace of the median run for chrome://tracing and Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Opened { model, session, .. } = opened;
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
     if let Some(target) = &args.trace {
-        let refused = |failure: Failure| failure.help("choose another place with --trace");
+        let refused = |failure: Failure| failure.help("choose another file with --trace");
         protected.check(target).map_err(refused)?;
     }
     let runs = record(args, &session, &inputs, terminal)?;
@@ -356,7 +356,7 @@ impl Profile {
         );
         if self.views() > 0 {
             let views = human::group(self.views() as u64);
-            line("views", format!("{views}; nothing runs for them"));
+            line("views", format!("{views}, which are not run"));
         }
         if let Some(multiply_adds @ 1..) = total.multiply_adds {
             let speed = rate(2.0, Some(multiply_adds), total.took).unwrap_or(0.0);
@@ -364,7 +364,7 @@ impl Profile {
             line("work", format!("{number} multiply-adds, {speed:.1} GFLOP/s"));
         }
         let arena = human::bytes(self.arena_bytes as u64);
-        line("memory", format!("{arena} between inputs and outputs"));
+        line("memory", format!("{arena} for intermediate values"));
 
         let right = Align::Right;
         let headings = [

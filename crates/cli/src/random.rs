@@ -139,7 +139,7 @@ impl<'a> Sizes<'a> {
             sizes.sort_unstable();
             sizes.dedup();
             return Err(Failure::new(format!(
-                "the sizes of the inputs do not fit each other: {} demands {} = {}, but {}",
+                "the sizes of the inputs do not match: {} requires {} = {}, but {}",
                 relation.node,
                 relation.left,
                 relation.right,
@@ -147,7 +147,7 @@ impl<'a> Sizes<'a> {
             ))
             .code(ErrorKind::Input)
             .help(
-                "give sizes that fit with --set; `sardonyx infer --explain` lists all such demands",
+                "set matching sizes with --set; `sardonyx infer --explain` lists the requirements",
             ));
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<'a> Sizes<'a> {
     pub(crate) fn note(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
-                "the size of these dimensions is open and taken as 1 (see --set): {}",
+                "these dimensions are unknown and set to 1 (see --set): {}",
                 self.assumed.join(", ")
             ));
         }
@@ -261,8 +261,7 @@ fn tensor(
 ) -> Result<Tensor, Failure> {
     let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(Failure::new(format!("{dims:?} are more elements than can be addressed"))
-            .code(Code::Memory));
+        return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
     };
     let stream = SplitMix64::new(seed, name);
     if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
@@ -307,8 +306,9 @@ fn tensor(
 
 fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
-    out.try_reserve_exact(count)
-        .map_err(|_| Failure::new(format!("no memory for {count} elements")).code(Code::Memory))?;
+    out.try_reserve_exact(count).map_err(|_| {
+        Failure::new(format!("not enough memory for {count} elements")).code(Code::Memory)
+    })?;
     out.extend(stream.take(count));
     Ok(out)
 }

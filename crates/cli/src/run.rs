@@ -116,7 +116,7 @@ impl Args {
             return Ok(());
         };
         let (what, options) = other;
-        let message = format!("{what} and the output cannot both go to stdout");
+        let message = format!("{what} and the output cannot both be written to stdout");
         Err(Failure::new(message)
             .help(format!("name a file with --output, or leave {options} away")))
     }

@@ -18,15 +18,15 @@ use crate::terminal::Terminal;
 use crate::types::parse_type;
 use crate::{Limits, ModelArg, Verdict, is_stdin};
 
-/// Write the same model, or the same values, in another form of file
+/// Convert a model or values to another file format
 ///
-/// Operators and versions stay as they are; convert changes these. This command was called
-/// convert-format, which is understood as well.
+/// Operators and versions are unchanged; `sardonyx convert` changes these. The old name
+/// convert-format works too.
 ///
-/// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside),
-/// .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text
-/// format). Values: .npy, .npz, .pb (one stored value, as in test data) and .safetensors; .txt and
-/// .csv can be written. A .pb file is a model if the other file is one.
+/// Model formats: .onnx (binary), .onnxtxt (ONNX text with all values), .json or .onnxjson
+/// (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text format). Value formats:
+/// .npy, .npz, .pb (one value, as in test data sets) and .safetensors; .txt and .csv can only be
+/// written. A .pb file is a model if the other file is one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -36,26 +36,26 @@ pub(crate) struct Args {
     /// File to write, or - for stdout
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// What IN is, if its suffix does not say so
+    /// Format of IN, if its file extension does not tell
     #[arg(long, value_enum, value_name = "FORM")]
     from: Option<Named>,
-    /// What OUT becomes, if its suffix does not say so
+    /// Format of OUT, if its file extension does not tell
     #[arg(long, alias = "to", value_enum, value_name = "FORM")]
     form: Option<Named>,
-    /// Type of the value in a .pb file, which the file itself does not say, such as
-    /// 'seq(tensor(float))'; by default a tensor. Also the type of elements in a .npy file that
-    /// NumPy has no name for
+    /// Type of the value in a .pb file, which the file does not store, such as
+    /// 'seq(tensor(float))'; by default a tensor. Also the element type of a .npy file with a type
+    /// that NumPy lacks
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
     ty: Option<Type>,
-    /// Name of a value that has none in IN; by default that of the file without its suffix
+    /// Name for a value without a name in IN; by default the file name without extension
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     limits: Limits,
-    /// Exit code 1 if the new form cannot hold something, which is then left out
+    /// Exit with 1 if the new format cannot represent something, which is then omitted
     #[arg(long)]
     strict: bool,
-    /// Say in JSON what was written
+    /// Print in JSON what was written
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 enum Named {
     /// A model, binary
     Onnx,
-    /// A model in the notation, with all values
+    /// A model in ONNX text, with all values
     Onnxtxt,
     /// A model as protobuf JSON
     Json,
@@ -157,8 +157,8 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         (_, _, Some(_), Some(format)) => values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
             .help("sardonyx cat --all-tensors writes its values to such a file")),
-        _ => Err(Failure::new(format!("a .{} file holds values, which are no model", from.name()))
-            .help("values go to .npy, .npz, .pb, .safetensors, .txt or .csv")),
+        _ => Err(Failure::new(format!("a .{} file holds values, not a model", from.name()))
+            .help("write values to .npy, .npz, .pb, .safetensors, .txt or .csv")),
     }
 }
 
@@ -168,8 +168,8 @@ impl Args {
         let find = |given: Option<Named>, path: &Path, option: &str| {
             let found = given.or_else(|| Named::of_path(path));
             found.ok_or_else(|| {
-                let message = format!("'{}' does not say what form it has", path.display());
-                Failure::new(message).help(format!("say so with {option}"))
+                let message = format!("the format of '{}' is unknown", path.display());
+                Failure::new(message).help(format!("give {option}"))
             })
         };
         let is_by_suffix = |given: Option<Named>, found| given.is_none() && found == Named::Pb;
@@ -327,8 +327,8 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
         }
         Named::Pb => vec![(args.name(), stored_value(args, file)?)],
         _ => {
-            return Err(Failure::new("text is written, but not read")
-                .help("values are read from .npy, .npz, .pb and .safetensors"));
+            return Err(Failure::new(".txt and .csv files cannot be read")
+                .help("use .npy, .npz, .pb or .safetensors"));
         }
     };
     Ok(Values { read, metadata })
@@ -341,9 +341,9 @@ fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {
-            (_, true) => failure.help("it looks like a NumPy file; say so with --from"),
+            (_, true) => failure.help("it looks like a NumPy file; give --from"),
             (None, _) => failure.help(
-                "if it is no tensor, say what it is, such as --type 'seq(tensor(float))'; if it is a model, write it to .onnx",
+                "if it is not a tensor, give its type, such as --type 'seq(tensor(float))'; if it is a model, write it to .onnx",
             ),
             _ => failure,
         }
@@ -391,8 +391,7 @@ fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Val
         _ => {
             let message = format!("a .pb file holds one value, not {}", read.len());
             return Err(Failure::new(message).help(
-                "make one of them with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', \
-                 or write .npz or .safetensors",
+                "combine them with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', or write .npz or .safetensors",
             ));
         }
     };
@@ -400,13 +399,13 @@ fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Val
 }
 
 fn other_type(value: &Value, wanted: &ValueType) -> Failure {
-    Failure::new(format!("the value is of type {}, not {wanted}", value.value_type()))
+    Failure::new(format!("the value has type {}, not {wanted}", value.value_type()))
 }
 
 /// A type without shapes.
 fn value_type(ty: &Type) -> Result<ValueType, Failure> {
     let Some(found) = ty.value_type() else {
-        return Err(Failure::new("the type says nothing about elements"));
+        return Err(Failure::new("the type has no element type"));
     };
     if found.is_opaque() {
         return Err(Failure::new(format!("values of type {ty} cannot be stored")));
@@ -415,7 +414,7 @@ fn value_type(ty: &Type) -> Result<ValueType, Failure> {
 }
 
 fn key_of(key: DataType, name: &str) -> Result<MapKey, Failure> {
-    let wrong = || Failure::new(format!("'{name}' is no key of type {key}"));
+    let wrong = || Failure::new(format!("'{name}' is not a key of type {key}"));
     Ok(match key {
         DataType::String => MapKey::String(name.as_bytes().into()),
         _ if key.is_signed() => MapKey::Signed(name.parse().map_err(|_| wrong())?),
@@ -434,17 +433,17 @@ fn flatten(
     match value {
         Value::Tensor(tensor) => tensors.push((name, tensor)),
         Value::Sparse(sparse) => {
-            left_out.push(format!("what makes '{name}' sparse; it is written dense"));
+            left_out.push(format!("that '{name}' is sparse; it is written dense"));
             tensors.push((name, sparse.to_dense()?));
         }
         Value::Sequence(sequence) => {
-            left_out.push(format!("what makes '{name}' a sequence; its items are numbered"));
+            left_out.push(format!("that '{name}' is a sequence; its items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
                 flatten(format!("{name}.{index}"), item, tensors, left_out)?;
             }
         }
         Value::Map(map) => {
-            left_out.push(format!("what makes '{name}' a map; its keys become names"));
+            left_out.push(format!("that '{name}' is a map; its keys become names"));
             for (key, item) in map.entries() {
                 let key = match key {
                     MapKey::Signed(key) => key.to_string(),
@@ -455,11 +454,11 @@ fn flatten(
             }
         }
         Value::Optional(_, Some(inner)) => {
-            left_out.push(format!("what makes '{name}' an optional"));
+            left_out.push(format!("that '{name}' is an optional"));
             flatten(name, *inner, tensors, left_out)?;
         }
         Value::Optional(_, None) => {
-            left_out.push(format!("'{name}', which is an optional with nothing in it"));
+            left_out.push(format!("'{name}', which is an empty optional"));
         }
         Value::Opaque(_) => left_out.push(format!("'{name}', which is opaque")),
     }

@@ -18,25 +18,24 @@ use crate::{ModelArg, is_stdin};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .onnxtxt,
-    /// .json, .textproto), and is .onnx for all others
+    /// File to write, or - for stdout. The file extension selects the format (.onnx, .onnxtxt,
+    /// .json, .textproto); others are written as .onnx
     #[arg(short, long, value_name = "FILE", conflicts_with = "in_place")]
     output: Option<PathBuf>,
-    /// The form of the file that is written, whatever its suffix says
+    /// Format of the written file, whatever its extension
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "in_place")]
     form: Option<ModelForm>,
-    /// Replace MODEL itself: as a whole, once the new one is complete
+    /// Replace MODEL, atomically, when the new model is complete
     #[arg(long)]
     in_place: bool,
-    /// Over another model: remove its data files too, except those that a third model uses.
-    /// Otherwise they stay
+    /// If FILE exists, also remove its data files, unless another model uses them. By default they
+    /// are kept
     #[arg(long)]
     replace: bool,
-    /// Wait until everything is on the disk, so that a power failure leaves the old model or the
-    /// new one
+    /// Flush everything to disk, so that a power failure leaves either the old or the new model
     #[arg(long)]
     sync: bool,
-    /// Say in JSON what was written
+    /// Print in JSON what was written
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -79,8 +78,8 @@ pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
     }
     match fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => {
-            let message = format!("'{}' is no regular file", path.display());
-            Err(Failure::new(message).help("name a file, or give - for stdout"))
+            let message = format!("'{}' is not a regular file", path.display());
+            Err(Failure::new(message).help("give a file, or - for stdout"))
         }
         _ => Ok(Target::File(path.to_path_buf())),
     }
@@ -103,15 +102,15 @@ impl Args {
         if self.in_place {
             return if arg.is_stdin() {
                 Err(Failure::new("stdin cannot be replaced in place")
-                    .help("give the model as a file, or name another one with --output"))
+                    .help("pass the model as a file, or give --output FILE"))
             } else {
                 Ok(Target::File(arg.path.clone()))
             };
         }
-        let path = self.output.as_deref().ok_or_else(|| {
-            Failure::new("it is not said where the changed model goes")
-                .help("name a file with --output, or replace the model with --in-place")
-        })?;
+        let path = self
+            .output
+            .as_deref()
+            .ok_or_else(|| Failure::new("no output").help("give -o FILE or --in-place"))?;
         let target = target_of(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
@@ -121,7 +120,7 @@ impl Args {
                 if input.check(path).is_err() {
                     let message = format!("'{}' is the input", path.display());
                     return Err(Failure::new(message)
-                        .help("to replace it, give --in-place instead of --output"));
+                        .help("to replace it, use --in-place instead of --output"));
                 }
                 protect_data(arg, model).check(path)?;
             }
@@ -181,13 +180,13 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
 /// form is given that is text.
 pub(crate) fn check_stdout(json: bool, form: Option<Form>) -> Result<(), Failure> {
     if json {
-        return Err(Failure::new("--json and the output cannot both go to stdout")
-            .help("name a file with --output, or leave --json away"));
+        return Err(Failure::new("--json and the output cannot both be written to stdout")
+            .help("give --output FILE, or remove --json"));
     }
     let is_text = form.is_some_and(|form| form != Form::Binary);
     if io::stdout().is_terminal() && !is_text {
         Err(Failure::new("this is binary data, and stdout is a terminal")
-            .help("name a file with --output, or pipe the output to another program"))
+            .help("give --output FILE, or pipe the output to another program"))
     } else {
         Ok(())
     }
@@ -226,9 +225,7 @@ pub(crate) fn to_stdout(
     let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
     if form == Form::Binary && weights == Weights::Keep {
         if stays_outside {
-            terminal.note(
-                "the values in data files stay there; the output needs these files beside it",
-            );
+            terminal.note("values stay in data files; the output needs these files beside it");
         }
         let mut report = SaveReport::default();
         let mut stdout = io::stdout().lock();
@@ -238,9 +235,9 @@ pub(crate) fn to_stdout(
     }
     if stays_outside {
         return Err(Failure::new(
-            "the model has values in data files, which this form of it cannot leave behind",
+            "the model has values in data files, which this format cannot refer to",
         )
-        .help("name a file with --output, or bring the values inside first: sardonyx pack"));
+        .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }
     let directory = Scratch::new()?;
     let path = directory.0.join("model");
@@ -264,7 +261,7 @@ impl Scratch {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         // Fails if somebody else has made it, who could then exchange what is in it.
         builder.create(&path).map_err(|error| {
-            crate::files::failed("cannot make the temporary directory", &path, &error)
+            crate::files::failed("cannot create the temporary directory", &path, &error)
         })?;
         Ok(Scratch(path))
     }
@@ -284,7 +281,7 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     match (kind, arg.is_stdin()) {
         (ErrorKind::ExternalData, true) => failure
             .at("standard input")
-            .help("give the model as a file, in the directory of its data files"),
+            .help("pass the model as a file in the directory of its data files"),
         (ErrorKind::ExternalData | ErrorKind::Invalid, _) => failure.at(arg.name()),
         _ => failure,
     }
@@ -331,11 +328,11 @@ impl Saved {
         let removed = removed.map(|name| format!("removed {name}, which only the old model used"));
         say_first(removed, "removed file", terminal);
         let shared = self.report.shared.iter();
-        let shared = shared.map(|name| format!("left {name}, which another model uses"));
+        let shared = shared.map(|name| format!("kept {name}, which another model uses"));
         say_first(shared, "shared file", terminal);
         let left = self.report.left.iter();
         let left = left.map(|name| {
-            format!("left {name}, which the model that was replaced used; --replace removes it")
+            format!("kept {name}, which the replaced model used; --replace removes it")
         });
         say_first(left, "data file", terminal);
         if self.report.exceeds_2_gib() {
@@ -390,9 +387,9 @@ fn say_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal:
 pub(crate) fn left_out(left_out: &[String], terminal: &Terminal) {
     const SHOWN: usize = 10;
     for what in left_out.iter().take(SHOWN) {
-        terminal.note(&format!("left out: {what}"));
+        terminal.note(&format!("omitted: {what}"));
     }
     if left_out.len() > SHOWN {
-        terminal.note(&format!("left out: {} more", left_out.len() - SHOWN));
+        terminal.note(&format!("omitted: {} more", left_out.len() - SHOWN));
     }
 }

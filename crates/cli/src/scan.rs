@@ -12,12 +12,12 @@ use crate::human::{bytes, count, parse_bytes};
 use crate::terminal::Terminal;
 use crate::{Verdict, is_stdin};
 
-/// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes,
-/// foreign code
+/// Scan models for what makes them unsafe to open: damage, unsafe paths, decompression bombs,
+/// hidden bytes, foreign code
 ///
-/// Opens the models and nothing else, except that data files in their directories are looked up for
-/// their sizes. Exit code 0: nothing found, 1: findings, 2: a model cannot be read. Notes are no
-/// findings, nor are warnings without --strict.
+/// Opens only the models; of data files in their directories only the sizes are read. Exit code 0:
+/// no findings, 1: findings, 2: a model cannot be read. Notes do not count as findings, and
+/// warnings only with --strict.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -27,25 +27,25 @@ pub(crate) struct Args {
     /// Count warnings as findings
     #[arg(long)]
     strict: bool,
-    /// Read data files to compare them with the digests in the model
+    /// Read data files and compare them with the checksums in the model
     #[arg(long)]
     checksums: bool,
-    /// Where data files are, if not beside the model
+    /// Directory of the data files, if not that of the model
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
-    /// Elements that a node may make without reading them from the file
+    /// Largest tensor, in elements, that a node without inputs may create
     #[arg(long, value_name = "N", default_value_t = 1 << 28)]
     max_elements: u64,
-    /// Levels of nested messages
+    /// Maximum nesting depth of messages
     #[arg(long, value_name = "N", default_value_t = ReadLimits::default().depth)]
     max_depth: u32,
-    /// Messages in a file
+    /// Maximum number of messages in a file
     #[arg(long, value_name = "N", default_value_t = 1 << 22)]
     max_messages: u64,
-    /// Bytes that are read from stdin or a pipe
+    /// Maximum number of bytes to read from stdin or a pipe
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_bytes)]
     max_bytes: u64,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -56,7 +56,7 @@ const SCHEMA: &str = "sardonyx.scan/1";
 
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be read only once"));
+        return Err(Failure::new("stdin can be used only once"));
     }
     let mut files = Vec::new();
     let mut failed = None;
@@ -183,8 +183,8 @@ fn verdict_line(report: &ScanReport, strict: bool) -> String {
             .collect();
     let verdict = match word(report, strict) {
         "findings" if report.errors > 0 => "do not open it",
-        "fine" => "nothing found that makes it dangerous to open",
-        _ => "look at it before you open it",
+        "fine" => "no findings that make it unsafe to open",
+        _ => "review the findings before opening it",
     };
     if counts.is_empty() {
         verdict.to_string()

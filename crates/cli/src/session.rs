@@ -17,23 +17,22 @@ use crate::{ModelArg, human, symbols};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct SessionArgs {
-    /// Threads to use; by default one per processor
+    /// Number of threads; by default one per processor
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
-    /// How much of the graph may change on the way
+    /// Optimization level of the graph
     #[arg(long, value_enum, default_value_t = Level::All, value_name = "LEVEL")]
     optimization: Level,
-    /// Leave a rewrite of the program out; may be given several times
+    /// Skip a rewrite of the program. May be repeated
     #[arg(long, value_name = "REWRITE", value_parser = rewrite_names())]
     without_rewrite: Vec<String>,
-    /// How exact products are
+    /// Arithmetic of matrix products
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
     precision: Exactness,
-    /// Refuse to take more memory than this, beyond what the file stores
+    /// Maximum memory, in addition to the values stored in the file
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
-    /// Draw the same random numbers as every other session with the same N, where operators have no
-    /// seed of their own; by default other ones each time
+    /// Seed of random operators that have no seed attribute; by default random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -44,8 +43,8 @@ pub(crate) struct SessionArgs {
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct SizeArgs {
-    /// Fix the size of a named dimension of the inputs for all runs; one without a name is called
-    /// INPUT[AXIS], such as x[0], and set for inputs that are filled
+    /// Set the size of a symbolic dimension of the inputs for all runs. INPUT[AXIS], such as x[0],
+    /// sets a dimension without a name, for inputs that are filled
     #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
     set: Vec<(String, i64)>,
 }
@@ -82,20 +81,20 @@ pub(crate) struct Opened {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Level {
-    /// Every node runs as it is written
+    /// Run every node as written
     Off,
-    /// What depends on constants only is computed ahead of time
+    /// Constant folding
     Basic,
-    /// Nodes that compute the same are done once, and nodes are fused, as well
+    /// Constant folding, common subexpression elimination and fusion
     All,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Exactness {
-    /// In the type of the operands
+    /// Compute in the type of the operands
     Exact,
-    /// Large constant matrices are rounded to 16 bits, and products with many rows to bfloat16
-    /// where that is faster
+    /// Round large constant matrices to 16 bits, and use bfloat16 for products with many rows where
+    /// that is faster
     Fast,
 }
 
@@ -123,17 +122,12 @@ impl SizeArgs {
                 Some(dim) => {
                     let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
                     return Err(match dim.as_symbol() {
-                        Some(symbol) => {
-                            failure.help(format!("set it by its name: {symbol}={size}"))
-                        }
-                        None => {
-                            failure.help("only dimensions that the model leaves open can be set")
-                        }
+                        Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                        None => failure.help("only dimensions without a fixed size can be set"),
                     });
                 }
                 None => {
-                    let message =
-                        format!("the input '{port}' has no dimension {axis} that is known");
+                    let message = format!("the input '{port}' has no known dimension {axis}");
                     return Err(Failure::new(message));
                 }
             }
@@ -215,7 +209,7 @@ impl SessionArgs {
             let failure = Failure::from(error);
             match (from_stdin, has_no_directory) {
                 (_, true) => {
-                    failure.help("give the model as a file, in the directory of its data files")
+                    failure.help("pass the model as a file in the directory of its data files")
                 }
                 (true, false) => failure,
                 (false, _) => failure.at(model.name()),

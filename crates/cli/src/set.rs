@@ -8,11 +8,11 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::{ModelArg, files, saving};
 
-/// Change what a model says about itself: versions, producer, documentation, metadata
+/// Change the header of a model: versions, producer, documentation, metadata
 ///
-/// Only the header changes. --opset says which version the nodes mean and does not convert them;
-/// sardonyx convert does. --ir-version is refused if the model uses what that version lacks.
-/// Versions are plain numbers, or three with dots.
+/// Only the header changes. --opset changes the declared version without converting nodes;
+/// `sardonyx convert` converts them. --ir-version is rejected if the model uses features that the
+/// version lacks. Versions are plain numbers, or three numbers with dots.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -20,31 +20,31 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Version of the file format
+    /// IR version
     #[arg(long, value_name = "N")]
     ir_version: Option<i64>,
-    /// Version of an operator set; without DOMAIN that of ai.onnx. May be repeated
+    /// Operator set version; DOMAIN defaults to ai.onnx. May be repeated
     #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = parse_opset)]
     opsets: Vec<(String, i64)>,
-    /// Name of the tool that made the model
+    /// Name of the tool that produced the model
     #[arg(long, value_name = "NAME")]
     producer: Option<String>,
     /// Version of that tool
     #[arg(long, value_name = "VERSION")]
     producer_version: Option<String>,
-    /// The model's name space, such as org.example
+    /// Namespace of the model, such as org.example
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
     /// Version of the model itself
     #[arg(long, value_name = "N|1.2.3", value_parser = parse_number)]
     model_version: Option<i64>,
-    /// Documentation; with @ from a file
+    /// Documentation; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     doc: Option<String>,
-    /// Set an entry of the metadata. May be repeated
+    /// Set a metadata entry. May be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_entry)]
     metadata: Vec<(String, String)>,
-    /// Remove an entry of the metadata, before others are set. May be repeated
+    /// Remove a metadata entry, before others are set. May be repeated
     #[arg(long, value_name = "KEY")]
     remove_metadata: Vec<String>,
 }
@@ -62,8 +62,8 @@ struct Change {
 
 pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.is_empty() {
-        return Err(Failure::new("there is nothing to set")
-            .help("say what, such as --model-version 1.2.3 or --metadata author=me"));
+        return Err(Failure::new("nothing to set")
+            .help("give options such as --model-version 1.2.3 or --metadata author=me"));
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
@@ -114,7 +114,7 @@ impl Args {
             if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
                 let name = crate::info::domain_name(domain);
                 terminal.note(&format!(
-                    "version {version} of {name} is not known here: the newest is {newest}"
+                    "version {version} of {name} is unknown; the newest known version is {newest}"
                 ));
             }
             let what = format!("opset {}", crate::info::domain_name(domain));
@@ -211,7 +211,7 @@ fn text_of(text: &str) -> Result<String, Failure> {
     let bytes = files::read(path.as_ref())?;
     match std::str::from_utf8(bytes.as_slice()) {
         Ok(text) => Ok(text.to_string()),
-        Err(error) => Err(Failure::new(format!("this is no UTF-8 text: {error}"))
+        Err(error) => Err(Failure::new(format!("this is not an UTF-8 text: {error}"))
             .code(ErrorKind::Format)
             .at(path)),
     }
@@ -228,7 +228,7 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let version = parse_number(version)?;
     match version {
         1.. => Ok((domain.to_string(), version)),
-        _ => Err("versions of operator sets begin at 1".to_string()),
+        _ => Err("versions of operator sets start at 1".to_string()),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
                 text += &indented(&value_text(&format!("[{i}]"), item)?);
             }
             if items.len() > SHOWN_ROWS {
-                let _ = writeln!(text, "  … and {} more", items.len() - SHOWN_ROWS);
+                let _ = writeln!(text, "  ... and {} more", items.len() - SHOWN_ROWS);
             }
             Ok(text)
         }
@@ -46,12 +46,12 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
                 text += &indented(&value_text(&key_text(key), item)?);
             }
             if map.entries().len() > SHOWN_ROWS {
-                let _ = writeln!(text, "  … and {} more", map.entries().len() - SHOWN_ROWS);
+                let _ = writeln!(text, "  ... and {} more", map.entries().len() - SHOWN_ROWS);
             }
             Ok(text)
         }
         Value::Optional(_, Some(inner)) => value_text(name, inner),
-        Value::Optional(..) => Ok(format!("{name}: {} with nothing in it\n", value.value_type())),
+        Value::Optional(..) => Ok(format!("{name}: empty {}\n", value.value_type())),
         Value::Opaque(_) => Ok(format!("{name}: {}\n", value.value_type())),
         Value::Sparse(sparse) => {
             let head = format!(
@@ -100,7 +100,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
     }
     if rows > SHOWN_ROWS {
-        let _ = writeln!(text, "  … and {} more rows", rows - SHOWN_ROWS);
+        let _ = writeln!(text, "  ... and {} more rows", rows - SHOWN_ROWS);
     }
     if rows > SHOWN_ROWS || width > SHOWN_ELEMENTS {
         text += &summary(tensor)?;
@@ -143,7 +143,7 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
     let mean =
         values.iter().filter(|x| !x.is_nan()).sum::<f64>() / (values.len() - nan).max(1) as f64;
     let nan = if nan > 0 { format!(", {nan} not a number") } else { String::new() };
-    Ok(format!("  smallest {}, largest {}, mean {}{nan}\n", short(min), short(max), short(mean)))
+    Ok(format!("  min {}, max {}, mean {}{nan}\n", short(min), short(max), short(mean)))
 }
 
 /// About six digits.

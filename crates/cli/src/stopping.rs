@@ -9,10 +9,10 @@ use sardonyx::{RunOptions, StopFlag};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct StopArgs {
-    /// End a run that takes longer than this many seconds, after the step that it is at
+    /// Stop a run after this many seconds, when its current step ends
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
-    /// End a run whose loops take more turns than this, all of them together
+    /// Stop a run after this many iterations of all loops together
     #[arg(long, value_name = "N")]
     turn_limit: Option<u64>,
 }

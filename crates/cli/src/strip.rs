@@ -8,9 +8,9 @@ use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, saving};
 
-/// Take out what a model does not need to compute the same
+/// Remove parts of a model that do not affect its results
 ///
-/// Says how much of what was taken out. Some programs read metadata, for instance names of classes.
+/// Reports what was removed. Note that some programs use metadata, such as class names.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -18,22 +18,22 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Documentation of everything
+    /// Documentation strings
     #[arg(long)]
     docs: bool,
-    /// Names of nodes; names of values stay
+    /// Names of nodes; names of values are kept
     #[arg(long)]
     names: bool,
-    /// Metadata of everything
+    /// Metadata of the model, graphs, nodes and values
     #[arg(long)]
     metadata: bool,
-    /// Initializers that nothing reads
+    /// Unused initializers
     #[arg(long)]
     unused: bool,
-    /// Training steps
+    /// Training information
     #[arg(long)]
     training: bool,
-    /// Types of values between inputs and outputs, which inference finds again
+    /// Types of intermediate values, which shape inference can restore
     #[arg(long)]
     types: bool,
     /// All of these
@@ -48,9 +48,8 @@ const SCHEMA: &str = "sardonyx.strip/1";
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let options = args.options();
     if options == StripOptions::default() {
-        return Err(Failure::new("there is nothing to take out").help(
-            "say what: --docs, --names, --metadata, --unused, --training, --types, or --all",
-        ));
+        return Err(Failure::new("nothing to remove")
+            .help("give --docs, --names, --metadata, --unused, --training, --types, or --all"));
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
@@ -110,8 +109,8 @@ fn as_text(report: &StripReport) -> String {
         })
         .collect();
     if parts.is_empty() {
-        "there was nothing to take out".to_string()
+        "nothing to remove".to_string()
     } else {
-        format!("took out {}", parts.join(", "))
+        format!("removed {}", parts.join(", "))
     }
 }

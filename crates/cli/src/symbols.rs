@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// A number for a name of the file, everywhere
+    /// Replace a symbolic dimension by a number, in the whole model
     #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse)]
     set: Vec<(String, i64)>,
 }
@@ -35,14 +35,16 @@ impl Args {
         let names = model.symbols();
         for (name, size) in &self.set {
             if !names.contains(name) {
-                let failure = Failure::new(format!("no size of the model is called '{name}'"));
+                let failure = Failure::new(format!("the model has no dimension '{name}'"));
                 let near = sardonyx::suggest::closest(name, names.iter().map(String::as_str));
                 return Err(match (near, names.is_empty()) {
                     (Some(near), _) => failure.help(format!("did you mean '{near}'?")),
-                    (None, true) => failure.help("all sizes of the model are numbers or unknown"),
+                    (None, true) => {
+                        failure.help("all dimensions of the model are numbers or unknown")
+                    }
                     (None, false) => {
                         let names: Vec<&str> = names.iter().map(String::as_str).take(20).collect();
-                        failure.help(format!("there are: {}", names.join(", ")))
+                        failure.help(format!("use one of: {}", names.join(", ")))
                     }
                 });
             }

@@ -18,13 +18,13 @@ use crate::usage::Form;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// When to use colour
+    /// When to use color
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
-    /// No notes, only answers and errors
+    /// Print only results and errors, no notes
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say more about what happens
+    /// Print more about what is done
     #[arg(short, long, global = true)]
     verbose: bool,
 }

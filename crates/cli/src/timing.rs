@@ -8,13 +8,13 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct RepeatArgs {
-    /// Runs that are not counted, after the first: a number (3) or a time (0.5s, 200ms)
+    /// Warm-up runs after the first, which are not measured: a number (3) or a time (0.5s, 200ms)
     #[arg(long, value_name = "N|SECONDS", default_value = "0", value_parser = parse_amount)]
     warm_up: Amount,
-    /// Repeat for about this long; at least 7 times
+    /// Repeat for about this long, in seconds, and at least 7 times
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_budget)]
     budget: f64,
-    /// Repeat exactly so often
+    /// Number of measured runs
     #[arg(long, value_name = "N", conflicts_with = "budget", value_parser = clap::value_parser!(u64).range(1..=MOST_RUNS))]
     runs: Option<u64>,
 }

@@ -15,25 +15,25 @@ use crate::terminal::Terminal;
 use crate::{ModelArg, saving};
 use data::{Data, Order};
 
-/// Train a model as its training information says
+/// Train a model with the training information that it contains
 ///
-/// Each step runs the main graph and the algorithms of all entries, one after the other, and
-/// assigns their results to state variables. Outputs of one number, such as a loss, are shown for
-/// each step. On Ctrl-C, or if a step fails, what has been reached is saved.
+/// Each step runs the main graph and then the algorithms of all entries, and assigns their results
+/// to state variables. Scalar outputs, such as a loss, are shown for each step. On Ctrl-C, or if a
+/// step fails, the current state is saved.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Inputs of the steps: a .npz with an array for each input, or a directory of .npy files
+    /// Input data: a .npz file with an array for each input, or a directory of .npy files
     #[arg(long, value_name = "FILE|DIRECTORY")]
     data: Option<PathBuf>,
-    /// Cut the data along the first axis into batches of N examples; by default each step is given
-    /// all of it
+    /// Split the data along the first axis into batches of N examples; by default each step gets
+    /// all data
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
-    /// Give this array to each step as it is, without cutting it into batches; may be given several
-    /// times. Arrays without axes are never cut
+    /// Pass this input to each step whole, without splitting it into batches. May be repeated.
+    /// Scalars are never split
     #[arg(long, value_name = "INPUT", requires = "batch")]
     whole: Vec<String>,
     /// Number of steps
@@ -42,27 +42,26 @@ pub(crate) struct Args {
     /// Number of passes over the data [default: 1]
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Run only the algorithm of this entry of the training information; the first is 0
+    /// Run only the algorithm of this entry of the training information, from 0
     #[arg(long, value_name = "I")]
     entry: Option<usize>,
-    /// Take the examples of each epoch in another order, which --seed decides
+    /// Shuffle the examples in each epoch; --seed sets the order
     #[arg(long, requires = "batch")]
     shuffle: bool,
-    /// Begin with the initialization that the model describes; by default with the values that it
-    /// stores
+    /// Start from the initialization that the model describes instead of the stored values
     #[arg(long)]
     initialize: bool,
-    /// After each epoch, show the mean of what steps would return for these data
+    /// After each epoch, show the mean outputs of steps on these data, without training on them
     #[arg(long, value_name = "FILE|DIRECTORY")]
     eval: Option<PathBuf>,
-    /// Begin with the state in this file if it exists, and write the state there in the end; it
-    /// ends in .npz or .safetensors
+    /// File of the training state, .npz or .safetensors: read at the start if it exists, written at
+    /// the end
     #[arg(long, value_name = "FILE", conflicts_with = "initialize")]
     state: Option<PathBuf>,
-    /// Write a model without training information
+    /// Write the trained model without training information
     #[arg(long)]
     inference: bool,
-    /// Show every Nth step only; 0 shows none
+    /// Show only every Nth step; 0 shows none
     #[arg(long, value_name = "N", default_value_t = 1)]
     every: u64,
     #[command(flatten)]
@@ -103,7 +102,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     args.begin(&mut trainer, &model, terminal)?;
     if let Some(left) = data.left_out() {
         let left = count(left, "example");
-        terminal.note(&format!("{left} of each epoch are left out: the input has a fixed size"));
+        terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
     }
     let mut course = Course {
         args,
@@ -149,11 +148,11 @@ impl Args {
         match &self.state {
             Some(path) if path.exists() => {
                 trainer.load(path)?;
-                terminal.remark(&format!("begin with the state in {}", path.display()));
+                terminal.remark(&format!("starting from the state in {}", path.display()));
             }
             _ if self.initialize => trainer.initialize_with(self.stopping.options())?,
             _ if has_initialization => terminal.note(
-                "training begins with the values that the model stores; to begin with its initialization, give --initialize",
+                "training starts from the stored values; --initialize starts from the model's initialization",
             ),
             _ => {}
         }
@@ -275,7 +274,7 @@ impl Course<'_> {
         let Course { args, trainer, terminal, .. } = &self;
         if ended.is_err() {
             let steps = count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
-            terminal.remark(&format!("training ended after {steps}; what it reached is saved"));
+            terminal.remark(&format!("training ended after {steps}; the state is saved"));
         }
         if let Some(path) = &args.state {
             saving::protect_inputs(&args.model, model, &[]).check(path)?;

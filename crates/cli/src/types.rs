@@ -12,7 +12,7 @@ pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     let (ty, rest) = read(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
-        rest => Err(format!("'{rest}' stands after the type")),
+        rest => Err(format!("unexpected '{rest}' after the type")),
     }
 }
 
@@ -26,10 +26,10 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     DataType::from_name(plain).ok_or_else(|| {
         let names = DataType::ALL.iter().map(|known| known.name());
         match suggest::closest(name, names) {
-            Some(near) => format!("there is no element type '{name}'; did you mean '{near}'?"),
+            Some(near) => format!("unknown element type '{name}'; did you mean '{near}'?"),
             None => {
                 let names: Vec<&str> = DataType::ALL.iter().map(|known| known.name()).collect();
-                format!("there is no element type '{name}'; there are {}", names.join(", "))
+                format!("unknown element type '{name}'; element types are {}", names.join(", "))
             }
         }
     })
@@ -72,13 +72,13 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
         }
         other => {
             return Err(format!(
-                "'{other}(…)' is no type; there are tensor(…), sparse_tensor(…), seq(…), map(…,…) and optional(…)"
+                "'{other}(…)' is not a type; types are tensor(…), sparse_tensor(…), seq(…), map(…,…) and optional(…)"
             ));
         }
     };
     match rest.trim_start().strip_prefix(')') {
         Some(rest) => Ok((ty, rest)),
-        None => Err("a ')' is missing".to_string()),
+        None => Err("missing ')'".to_string()),
     }
 }
 
@@ -109,11 +109,11 @@ mod tests {
         let deep = format!("{}float{}", "seq(".repeat(20), ")".repeat(20));
         let rows = [
             ("flaot", "did you mean 'float'"),
-            ("seq(float", "')' is missing"),
+            ("seq(float", "missing ')'"),
             ("map(string)", "comma"),
-            ("list(float)", "no type"),
-            ("float float", "stands after"),
-            ("", "no element type"),
+            ("list(float)", "not a type"),
+            ("float float", "unexpected 'float'"),
+            ("", "unknown element type"),
             (&deep, "too deeply"),
         ];
         for (text, words) in rows {

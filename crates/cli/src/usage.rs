@@ -110,7 +110,7 @@ pub(crate) fn told(error: &Error) -> Told {
             let valid = [ContextKind::ValidValue, ContextKind::ValidSubcommand];
             let valid = valid.into_iter().find_map(|kind| error.get(kind));
             let valid = valid.map(list).unwrap_or_default();
-            (!valid.is_empty()).then(|| format!("there are: {}", valid.join(", ")))
+            (!valid.is_empty()).then(|| format!("valid values: {}", valid.join(", ")))
         }
         near => Some(format!("did you mean '{}'?", near.join("' or '"))),
     };

@@ -73,7 +73,7 @@ pub(crate) fn verify(
         let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], told)?;
         let wanted = before.run(inputs.clone()).map_err(|error| {
             Failure::from(error).help(format!(
-                "run {run} of the model fails on these inputs, so nothing can be compared; leave --verify away"
+                "run {run} of the model fails on these inputs, so the models cannot be compared; remove --verify"
             ))
         })?;
         let got = after.run(inputs.clone())?;
@@ -97,7 +97,7 @@ fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure>
     for (name, size) in &sizes.fixed {
         builder = builder.dim(name, *size);
     }
-    let help = format!("{what} cannot be run, so nothing can be compared; leave --verify away");
+    let help = format!("{what} cannot be run, so the models cannot be compared; remove --verify");
     builder.build().map_err(|error| Failure::from(error).help(help))
 }
 
@@ -127,11 +127,9 @@ impl Verified {
             Some(Failed { run, output, what, first }) => {
                 let first = first.as_ref().map_or(String::new(), |first| {
                     let Difference { node, value, what, .. } = first;
-                    format!("the first values that differ: '{value}', of {node}: {what}\n")
+                    format!("first differing value: '{value}', of {node}: {what}\n")
                 });
-                format!(
-                    "run {run} of {runs}: the output '{output}' is not what it was: {what}\n{first}"
-                )
+                format!("run {run} of {runs}: the output '{output}' differs: {what}\n{first}")
             }
         }
     }

@@ -32,7 +32,7 @@ fn files_that_are_no_models() {
         files.run(command, "image.onnx", &[]).refused(&["PNG image"]);
         files.run(command, "text.onnx", &[]).refused(&["plain text"]);
         files.run(command, "lfs.onnx", &[]).refused(&["Git LFS", "git lfs pull"]);
-        files.run(command, "zeros.onnx", &[]).refused(&["no ONNX model"]);
+        files.run(command, "zeros.onnx", &[]).refused(&["not an ONNX model"]);
         files.run(command, "headless.onnx", &[]).refused(&["no graph"]);
         files.run(command, "missing.onnx", &[]).refused(&["missing.onnx", "no such file"]);
         sardonyx(&[command, digits().to_str().unwrap()]).refused(&["directory", "digits.onnx"]);
@@ -85,7 +85,7 @@ fn inputs_that_do_not_fit() {
     run(&["input=good.npy"]).refused(&["no input 'input'", "x: float[2]"]);
     run(&["good.npy", "good.npy"]).refused(&["no input left"]);
     run(&["x=good.npy", "x=good.npy"]).refused(&["given twice"]);
-    run(&["double.npy"]).refused(&["wants elements of type float", "double", "--cast", "float32"]);
+    run(&["double.npy"]).refused(&["has element type float", "double", "--cast", "float32"]);
     run(&["long.npy"]).refused(&["[3]", "float[2]"]);
     run(&["deep.npy"]).refused(&["2 dimensions", "float[2]"]);
     run(&["cut.npy"]).refused(&["cut.npy", "need 8"]);
@@ -95,7 +95,7 @@ fn inputs_that_do_not_fit() {
     run(&["notes.txt"]).refused(&["notes.txt", ".npy"]);
     run(&["absent.npy"]).refused(&["absent.npy", "no such file"]);
     sardonyx(&["run", &files.path("relu.onnx"), "--random", "1", "--dim", "M=2"])
-        .refused(&["called 'M'"]);
+        .refused(&["no dimension 'M'"]);
     for usage in [["--threads", "0"], ["--repeat", "0"], ["--top", "x"], ["--dim", "N"]] {
         assert_eq!(files.run("run", "relu.onnx", &usage).code, Some(2));
     }

@@ -119,10 +119,10 @@ fn what_is_not_there_is_refused_with_advice() {
     let refused = |args: &[&str], words: &[&str]| {
         files.run("cat", "many.onnx", args).refused(words);
     };
-    refused(&[], &["which tensor?", "--all-tensors", "sardonyx ls"]);
+    refused(&[], &["no tensor is named", "--all-tensors", "sardonyx ls"]);
     refused(&["layer.2.idz"], &["did you mean 'layer.2.ids'?", "many.onnx"]);
     refused(&["strange"], &["no tensor 'strange'", "7 tensors"]);
-    refused(&["x*"], &["no tensor fits 'x*'"]);
+    refused(&["x*"], &["no tensor matches 'x*'"]);
     refused(&["w"], &["2 tensors", "graph.initializer[0]", "then_branch", "--place"]);
     refused(&["--place", "graph"], &["7 tensors", "place 'graph'"]);
     refused(&["--place", "nowhere"], &["no tensor at 'nowhere'"]);
@@ -130,7 +130,7 @@ fn what_is_not_there_is_refused_with_advice() {
     let to = |name: &str| files.path(name);
     refused(&["words", "-o", &to("x.foo")], &["x.foo", ".npy", "--raw"]);
     refused(&["layer.*", "-o", &to("x.npy")], &["one tensor, not 2", ".npz"]);
-    refused(&["words", "--raw"], &["strings have no raw bytes"]);
+    refused(&["words", "--raw"], &["strings cannot be written as raw bytes"]);
     refused(&["words", "-o", &to("none/x.npy")], &["none/x.npy", "no directory"]);
     refused(&["words", "-o", &to("many.onnx/x.npy")], &["many.onnx/x.npy"]);
     refused(&["words", "-o", &to("many.onnx"), "--raw"], &["is an input"]);
@@ -139,7 +139,7 @@ fn what_is_not_there_is_refused_with_advice() {
         // Never as root on a real device: a file would take its name if this failed.
         let made = std::process::Command::new("mkfifo").arg(to("pipe")).status();
         if made.is_ok_and(|status| status.success()) {
-            refused(&["words", "-o", &to("pipe")], &["pipe", "no regular file"]);
+            refused(&["words", "-o", &to("pipe")], &["pipe", "not a regular file"]);
             fs::remove_file(to("pipe")).unwrap();
         }
     }

@@ -263,7 +263,7 @@ fn digests_of_values_are_compared() {
     for command in ["parse m.onnxtxt -o n.onnx", "info m.onnxtxt"] {
         let answer = run(&files, command);
         assert_eq!(answer.code, Some(2), "{}", answer.stderr);
-        assert_eq!(answer.stderr.matches("their SHA-256").count(), 6, "{}", answer.stderr);
+        assert_eq!(answer.stderr.matches("the SHA-256 differs").count(), 6, "{}", answer.stderr);
     }
 }
 
@@ -287,7 +287,7 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
     // By its places alone it would not find them again.
     let answer = run(&files, "parse m.onnxtxt -o m.onnx");
     assert_eq!(answer.code, Some(2), "{}", answer.stderr);
-    assert!(answer.stderr.contains("does not say of which tensors"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("without naming the tensors"), "{}", answer.stderr);
     assert_right(&files, "m.onnx", &weights);
 }
 
@@ -495,7 +495,7 @@ impl Sequence {
                 Err(why) => {
                     self.refused += 1;
                     assert!(!why.is_empty());
-                    assert!(may_be_refused, "{name} is refused: {why}\nafter {:#?}", self.done);
+                    assert!(may_be_refused, "{name} is rejected: {why}\nafter {:#?}", self.done);
                 }
             }
         }

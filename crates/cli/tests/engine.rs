@@ -185,7 +185,7 @@ fn explain_still_knows_codes() {
     assert!(page.contains("What to do"), "{page}");
     sardonyx(&["explain", "GRAPH-02"]).good();
     sardonyx(&["explain", "unknown-operater"]).refused(&[
-        "no finding and no file called 'unknown-operater'",
+        "no finding and no file 'unknown-operater' exists",
         "did you mean 'unknown-operator'?",
     ]);
     sardonyx(&["explain", "/nowhere.onnx"]).refused(&["no finding and no file"]);
@@ -229,7 +229,7 @@ fn options_of_sessions_hold_for_all() {
         run(&["--threads", "1", "--precision", "fast", "--optimization", "basic", "-q"]).good();
         run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
         run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
-        run(&["--set", "M=2", "-q"]).refused(&["called 'M'", "there are: N"]);
+        run(&["--set", "M=2", "-q"]).refused(&["no dimension 'M'", "sizes are: N"]);
         run(&["--set", "N", "-q"]).refused(&[]);
         run(&["--optimization", "most"]).refused(&[]);
     }
@@ -260,7 +260,8 @@ g (int64[1] shape) => (float y)
         ("given.onnxtxt", given.into()),
         ("shape.npy", npy("<i8", "(1,)", &1_000_000_000i64.to_le_bytes())),
     ]);
-    let refusal = ["ConstantOfShape", "wants 4000000000 bytes", "the memory limit is 100000000"];
+    let refusal =
+        ["ConstantOfShape", "4000000000 bytes are needed", "the memory limit is 100000000"];
     let limit = ["--memory-limit", "100MB", "-q"];
     files.run("run", "fixed.onnxtxt", &limit).refused(&refusal);
     let shape = format!("shape={}", files.path("shape.npy"));
@@ -272,5 +273,8 @@ g (int64[1] shape) => (float y)
     assert_eq!(answer["memory"]["arena_bytes"], 4_000_000_000u64);
     assert_eq!(answer["made_bytes"], 0);
     let found = files.run("scan", "fixed.onnxtxt", &["--strict"]).finds();
-    assert!(found.contains("makes 1000000000 elements that the file does not store"), "{found}");
+    assert!(
+        found.contains("creates 1000000000 elements that are not stored in the file"),
+        "{found}"
+    );
 }

@@ -196,7 +196,7 @@ fn what_cannot_be_compared_is_refused() {
     refused(&["--expect", "y.npy", "--expect", "y=y.npy"], &["'y' is expected twice"]);
     refused(&["--rtol", "0.1"], &["--expect"]);
     refused(&["--expect", "y.npy", "--rtol", "-1"], &["at least 0"]);
-    refused(&["--expect", "y.npy", "-o", "-"], &["cannot both go to stdout"]);
+    refused(&["--expect", "y.npy", "-o", "-"], &["cannot both be written to stdout"]);
     refused(&["--expect", "y.npy", "-o", "y.npy"], &["is an input"]);
     // The directory of a case has data sets, and is none.
     let case = files.path("case");
@@ -224,7 +224,8 @@ fn inner_values_are_shown_after_the_outputs() {
     assert_eq!((names("outputs"), names("shown")), (vec!["y", "z"], vec!["a", "b", "y", "z"]));
     run(&files, &["x.npy", "--show", "c"]).refused(&["no value 'c'"]);
     run(&files, &["x.npy", "--show", "c*"]).refused(&["--show", "'c*'"]);
-    run(&files, &["x.npy", "--show", "a", "-o", "-"]).refused(&["cannot both go to stdout"]);
+    run(&files, &["x.npy", "--show", "a", "-o", "-"])
+        .refused(&["cannot both be written to stdout"]);
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn what_stays_inside_is_said() {
     };
     let notes = run(&[]);
     for words in
-        ["1 tensor in typed lists", "--typed", "1 tensor in attributes", "no tensor was moved"]
+        ["1 tensor in typed fields", "--typed", "1 tensor in attributes", "no tensor was moved"]
     {
         assert!(notes.contains(words), "lacks {words}: {notes}");
     }
@@ -172,7 +172,7 @@ fn nothing_is_lost_when_it_is_refused() {
         files.run("externalize", model, args).refused(words);
     };
     let to = |name: &str| files.path(name);
-    refused("digits.onnx", &["-o", "-"], &["cannot go to stdout"]);
+    refused("digits.onnx", &["-o", "-"], &["cannot be written to stdout"]);
     refused("digits.onnx", &["-o", &to("digits.onnx")], &["is the input"]);
     refused("digits.onnx", &["--in-place", "--data", "../w.bin"], &["data file", ".."]);
     refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no directory"]);

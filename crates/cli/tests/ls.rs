@@ -59,7 +59,7 @@ fn orders_and_filters() {
     assert_eq!(names(&run(&["--type", "float16"])), ["layer.10.h"]);
     assert_eq!(names(&run(&["--type", "float64"])), ["w"]);
     assert_eq!(names(&run(&["--min-bytes", "0.015625K"])), ["w"]);
-    assert_eq!(run(&["--external"]), "none of 7 tensors fits\n");
+    assert_eq!(run(&["--external"]), "none of 7 tensors matches\n");
     assert_eq!(names(&run(&["--inside"])), all);
     assert!(run(&["--name", "w"]).contains("2 of 7 tensors"));
     for usage in [["--type", "flaot16"], ["--min-bytes", "much"], ["--sort", "colour"]] {
@@ -147,7 +147,7 @@ fn data_files_that_are_not_as_they_should_be() {
         let text = found("short.onnx", more);
         assert!(text.contains("has 10 bytes"), "{text}");
         let text = found("escape.onnx", more);
-        assert!(text.contains("outside the model's directory"), "{text}");
+        assert!(text.contains("outside of the model's directory"), "{text}");
     }
     let text = files.run("ls", "full.onnx", &["--stats", "--external"]);
     assert!(text.good().contains("100 %"));

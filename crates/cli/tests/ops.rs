@@ -37,7 +37,7 @@ fn one_operator_at_one_version() {
     );
     assert_eq!(
         text(&["Reshape", "--diff", "6", "12"]),
-        "Reshape from version 5 to version 5: nothing is declared otherwise\n"
+        "Reshape from version 5 to version 5: same inputs, outputs, attributes and types\n"
     );
 }
 
@@ -51,8 +51,8 @@ fn programs_get_every_fact() {
     assert_eq!(versions[5]["attributes"][0]["default"], 1.0);
     assert_eq!(versions[5]["most_inputs"], 3);
     let about = |part: &str, index: usize| &versions[5][part][index]["about"];
-    assert_eq!(about("attributes", 0), "A factor for the product.");
-    assert_eq!(about("inputs", 2), "What is added to the product; broadcast to `[M, N]`.");
+    assert_eq!(about("attributes", 0), "Factor of the product.");
+    assert_eq!(about("inputs", 2), "Matrix added to the product, broadcast to `[M, N]`.");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_does_not_exist_is_said() {
     let output = ops(&["Convv"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("no operator is called 'Convv'"), "{message}");
+    assert!(message.contains("no operator 'Convv' exists"), "{message}");
     assert!(message.contains("did you mean Conv?"), "{message}");
     for arguments in
         [&["Conv", "--opset", "0"][..], &["--domain", "nowhere"], &["Conv", "--diff", "0", "1"]]

@@ -22,7 +22,7 @@ fn values_come_inside() {
     let files = outside();
     let out = files.path("packed.onnx");
     let answer = files.run("pack", "model.onnx", &["-o", &out]);
-    for words in ["wrote", "packed.onnx", "1 tensor, 16 bytes, came from data files"] {
+    for words in ["wrote", "packed.onnx", "copied 1 tensor, 16 bytes, from data files"] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
     assert_eq!(answer.good(), "");
@@ -33,7 +33,7 @@ fn values_come_inside() {
     assert!(to_stdout == files.read("packed.onnx"));
     // Packing again changes nothing.
     let again = files.run("pack", "packed.onnx", &["--in-place"]);
-    assert!(again.stderr.contains("inside already"), "{}", again.stderr);
+    assert!(again.stderr.contains("already in the model"), "{}", again.stderr);
     assert!(to_stdout == files.read("packed.onnx"));
     let piped = sardonyx_bytes(&["pack", "-", "-o", "-"], Some(&digits_model()));
     assert!(piped == std::fs::read(digits_model()).unwrap());

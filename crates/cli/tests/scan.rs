@@ -17,9 +17,9 @@ fn an_honest_model_is_fine() {
     let text = sardonyx(&["scan", &digits_model()]).good();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("tensors"), "{text}");
-    assert!(text.contains("nothing found that makes it dangerous"), "{text}");
+    assert!(text.contains("no findings that make it unsafe"), "{text}");
     let text = sardonyx(&["scan", "--strict", "--checksums", &digits_model()]).good();
-    assert!(text.contains("nothing found"), "{text}");
+    assert!(text.contains("no findings that make"), "{text}");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn findings_are_lines_with_help_and_a_verdict() {
         "page.onnx: ",
         "error[not-a-model] the file is a web page",
         "digits.onnx: ",
-        "nothing found that makes it dangerous to open",
+        "no findings that make it unsafe to open",
     ] {
         assert!(text.contains(words), "lacks '{words}':\n{text}");
     }
@@ -54,7 +54,7 @@ fn warnings_count_when_asked_to() {
     let text = sardonyx(&["scan", &path]).good();
     assert!(text.contains("warning[foreign-code]"), "{text}");
     assert!(text.contains("note[custom-domain]"), "{text}");
-    assert!(text.contains("look at it before you open it: 1 warning, 1 note"), "{text}");
+    assert!(text.contains("review the findings before opening it: 1 warning, 1 note"), "{text}");
     assert_eq!(sardonyx(&["scan", "--strict", &path]).code, Some(1));
 }
 
@@ -100,7 +100,7 @@ fn what_cannot_be_read_does_not_stop_the_rest() {
     let directory = tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let answer = sardonyx(&["scan", &path("a.onnx"), &digits_model(), &path("b.onnx")]);
-    assert!(answer.stdout.contains("nothing found"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("no findings that make"), "{}", answer.stdout);
     assert!(answer.stderr.contains("a.onnx"), "{}", answer.stderr);
     answer.refused(&["b.onnx", "no such file"]);
     sardonyx(&["scan", directory.path().to_str().unwrap()]).refused(&["directory"]);

@@ -24,7 +24,7 @@ fn what_is_taken_out_is_told() {
     let probability = |text: &str| text.split_whitespace().last().unwrap().to_string();
     assert_eq!(probability(&run(&out)), probability(&run(&digits_model())));
     let again = files.run("strip", "o.onnx", &["--all", "--in-place"]);
-    assert!(again.stderr.contains("nothing to take out"), "{}", again.stderr);
+    assert!(again.stderr.contains("nothing to remove"), "{}", again.stderr);
     again.good();
     let args = ["strip", "-", "-o", "-", "--all"];
     assert!(sardonyx_bytes(&args, Some(&digits_model())) == files.read("o.onnx"));
@@ -63,7 +63,7 @@ fn nothing_is_lost_when_it_is_refused() {
     let refused = |model: &str, args: &[&str], words: &[&str]| {
         files.run("strip", model, args).refused(words);
     };
-    refused("d.onnx", &["--in-place"], &["nothing to take out", "--docs"]);
+    refused("d.onnx", &["--in-place"], &["nothing to remove", "--docs"]);
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);
     refused("d.onnx", &["--all", "-o", &to("none/x.onnx")], &["no directory"]);
     refused("broken.onnx", &["--all", "--in-place"], &["broken.onnx"]);

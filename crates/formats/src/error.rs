@@ -36,7 +36,7 @@ pub enum ErrorKind {
     #[error("{0}")]
     Wire(sardonyx_proto::ErrorKind),
     /// A field of type `string` holds something else.
-    #[error("a text is not UTF-8")]
+    #[error("a string is not UTF-8")]
     NotUtf8,
     /// The text could not be handed on.
     #[error("writing failed: {0}")]
@@ -74,7 +74,7 @@ pub enum ErrorKind {
         other: &'static str,
     },
     /// A number that the field's type cannot hold.
-    #[error("{text} is no value of type {kind}")]
+    #[error("{text} is not a value of type {kind}")]
     Number {
         /// The type, such as `int32`.
         kind: &'static str,

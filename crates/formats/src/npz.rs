@@ -19,7 +19,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 #[non_exhaustive]
 pub enum NpzError {
     /// The bytes are no zip archive.
-    #[error("this is no .npz archive, or a damaged one: {0}")]
+    #[error("this is not an .npz archive, or it is damaged: {0}")]
     Archive(String),
     /// A member is damaged, or packed in a way that is not read.
     #[error("the array '{name}' cannot be read: {what}")]
@@ -30,7 +30,7 @@ pub enum NpzError {
         what: String,
     },
     /// A member is something else than an array.
-    #[error("'{name}' in the archive is no .npy file")]
+    #[error("'{name}' in the archive is not an .npy file")]
     NotAnArray {
         /// Name of the member.
         name: String,
@@ -39,9 +39,7 @@ pub enum NpzError {
     #[error("two arrays of the archive have the same {0}, so it is not read")]
     Twice(&'static str),
     /// A member unpacks to more than an archive of that size should.
-    #[error(
-        "the array '{name}' makes the archive unpack to more than {limit} bytes, out of all proportion"
-    )]
+    #[error("with the array '{name}' the archive unpacks to more than {limit} bytes")]
     TooLarge {
         /// Name of the member.
         name: String,
@@ -140,7 +138,7 @@ fn stored(
             format!("it is not packed, but has {packed} bytes packed and {size} unpacked"),
         ));
     }
-    let start = member.data_start().ok_or_else(|| bad_member(name, "its place is not known"))?;
+    let start = member.data_start().ok_or_else(|| bad_member(name, "its position is unknown"))?;
     let end = start.checked_add(size);
     let range = usize::try_from(start).ok().zip(end.and_then(|end| usize::try_from(end).ok()));
     let (start, end) = range.ok_or_else(|| bad_member(name, "it cannot be addressed"))?;
@@ -163,7 +161,7 @@ fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzE
     if bytes.len() as u64 != size {
         return Err(bad_member(
             name,
-            format!("it unpacks to another size than the {size} bytes that the archive says"),
+            format!("its unpacked size differs from the {size} bytes that the archive declares"),
         ));
     }
     Ok(Buffer::from_vec(bytes))
@@ -350,8 +348,8 @@ mod tests {
 
     #[test]
     fn what_is_no_archive_of_arrays_is_named() {
-        assert!(error(Vec::new()).contains("no .npz archive"));
-        assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("no .npz archive"));
+        assert!(error(Vec::new()).contains("not an .npz archive"));
+        assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("not an .npz archive"));
         assert!(
             error(zip(&[("notes.txt", b"x", CompressionMethod::Stored)])).contains("'notes.txt'")
         );
@@ -401,7 +399,7 @@ mod tests {
         let mut two_names = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
         let at = two_names.iter().rposition(|byte| *byte == b'a').unwrap();
         two_names[at] = b'b';
-        assert!(error(two_names).contains("no .npz archive"));
+        assert!(error(two_names).contains("not an .npz archive"));
     }
 
     #[test]

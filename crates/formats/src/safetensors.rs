@@ -41,7 +41,7 @@ pub struct Safetensors {
 pub enum SafetensorsError {
     /// The file ends before the header does.
     #[error(
-        "a header of {length} bytes is announced, but the file has only {available} bytes after its length"
+        "the header has {length} bytes, but the file has only {available} bytes after the length"
     )]
     HeaderBeyondEnd {
         /// What the file says, in bytes.
@@ -53,7 +53,7 @@ pub enum SafetensorsError {
     #[error("the file has {0} bytes; the length of the header alone takes 8")]
     TooShort(usize),
     /// The header is longer than anybody reads.
-    #[error("a header of {0} bytes is announced; at most {MAX_HEADER} are allowed")]
+    #[error("the header has {0} bytes; at most {MAX_HEADER} are allowed")]
     HeaderTooLong(u64),
     /// The header is not the JSON that it should be.
     #[error("the header cannot be read: {0}")]
@@ -90,7 +90,7 @@ pub enum SafetensorsError {
         shape: Vec<u64>,
     },
     /// The number of bytes is not what type and shape imply.
-    #[error("tensor '{name}': {data_type}{shape:?} needs {need} bytes, but {have} are given to it")]
+    #[error("tensor '{name}': {data_type}{shape:?} needs {need} bytes, but has {have}")]
     Size {
         /// Name of the tensor.
         name: String,
@@ -106,7 +106,7 @@ pub enum SafetensorsError {
     /// Elements of less than a byte that do not fill their last byte, which the format does not
     /// allow.
     #[error(
-        "tensor '{name}': {elements} elements of type {data_type} do not fill whole bytes, which the format demands"
+        "tensor '{name}': {elements} elements of type {data_type} do not fill whole bytes, as the format requires"
     )]
     PartOfByte {
         /// Name of the tensor.
@@ -132,7 +132,7 @@ pub enum SafetensorsError {
     },
     /// Bytes between tensors that belong to none.
     #[error(
-        "tensor '{name}': its bytes begin at {begin}, but those before it end at {end}; the bytes between belong to nothing"
+        "tensor '{name}': its bytes begin at {begin}, but the previous ones end at {end}; the bytes between are unused"
     )]
     Hole {
         /// Name of the tensor.
@@ -144,7 +144,7 @@ pub enum SafetensorsError {
     },
     /// A tensor ends after the file.
     #[error(
-        "tensor '{name}': its bytes end at {end}, but the file has only {available} after the header; is it cut off?"
+        "tensor '{name}': its bytes end at {end}, but the file has only {available} after the header; it may be truncated"
     )]
     BeyondEnd {
         /// Name of the tensor.
@@ -158,7 +158,7 @@ pub enum SafetensorsError {
     #[error("{0} bytes at the end of the file belong to no tensor")]
     Trailing(u64),
     /// A name that the format keeps for itself.
-    #[error("a tensor cannot be called '{METADATA}'")]
+    #[error("a tensor cannot have the name '{METADATA}'")]
     ReservedName,
     /// A tensor could not be made or turned around.
     #[error("tensor '{name}': {error}")]
@@ -241,7 +241,7 @@ fn split(bytes: &[u8]) -> Result<(&str, usize), SafetensorsError> {
     }
     match std::str::from_utf8(header) {
         Ok(text) => Ok((text, LENGTH_BYTES + header.len())),
-        Err(error) => Err(SafetensorsError::Header(format!("it is no UTF-8 text: {error}"))),
+        Err(error) => Err(SafetensorsError::Header(format!("it is not UTF-8 text: {error}"))),
     }
 }
 
@@ -410,7 +410,7 @@ impl<'de> Deserialize<'de> for Texts {
             type Value = Texts;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("texts by name")
+                f.write_str("strings by name")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
@@ -697,14 +697,14 @@ mod tests {
             (one("F32", "[0]", "[0,4]", 4), "needs 0 bytes, but 4"),
             (one("F32", "[1]", "[0,4]", 3), "only 3"),
             (one("F32", "[1]", "[0,4]", 5), "1 bytes at the end"),
-            (one("F32", "[1]", "[1,5]", 5), "belong to nothing"),
+            (one("F32", "[1]", "[1,5]", 5), "are unused"),
             (one("F32", "[1]", "[0,18446744073709551615]", 4), "end at 18446744073709551615"),
             (one("F4", "[3]", "[0,2]", 2), "whole bytes"),
             (one("U8", "[4294967296,4294967296]", "[0,4]", 4), "can be addressed"),
             (one("F64", "[2305843009213693952]", "[0,4]", 4), "can be addressed"),
             (one("U8", "[0,4294967296,4294967296]", "[0,0]", 0), "can be addressed"),
             (two("[0,4]", "[2,6]", 6), "'b': its bytes begin at 2, inside those of 'a'"),
-            (two("[0,4]", "[5,9]", 9), "belong to nothing"),
+            (two("[0,4]", "[5,9]", 9), "are unused"),
             (two("[0,4]", "[0,4]", 4), "inside those of 'a'"),
         ];
         for (bytes, words) in rows {

@@ -178,7 +178,7 @@ pub struct NoExternalData;
 impl ExternalData for NoExternalData {
     fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
         Err(format!(
-            "its values are in the file '{location}', and the model was read from bytes without a directory"
+            "values are in the file '{location}', and the model was read from bytes without a directory"
         ))
     }
 }
@@ -230,11 +230,13 @@ impl Model {
     fn decode(&self, proto: &TensorProto, external: &dyn ExternalData) -> Result<Tensor, String> {
         let number = proto.data_type.unwrap_or(0);
         let data_type = DataType::from_number(number).ok_or_else(|| match number {
-            0 => "it has no element type".to_string(),
-            _ => format!("element type {number} is not one of the standard's"),
+            0 => "no element type is set".to_string(),
+            _ => format!("element type {number} is not defined by the standard"),
         })?;
         if proto.segment.is_some() {
-            return Err("it is one segment of a larger tensor, which is not supported".to_string());
+            return Err(
+                "the tensor is a segment of a larger tensor, which is not supported".to_string()
+            );
         }
         let dims: SmallVec<[usize; 6]> = proto
             .dims
@@ -244,7 +246,7 @@ impl Model {
         let count = elems(&dims).map_err(|error| error.to_string())?;
 
         if proto.skipped.is_some() {
-            return Err("its values were left out when the model was read".to_string());
+            return Err("its values were skipped when the model was read".to_string());
         }
         if proto.is_external() {
             let buffer = self.load_external(proto, data_type.storage_bytes(count), external)?;
@@ -252,7 +254,7 @@ impl Model {
         }
         if proto.data_location.is_some_and(|location| location != DataLocation::DEFAULT) {
             return Err(format!(
-                "data location {} is not one of the standard's",
+                "data location {} is not defined by the standard",
                 proto.data_location.map_or(0, |l| l.0)
             ));
         }
@@ -264,7 +266,7 @@ impl Model {
                 return Err(format!("it has both raw_data and {field}"));
             }
             if data_type == DataType::String {
-                return Err("strings cannot lie in raw_data".to_string());
+                return Err("strings cannot be stored in raw_data".to_string());
             }
             return Tensor::from_buffer(data_type, dims, self.buffer(raw))
                 .map_err(|error| error.to_string());
@@ -272,7 +274,7 @@ impl Model {
         let expected = typed_field.map_or("", TypedField::name);
         if let Some(wrong) = fields.iter().find(|field| **field != expected) {
             return Err(format!(
-                "values of type {} lie in {expected}, not in {wrong}",
+                "values of type {} must be in {expected}, not in {wrong}",
                 data_type.name()
             ));
         }
@@ -326,7 +328,9 @@ impl Model {
         let tensor = if data_type == DataType::String {
             Tensor::from_strings(dims, strings)
         } else if raw.is_empty() && count > 0 {
-            return Err(format!("it has no values, but its shape {dims:?} asks for {count}"));
+            return Err(format!(
+                "the sparse tensor has no values, but its shape {dims:?} requires {count}"
+            ));
         } else {
             Tensor::from_buffer(data_type, dims, Buffer::from_vec(raw))
         };
@@ -339,11 +343,11 @@ impl Model {
         bytes: Option<usize>,
         external: &dyn ExternalData,
     ) -> Result<Buffer, String> {
-        let bytes = bytes.ok_or("strings cannot lie outside the model")? as u64;
+        let bytes = bytes.ok_or("strings cannot be external")? as u64;
         let reference = self.external_reference(proto)?;
         if let Some(length) = reference.length.filter(|length| *length != bytes) {
             return Err(format!(
-                "{length} bytes of '{}' are announced, but its type and shape need {bytes}",
+                "the length is {length} bytes of '{}', but type and shape require {bytes}",
                 reference.location
             ));
         }
@@ -392,8 +396,7 @@ impl Model {
                 _ => reference.unknown_keys.push(self.display(entry.key).into_owned()),
             }
         }
-        reference.location =
-            location.ok_or("its values are outside the model, but no location is given")?;
+        reference.location = location.ok_or("its values are external, but no location is set")?;
         Ok(reference)
     }
 

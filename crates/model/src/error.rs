@@ -65,11 +65,11 @@ impl fmt::Display for ErrorKind {
         match self {
             ErrorKind::Wire(kind) => write!(f, "{kind}"),
             ErrorKind::TextTooLong { length } => {
-                write!(f, "a text has {length} bytes; at most 2^32 - 1 are allowed")
+                write!(f, "a string has {length} bytes; at most 2^32 - 1 are allowed")
             }
             ErrorKind::TooMuchStructure { limit } => write!(
                 f,
-                "its nodes, values and attributes would take more than {} MiB of memory, which is much for a file of this size",
+                "its nodes, values and attributes need more than {} MiB of memory, which is too much for a file of this size",
                 limit >> 20
             ),
             ErrorKind::TypeTooDeep { limit } => {

@@ -70,17 +70,17 @@ impl fmt::Display for InlineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InlineError::TooManyInputs { given, formal } => {
-                write!(f, "the call has {given} inputs, the function has {formal}")
+                write!(f, "the call has {given} inputs, but the function has {formal}")
             }
             InlineError::TooManyOutputs { taken, formal } => {
-                write!(f, "the call has {taken} outputs, the function has {formal}")
+                write!(f, "the call has {taken} outputs, but the function has {formal}")
             }
             InlineError::NoOutput { index } => {
-                write!(f, "the function does not make its output {index} in this call")
+                write!(f, "the function does not compute its output {index} in this call")
             }
             InlineError::DefaultOfCallee { attribute } => write!(
                 f,
-                "it hands on an attribute of the function around it that may have no value, and the function has a default for '{attribute}'"
+                "it passes an attribute of the enclosing function that may have no value, and the function has a default for '{attribute}'"
             ),
         }
     }

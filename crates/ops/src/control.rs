@@ -11,7 +11,7 @@ use crate::def::OpDef;
 use crate::downward::from_front;
 use crate::facts::{
     ALL, ALL_IR4, ALL_IR9, ALL_IR10, ALL_IR11, ALL_IR12, ALL_IR13, graph, input, inputs, int, ints,
-    outputs, types, without_attribute, without_input, without_types,
+    note, outputs, types, without_attribute, without_input, without_types,
 };
 use crate::tensor::squeeze::SQUEEZE;
 use crate::tensor::transpose::TRANSPOSE;
@@ -28,7 +28,10 @@ const fn carried(tensors: TypeSet) -> TypeSet {
 }
 
 pub static IF: OpDef = OpDef::new("If")
-    .about("Runs one of two graphs and gives back what it gives back.")
+    .about("Runs `then_branch` if `cond` is true and `else_branch` otherwise. The outputs of the node \
+         are those of the branch that ran; the other branch is not evaluated. A branch has no \
+         inputs of its own: it reads values of the enclosing graphs by name. Both branches need the \
+         same number of outputs with the same types; shapes may differ.")
     .since(
         1,
         &[
@@ -40,7 +43,7 @@ pub static IF: OpDef = OpDef::new("If")
             types("B", TypeSet::tensors(&[Bool])),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("The branches may return different shapes.")])
     .same_up()
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
     .widens()
@@ -61,8 +64,12 @@ pub static IF: OpDef = OpDef::new("If")
     .infer_as_reference(infer::if_as_reference);
 
 pub static LOOP: OpDef = OpDef::new("Loop")
-    .about("Runs a graph repeatedly: up to a given number of times, and while a condition holds. Values are carried from one \
-         run to the next; what each run gives beyond them is stacked.")
+    .about("Runs a graph repeatedly, at most `M` times and as long as the loop condition is true. \
+         Without `M` only the condition ends the loop; without `cond` only `M` does. The body \
+         receives the iteration number, the condition and the loop-carried values. It returns the \
+         next condition, the next loop-carried values and the scan outputs, which are stacked along \
+         a new first axis. After 0 iterations the loop-carried values are returned unchanged and \
+         the scan outputs have size 0 on that axis.")
     .since(
         1,
         &[
@@ -120,8 +127,13 @@ pub static LOOP: OpDef = OpDef::new("Loop")
     .infer_as_reference(infer::loop_as_reference);
 
 pub static SCAN: OpDef = OpDef::new("Scan")
-    .about("Runs a graph for each slice of some inputs, in order. States are carried from one slice to the next, and \
-         what each run gives beyond them is stacked along an axis.")
+    .about(
+        "Runs a graph once for each slice of one or more scan inputs. State variables are passed \
+         from each step to the next. What the body returns beyond the states is stacked into scan \
+         outputs. All scan inputs must have the same length on their scan axes; each of them, and \
+         each scan output, may be processed from the end. Version 8 works on a batch in axis 0; \
+         since version 9 there is no batch axis.",
+    )
     .since(
         8,
         &[
@@ -147,7 +159,7 @@ pub static SCAN: OpDef = OpDef::new("Scan")
             without_types("I"),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative axes count from the end.")])
     .same_up()
     .since(16, &[types("V", ALL_IR4)])
     .widens()
@@ -191,7 +203,9 @@ fn scanned_axes_from_front(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// an example.
 fn scan_of_the_batch(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(0).is_some() {
-        return Err(cx.refuse("sequence_lens ends sequences early, which version 9 cannot say"));
+        return Err(
+            cx.refuse("sequence_lens ends sequences early, which is not supported in version 9")
+        );
     }
     let operands: Vec<_> = (1..cx.input_count()).map(|index| cx.input(index)).collect();
     let directions = cx.ints("directions");
@@ -218,7 +232,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let list = |name: &str| cx.ints(name).unwrap_or_default();
     let backwards = list("scan_output_directions").iter().any(|direction| *direction != 0);
     if backwards {
-        return Err(cx.refuse("an output is written backwards, which version 8 does not do"));
+        return Err(cx.refuse("scan outputs in reverse direction are not supported in version 8"));
     }
     let (in_axes, out_axes) = (list("scan_input_axes"), list("scan_output_axes"));
     let directions = list("scan_input_directions");
@@ -239,7 +253,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
                 let rank = cx.input_type(index).and_then(|ty| ty.shape()).map(|shape| shape.len());
                 let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
                     return Err(
-                        cx.refuse("the rank of an input is not known, or does not have its axis")
+                        cx.refuse("the rank of an input is unknown, or its axis is out of range")
                     );
                 };
                 Some(cx.before(TRANSPOSE.name, &[input], &[("perm", AttrValue::from(&order[..]))]))
@@ -253,7 +267,7 @@ fn batch_of_one(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             let rank = cx.output_type(output).and_then(|ty| ty.shape()).map(|shape| shape.len());
             let Some(order) = rank.and_then(|rank| order_with_first(axis, rank)) else {
                 return Err(
-                    cx.refuse("the rank of an output is not known, or does not have its axis")
+                    cx.refuse("the rank of an output is unknown, or its axis is out of range")
                 );
             };
             let mut back = vec![0i64; order.len()];
@@ -291,9 +305,7 @@ fn same_branches(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b && *a != Dim::Unknown)
     };
     if then.len() != other.len() || !then.iter().zip(&other).all(|(a, b)| same(a, b)) {
-        return Err(cx.refuse(
-            "its branches give values of different shapes, or it is not known that they do not",
-        ));
+        return Err(cx.refuse("its branches return different shapes, or the shapes are unknown"));
     }
     Ok(())
 }
@@ -318,7 +330,7 @@ mod tests {
         );
         assert_eq!(
             found(&axes("scan_output_axes", &[-1])),
-            "Scan: scan_output_axes has -1, and the rank is not known"
+            "Scan: scan_output_axes has -1, and the rank is unknown"
         );
     }
 }

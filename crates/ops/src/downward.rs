@@ -51,11 +51,13 @@ pub(crate) fn from_front(
         return Ok(axis);
     }
     let Some(rank) = rank else {
-        return Err(cx.refuse(format_args!("{name} has {axis}, and the rank is not known")));
+        return Err(cx.refuse(format_args!("{name} has {axis}, and the rank is unknown")));
     };
     match axis.checked_add(rank as i64) {
         Some(axis) if axis >= 0 => Ok(axis),
-        _ => Err(cx.refuse(format_args!("{name} has {axis}, which rank {rank} does not have"))),
+        _ => {
+            Err(cx.refuse(format_args!("{name} has {axis}, which is out of range for rank {rank}")))
+        }
     }
 }
 
@@ -71,11 +73,10 @@ pub(crate) fn constant(
     match cx.constant(index) {
         Some(tensor) => Ok(Some(tensor)),
         None if cx.is_in_data_file(index) => Err(cx.refuse(format_args!(
-            "{name} is an attribute there, and here its value is in a data file, which is not \
-             read: it has to be in the model"
+            "{name} is an attribute there, but its value is in a data file, which is not read: it must be in the model"
         ))),
         None => {
-            Err(cx.refuse(format_args!("{name} is an attribute there, and not a constant here")))
+            Err(cx.refuse(format_args!("{name} is an attribute there, but not a constant here")))
         }
     }
 }
@@ -93,7 +94,7 @@ pub(crate) fn constant_ints(
     let Some(tensor) = constant(cx, index, name)? else { return Ok(None) };
     match ints_of(&tensor) {
         Some(values) => Ok(Some(values)),
-        None => Err(cx.refuse(format_args!("{name} does not have integers"))),
+        None => Err(cx.refuse(format_args!("{name} is not a list of integers"))),
     }
 }
 
@@ -152,9 +153,9 @@ pub(crate) fn constant_floats(
 /// Refuses an attribute that says anything but this.
 pub(crate) fn only_word(cx: &mut Adapt<'_>, name: &str, words: &[&str]) -> Result<(), Refusal> {
     match cx.string(name) {
-        Some(word) if !words.contains(&word.as_str()) => Err(
-            cx.refuse(format_args!("{name} must have value {}, and is {word}", words.join(" or ")))
-        ),
+        Some(word) if !words.contains(&word.as_str()) => {
+            Err(cx.refuse(format_args!("{name} must be {}, not {word}", words.join(" or "))))
+        }
         _ => Ok(()),
     }
 }
@@ -213,7 +214,7 @@ pub(crate) fn indices_from_front(
     let elem = cx.input_type(index).and_then(|ty| ty.elem());
     let elem = elem.or_else(|| Some(cx.constant(index)?.data_type()));
     let Some(elem) = elem.filter(|elem| matches!(elem, DataType::Int32 | DataType::Int64)) else {
-        return Err(cx.refuse("its indices may be negative, and are not of type int32 or int64"));
+        return Err(cx.refuse("its indices may be negative and do not have type int32 or int64"));
     };
     let to = || [("to", AttrValue::Int(elem.number().into()))];
     let indices = cx.input(index);
@@ -312,7 +313,7 @@ mod tests {
                 18,
                 vec![],
                 "float[2, 3]; int64[1]",
-                "ReduceMax: axes is an attribute there, and not a constant here",
+                "ReduceMax: axes is an attribute there, but not a constant here",
             ),
             (&REDUCE_L2, 18, vec![("noop_with_empty_axes", Int(1))], "float[2]", "y = Abs(a)"),
             (
@@ -354,7 +355,7 @@ mod tests {
                 11,
                 vec![("axis", Int(-1))],
                 "float[...]; float[2, 3]",
-                "Concat: axis has -1, and the rank is not known",
+                "Concat: axis has -1, and the rank is unknown",
             ),
             (&UNSQUEEZE, 11, vec![("axes", ints(&[-1]))], "float[2]", "y = Unsqueeze(a) axes=[1]"),
             (
@@ -401,7 +402,7 @@ mod tests {
                 7,
                 vec![],
                 "float[N]; float[2, N]",
-                "Sub: nothing broadcasts by itself there, and the sizes of its inputs are not known",
+                "Sub: there is no implicit broadcasting there, and the sizes of the inputs are unknown",
             ),
         ]);
     }
@@ -414,14 +415,14 @@ mod tests {
                 19,
                 vec![("mode", word("wrap"))],
                 "float[2]; =[1, 1]",
-                "Pad: mode must have value constant or reflect or edge, and is wrap",
+                "Pad: mode must be constant or reflect or edge, not wrap",
             ),
             (
                 &DEPTH_TO_SPACE,
                 11,
                 vec![("mode", word("CRD"))],
                 "float[1, 4, N, 1]",
-                "DepthToSpace: mode must have value DCR where channels, height and width are not known, and is CRD",
+                "DepthToSpace: mode must be DCR where channels, height and width are not known, not CRD",
             ),
             (
                 &DEPTH_TO_SPACE,
@@ -443,7 +444,7 @@ mod tests {
                 13,
                 vec![],
                 "float[2, 3]; float[3]",
-                "QuantizeLinear: version 10 has one scale for all elements, and it has more, or its shape is not known",
+                "QuantizeLinear: version 10 supports only one scale, and there are more, or the shape is unknown",
             ),
             (
                 &MOD,
@@ -496,7 +497,7 @@ mod tests {
                 11,
                 vec![],
                 "=[-1]; int64; float[2]",
-                "OneHot: an index may be negative, for which version 9 gives no 1",
+                "OneHot: an index may be negative, which version 9 does not support",
             ),
         ]);
         // Without the size they are counted at run time.

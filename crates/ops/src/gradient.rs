@@ -151,7 +151,7 @@ impl<'a> Backward<'a> {
     ///
     /// It is left out, or its element type is not known.
     pub(crate) fn input(&self, index: usize) -> Result<Expr<'_>, Refusal> {
-        let refusal = || self.refuse(format_args!("the type of input {index} is not known"));
+        let refusal = || self.refuse(format_args!("the type of input {index} is unknown"));
         self.input_if(index).ok_or_else(refusal)
     }
 
@@ -162,7 +162,7 @@ impl<'a> Backward<'a> {
     /// Its element type is not known.
     pub(crate) fn output(&self, index: usize) -> Result<Expr<'_>, Refusal> {
         let value = self.look(|model| model.outputs(self.node).get(index).copied().flatten());
-        let refusal = || self.refuse(format_args!("the type of output {index} is not known"));
+        let refusal = || self.refuse(format_args!("the type of output {index} is unknown"));
         value.and_then(|value| self.of_file(value)).ok_or_else(refusal)
     }
 
@@ -180,7 +180,7 @@ impl<'a> Backward<'a> {
     ///
     /// The element type of the output is not known.
     pub(crate) fn arriving(&self) -> Result<Expr<'_>, Refusal> {
-        self.arriving_if(0).ok_or_else(|| self.refuse("the type of its output is not known"))
+        self.arriving_if(0).ok_or_else(|| self.refuse("the type of its output is unknown"))
     }
 
     fn of_file(&self, value: ValueId) -> Option<Expr<'_>> {
@@ -200,7 +200,7 @@ impl<'a> Backward<'a> {
     /// It is not known.
     pub(crate) fn rank_of(&self, term: Expr<'_>) -> Result<usize, Refusal> {
         let rank = self.shape_of(term).map(|shape| shape.len());
-        rank.ok_or_else(|| self.refuse("its rank is not known"))
+        rank.ok_or_else(|| self.refuse("its rank is unknown"))
     }
 
     /// The value of an input that is the same in every run, if that is known.

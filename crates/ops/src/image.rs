@@ -21,8 +21,9 @@ use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
-    .about("Reads an image at the places that a grid names, in coordinates from -1 to 1, and interpolates between \
-         elements.")
+    .about("Samples an input at the locations of a grid, with nearest, linear or cubic interpolation. \
+         Each location `(x, y)` or `(x, y, z)` has coordinates from -1 to 1 across the input. \
+         Locations outside are handled by `padding_mode`. Nearest rounds half to even.")
     .since(
         16,
         &[
@@ -42,7 +43,7 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     .infer(infer_samples)
     .adapter(20, 19, |cx| {
         if cx.rank(0) != Some(4) {
-            return Err(cx.refuse("version 16 takes images of two axes, and the rank of the input is not 4 or not known"));
+            return Err(cx.refuse("version 16 supports only 2-D images, and the rank of the input is not 4 or unknown"));
         }
         match cx.string("mode").as_deref() {
             None | Some("linear") => cx.set("mode", "bilinear"),
@@ -62,7 +63,10 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     .gradient(gradients::grid_sample);
 
 pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
-    .about("Turns an encoded image, such as a PNG or JPEG file, into pixels.")
+    .about(
+        "Decodes an encoded image, such as a PNG or JPEG file, into pixels. Sardonyx reports an \
+         error if the image cannot be decoded.",
+    )
     .since(
         20,
         &[
@@ -76,7 +80,10 @@ pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
     .infer(infer_decoded);
 
 pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
-    .about("Divides regions of interest into a grid of equal cells and takes the largest element of each.")
+    .about(
+        "Max pooling over regions of interest. Each region is scaled by `spatial_scale`, divided \
+         into a grid of `pooled_shape` cells, and the maximum of each cell is taken.",
+    )
     .since(
         1,
         &[
@@ -94,8 +101,10 @@ pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
     .gradient(gradients::max_roi_pool);
 
 pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
-    .about("Keeps the boxes of the best scores and drops those that overlap one that was kept by more than a threshold, \
-         for each class of each batch.")
+    .about("Selects the boxes with the highest scores and suppresses boxes that overlap a selected \
+         box. Runs separately for each class of each image. A box is suppressed if its intersection \
+         over union (IoU) with a selected box is greater than `iou_threshold`; a box whose IoU is \
+         equal to the threshold is kept.")
     .since(
         10,
         &[
@@ -113,7 +122,11 @@ pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
     .infer(non_max_suppression::infer);
 
 pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
-    .about("Divides regions of interest into cells and takes the mean or the largest of points between elements in each.")
+    .about("Pools regions of interest (ROI Align) to a fixed size with bilinear interpolation. Each \
+         region is divided into cells; points in each cell are interpolated, and their average or \
+         maximum is the output. Since version 16 `coordinate_transformation_mode` selects whether \
+         coordinates are shifted by half a pixel; the default is `half_pixel`, while version 10 \
+         does not shift.")
     .since(
         10,
         &[
@@ -140,7 +153,7 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     .adapter(16, 15, |cx| {
         let mode = cx.string("coordinate_transformation_mode");
         if mode.as_deref() != Some("output_half_pixel") {
-            return Err(cx.refuse("coordinate_transformation_mode must be output_half_pixel, which is what older versions do"));
+            return Err(cx.refuse("coordinate_transformation_mode must be output_half_pixel, which older versions use"));
         }
         cx.remove("coordinate_transformation_mode");
         Ok(())
@@ -347,7 +360,11 @@ mod tests {
                         "float[1, 6, 4]; float[1, 2, 5]",
                         "NonMaxSuppression: the numbers of boxes and scores differ (6 and 5)",
                     ),
-                    (&[], "float[1, 6, 5]; -", "NonMaxSuppression: a box has four numbers, not 5"),
+                    (
+                        &[],
+                        "float[1, 6, 5]; -",
+                        "NonMaxSuppression: a box must have four numbers, not 5",
+                    ),
                 ],
             );
         }

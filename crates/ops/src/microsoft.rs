@@ -23,7 +23,7 @@ mod tokenizer;
 use crate::list::List;
 
 /// The domain of nearly all of them.
-const DOMAIN: &str = "com.microsoft";
+pub(crate) const DOMAIN: &str = "com.microsoft";
 
 /// By domain and name.
 pub(crate) static LIST: List = List::new(&[

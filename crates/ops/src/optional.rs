@@ -12,7 +12,10 @@ use crate::rules::same_as_first;
 use crate::typeset::TypeSet;
 
 pub(crate) static OPTIONAL: OpDef = OpDef::new("Optional")
-    .about("Makes an optional value of a tensor or sequence, or an empty one of a given type.")
+    .about(
+        "Wraps a tensor or sequence in an optional, or creates an empty optional of the type \
+         `type`.",
+    )
     .since(
         15,
         &[
@@ -34,7 +37,7 @@ pub(crate) static OPTIONAL: OpDef = OpDef::new("Optional")
     .infer(optional);
 
 pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
-    .about("What is in an optional value.")
+    .about("Returns the value of an optional. An empty optional is an error.")
     .since(
         15,
         &[
@@ -47,12 +50,9 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
     .since(
         18,
         &[
-            note("A value of a tensor or sequence type is taken as well: the operator returns the input."),
-            types(
-            "O",
-            ALL.and(ALL.as_sequences())
-                .and(ALL.and(ALL.as_sequences()).as_optionals()),
-        )],
+            note("The input may also be a tensor or sequence, which is returned unchanged."),
+            types("O", ALL.and(ALL.as_sequences()).and(ALL.and(ALL.as_sequences()).as_optionals())),
+        ],
     )
     .widens()
     .since(
@@ -71,7 +71,7 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
     .infer(element);
 
 pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
-    .about("Whether there is something in an optional value.")
+    .about("Tests whether an optional has a value.")
     .since(
         15,
         &[
@@ -85,12 +85,8 @@ pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
         18,
         &[
             input("input", "O").optional(),
-            note("A value of a tensor or sequence type is taken as well, and is something; an input left out is not."),
-            types(
-                "O",
-                ALL.and(ALL.as_sequences())
-                    .and(ALL.and(ALL.as_sequences()).as_optionals()),
-            ),
+            note("The input may also be a tensor or sequence (true), or absent (false)."),
+            types("O", ALL.and(ALL.as_sequences()).and(ALL.and(ALL.as_sequences()).as_optionals())),
         ],
     )
     .same_up()

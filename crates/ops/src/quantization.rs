@@ -32,7 +32,10 @@ const SCALES: TypeSet = TypeSet::tensors(&[Float16, Float, Bfloat16]);
 const SCALES_IR12: TypeSet = SCALES.and(TypeSet::tensors(&[Float8e8m0]));
 
 pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
-    .about("A convolution of 8-bit integers with zero points, summed up in 32 bits.")
+    .about(
+        "Convolution of 8-bit integers with an int32 result. The zero points are subtracted from \
+         input and weights first.",
+    )
     .since(
         10,
         &[
@@ -59,7 +62,8 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
     .split_by(layers::conv_integer);
 
 pub static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
-    .about("A matrix product of 8-bit integers with zero points, summed up in 32 bits.")
+    .about("Matrix product of 8-bit integers with an int32 result. The zero points are subtracted from \
+         the operands first.")
     .since(
         10,
         &[
@@ -78,7 +82,9 @@ pub static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .split_by(contraction::matmul_integer);
 
 pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
-    .about("A convolution of quantized tensors: each with its scale and zero point, and so is the result.").since(
+    .about("Convolution of quantized tensors with a quantized result. Input, weights and output have a \
+         scale and a zero point each. The bias is int32 with the scale `x_scale * w_scale`. Rounds \
+         half to even and saturates.").since(
     10,
     &[
         input("x", "T1"),
@@ -109,7 +115,10 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     .cost(|node| node.convolution(3));
 
 pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
-    .about("A matrix product of quantized tensors: each with its scale and zero point, and so is the result.")
+    .about(
+        "Matrix product of quantized tensors with a quantized result. Both operands and the output \
+         have a scale and a zero point each. Rounds half to even and saturates.",
+    )
     .since(
         10,
         &[
@@ -140,22 +149,13 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
             input("y_zero_point", "T3").non_differentiable(),
             output("y", "T3").non_differentiable(),
             types("TS", SCALES),
-            types(
-                "T1",
-                CODES_IR9,
-            ),
-            types(
-                "T2",
-                CODES_IR9,
-            ),
-            types(
-                "T3",
-                CODES_IR9,
-            ),
+            types("T1", CODES_IR9),
+            types("T2", CODES_IR9),
+            types("T3", CODES_IR9),
         ],
     )
     .widens()
-.infer(infer_qlinear_matmul)
+    .infer(infer_qlinear_matmul)
     .cost(|node| node.matrix_product(0, 3))
     .split_by(contraction::qlinear_matmul);
 

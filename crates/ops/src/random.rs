@@ -14,7 +14,7 @@ use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
 pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
-    .about("Draws 0 or 1 for each element, which is the probability of 1.")
+    .about("Draws 0 or 1 for each element; the element is the probability of 1.")
     .since(
         15,
         &[
@@ -41,7 +41,7 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
     });
 
 pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
-    .about("Draws classes with the probabilities whose logarithms are given, up to a constant.")
+    .about("Draws class indices from unnormalized log-probabilities.")
     .since(
         7,
         &[
@@ -60,7 +60,10 @@ pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
     .infer(multinomial);
 
 pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
-    .about("Numbers of a normal distribution, of a shape that is given.")
+    .about(
+        "Draws from the normal distribution, in a given shape. With a seed Sardonyx draws the same \
+         numbers in each run.",
+    )
     .since(
         1,
         &[
@@ -79,7 +82,10 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
     .infer(of_shape);
 
 pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
-    .about("Numbers of a normal distribution, of the shape of the input.")
+    .about(
+        "Draws from the normal distribution, in the shape of the input. With a seed Sardonyx draws \
+         the same numbers in each run.",
+    )
     .since(
         1,
         &[
@@ -100,7 +106,10 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
     .gradient(gradients::zero);
 
 pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
-    .about("Numbers spread evenly between two bounds, of a shape that is given.")
+    .about(
+        "Draws from the uniform distribution on `[low, high)`, in a given shape. With a seed \
+         Sardonyx draws the same numbers in each run.",
+    )
     .since(
         1,
         &[
@@ -119,7 +128,10 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
     .infer(of_shape);
 
 pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
-    .about("Numbers spread evenly between two bounds, of the shape of the input.")
+    .about(
+        "Draws from the uniform distribution on `[low, high)`, in the shape of the input. With a \
+         seed Sardonyx draws the same numbers in each run.",
+    )
     .since(
         1,
         &[

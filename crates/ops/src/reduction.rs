@@ -21,7 +21,7 @@ use crate::def::{AdapterFn, InferFn, OpDef};
 use crate::downward::{axes_from_front, axis_from_front, constant_ints};
 use crate::facts::{
     FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints,
-    output, types, without_attribute,
+    note, output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::known::{Dims, elements, held};
@@ -30,20 +30,28 @@ use crate::math::shape_values::{self, Ints};
 use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
-pub(crate) static ARG_MAX: OpDef =
-    position("ArgMax").about("Index of the largest element.").split_by(elements::arg);
+pub(crate) static ARG_MAX: OpDef = position("ArgMax")
+    .about(
+        "Index of the maximum along an axis. `select_last_index` decides between equal maxima. NaN \
+         counts as the maximum.",
+    )
+    .split_by(elements::arg);
 
-pub(crate) static ARG_MIN: OpDef =
-    position("ArgMin").about("Index of the smallest element.").split_by(elements::arg);
+pub(crate) static ARG_MIN: OpDef = position("ArgMin")
+    .about(
+        "Index of the minimum along an axis. `select_last_index` decides between equal minima. NaN \
+         counts as the minimum.",
+    )
+    .split_by(elements::arg);
 
 pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
-    .about("Sum of absolute values.")
+    .about("L1 norm over axes: the sum of absolute values. 0 over an empty set.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")))
     .gradient(gradients::l1)
     .split_by(elements::sum);
 
 pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
-    .about("Square root of the sum of squares.")
+    .about("L2 norm over axes: the square root of the sum of squares. 0 over an empty set.")
     .body(
         &[18],
         concat!(
@@ -59,7 +67,7 @@ pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribut
 
 pub static REDUCE_LOG_SUM: OpDef =
     reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
-        .about("Logarithm of the sum.")
+        .about("Logarithm of the sum over axes. Minus infinity over an empty set.")
         .since(28, &[types("T", FLOATS_IR4)])
         .same_down()
         .adapter(27, 28, floats_only::check)
@@ -68,7 +76,10 @@ pub static REDUCE_LOG_SUM: OpDef =
         .split_by(elements::log_sum);
 
 pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
-    .about("Logarithm of the sum of exponentials.")
+    .about(
+        "Logarithm of the sum of exponentials over axes. The maximum is subtracted first, so the \
+         exponentials do not overflow. Minus infinity over an empty set.",
+    )
     .since(28, &[types("T", FLOATS_IR4)])
     .same_down()
     .adapter(27, 28, floats_only::check)
@@ -86,29 +97,38 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
     .split_by(elements::whole_axes);
 
 pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
-    .about("The largest element.")
+    .about(
+        "Maximum over axes. NaN if any element is NaN. Over an empty set: minus infinity, or the \
+         smallest integer of the type.",
+    )
     .gradient(gradients::extreme)
     .split_by(elements::max);
 
 pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone)
-    .about("The mean.")
+    .about(
+        "Mean over axes. The mean of integers truncates toward zero. Over an empty set: NaN, or \
+             0 for integers.",
+    )
     .gradient(gradients::mean)
     .split_by(elements::mean);
 
 pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None))
-    .about("The smallest element.")
+    .about(
+        "Minimum over axes. NaN if any element is NaN. Over an empty set: infinity, or the largest \
+         integer of the type.",
+    )
     .gradient(gradients::extreme)
     .split_by(elements::min);
 
 pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone)
-    .about("The product.")
+    .about("Product over axes. 1 over an empty set. Integers wrap around on overflow.")
     .gradient(gradients::product)
     .split_by(elements::product);
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
-    .about("The sum.")
+    .about("Sum over axes. 0 over an empty set. Integers wrap around on overflow.")
     .since(1, FIRST)
-    .since(11, &[])
+    .since(11, NEGATIVE_AXES)
     .same_up()
     .since(
         13,
@@ -129,7 +149,7 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .split_by(elements::sum);
 
 pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square)
-    .about("Sum of squares.")
+    .about("Sum of squares over axes. 0 over an empty set. Integers wrap around on overflow.")
     .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")))
     .gradient(gradients::sum_of_squares)
     .split_by(elements::sum);
@@ -155,6 +175,7 @@ const FIRST: &[Fact] = &[
     int("keepdims").or(1),
     types("T", HIGH_PRECISION),
 ];
+const NEGATIVE_AXES: &[Fact] = &[note("Negative axes count from the end.")];
 const AXES_AS_INPUT: &[Fact] =
     &[AXES, without_attribute("axes"), int("noop_with_empty_axes").or(0)];
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
@@ -162,7 +183,7 @@ const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 const fn reduction(name: &'static str, infer: InferFn, down: AdapterFn) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
-        .since(11, &[])
+        .since(11, NEGATIVE_AXES)
         .same_up()
         .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] })
         .widens()
@@ -177,7 +198,7 @@ const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
     const TYPES: TypeSet = HIGH_PRECISION_IR4.and(BYTES);
     OpDef::new(name)
         .since(1, FIRST)
-        .since(11, &[])
+        .since(11, NEGATIVE_AXES)
         .same_up()
         .since(12, const { &[types("T", HIGH_PRECISION.and(BYTES))] })
         .widens()
@@ -207,7 +228,7 @@ const fn position(name: &'static str) -> OpDef {
     ];
     OpDef::new(name)
         .since(1, FIRST)
-        .since(11, &[])
+        .since(11, NEGATIVE_AXES)
         .same_up()
         .since(12, const { &[int("select_last_index").or(0)] })
         .same_up()

@@ -85,7 +85,7 @@ pub(crate) fn distinct_axes(
     for axis in axes {
         let axis = cx.axis(*axis, rank)?;
         if found.contains(&axis) {
-            return cx.fail(format_args!("axis {axis} is named twice"));
+            return cx.fail(format_args!("axis {axis} is given twice"));
         }
         found.push(axis);
     }
@@ -100,7 +100,7 @@ pub(crate) fn computed(
     of: &[&Dim],
 ) -> Result<Dim, InferError> {
     if result.is_unknown() && of.iter().all(|dim| dim.known().is_some()) {
-        return cx.fail(format_args!("an overflow of 64 bits in {what}"));
+        return cx.fail(format_args!("{what} overflows 64 bits"));
     }
     Ok(result)
 }

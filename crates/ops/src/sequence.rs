@@ -13,7 +13,10 @@ use crate::rules::{common_shape, elem_attribute, same_as_first};
 use crate::typeset::TypeSet;
 
 pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
-    .about("Joins the tensors of a sequence along an axis, or along a new one.")
+    .about(
+        "Concatenates the tensors of a sequence along an axis, or stacks them along a new one. An \
+         empty sequence is an error.",
+    )
     .since(
         11,
         &[
@@ -28,7 +31,7 @@ pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
     .infer(concat_from_sequence);
 
 pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
-    .about("The tensor at a position of a sequence; negative ones count from the end.")
+    .about("Returns the tensor at a position of a sequence.")
     .since(
         11,
         &[
@@ -43,7 +46,7 @@ pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     .infer(at);
 
 pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
-    .about("A sequence of the tensors given.")
+    .about("Creates a sequence of tensors of the same element type.")
     .since(
         11,
         &[
@@ -57,12 +60,12 @@ pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
     .infer_as_reference(construct_as_reference);
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
-    .about("A sequence of nothing yet, of an element type.")
+    .about("Creates an empty sequence of tensors.")
     .since(11, &[output("output", "S"), int("dtype"), types("S", ALL.as_sequences())])
     .infer(empty);
 
 pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
-    .about("A sequence without the tensor at a position, or without the last one.")
+    .about("Removes the tensor at a position of a sequence.")
     .since(
         11,
         &[
@@ -76,7 +79,7 @@ pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
     .infer(same_as_first);
 
 pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
-    .about("A sequence with a tensor put in before a position, or at the end.")
+    .about("Inserts a tensor into a sequence, before a position or at the end.")
     .since(
         11,
         &[
@@ -92,7 +95,7 @@ pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     .infer(insert);
 
 pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
-    .about("Number of tensors in a sequence.")
+    .about("Number of tensors in a sequence, as a scalar.")
     .since(
         11,
         &[
@@ -105,7 +108,10 @@ pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
     .infer(length);
 
 pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
-    .about("Runs a graph for each tensor of a sequence, and gives sequences of what it gives.")
+    .about(
+        "Applies a graph to each tensor of a sequence and collects the results in sequences. All \
+         sequence inputs must have the same length.",
+    )
     .since(
         17,
         &[
@@ -123,7 +129,9 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
 
 pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .about(
-        "Cuts a tensor along an axis into a sequence, into pieces of given lengths or of length 1.",
+        "Splits a tensor along an axis into a sequence of tensors. Without `split` the parts have \
+         size 1. With a scalar `split` all parts have that size, but the last may be smaller. With \
+         a 1-D `split` the parts have the sizes that it lists.",
     )
     .since(
         11,
@@ -227,7 +235,7 @@ const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
 fn construct_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut inputs = 0..cx.input_count().max(1);
     if let Some(index) = inputs.find(|index| cx.input(*index).is_none()) {
-        return cx.fail(format_args!("the type of input {index} is not known"));
+        return cx.fail(format_args!("the type of input {index} is unknown"));
     }
     construct(cx)
 }
@@ -287,7 +295,7 @@ fn concat_from_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut shape = element.and_then(|t| t.shape.clone());
     if let Some(sizes) = &mut shape {
         let Some(axis) = cx.int("axis") else {
-            return cx.fail("the node has no attribute axis");
+            return cx.fail("attribute 'axis' is missing");
         };
         let axis = cx.axis(axis, sizes.len() + usize::from(new_axis))?;
         if new_axis {
@@ -326,21 +334,21 @@ fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
     };
     match (&split.dims[..], &split.values[..]) {
         ([], [Dim::Known(length)]) if *length < 1 => {
-            cx.fail(format_args!("the length of a piece must be greater than zero, not {length}"))
+            cx.fail(format_args!("the length of a part must be greater than 0, not {length}"))
         }
         ([], [length]) => {
             let comes_out = whole.exact_div(length).is_some();
             Ok(if comes_out { length.clone() } else { Dim::Unknown })
         }
-        (_, []) => cx.fail("there are no lengths of pieces"),
+        (_, []) => cx.fail("split is empty"),
         (_, [first, rest @ ..]) => {
             if let Some(length) = split.values.iter().find(|l| l.known().is_some_and(|l| l < 0)) {
-                return cx.fail(format_args!("a piece has the negative length {length}"));
+                return cx.fail(format_args!("the length of a part is negative: {length}"));
             }
             let sum = rest.iter().fold(first.clone(), |sum, length| sum.add(length));
             if whole.surely_differs(&sum) {
                 return cx.fail(format_args!(
-                    "the pieces have {sum} elements together, but axis {axis} has {whole}"
+                    "the parts have {sum} elements in total, but axis {axis} has {whole}"
                 ));
             }
             let same = rest.iter().all(|length| length.surely_equals(first));
@@ -434,7 +442,7 @@ mod tests {
                     "seq(float[2, N])",
                     "ConcatFromSequence: new_axis must be 0 or 1, not 2",
                 ),
-                (&[], "seq(float[2, N])", "ConcatFromSequence: the node has no attribute axis"),
+                (&[], "seq(float[2, N])", "ConcatFromSequence: attribute 'axis' is missing"),
             ],
         );
     }
@@ -458,15 +466,19 @@ mod tests {
                 (
                     &[],
                     "float[6]; =0",
-                    "SplitToSequence: the length of a piece must be greater than zero, not 0",
+                    "SplitToSequence: the length of a part must be greater than 0, not 0",
                 ),
                 (
                     &[],
                     "float[6]; =[2, 3]",
-                    "SplitToSequence: the pieces have 5 elements together, but axis 0 has 6",
+                    "SplitToSequence: the parts have 5 elements in total, but axis 0 has 6",
                 ),
-                (&[], "float[6]; =[]", "SplitToSequence: there are no lengths of pieces"),
-                (&[], "float[6]; =[7, -1]", "SplitToSequence: a piece has the negative length -1"),
+                (&[], "float[6]; =[]", "SplitToSequence: split is empty"),
+                (
+                    &[],
+                    "float[6]; =[7, -1]",
+                    "SplitToSequence: the length of a part is negative: -1",
+                ),
                 (
                     &[("axis", Int(1))],
                     "float[6]",

@@ -54,22 +54,29 @@ macro_rules! window {
 }
 
 pub(crate) static BLACKMAN_WINDOW: OpDef = OpDef::new("BlackmanWindow")
-    .about("The Blackman window: a sum of three cosines that is 0 at both ends, to be multiplied with a frame before its \
-         spectrum is taken.").since(
-    17,
-    &[
-        input("size", "T1").non_differentiable(),
-        output("output", "T2").non_differentiable(),
-        int("output_datatype").or(1),
-        int("periodic").or(1),
-        types("T1", TypeSet::tensors(&[Int32, Int64])),
-        types("T2", NUMERIC_IR4),
-    ],
-).infer(infer_window)
-.body(&[17], window!("0.42", "0.5", "0.08"));
+    .about(
+        "Blackman window: `0.42 - 0.5 * cos(2 * pi * n / N) + 0.08 * cos(4 * pi * n / N)`. `N` is \
+         `size` if `periodic` is 1, else `size - 1`.",
+    )
+    .since(
+        17,
+        &[
+            input("size", "T1").non_differentiable(),
+            output("output", "T2").non_differentiable(),
+            int("output_datatype").or(1),
+            int("periodic").or(1),
+            types("T1", TypeSet::tensors(&[Int32, Int64])),
+            types("T2", NUMERIC_IR4),
+        ],
+    )
+    .infer(infer_window)
+    .body(&[17], window!("0.42", "0.5", "0.08"));
 
 pub(crate) static HAMMING_WINDOW: OpDef = OpDef::new("HammingWindow")
-    .about("The Hamming window: a raised cosine that does not reach 0 at the ends.")
+    .about(
+        "Hamming window: `25 / 46 - 21 / 46 * cos(2 * pi * n / N)`. `N` is `size` if `periodic` is \
+         1, else `size - 1`.",
+    )
     .since(
         17,
         &[
@@ -85,7 +92,10 @@ pub(crate) static HAMMING_WINDOW: OpDef = OpDef::new("HammingWindow")
     .body(&[17], window!("0.54347825", "0.45652175", "0"));
 
 pub(crate) static HANN_WINDOW: OpDef = OpDef::new("HannWindow")
-    .about("The Hann window: a raised cosine that is 0 at both ends.")
+    .about(
+        "Hann window: `0.5 - 0.5 * cos(2 * pi * n / N)`. `N` is `size` if `periodic` is 1, else \
+         `size - 1`.",
+    )
     .since(
         17,
         &[
@@ -101,23 +111,27 @@ pub(crate) static HANN_WINDOW: OpDef = OpDef::new("HannWindow")
     .body(&[17], window!("0.5", "0.5", "0"));
 
 pub(crate) static MEL_WEIGHT_MATRIX: OpDef = OpDef::new("MelWeightMatrix")
-    .about("Weights that turn a spectrum into bands of the mel scale, which are as wide as the ear hears them: \
-         overlapping triangles.").since(
-    17,
-    &[
-        input("num_mel_bins", "T1").non_differentiable(),
-        input("dft_length", "T1").non_differentiable(),
-        input("sample_rate", "T1").non_differentiable(),
-        input("lower_edge_hertz", "T2").non_differentiable(),
-        input("upper_edge_hertz", "T2").non_differentiable(),
-        output("output", "T3").non_differentiable(),
-        int("output_datatype").or(1),
-        types("T1", TypeSet::tensors(&[Int32, Int64])),
-        types("T2", FLOATS_IR4),
-        types("T3", NUMERIC_IR4),
-    ],
-)
-.infer(infer_mel_weights);
+    .about(
+        "Weights that convert a linear-frequency spectrum to the mel scale. Each column is a \
+         triangular filter; the centers are evenly spaced on the mel scale `2595 * log10(1 + f / \
+         700)`.",
+    )
+    .since(
+        17,
+        &[
+            input("num_mel_bins", "T1").non_differentiable(),
+            input("dft_length", "T1").non_differentiable(),
+            input("sample_rate", "T1").non_differentiable(),
+            input("lower_edge_hertz", "T2").non_differentiable(),
+            input("upper_edge_hertz", "T2").non_differentiable(),
+            output("output", "T3").non_differentiable(),
+            int("output_datatype").or(1),
+            types("T1", TypeSet::tensors(&[Int32, Int64])),
+            types("T2", FLOATS_IR4),
+            types("T3", NUMERIC_IR4),
+        ],
+    )
+    .infer(infer_mel_weights);
 
 /// One factor for each of `size` elements.
 fn infer_window(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -12,7 +12,7 @@ use crate::rules::{self, broadcast_inputs};
 use crate::typeset::TypeSet;
 
 pub(crate) static REGEX_FULL_MATCH: OpDef = OpDef::new("RegexFullMatch")
-    .about("Whether a regular expression matches the whole of each text.")
+    .about("Tests whether a regular expression (RE2 syntax) matches each string completely.")
     .since(
         20,
         &[
@@ -26,7 +26,7 @@ pub(crate) static REGEX_FULL_MATCH: OpDef = OpDef::new("RegexFullMatch")
     .infer(matches);
 
 pub(crate) static STRING_CONCAT: OpDef = OpDef::new("StringConcat")
-    .about("Puts texts together, element by element, with broadcasting.")
+    .about("Concatenates two string tensors element-wise.")
     .since(
         20,
         &[
@@ -41,7 +41,10 @@ pub(crate) static STRING_CONCAT: OpDef = OpDef::new("StringConcat")
     .infer_as_reference(rules::broadcast);
 
 pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
-    .about("Takes words out of a list of texts and brings letters to one case.")
+    .about(
+        "Removes stop words from a list of strings and converts the case of the others. If no \
+         string is left, the output is one empty string.",
+    )
     .since(
         10,
         &[
@@ -57,9 +60,8 @@ pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
     .infer_as_reference(normalized_as_reference);
 
 pub(crate) static STRING_SPLIT: OpDef = OpDef::new("StringSplit")
-    .about(
-        "Splits each text at a delimiter, or at blanks; short rows are filled up with empty texts.",
-    )
+    .about("Splits each string at a delimiter, or at whitespace. Rows with fewer parts are padded with \
+         empty strings.")
     .since(
         20,
         &[
@@ -76,7 +78,11 @@ pub(crate) static STRING_SPLIT: OpDef = OpDef::new("StringSplit")
     .infer(split);
 
 pub(crate) static TF_IDF_VECTORIZER: OpDef = OpDef::new("TfIdfVectorizer")
-    .about("Counts n-grams of a vocabulary, with gaps if wanted, and weights them.")
+    .about(
+        "Counts the n-grams of a vocabulary in each row: term frequency (TF), inverse document \
+         frequency (IDF) or their product (TF-IDF). Skip-grams are counted if `max_skip_count` is \
+         greater than 0.",
+    )
     .since(
         9,
         &[

@@ -10,8 +10,11 @@ use crate::rules::same_shape;
 use crate::typeset::TypeSet;
 
 pub(crate) static ADAGRAD: OpDef = OpDef::new("Adagrad")
-    .about("A step of Adagrad: each weight moves by its gradient over the root of the sum of squares of its gradients so \
-         far.")
+    .about(
+        "One step of the Adagrad optimizer. With `r = R / (1 + T * decay_factor)` and the gradient \
+         `g = G + norm_coefficient * X`: `H_new = H + g^2`, `X_new = X - r * g / (sqrt(H_new) + \
+         epsilon)`.",
+    )
     .domain("ai.onnx.preview.training")
     .since(
         1,
@@ -31,7 +34,10 @@ pub(crate) static ADAGRAD: OpDef = OpDef::new("Adagrad")
     .infer(infer_adagrad);
 
 pub(crate) static ADAM: OpDef = OpDef::new("Adam")
-    .about("A step of Adam: each weight moves by a running mean of its gradients over the root of one of their squares.").domain("ai.onnx.preview.training").since(
+    .about("One step of the Adam optimizer. With the gradient `g = G + norm_coefficient * X`: `V_new = \
+         alpha * V + (1 - alpha) * g`, `H_new = beta * H + (1 - beta) * g^2`, `X_new = X - r * \
+         V_new / (sqrt(H_new) + epsilon)`. `r` is `R`, or `R * sqrt(1 - beta^T) / (1 - alpha^T)` if \
+         `T` is greater than 0. `X_new` is then scaled by `1 - norm_coefficient_post`.").domain("ai.onnx.preview.training").since(
     1,
     &[
         input("R", "T1"),
@@ -51,7 +57,10 @@ pub(crate) static ADAM: OpDef = OpDef::new("Adam")
     .infer(infer_adam);
 
 pub static GRADIENT: OpDef = OpDef::new("Gradient")
-    .about("Derivatives of one value with respect to others, computed from the graph around.")
+    .about(
+        "Partial derivatives of one tensor with respect to others, computed by automatic \
+         differentiation of the graph that contains the node.",
+    )
     .domain("ai.onnx.preview.training")
     .since(
         1,
@@ -69,7 +78,10 @@ pub static GRADIENT: OpDef = OpDef::new("Gradient")
     .without_reference_rule(&[1]);
 
 pub(crate) static MOMENTUM: OpDef = OpDef::new("Momentum")
-    .about("A step of gradient descent with momentum, the usual one or Nesterov's.")
+    .about("One step of stochastic gradient descent with momentum, standard or Nesterov. With the \
+         gradient `g = G + norm_coefficient * X` and `b = beta`, or 1 if `T` is 0: `V_new = alpha * \
+         V + b * g`. Standard: `X_new = X - R * V_new`. Nesterov: `X_new = X - R * (g + alpha * \
+         V_new)`.")
     .domain("ai.onnx.preview.training")
     .since(
         1,

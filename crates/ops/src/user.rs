@@ -79,7 +79,7 @@ impl fmt::Display for RegistryError {
                         f,
                         "the operator set '{domain}' has the versions {oldest} to {newest}"
                     ),
-                    None => write!(f, "there is no operator set '{domain}'"),
+                    None => write!(f, "operator set '{domain}' does not exist"),
                 }
             }
             RegistryError::Unknown { domain, name, since } => write!(
@@ -136,7 +136,7 @@ impl Schema {
                     return fail(format!("one {what} has no name"));
                 }
                 if !seen.insert(name) {
-                    return fail(format!("two of its {what}s are called '{name}'"));
+                    return fail(format!("two of its {what}s have the name '{name}'"));
                 }
             }
         }

@@ -313,9 +313,7 @@ impl Addition {
             None if outputs.len() == 1 => Some(0),
             None => {
                 let (count, names) = (outputs.len(), names.join(", "));
-                return Err(format!(
-                    "the model has {count} outputs, so one has to be named: {names}"
-                ));
+                return Err(format!("the model has {count} outputs; name one of them: {names}"));
             }
         };
         found.and_then(|index| outputs[index].value).ok_or_else(|| {

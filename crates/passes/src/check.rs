@@ -317,7 +317,7 @@ impl<'a> Checker<'a> {
                 if !seen.insert(entry.key.filter(|key| Some(*key) != self.empty)) {
                     self.add(code, spot.item(field, index), |model| {
                         let key = model.maybe_text(entry.key).unwrap_or_default();
-                        format!("the key '{}' occurs twice", shown(key))
+                        format!("duplicate key '{}'", shown(key))
                     });
                 }
             }
@@ -358,7 +358,7 @@ impl<'a> Checker<'a> {
         for text in self.model.all_texts() {
             if !text.is_ascii() && std::str::from_utf8(text).is_err() {
                 self.add(&codes::INVALID_UTF8, Spot::MODEL, |_| {
-                    format!("the text '{}' is not UTF-8", shown(text))
+                    format!("the string '{}' is not UTF-8", shown(text))
                 });
             }
         }

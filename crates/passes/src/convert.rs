@@ -162,9 +162,9 @@ fn convert_expanded(
             for (node, fact) in left.take(MOST_REFUSALS) {
                 let origin = origins.get(&node).copied();
                 let fact = match origin {
-                    Some(_) => format!(
-                        "it has no equivalent of its own, and neither has its function: {fact}"
-                    ),
+                    Some(_) => {
+                        format!("neither the operator nor its function has an equivalent: {fact}")
+                    }
                     None => fact,
                 };
                 let spot = Spot::node(origin.unwrap_or(node));
@@ -296,7 +296,7 @@ impl<'a> Job<'a> {
                 None => {
                     let shown = shown_domain(&domain);
                     let fact = format!(
-                        "version {version} of the operator set {shown} is not known; versions go from {oldest} to {newest}"
+                        "version {version} of the operator set {shown} is unknown; versions are {oldest} to {newest}"
                     );
                     self.refuse(spot.field("opset_import"), fact);
                 }
@@ -384,7 +384,7 @@ impl<'a> Job<'a> {
             if is_operator(to) && !from.is_some_and(is_operator) {
                 let shown = shown_domain(&domain);
                 let fact = format!(
-                    "the operator set {shown} has an operator {name} in version {to}, which nodes would call"
+                    "the operator set {shown} has an operator {name} in version {to}, which nodes would call instead"
                 );
                 self.refuse(Spot::function(index), fact);
             }
@@ -516,7 +516,7 @@ impl<'a> Job<'a> {
         let is_operator = self.registry.operator(&domain, &name).is_some();
         (has_graph && is_operator && to < from).then(|| {
             format!(
-                "the function of {name} takes its graphs in, and needs a newer version of ai.onnx than {to}"
+                "the function of {name} contains its subgraphs, and requires a newer version of ai.onnx than {to}"
             )
         })
     }
@@ -642,7 +642,7 @@ impl<'a> Job<'a> {
         let to = match self.wanted_ir_version {
             Some(wanted) => {
                 for need in format_needs(&self.model, wanted) {
-                    let fact = format!("IR version {wanted} does not have {}", need.feature);
+                    let fact = format!("IR version {wanted} does not support {}", need.feature);
                     let spot = Spot::MODEL.field("ir_version");
                     let advice = format!("convert to IR version {} or more", need.ir_version);
                     self.refuse_as(&codes::IR_VERSION_TOO_OLD, spot, fact, Some(advice));
@@ -670,7 +670,10 @@ fn refusal(op: OpRef, goal: u32, stop: &Stop) -> String {
     let made = if stop.op.def.is(op.def) {
         String::new()
     } else {
-        format!("{}, which it needs: ", stop.op.def.full_name())
+        format!("{}, which it requires: ", stop.op.def.full_name())
     };
-    format!("{name} cannot be brought from opset version {from} to {goal}{at}: {made}{}", stop.why)
+    format!(
+        "{name} cannot be converted from opset version {from} to {goal}{at}: {made}{}",
+        stop.why
+    )
 }

@@ -95,7 +95,7 @@ pub(crate) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::TooNew(first) => write!(f, "the operator came with version {first}"),
+            Why::TooNew(first) => write!(f, "the operator was added in version {first}"),
             Why::Deprecated => f.write_str("the operator is deprecated there"),
             Why::Refused(why) => f.write_str(why),
         }
@@ -280,7 +280,7 @@ impl OnTheWay<'_, '_> {
                     let form = self.form(node, op, step).ok();
                     let other = form.and_then(|form| called(self.model, self.registry, node, form));
                     let Some(other) = other else {
-                        return Err(refused("what takes its place is not known".to_string()));
+                        return Err(refused("its replacement is not known".to_string()));
                     };
                     op = other;
                     continue 'operator;
@@ -307,7 +307,7 @@ impl OnTheWay<'_, '_> {
         };
         form.filter(|form| !domain.is_empty() || *form >= STABLE).ok_or_else(|| {
             let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
-            format!("it needs nodes of {domain}, version {STABLE} or newer, beside it")
+            format!("it requires nodes of {domain}, version {STABLE} or newer")
         })
     }
 
@@ -359,17 +359,20 @@ impl OnTheWay<'_, '_> {
                 Err(why)
             }
             Some(Crossing::Never(reason)) => Err(reason.to_string()),
-            None => Err(format!("how {} crosses this boundary is not known", op.def.full_name())),
+            None => Err(format!(
+                "the conversion of {} between these versions is not known",
+                op.def.full_name()
+            )),
             Some(Crossing::Adapter(adapt)) => {
                 if let Some(name) = reference(self.model, node) {
                     return Err(format!(
-                        "its attribute {name} is what calls of the function say, which may differ"
+                        "its attribute {name} refers to a function attribute, which may differ between calls"
                     ));
                 }
                 let is_given = |index| self.model.inputs(node).nth(index).flatten().is_some();
                 let mut needs = step.needs.iter();
                 if let Some((_, name)) = needs.find(|(index, _)| !is_given(*index)) {
-                    return Err(format!("its input {name} is left out"));
+                    return Err(format!("its input {name} is missing"));
                 }
                 if to < op.opset {
                     step.fit.drop_defaults(self.model, node);
@@ -389,7 +392,9 @@ impl OnTheWay<'_, '_> {
                     let form = self.form(*made, op, step)?;
                     match called(self.model, self.registry, *made, form) {
                         Some(op) => self.open.push((*made, op)),
-                        None => return Err("a node that it needs is not known there".to_string()),
+                        None => {
+                            return Err("an operator that it requires is unknown there".to_string());
+                        }
                     }
                     forms.insert(*made, form);
                 }
@@ -408,7 +413,7 @@ impl OnTheWay<'_, '_> {
                             let fit = Fit::new(now.def, step.made_in, step.made_in);
                             let name = now.def.full_name();
                             fit.check(self.model, *made, types)
-                                .map_err(|why| format!("{name}, which it needs: {why}"))?;
+                                .map_err(|why| format!("{name}, which it requires: {why}"))?;
                         }
                     }
                 }

@@ -164,7 +164,7 @@ fn reached(
     if xs.is_empty() {
         let of = add.name(of);
         return Err(DeriveError::Option(format!(
-            "no tensor of floats on which '{of}' depends was chosen to differentiate by"
+            "'{of}' does not depend on any of the floating-point tensors to differentiate with respect to"
         )));
     }
     Ok(Reached { xs, zs })

@@ -96,16 +96,16 @@ fn bind(model: &mut Model, values: &Named, node: NodeId) -> Result<(), String> {
     let (counts, names) = names(model, node);
     let mut inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
     if names.len() != counts.all + 1 {
-        return Err("it has no attribute y".to_string());
+        return Err("the node has no attribute y".to_string());
     }
     let (given, named) = (inputs.len(), counts.all);
     if given != named {
-        return Err(format!("it has {given} inputs, but xs and zs name {named} values"));
+        return Err(format!("the node has {given} inputs, but xs and zs name {named} values"));
     }
     for name in names {
         let Some(value) = values.visible(model, model.node(node).graph, &name) else {
             let name = sardonyx_proto::shown(&name);
-            return Err(format!("it names '{name}', which nothing defines"));
+            return Err(format!("it names '{name}', which is not defined"));
         };
         inputs.push(Some(value));
     }
@@ -170,7 +170,11 @@ pub fn differentiate(
         let mut regions = regions.collect::<Result<Vec<Region>, _>>()?;
         regions.retain(|region| !region.has_gradients(resolved));
         if regions.is_empty() {
-            return Err(vec![finding(resolved.model(), first, "it depends on its own result")]);
+            return Err(vec![finding(
+                resolved.model(),
+                first,
+                "the node depends on its own output",
+            )]);
         }
         let without_rule = regions.iter().map(|region| {
             let nodes = region.without_rule(resolved);
@@ -250,6 +254,6 @@ fn no_rule(resolved: &Resolved, node: NodeId, nodes: &HashSet<NodeId>) -> Findin
         nodes.iter().map(|node| model.display(model.node(*node).op_type).into_owned()).collect();
     names.sort();
     names.dedup();
-    let fact = format!("operators on the way to y have no gradient: {}", names.join(", "));
+    let fact = format!("operators between xs and y have no gradient: {}", names.join(", "));
     finding(model, node, fact)
 }

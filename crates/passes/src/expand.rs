@@ -180,7 +180,7 @@ fn expand(
 ) -> Result<(), Vec<Finding>> {
     let expected = expected(resolved.model(), &|node| resolved.function_of(node), &calls);
     if let Err(call) = expected.within(MOST_NODES) {
-        let fact = format!("functions stand for more than {MOST_NODES} nodes");
+        let fact = format!("function bodies have more than {MOST_NODES} nodes");
         return Err(vec![misfit(resolved, call, fact)]);
     }
     let mut count = |resolved: &Resolved, call: NodeId| {

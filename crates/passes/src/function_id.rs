@@ -53,7 +53,7 @@ pub(crate) fn functions_by_key(model: &Model) -> Result<HashMap<FunctionKey, usi
     for (index, function) in model.functions.iter().enumerate() {
         let key = function_key(model, function.domain, function.name, function.overload);
         if by_key.insert(key, index).is_some() {
-            let fact = format!("another function is called {}", FunctionId::of(model, function));
+            let fact = format!("duplicate function name {}", FunctionId::of(model, function));
             let spot = Spot::function(index);
             return Err(Box::new(Finding::new(model, &codes::DUPLICATE_FUNCTION, spot, fact)));
         }

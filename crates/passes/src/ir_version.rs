@@ -147,7 +147,7 @@ impl Needs<'_> {
                 matches!(model.value(value).producer, Producer::Initializer(_))
             });
             let name = || format!("'{}'", text(model, initializer.tensor.name));
-            self.add(4, "initializers that are no inputs", is_constant, name);
+            self.add(4, "initializers that are not inputs", is_constant, name);
         }
         let infos = graph.inputs.iter().chain(&graph.outputs);
         infos.chain(&graph.value_info).for_each(|info| self.info(info));

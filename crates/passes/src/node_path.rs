@@ -147,10 +147,10 @@ impl fmt::Display for NodePath {
                 }
                 Some(Part::Graph(name)) => format!("{node} in graph '{name}' in "),
                 Some(Part::Turn { graph, turn }) if graph.is_empty() => {
-                    format!("{node} in turn {turn} of ")
+                    format!("{node} in iteration {turn} of ")
                 }
                 Some(Part::Turn { graph, turn }) => {
-                    format!("{node} in turn {turn} of graph '{graph}' in ")
+                    format!("{node} in iteration {turn} of graph '{graph}' in ")
                 }
                 None => node.to_string(),
             };

@@ -129,5 +129,5 @@ pub fn bad_location(location: &[u8]) -> Option<&'static str> {
     if text.split(['/', '\\']).any(|part| part == "..") {
         return Some("has a '..' part; it must stay in the model's directory");
     }
-    text.contains('\0').then_some("holds a NUL character")
+    text.contains('\0').then_some("contains a NUL character")
 }

@@ -85,7 +85,7 @@ enum Callee {
 /// has no [`op`](Resolved::op), and what wants to run it says so.
 pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding>> {
     let Some(main) = model.main else {
-        let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "it has no graph");
+        let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "the model has no graph");
         return Err(vec![finding]);
     };
     let graphs = tree(&model, main);
@@ -379,7 +379,7 @@ impl Resolved {
                     let spot = Spot::node(*node).item("input", index);
                     findings.note(model, &codes::UNDEFINED_VALUE, spot, || {
                         let name = sardonyx_proto::shown(model.text(model.value(value).name));
-                        format!("input {index} is '{name}', which nothing defines")
+                        format!("input {index}, '{name}', is not defined")
                     });
                 }
             }
@@ -395,7 +395,7 @@ impl Resolved {
                 let spot = Spot::node(*node).item("attribute", index);
                 findings.note(model, &codes::REFERENCE_OUTSIDE_FUNCTION, spot, || {
                     let name = sardonyx_proto::shown(model.text(name));
-                    format!("it stands for the attribute '{name}' of a function, but is in none")
+                    format!("the attribute refers to the function attribute '{name}' outside of a function")
                 });
             }
         }
@@ -407,7 +407,7 @@ impl Resolved {
                 if output.value.is_none_or(is_undefined) {
                     let spot = Spot::graph(*graph).item("output", index);
                     findings.note(model, &codes::UNDEFINED_OUTPUT, spot, || {
-                        "nothing in the graph makes it".to_string()
+                        "it is not defined in the graph".to_string()
                     });
                 }
             }
@@ -426,7 +426,7 @@ impl Resolved {
                 &self.model,
                 &codes::CYCLE,
                 Spot::node(stuck),
-                format!("it is part of, or after, a cycle of {count} nodes"),
+                format!("the node is in, or depends on, a cycle of {count} nodes"),
             ))),
         }
     }
@@ -547,7 +547,7 @@ mod tests {
         let expected = (
             "reference-outside-function",
             "graph.node[0].attribute[0]".to_string(),
-            "it stands for the attribute 'a' of a function, but is in none".to_string(),
+            "the attribute refers to the function attribute 'a' outside of a function".to_string(),
         );
         assert_eq!(against("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
     }
@@ -563,19 +563,23 @@ mod tests {
         refused(
             "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(c) }",
             0,
-            "it makes 'c', which is a constant of the graph",
+            "the output 'c' has the name of an initializer of the graph",
         );
         // Even if nobody reads it.
         refused(
             "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(x) }",
             0,
-            "it makes 'c', which is a constant of the graph",
+            "the output 'c' has the name of an initializer of the graph",
         );
-        refused("{ x = Relu(x) y = Neg(x) }", 0, "it makes 'x', which is an input of the graph");
+        refused(
+            "{ x = Relu(x) y = Neg(x) }",
+            0,
+            "the output 'x' has the name of an input of the graph",
+        );
         refused(
             "{ a = Relu(x) a = Neg(x) y = Neg(a) }",
             1,
-            "it makes 'a', as does Relu node that makes 'a'",
+            "the output 'a' is also an output of Relu node that makes 'a'",
         );
         assert_eq!(against("<float[2] c = {1, 2}> { y = Add(x, c) }"), []);
         let found = against("<float[2] c = {1, 2}, float[2] c = {3, 4}> { y = Add(x, c) }");

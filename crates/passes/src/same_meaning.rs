@@ -19,8 +19,8 @@ pub(crate) fn change(
     };
     let (Some(before), Some(after)) = (schema(from), schema(to)) else {
         return Some(match registry.operator(domain, name) {
-            Some(_) => format!("{name} is not in both"),
-            None => format!("it is not known whether {name} is the same in both"),
+            Some(_) => format!("{name} does not exist in both versions"),
+            None => format!("it is unknown whether {name} is the same in both versions"),
         });
     };
     let operator = registry.operator(domain, name)?;
@@ -33,5 +33,5 @@ pub(crate) fn change(
                     || operator.adapter_at(since - 1, since).is_none()
                         && operator.unadapted_boundary(since).is_none()
             });
-    (!is_same).then(|| format!("{name} is not the same in both"))
+    (!is_same).then(|| format!("{name} differs between the versions"))
 }

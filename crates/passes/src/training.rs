@@ -105,8 +105,8 @@ impl Skipped {
             Skipped::NoInfluence => "the loss does not depend on it",
             Skipped::Input => "it is an input of the model",
             Skipped::Statistic => "it is a running statistic",
-            Skipped::Constant => "it is not read as a weight",
-            Skipped::NotChosen => "it was not chosen",
+            Skipped::Constant => "it is not used as a weight",
+            Skipped::NotChosen => "it was not selected",
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn upgrade(
             let (to, why) = (stop.to, stop.why);
             let name = stop.op.def.name;
             let fact =
-                format!("it cannot be brought from opset version {from} to {to}: {name}: {why}");
+                format!("it cannot be converted from opset version {from} to {to}: {name}: {why}");
             let spot = Spot::node(resolved.origin(stop.node));
             refused.findings.push(Finding::new(
                 resolved.model(),

@@ -67,7 +67,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::LengthBeyondEnd { length, available } => {
                 write!(
                     f,
-                    "a value of {length} bytes is announced, but only {available} bytes are left"
+                    "a value of {length} bytes is declared, but only {available} bytes are left"
                 )
             }
             ErrorKind::VarintTooLong => {
@@ -75,7 +75,7 @@ impl fmt::Display for ErrorKind {
             }
             ErrorKind::WireType(t) => write!(f, "wire type {t} does not exist"),
             ErrorKind::FieldNumber(n) => write!(f, "field number {n} is not allowed"),
-            ErrorKind::UnbalancedGroup => f.write_str("a group ends that was not begun"),
+            ErrorKind::UnbalancedGroup => f.write_str("end of a group without a start"),
             ErrorKind::PackedLength { length, width } => {
                 write!(
                     f,

@@ -82,7 +82,7 @@ fn get_schema(
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
         SchemaError::new_err(format!(
-            "there is no operator '{op_type}'{up_to} in the domain '{domain}'"
+            "operator '{op_type}'{up_to} does not exist in the domain '{domain}'"
         ))
     })
 }

@@ -105,7 +105,7 @@ pub(crate) fn after(seconds: f64) -> PyResult<Instant> {
     // Longer than this is for ever, and all clocks can say it.
     const LONGEST: f64 = 1e9;
     if seconds.is_nan() || seconds < 0.0 {
-        let what = format!("a time of {seconds} seconds is not 0 or more");
+        let what = format!("the time must be 0 or more seconds, not {seconds}");
         return Err(pyo3::exceptions::PyValueError::new_err(what));
     }
     let duration = Duration::from_secs_f64(seconds.min(LONGEST));

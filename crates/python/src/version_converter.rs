@@ -26,7 +26,7 @@ fn convert_version<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let model = message::read_model(model)?;
     let version = u32::try_from(target_version).map_err(|_| {
-        PyRuntimeError::new_err(format!("there is no opset version {target_version}"))
+        PyRuntimeError::new_err(format!("opset version {target_version} does not exist"))
     })?;
     let registry = registry::snapshot().registry;
     let converted = py.detach(|| {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sardonyx
 
-#: As numpy and as the notation call them.
+#: As numpy and as ONNX text call them.
 TYPES = {
     "float32": "float",
     "float64": "double",

@@ -69,10 +69,10 @@ def test_everything_is_described():
         for part in [*parts, *schema.attributes.values()]:
             assert part.description.endswith("."), (schema.name, schema.since_version, part)
     conv = defs.get_schema("Conv")
-    assert conv.inputs[1].description == "The kernels, `[M, C / group, K1, …]`."
+    assert conv.inputs[1].description == "Filters, `[M, C / group, K1, …]`."
     assert conv.inputs[2].description.endswith("Optional.")
     group = conv.attributes["group"].description
-    assert group == "Into how many groups the channels are split. Default: 1."
+    assert group == "Number of groups that the channels are divided into. Default: 1."
     types = conv.type_constraints[0].description
     assert types == "The type of inputs `X`, `W`, `B` and output `Y`."
     # What a program does not say stays empty.

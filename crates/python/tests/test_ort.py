@@ -319,7 +319,7 @@ EQUAL = [
     ("a level as a number", options_with(graph_optimization_level=1)),
     ("options", options_with(intra_op_num_threads=1, log_severity_level=3, enable_mem_pattern=False, logid="a")),
     ("an entry", config),
-    ("an entry that is not there", lambda runtime: runtime.SessionOptions().get_session_config_entry("a")),
+    ("an entry that does not exist", lambda runtime: runtime.SessionOptions().get_session_config_entry("a")),
     ("all options of sessions", all_options("SessionOptions")),
     ("all options of runs", all_options("RunOptions")),
     ("a fixed size", with_size(3)),
@@ -402,7 +402,7 @@ def test_errors_have_the_fact_first_and_the_attributes_of_the_family():
         with pytest.raises(sardonyx.Error) as raised:
             session.run(None, feed)
         assert str(raised.value).startswith(start) and raised.value.code == code
-        assert "the model wants" in raised.value.help
+        assert "the inputs of the model are" in raised.value.help
         assert raised.value.__cause__ is None
     shaped = ort.InferenceSession(content("shaped"))
     with pytest.raises(_errors.Fail) as raised:

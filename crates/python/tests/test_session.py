@@ -1,4 +1,4 @@
-"""Sessions: what goes in, what comes out, and what is refused."""
+"""Sessions: what goes in, what comes out, and what is rejected."""
 
 import array
 import ast
@@ -201,15 +201,15 @@ def test_arrays_by_dlpack():
 
 
 WRONG_ARRAYS = [
-    (Handed(floats(2), [2], device=2), "lies on a device"),
-    (Handed(floats(2), [2], code=3), "which no ONNX type has"),
-    (Handed(floats(2), [2], lanes=2), "which no ONNX type has"),
-    (Handed(floats(2), [-2]), "which cannot be"),
-    (Handed(floats(2), [2], ndim=-1), "which cannot be"),
-    (Handed(floats(2), [2], ndim=1000), "which cannot be"),
+    (Handed(floats(2), [2], device=2), "is on another device"),
+    (Handed(floats(2), [2], code=3), "which is not an ONNX type"),
+    (Handed(floats(2), [2], lanes=2), "which is not an ONNX type"),
+    (Handed(floats(2), [-2]), "invalid shape"),
+    (Handed(floats(2), [2], ndim=-1), "invalid number of dimensions"),
+    (Handed(floats(2), [2], ndim=1000), "invalid number of dimensions"),
     (Handed(None, [2]), "no address"),
-    (Handed(floats(2), [2], strides=[2**62]), "reach too far"),
-    (Handed(floats(2), [2**62, 2**62]), "reach too far"),
+    (Handed(floats(2), [2], strides=[2**62]), "which are too large"),
+    (Handed(floats(2), [2**62, 2**62]), "which are too large"),
 ]
 
 
@@ -421,11 +421,11 @@ REFUSED = [
     ([[1, 2, "a"]], "which is not of type float"),
     ([[1, 2, 1j]], "which is not of type float"),
     ([[1, 2, 10**400]], "which is not of type float"),
-    (np.array([["a", "b", "c"]]), "but the model wants float"),
-    (np.array([[1, 2, None]]), "but the model wants float"),
-    (np.zeros((2, 3), "M8[s]"), "which no ONNX type has"),
-    (np.zeros((2, 3), np.longdouble), "which no ONNX type has"),
-    (np.zeros((2, 3), [("a", "f4")]), "which no ONNX type has"),
+    (np.array([["a", "b", "c"]]), "but the model expects float"),
+    (np.array([[1, 2, None]]), "but the model expects float"),
+    (np.zeros((2, 3), "M8[s]"), "which is not an ONNX type"),
+    (np.zeros((2, 3), np.longdouble), "which is not an ONNX type"),
+    (np.zeros((2, 3), [("a", "f4")]), "which is not an ONNX type"),
     (np.float32, "which is not an array"),
 ]
 
@@ -455,7 +455,7 @@ def test_integers_out_of_range_and_endless_lists_are_refused():
 
 CALLS = [
     (lambda two: two(floats(2, 3)), "the input 'y' is missing"),
-    (lambda two: two(1, 2, 3), "the model has 2 inputs, but 3 are given"),
+    (lambda two: two(1, 2, 3), "the model has 2 inputs, but 3 are passed"),
     (lambda two: two(floats(2, 3), x=floats(2, 3)), "the input 'x' is given twice"),
     (lambda two: two(floats(2, 3), yy=floats(2)), "the model has no input 'yy'"),
     (lambda two: two(floats(2, 3), floats(5)), "N would be 5"),
@@ -499,7 +499,7 @@ def test_errors_of_models_say_what_and_where(tmp_path):
 
 
 OPTIONS = [
-    ({"threads": 0}, "threads is 0"),
+    ({"threads": 0}, "threads must be 1 or more"),
     ({"threads": 2**63}, "which is above 1024"),
     ({"threads": 2**31, "precision": "fast"}, "the number of threads is 2147483648"),
     ({"precision": "half"}, "precision is 'half', which is not one of exact, fast"),

@@ -125,7 +125,7 @@ def test_entries_are_called_in_the_order_of_the_caller():
     trainer = sardonyx.Trainer(ADD_AND_DOUBLE)
     assert trainer.entries == 2
     (warning,) = trainer.warnings
-    assert "'w' is assigned by another training step as well" in warning
+    assert "'w' is also assigned by another training entry" in warning
     assert trainer.step({"x": np.float32(1)}, entry=1)["doubled"].item() == 6
     assert trainer.step(one, entry=0)["added"].item() == 7
     both = trainer.iterate(one)
@@ -176,10 +176,10 @@ def test_values_are_set_if_they_fit():
     trainer.set_state("w", [9, 10])
     assert trainer.state["w"].tolist() == [9, 10]
     for name, wrong, said in [
-        ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], and cannot become float[3]"),
+        ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], not float[3]"),
         ("w", np.zeros(2), "cannot become double[2]"),
         ("frozen", value, "state variable 'frozen' does not exist"),
-        ("w", "text", "the value holds a str, which is not of type float"),
+        ("w", "text", "the value contains a str, which does not have type float"),
     ]:
         with pytest.raises(sardonyx.Error) as failed:
             trainer.set_state(name, wrong)
@@ -220,7 +220,7 @@ def test_a_state_is_saved_and_loaded(tmp_path, suffix):
     with pytest.raises(sardonyx.Error, match="holds the state of another model"):
         sardonyx.Trainer(ADD_AND_DOUBLE).load(path)
     for call in (trainer.save, trainer.load):
-        with pytest.raises(sardonyx.Error, match="ends in .safetensors or .npz"):
+        with pytest.raises(sardonyx.Error, match="use the extension .safetensors or .npz"):
             call(tmp_path / "state.bin")
         with pytest.raises(TypeError, match="expected a path"):
             call(5)
@@ -280,7 +280,7 @@ def test_what_is_wrong_is_said_and_changes_nothing():
         (lambda: trainer.infer(ONES), "input", "which is not a dict"),
         (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3, not 2"),
         (lambda: sardonyx.Trainer(DESCENT, outputs=["z"]), "output", "has an output 'z'"),
-        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads is 0"),
+        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads must be 1 or more"),
         (lambda: sardonyx.Trainer(DESCENT, precision="some"), "input", "exact, fast"),
         (lambda: sardonyx.Trainer(b"text"), "format", ""),
     ]:

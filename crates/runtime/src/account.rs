@@ -102,10 +102,7 @@ impl Account {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (wanted, taken, limit) = (self.wanted, self.taken, self.limit);
-        write!(
-            f,
-            "it wants {wanted} bytes, {taken} are taken already, and the memory limit is {limit}"
-        )
+        write!(f, "{wanted} bytes are needed and {taken} are in use; the memory limit is {limit}")
     }
 }
 
@@ -120,7 +117,7 @@ mod tests {
         let refused = account.charge(11).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "it wants 11 bytes, 90 are taken already, and the memory limit is 100"
+            "11 bytes are needed and 90 are in use; the memory limit is 100"
         );
         account.charge(10).unwrap();
         account.credit(50);

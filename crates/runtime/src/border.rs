@@ -27,7 +27,7 @@ pub(crate) fn demand_density(sparse: &Sparse) -> Result<(), KernelError> {
     let elems = sparse.dims().iter().product::<usize>();
     let stored = sparse.values().len();
     if elems > DENSE_ELEMENTS && elems / DENSE_RATIO > stored {
-        fail!("it stores {stored} values and stands for {elems}, which is refused");
+        fail!("{stored} values are stored for {elems} elements, which is not allowed");
     }
     Ok(())
 }

@@ -224,7 +224,7 @@ fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileErro
     let Err(Broken { step: Some(step), what }) = program.verify() else {
         return Ok(());
     };
-    let what = format!("what it reads and makes does not fit together: {what}");
+    let what = format!("its inputs and outputs do not fit together: {what}");
     Err(malformed(resolved.model(), program.steps[step].origins[0], what))
 }
 
@@ -270,7 +270,7 @@ fn check_names(options: &Options) -> Result<(), CompileError> {
     };
     let names: Vec<&str> = REWRITES.iter().map(|rewrite| rewrite.name).collect();
     let names = names.join(", ");
-    Err(CompileError::Option(format!("no rewrite is called '{name}'; there are: {names}")))
+    Err(CompileError::Option(format!("unknown rewrite '{name}'; rewrites are: {names}")))
 }
 
 /// Counts what was computed ahead of time. A node that only holds a value computes nothing.

@@ -163,7 +163,7 @@ impl Kernel for CustomStep {
             match target {
                 Target::Absent => {}
                 // Planned memory holds what another step left there.
-                _ if !given[index] => fail!("its kernel did not write output {index}"),
+                _ if !given[index] => fail!("the kernel did not write output {index}"),
                 Target::Owned(Some(value)) => self.check(index, value)?,
                 Target::Owned(None) | Target::Planned { .. } => {}
             }
@@ -196,7 +196,7 @@ impl CustomStep {
             _ => ty.value_type().is_none_or(|known| known == value.value_type()),
         };
         if !fits {
-            fail!("output {index} is {}, but {ty} is declared", described(value));
+            fail!("output {index} is {}, but declared as {ty}", described(value));
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         };
         held.ok_or_else(|| {
             let wanted = std::any::type_name::<T>();
-            format!("input {index} is {}, which holds no {wanted}", value.value_type()).into()
+            format!("input {index} is {}, which does not hold {wanted}", value.value_type()).into()
         })
     }
 

@@ -26,19 +26,19 @@ pub(crate) fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), Compile
         if !names.contains(name) {
             let there_are = match names.len() {
                 0 => "all of them are numbers or unknown".to_string(),
-                _ => format!("there are: {}", listed(&names)),
+                _ => format!("sizes are: {}", listed(&names)),
             };
             return Err(CompileError::Option(format!(
-                "no size of the inputs is called '{name}'; {there_are}"
+                "the inputs have no dimension '{name}'; {there_are}"
             )));
         }
         if *size < 0 {
-            return Err(CompileError::Option(format!("the size '{name}' cannot be {size}")));
+            return Err(CompileError::Option(format!("the dimension '{name}' cannot be {size}")));
         }
         let before = dims[..index].iter().find(|(before, _)| before == name);
         if let Some((_, before)) = before.filter(|(_, before)| before != size) {
             return Err(CompileError::Option(format!(
-                "the size '{name}' is to be {before} and {size}"
+                "the dimension '{name}' is set to both {before} and {size}"
             )));
         }
     }

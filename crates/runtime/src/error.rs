@@ -39,7 +39,7 @@ impl fmt::Display for CompileError {
                 Ok(())
             }
             CompileError::Unsupported(operators) => {
-                f.write_str("the model needs what this release cannot run")?;
+                f.write_str("the model uses features that this release does not support")?;
                 for operator in operators {
                     write!(f, "\n  {operator}")?;
                 }

@@ -106,8 +106,7 @@ impl Closed<'_> {
         let Closed { name, sizes: [(one, before), (other, size)], .. } = self;
         let (one, other) = (one.name(), other.name());
         format!(
-            "the branch does not fit the inputs: {name} is {before} for the input '{one}' and \
-             {size} for '{other}'"
+            "the inputs do not fit the branch: {name} is {before} for the input '{one}' and {size} for '{other}'"
         )
     }
 }
@@ -229,16 +228,16 @@ impl<'p> Door<'p> {
         let required: Vec<&Port> = self.ports.iter().filter(|port| port.is_required()).collect();
         let mut text = String::from(match required.len() {
             0 => "the model needs no inputs",
-            _ => "the model wants",
+            _ => "the inputs of the model are",
         });
         for port in required.iter().take(SHOWN) {
             let _ = write!(text, "\n  {port}");
         }
         if required.len() > SHOWN {
-            let _ = write!(text, "\n  … and {} more", required.len() - SHOWN);
+            let _ = write!(text, "\n  and {} more", required.len() - SHOWN);
         }
         if !self.fixed.is_empty() {
-            let _ = write!(text, "\nfixed when the session was made: {}", listed_sizes(self.fixed));
+            let _ = write!(text, "\nset for the session: {}", listed_sizes(self.fixed));
         }
         text
     }
@@ -398,7 +397,7 @@ fn tensor_fits<'p>(
         return Err(other_kind(&ValueType::Tensor(elem), declared));
     };
     if wanted.elem.is_some_and(|wanted| wanted != elem) {
-        let what = format!("has elements of type {elem}, but the model wants {declared}");
+        let what = format!("has elements of type {elem}, but the model expects {declared}");
         return Err(what.into());
     }
     match &wanted.shape {
@@ -408,7 +407,7 @@ fn tensor_fits<'p>(
 }
 
 fn other_kind(found: &ValueType, declared: &Type) -> Misfit {
-    format!("is of type {found}, but the model wants {declared}").into()
+    format!("is of type {found}, but the model expects {declared}").into()
 }
 
 /// Compares dimensions with those declared, and sizes that share a name with each other.
@@ -421,7 +420,7 @@ fn dims_fit<'p>(
 ) -> Result<(), String> {
     if shape.len() != dims.len() {
         return Err(format!(
-            "has {} dimensions, {dims:?}, but the model wants {}: {declared}",
+            "has {} dimensions, {dims:?}, but the model expects {}: {declared}",
             dims.len(),
             shape.len()
         ));
@@ -431,7 +430,7 @@ fn dims_fit<'p>(
             && usize::try_from(*wanted) != Ok(*size)
         {
             return Err(format!(
-                "has the shape {dims:?}, but the model wants {declared}: dimension {axis} is \
+                "has the shape {dims:?}, but the model expects {declared}: dimension {axis} is \
                  {size}, not {wanted}"
             ));
         }
@@ -441,8 +440,7 @@ fn dims_fit<'p>(
         sizes.note(name, *size, port).map_err(|(before, by)| {
             let by = by.name();
             format!(
-                "has the shape {dims:?}, so {name} would be {size}, but {name} is {before} for the \
-                 input '{by}'"
+                "has shape {dims:?}, so {name} is {size}, but {name} is {before} for the input '{by}'"
             )
         })?;
     }
@@ -486,7 +484,7 @@ mod tests {
             (&[], "'image', 'mask' are missing"),
             (
                 &[("image", bools(&[2, 3]))],
-                "elements of type bool, but the model wants float[N, 3]",
+                "elements of type bool, but the model expects float[N, 3]",
             ),
             (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
             (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),

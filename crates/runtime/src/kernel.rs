@@ -232,7 +232,7 @@ impl<'a> Site<'a> {
     pub(crate) fn slot(&self, index: usize) -> Result<Slot, BindError> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         let input = input.map(|input| input.slot);
-        input.ok_or_else(|| BindError::Invalid(format!("input {index} is left out")))
+        input.ok_or_else(|| BindError::Invalid(format!("input {index} is missing")))
     }
 
     /// All operands, by position.
@@ -260,10 +260,10 @@ impl<'a> Site<'a> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         match input.and_then(|input| input.ty.as_deref()) {
             Some(Type::Tensor(tensor)) => tensor.elem.ok_or_else(|| {
-                BindError::Unsupported(format!("input {index} has no known element type"))
+                BindError::Unsupported(format!("the element type of input {index} is unknown"))
             }),
             Some(other) => Err(BindError::Unsupported(format!("type not implemented: {other}"))),
-            None => Err(BindError::Unsupported(format!("input {index} has no known type"))),
+            None => Err(BindError::Unsupported(format!("the type of input {index} is unknown"))),
         }
     }
 
@@ -381,7 +381,7 @@ impl<'a> Call<'a> {
     /// output.
     pub(crate) fn take(&mut self, index: usize) -> Result<Value, KernelError> {
         let Some(operand) = self.operands.get_mut(index) else {
-            fail!("input {index} is left out");
+            fail!("input {index} is missing");
         };
         match std::mem::replace(operand, Operand::Absent) {
             Operand::Taken(value) => Ok(value),
@@ -401,7 +401,7 @@ impl<'a> Call<'a> {
             }
             Operand::InPlace => fail!("input {index} is being overwritten"),
             Operand::There(_) => fail!("input {index} is a part of the output"),
-            Operand::Absent => fail!("input {index} is left out"),
+            Operand::Absent => fail!("input {index} is missing"),
         }
     }
 
@@ -413,11 +413,14 @@ impl<'a> Call<'a> {
                 fail!("input {index} is {}, not a tensor", value.value_type())
             }
             Some(Operand::Taken(value)) => {
-                fail!("input {index} is {}, which is taken, not read", value.value_type())
+                fail!(
+                    "input {index} is {}, which must be taken instead of read",
+                    value.value_type()
+                )
             }
             Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
             Some(Operand::There(_)) => fail!("input {index} is a part of the output"),
-            Some(Operand::Absent) | None => fail!("input {index} is left out"),
+            Some(Operand::Absent) | None => fail!("input {index} is missing"),
         }
     }
 
@@ -629,7 +632,7 @@ impl<'a> Call<'a> {
         dims: &[usize],
     ) -> Result<(&mut [T], Option<&mut [O]>), KernelError> {
         let Some((first, others)) = self.targets.split_first_mut() else {
-            fail!("nobody wants output 0");
+            fail!("output 0 is not requested");
         };
         let source = MemorySource { recycler: self.memory, account: self.account };
         let first = memory_of(Some(first), 0, source, T::DATA_TYPE, dims)?;

@@ -85,7 +85,11 @@ impl Maker<'_> {
                 }
             }
             if constants.get(value).is_none() {
-                return Err(self.failure(constants, node, "it made no tensor".to_string()));
+                return Err(self.failure(
+                    constants,
+                    node,
+                    "the result is not a tensor".to_string(),
+                ));
             }
             let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
             constants.done_with(&inputs, self.account(), |_| false);

@@ -98,7 +98,7 @@ impl fmt::Display for NodeError {
         write!(f, "{}: {}", self.place(), self.failure())?;
         match self.given() {
             given if given.is_empty() => Ok(()),
-            given => write!(f, "\n  its inputs are {given}"),
+            given => write!(f, "\n  inputs: {given}"),
         }
     }
 }

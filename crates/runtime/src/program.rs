@@ -650,7 +650,7 @@ impl Program {
             };
             let is_constant = self.are_constant(by);
             if matches!(by, Numbers::One(_)) && channels.is_none() {
-                return Err("how many channels there are is not known");
+                return Err("the number of channels is unknown");
             }
             if is_scale && !is_constant {
                 return Err("the factor is not a constant");
@@ -659,7 +659,7 @@ impl Program {
                 return Err("a factor is not finite");
             }
             if is_scale && added.contains(&false) {
-                return Err("the bias that it would scale is not a constant");
+                return Err("the bias to scale is not a constant");
             }
             if !is_scale {
                 added.push(is_constant);

@@ -130,7 +130,7 @@ fn inferred_over(
     found.map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         RunError::Input(InputError::new(format!(
-            "with inputs of these shapes the model contradicts itself\n  {}",
+            "the model is invalid for inputs of these shapes\n  {}",
             lines.join("\n  ")
         )))
     })

@@ -51,9 +51,9 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Flag => f.write_str("the run was stopped"),
-            StopReason::Deadline => f.write_str("the run was stopped: its deadline has passed"),
+            StopReason::Deadline => f.write_str("the run was stopped: the timeout has passed"),
             StopReason::Turns(limit) => {
-                write!(f, "the run was stopped: its loops have taken {limit} turns, the limit")
+                write!(f, "the run was stopped: its loops have run the limit of {limit} iterations")
             }
         }
     }
@@ -82,8 +82,8 @@ impl Stopped {
     /// What would have been next, for people.
     pub fn place(&self) -> String {
         match self.next_turn {
-            Some(turn) => format!("turn {turn} of {}, which was next", self.next),
-            None => format!("{}, which was next", self.next),
+            Some(turn) => format!("before iteration {turn} of {}", self.next),
+            None => format!("before {}", self.next),
         }
     }
 

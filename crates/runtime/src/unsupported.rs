@@ -18,9 +18,7 @@ use crate::ops::binding_of;
 const LAYOUT_DOMAINS: [&str; 2] = ["com.microsoft.nchwc", "com.ms.internal.nhwc"];
 
 /// Why these do not run.
-const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime made it for the layout of one \
-    machine; use the model that it was made from, or let ONNX Runtime save that at the level \
-    ORT_ENABLE_EXTENDED";
+const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED";
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.
@@ -125,7 +123,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
     }
     if u32::try_from(opset).ok().and_then(|opset| operator.version_at(opset)).is_none() {
         return Some(format!(
-            "it exists only since opset version {}",
+            "it was added in opset version {}",
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }

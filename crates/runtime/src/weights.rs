@@ -139,7 +139,7 @@ impl<T> Packed<T> {
     pub(crate) fn get(&self) -> Result<&Arc<T>, KernelError> {
         match self {
             Packed::Made(made) => Ok(made),
-            Packed::Outline => fail!("the session was made to be looked at, not to run"),
+            Packed::Outline => fail!("the session was built without weights and cannot run"),
         }
     }
 }

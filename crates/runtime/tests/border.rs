@@ -142,17 +142,17 @@ fn parts_that_do_not_fit_are_named() {
         (
             0,
             sequence(&[rows(3), Tensor::zeros(DataType::Float, [2, 3]).unwrap()]),
-            "item 1 of the input 's' has the shape [2, 3], but the model wants float[N, 2]: dim",
+            "item 1 of the input 's' has shape [2, 3], but the model expects float[N, 2]: dim",
         ),
-        (0, Value::Sequence(of_ints), "item 0 of the input 's' has elements of type int64"),
-        (0, rows(3).into(), "the input 's' is of type tensor(float), but the model wants seq("),
+        (0, Value::Sequence(of_ints), "item 0 of the input 's' has element type int64"),
+        (0, rows(3).into(), "the input 's' has type tensor(float), but the model expects seq("),
         (
             2,
             Value::some(sequence(&[floats(&[1.0; 2]), floats(&[1.0; 3])])),
-            "item 1 of the input 'o' has the shape [3]",
+            "item 1 of the input 'o' has shape [3]",
         ),
-        (3, map(floats(&[1.0])), "the value of entry 0 of the input 'm' has the shape [1]"),
-        (3, Value::Map(by_string), "the input 'm' is of type map(string,tensor(float))"),
+        (3, map(floats(&[1.0])), "the value of entry 0 of the input 'm' has shape [1]"),
+        (3, Value::Map(by_string), "the input 'm' has type map(string,tensor(float))"),
     ];
     for (index, value, expected) in wrong {
         let mut given = good();
@@ -180,7 +180,7 @@ fn a_name_in_a_sequence_is_no_size_of_other_inputs() {
     options.dims = vec![("N".to_string(), 2)];
     let fixed = Session::compile(&model(10, graph), &NoExternalData, &options).unwrap();
     let error = run(&fixed, &inputs(0)).unwrap_err().to_string();
-    assert!(error.contains("item 0 of the input 's' has the shape [1]"), "{error}");
+    assert!(error.contains("item 0 of the input 's' has shape [1]"), "{error}");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn what_sparse_tensors_stand_for_is_counted() {
     assert!(error.contains("'x'") && error.contains("memory limit"), "{error}");
     let huge = Value::from(sparse(&[1 << 40], &[7], &[1.0]));
     let error = run(&session(graph), &[("x", huge)]).unwrap_err().to_string();
-    assert!(error.contains("it stores 1 values and stands for 1099511627776"), "{error}");
+    assert!(error.contains("1 values are stored for 1099511627776"), "{error}");
 }
 
 #[test]

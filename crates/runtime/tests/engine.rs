@@ -24,27 +24,27 @@ fn nodes_run_in_the_order_of_their_values() {
 fn models_that_cannot_be_walked_are_refused() {
     // NODE-01, GRAPH-03, GRAPH-30, NODE-06, NODE-15-, NODE-21, OPSET-01
     let rows = [
-        (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', which nothing defines"),
+        (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', is not defined"),
         (
             Draft::new(13).node("Relu", &["b"], &["y"]).node("Neg", &["y"], &["b"]),
             "a cycle of 2 nodes",
         ),
         (
             Draft::new(13).input("x", &[]).node("Relu", &["x"], &["z"]),
-            "output 'y' of the graph: nothing in the graph",
+            "output 'y' of the graph: it is not defined in the graph",
         ),
         (
             Draft::new(13).input("x", &[]).node("Relu", &["x", "x"], &["y"]),
-            "Relu has 1 input, but the node has 2",
+            "Relu takes 1 input, but the node has 2",
         ),
-        (Draft::new(13).input("x", &[]).node("Add", &["", "x"], &["y"]), "input 0 (A) is left out"),
+        (Draft::new(13).input("x", &[]).node("Add", &["", "x"], &["y"]), "input 0 (A) is missing"),
         (
             Draft::new(13).input("x", &[]).node("Concat", &["x"], &["y"]),
-            "Concat needs the attribute 'axis'",
+            "Concat requires the attribute 'axis'",
         ),
         (
             Draft::new(13).input("x", &[]).node("Gemm", &["x", "x"], &["y"]).with(&[("alpha", 1)]),
-            "wants 'alpha' to be a float, but it is an int",
+            "requires 'alpha' to be a float, not an int",
         ),
         (
             Draft { opset: 99, ..Draft::new(13).input("x", &[]).node("Relu", &["x"], &["y"]) },
@@ -122,11 +122,11 @@ fn inputs_are_held_against_their_declaration() {
     let cases = [
         (
             vec![("x", two.0, two.1), ("z", four.0, four.1)],
-            "has the shape [2, 2], so N would be 2, but N is 1 for the input 'x'",
+            "has shape [2, 2], so N is 2, but N is 1 for the input 'x'",
         ),
         (
             vec![("x", &[2][..], two.1), ("z", two.0, two.1)],
-            "has 1 dimensions, [2], but the model wants 2: float[N, 2]",
+            "has 1 dimensions, [2], but the model expects 2: float[N, 2]",
         ),
         (vec![("x", two.0, two.1), ("q", two.0, two.1)], "no input 'q'"),
         (vec![("x", two.0, two.1), ("x", two.0, two.1)], "given twice"),

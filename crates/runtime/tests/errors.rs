@@ -60,7 +60,7 @@ fn a_node_says_what_it_was_given() {
         error.to_string(),
         format!(
             "Gather node that makes 'y': {OUT_OF_RANGE}\n  \
-             its inputs are x: float[4, 2], at: int64[1]"
+             inputs: x: float[4, 2], at: int64[1]"
         )
     );
     assert_eq!(path(&error), ["Gather None"]);

@@ -136,8 +136,8 @@ fn a_call_that_does_not_fit_is_refused() {
         session(&text).unwrap_err().to_string()
     };
     for (call, expected) in [
-        ("y = local.F (x, x)", "the call has 2 inputs, the function has 1"),
-        ("y, z = local.F (x)", "the call has 2 outputs, the function has 1"),
+        ("y = local.F (x, x)", "the call has 2 inputs, but the function has 1"),
+        ("y, z = local.F (x)", "the call has 2 outputs, but the function has 1"),
     ] {
         let error = refused(call);
         assert!(error.contains(expected), "{error}");

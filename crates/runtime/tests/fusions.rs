@@ -54,7 +54,7 @@ fn stays(reason: Option<&str>, graph: &str) {
     agree_twice(&both);
 }
 
-const READ_ELSEWHERE: Option<&str> = Some("read by somebody else");
+const READ_ELSEWHERE: Option<&str> = Some("also used by another node");
 
 const GELU: &str =
     "float half = {0.5}, float one = {1}, float r = {1.4142135}, float i = {0.70710677}";
@@ -488,7 +488,7 @@ fn no_rotary_embedding() {
         let graph = rotary(x, angles, ROTARY_BODY).replace(right, wrong);
         stays(None, &graph);
     }
-    let why = Some("angles that stand twice in a row");
+    let why = Some("angles that are repeated in each row");
     let other_twice = ROTARY_BODY.replace("(angles, angles)", "(angles, others)");
     stays(why, &rotary(x, angles, &format!("others = Neg (angles) {other_twice}")));
     stays(why, &rotary(x, angles, &ROTARY_BODY.replace("Cos (twice)", "Exp (twice)")));
@@ -658,21 +658,21 @@ fn no_attention() {
     stays(column, &masked.replace("N, 1, S, T", "N, 1, S, 1"));
     stays(column, &masked.replace("float[N, 1, S, T] mask", "float mask"));
     stays(Some("not along the last axis"), &masked.replace("<axis = -1>", "<axis = 2>"));
-    stays(Some("no scaled product"), &heads(KEY, "z1 = Add (p, mask) z = Mul (z1, s)"));
-    stays(Some("no scaled product"), &heads(KEY, "z1 = Tanh (p) z = Add (z1, mask)"));
-    stays(Some("no scaled product"), &heads(KEY, "z = Div (s, p)"));
+    stays(Some("not a scaled product"), &heads(KEY, "z1 = Add (p, mask) z = Mul (z1, s)"));
+    stays(Some("not a scaled product"), &heads(KEY, "z1 = Tanh (p) z = Add (z1, mask)"));
+    stays(Some("not a scaled product"), &heads(KEY, "z = Div (s, p)"));
     // A vector is no scale.
     let vector = heads(KEY, "z = Mul (p, mask)");
-    stays(Some("no scaled product"), &vector);
+    stays(Some("not a scaled product"), &vector);
     stays(
         Some("the type is not float"),
         &masked.replace("float", "double").replace("=> (y)", "=> (double[N, 3, S, 4] y)"),
     );
     // Sizes that are not seen to be equal: one of them may be 1, and broadcast.
     let broadcast = masked.replace("float[N, 3, T, 8] k", "float[1, 3, T, 8] k");
-    stays(Some("the same leading sizes"), &broadcast);
+    stays(Some("different leading sizes"), &broadcast);
     let broadcast = masked.replace("float[N, 3, T, 4] v", "float[N, 1, T, 4] v");
-    stays(Some("the same leading sizes"), &broadcast);
+    stays(Some("different leading sizes"), &broadcast);
     // Masks that make more of the scores.
     let wide = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)").replace("[N, 3,", "[1, 3,");
     let both = Both::new(&wide);

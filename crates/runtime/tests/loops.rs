@@ -61,7 +61,7 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let (reason, place) = stopped(&session, RunOptions::new().stop(&flag).watch(&mut watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in turn "), "{place}");
-    let end = " of graph 'forever' in Loop node that makes 'y', which was next";
+    let end = "before  of graph 'forever' in Loop node that makes 'y'";
     assert!(place.ends_with(end), "{place}");
     // No step began after the flag was raised: what came is the ends of the steps around.
     assert!(events.len() <= 1003, "{}", events.len());
@@ -78,10 +78,10 @@ fn turns_of_all_loops_count_together() {
     // Each outer turn comes with two inner ones: the tenth is outer turn 3.
     let (reason, place) = stopped(&session, RunOptions::new().turn_limit(9));
     assert_eq!(reason, StopReason::Turns(9));
-    assert_eq!(place, "turn 3 of Loop node that makes 'y', which was next");
+    assert_eq!(place, "before iteration 3 of Loop node that makes 'y'");
     let (_, place) = stopped(&session, RunOptions::new().turn_limit(10));
-    let expected = "turn 0 of Loop node that makes 'v2' in turn 3 of graph 'forever' in Loop node \
-                    that makes 'y', which was next";
+    let expected = "turn 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' in Loop node \
+before                     that makes 'y'";
     assert_eq!(place, expected);
 }
 
@@ -106,7 +106,7 @@ fn a_loop_that_grows_stops_at_the_memory_limit() {
     match run(60) {
         Err(RunError::Node(error)) => {
             assert!(error.what.contains("the memory limit is 10485760"), "{error}");
-            let place = "Concat node that makes 'v2' in turn 18 of graph 'grow'";
+            let place = "Concat node that makes 'v2' in iteration 18 of graph 'grow'";
             assert!(error.place().starts_with(place), "{}", error.place());
         }
         other => panic!("{other:?}"),

@@ -79,9 +79,12 @@ fn values_in_the_order_of_their_keys() {
     let refusals = [
         (
             "map_form = \"SPARSE\", max_map = 3",
-            "the map has the key 3, attribute 'max_map' allows 0 to 2",
+            "the map has the key 3, but attribute 'max_map' allows 0 to 2",
         ),
-        ("map_form = \"SPARSE\", max_map = 0", "attribute 'max_map' is 0, and must be above 0"),
+        (
+            "map_form = \"SPARSE\", max_map = 0",
+            "attribute 'max_map' is 0, but must be greater than 0",
+        ),
         (
             "map_form = \"FULL\"",
             "attribute 'map_form' is 'FULL', which is not one of DENSE, SPARSE",
@@ -121,7 +124,7 @@ fn values_at_the_places_of_a_vocabulary() {
     let graph = graph.replace("int64_vocabulary = [5, 4]", "string_vocabulary = [\"a\"]");
     let found = run(&graph, numbered([(4, one_string("four"))])).unwrap_err();
     let refusal =
-        "attribute 'string_vocabulary' has keys of type string, the map has keys of type int64";
+        "attribute 'string_vocabulary' has keys of type string, but the map has keys of type int64";
     assert!(found.contains(refusal), "{found}");
 }
 
@@ -161,7 +164,7 @@ fn scores_by_class() {
     for (labels, refusal) in [
         (
             "classlabels_int64s = [7]",
-            "attribute 'classlabels_int64s' has 1 elements, a row has 2 scores",
+            "attribute 'classlabels_int64s' has 1 elements, but a row has 2 scores",
         ),
         ("classlabels_int64s = [7, 7]", "attribute 'classlabels_int64s' has Signed(7) twice"),
     ] {

@@ -194,7 +194,10 @@ fn whether_a_dropout_trains_may_be_an_input() {
         assert_eq!(kept, (vec![1.0, -2.0, 3.0, 4.0], vec![1; 4]));
     }
     let refused = run(1.5, true).unwrap_err().to_string();
-    assert!(refused.contains("the ratio is 1.5, but must be 0 or more and below 1"), "{refused}");
+    assert!(
+        refused.contains("the ratio is 1.5, but must be at least 0 and less than 1"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn a_condition_is_one_bool() {
             Err(RunError::Node(error)) => {
                 assert_eq!(
                     error.what,
-                    format!("the condition must be one bool, but is [{}]", wrong.len())
+                    format!("the condition must be one bool, not [{}]", wrong.len())
                 )
             }
             other => panic!("{other:?}"),
@@ -275,7 +275,7 @@ fn sizes_of_inputs_of_other_branches_need_not_agree() {
     }
     // `m` is for both branches, so what each of them reads must agree with it as it is taken.
     let both = session(&text("N", "e = Add (y, m)"), &Options::with_threads(1));
-    let expected = "the branch does not fit the inputs: N is 5 for the input 'm' and 3 for 'x'";
+    let expected = "the inputs do not fit the branch: N is 5 for the input 'm' and 3 for 'x'";
     let error = run(&both, true, [5, 3, 5], [2, 3]).unwrap_err();
     assert!(error.contains(expected), "{error}");
     // Even where the operator would do with it.

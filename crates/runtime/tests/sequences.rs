@@ -153,8 +153,8 @@ fn tensors_are_cut_and_joined() {
         assert_eq!(split(attributes, given.as_ref()).unwrap(), expected, "{attributes}");
     }
     for (given, expected) in [
-        (Tensor::scalar(0i64), "the length of a piece must be greater than zero, not 0"),
-        (ints(&[2, 2]), "pieces of [2, 2] do not make up axis 0 of size 5"),
+        (Tensor::scalar(0i64), "the length of a part must be greater than 0, not 0"),
+        (ints(&[2, 2]), "the lengths [2, 2] do not add up to the size 5 of axis 0"),
         (ints(&[6, -1]), "the lengths [6, -1] include a negative one"),
     ] {
         let error = split("", Some(&given)).unwrap_err();
@@ -190,7 +190,7 @@ fn tensors_are_cut_and_joined() {
         assert_eq!(stacked.dims(), [3, 2]);
         let error = join("axis = 0, new_axis = 1", items(&[&b, &b, &a])).unwrap_err();
         assert!(
-            error.contains("items 0 and 2 have shapes [3] and [1], which do not stack"),
+            error.contains("items 0 and 2 have shapes [3] and [1], which cannot be stacked"),
             "{error}"
         );
     }
@@ -208,12 +208,12 @@ fn what_a_sequence_does_not_have_is_said() {
         Value::Sequence(Sequence::from_tensors(DataType::Float, items).unwrap())
     };
     let rows: [(&str, usize, i64, &str); 8] = [
-        ("SequenceAt (s, p)", 3, 3, "position 3 is outside the sequence, which has 3 items"),
-        ("SequenceAt (s, p)", 1, -2, "position -2 is outside the sequence, which has 1 item"),
-        ("SequenceAt (s, p)", 0, i64::MIN, "is outside the sequence, which is empty"),
-        ("SequenceErase (s)", 0, 0, "position -1 is outside the sequence, which is empty"),
-        ("SequenceErase (s, p)", 2, 2, "position 2 is outside the sequence, which has 2 items"),
-        ("SequenceInsert (s, x, p)", 2, 3, "position 3 is outside the sequence, which has 2 items"),
+        ("SequenceAt (s, p)", 3, 3, "position 3 is out of range: the sequence has 3 items"),
+        ("SequenceAt (s, p)", 1, -2, "position -2 is out of range: the sequence has 1 item"),
+        ("SequenceAt (s, p)", 0, i64::MIN, "is out of range: the sequence is empty"),
+        ("SequenceErase (s)", 0, 0, "position -1 is out of range: the sequence is empty"),
+        ("SequenceErase (s, p)", 2, 2, "position 2 is out of range: the sequence has 2 items"),
+        ("SequenceInsert (s, x, p)", 2, 3, "position 3 is out of range: the sequence has 2 items"),
         ("SequenceInsert (s, x, p)", 2, -3, "position -3 is outside"),
         ("ConcatFromSequence <axis = 0> (s)", 0, 0, "the sequence is empty"),
     ];
@@ -411,7 +411,7 @@ fn optionals_are_made_asked_and_opened() {
     // NODE-19-
     let graph = "g (optional(float[2]) o) => (y) { [open] y = OptionalGetElement (o) }";
     let error = run(graph, &[("o", Value::none(ValueType::Tensor(DataType::Float)))]).unwrap_err();
-    assert!(error.contains("the optional has nothing in it"), "{error}");
+    assert!(error.contains("the optional is empty"), "{error}");
     assert!(error.contains("'open'"), "{error}");
 }
 

@@ -247,7 +247,7 @@ impl Model {
                     let end = reference.offset.checked_add(length.unwrap_or(0));
                     if end.is_none_or(|end| end > *size) {
                         let fact = format!(
-                            "its {} bytes at {} lie beyond the end of '{}', which has {size} bytes",
+                            "its {} bytes at {} are beyond the end of '{}', which has {size} bytes",
                             length.unwrap_or(0),
                             reference.offset,
                             sardonyx_proto::shown(reference.location.as_bytes())
@@ -326,7 +326,7 @@ pub fn check_document(
 }
 
 fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
-    let message = format!("this is no {}: {why}", document_name(document));
+    let message = format!("this is not an {}: {why}", document_name(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }
 

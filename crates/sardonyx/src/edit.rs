@@ -47,7 +47,7 @@ pub fn parse_version(text: &str) -> Option<i64> {
 /// model.set_metadata("license", "MIT");
 /// assert_eq!(model.metadata_value("license").as_deref(), Some("MIT"));
 /// let error = model.set_ir_version(3).unwrap_err();
-/// assert!(error.to_string().contains("initializers that are no inputs"), "{error}");
+/// assert!(error.to_string().contains("initializers that are not inputs"), "{error}");
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
@@ -60,9 +60,9 @@ impl Model {
         if !(1..=NEWEST_IR_VERSION).contains(&version) {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                format!("there is no IR version {version}"),
+                format!("IR version {version} does not exist"),
             )
-            .with_help(format!("versions go from 1 to {NEWEST_IR_VERSION}")));
+            .with_help(format!("use a version from 1 to {NEWEST_IR_VERSION}")));
         }
         let needs = format_needs(&self.graph, version);
         let lacking: Vec<String> = needs
@@ -72,16 +72,20 @@ impl Model {
         if !lacking.is_empty() {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                format!("IR version {version} lacks what the model uses"),
+                format!("IR version {version} does not support features that the model uses"),
             )
             .with_help(lacking.join("\n")));
         }
         if version >= 3 && self.graph.header.opset_import.is_empty() {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                format!("IR version {version} demands that the model names its operator sets, and it names none"),
+                format!(
+                    "IR version {version} requires opset_import, which the model does not have"
+                ),
             )
-            .with_help("set the operator set first; older models mean version 1 of the standard's"));
+            .with_help(
+                "set the operator set version first; older models use version 1 of ai.onnx",
+            ));
         }
         self.graph.header.ir_version = Some(version);
         Ok(())

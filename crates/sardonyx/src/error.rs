@@ -159,7 +159,7 @@ impl fmt::Display for Error {
         }
         let given = self.node().map(NodeError::given).filter(|given| !given.is_empty());
         if let Some(given) = given {
-            write!(f, "\n  its inputs are {given}")?;
+            write!(f, "\n  inputs: {given}")?;
         }
         for operator in &self.0.unsupported {
             write!(f, "\n  {operator}")?;

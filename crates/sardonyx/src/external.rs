@@ -158,7 +158,7 @@ impl DataFiles {
         DataFiles::new(Place::Resolver(resolver), options)
     }
 
-    /// None at all; `why` completes "its values are in the file …, and".
+    /// None at all; `why` completes "values are in the file …, and".
     pub(crate) fn nowhere(why: &'static str) -> DataFiles {
         DataFiles::new(Place::Nowhere(why), DataOptions::default())
     }
@@ -221,7 +221,7 @@ impl DataFiles {
             }
             Place::Nowhere(why) => {
                 let shown = location.escape_debug();
-                return Err(format!("its values are in the file '{shown}', and {why}"));
+                return Err(format!("values are in the file '{shown}', and {why}"));
             }
         };
         let file = Arc::new(DataFile {
@@ -345,24 +345,23 @@ impl Missed {
                 let looked: Vec<String> =
                     looked.iter().map(|path| path.display().to_string()).collect();
                 format!(
-                    "its values are in the file '{location}', which is missing; looked for {}",
+                    "values are in the file '{location}', which is missing; looked for {}",
                     looked.join(" and ")
                 )
             }
             Missed::DanglingLink => format!("'{location}' is a link to a file that is missing"),
             Missed::Outside(real) => format!(
-                "'{location}' leads to {}, outside the model's directory, so it is not read",
+                "'{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
             ),
             Missed::Refused(Refusal::Link) => {
-                format!("'{location}' is a link or lies behind one, and links are refused")
+                format!("'{location}' is or contains a symbolic link, and links are not followed")
             }
             Missed::Refused(Refusal::Kind(kind)) => {
-                format!("'{location}' is {kind}; values are read from regular files only")
+                format!("'{location}' is {kind}; values are read only from regular files")
             }
             Missed::Refused(Refusal::HardLink) => format!(
-                "'{location}' has a second name (a hard link), which may be a file of somebody else; it is not read. \
-                 A copy of it would be"
+                "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
             ),
             Missed::Refused(Refusal::Io(error)) => unreadable(location, error),
         }
@@ -388,11 +387,11 @@ fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal
 
 fn unreadable(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_string(),
+        io::ErrorKind::NotFound => "no such file".to_string(),
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         // Its kind has no stable name yet.
         _ if error.to_string().contains("symbolic links") => {
-            "its links lead in a circle".to_string()
+            "its symbolic links form a cycle".to_string()
         }
         _ => error.to_string(),
     };
@@ -424,10 +423,13 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
         return refused("is empty");
     }
     if bytes.len() > LONGEST_LOCATION {
-        return Err(format!("its location has {} bytes, more than a path may have", bytes.len()));
+        return Err(format!(
+            "its location has {} bytes, which is too long for a path",
+            bytes.len()
+        ));
     }
     if bytes[0] == b'#' {
-        return refused("stands for memory of the program that wrote the model");
+        return refused("refers to memory of the program that wrote the model");
     }
     match bad_location(bytes) {
         Some(why) => refused(why),
@@ -510,7 +512,7 @@ impl ExternalData for DataFiles {
         let Some(end) = end.filter(|end| *end <= size && offset <= *end) else {
             let wanted = length.map_or(String::new(), |length| format!("{length} bytes "));
             return Err(format!(
-                "its {wanted}at {offset} lie beyond the end of '{location}', which has {size} bytes; is the file cut off?"
+                "its {wanted}at {offset} are beyond the end of '{location}', which has {size} bytes; the file may be truncated"
             ));
         };
         let range = |n: u64| {
@@ -525,14 +527,14 @@ impl ExternalData for DataFiles {
                 let len = range(end - offset)?;
                 bytes
                     .try_reserve_exact(len)
-                    .map_err(|_| format!("no memory for its {len} bytes"))?;
+                    .map_err(|_| format!("not enough memory for its {len} bytes"))?;
                 let mut file = lock(file);
                 let read = file
                     .seek(SeekFrom::Start(offset))
                     .and_then(|_| (&mut *file).take(end - offset).read_to_end(&mut bytes));
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
-                    Ok(_) => Err(format!("'{location}' became shorter while it was read")),
+                    Ok(_) => Err(format!("'{location}' was truncated while it was read")),
                     Err(error) => Err(unreadable(location, &error)),
                 }
             }
@@ -549,7 +551,7 @@ impl ExternalData for DataFiles {
             Ok(())
         } else {
             Err(format!(
-                "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, the model says {}",
+                "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, but the model has {}",
                 checksum.escape_debug()
             ))
         }
@@ -573,7 +575,9 @@ impl ExternalData for DataFiles {
             };
             return Err(stored::changed(
                 wanted.location,
-                &format!("has others than {what} now: their SHA-256 is not the one in the text"),
+                &format!(
+                    "does not have {what} any longer: the SHA-256 differs from the one in the text"
+                ),
             ));
         }
         let mut taken = lock(&self.taken);
@@ -610,7 +614,7 @@ impl DataFiles {
         let tensors = file.tensors.get_or_init(|| Tensors::of(whole));
         let tensors = tensors.as_ref().map_err(|why| NotStored {
             is_of_file: true,
-            ..stored::changed(location, &format!("has changed since the text was made: {why}"))
+            ..stored::changed(location, &format!("has changed since the text was written: {why}"))
         })?;
         let found = tensors.find(&Wanted::of(wanted));
         match found.map_err(|why| stored::changed(location, &why))? {
@@ -796,7 +800,7 @@ mod tests {
         for location in ["link", "directory/w"] {
             assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
             let error = strict.load(location, 0, None).unwrap_err();
-            assert!(error.contains("links are refused"), "{error}");
+            assert!(error.contains("links are not followed"), "{error}");
         }
         fs::write(scratch.join("plain"), b"plain").unwrap();
         for files in [&lenient, &strict] {

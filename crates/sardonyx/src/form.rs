@@ -109,7 +109,7 @@ impl Form {
         let read = match self {
             Form::Binary => Ok(text.to_vec()),
             Form::Notation => {
-                let message = format!("the notation is for models; this should be an {what}");
+                let message = format!("ONNX text is for models only, not for an {what}");
                 return Err(Error::new(ErrorKind::Format, message));
             }
             Form::Json => json::read::<M>(text, limits),
@@ -120,7 +120,7 @@ impl Form {
                 "" => error.position().to_string(),
                 place => format!("{}, field {place}", error.position()),
             };
-            let message = format!("this is no {what} in {self}: {}", error.kind());
+            let message = format!("this is not an {what} in {self}: {}", error.kind());
             Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
         })
     }
@@ -157,7 +157,7 @@ impl Form {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{self} cannot hold it: {error}"),
+                format!("{self} cannot represent it: {error}"),
             ),
         })
     }
@@ -167,7 +167,7 @@ impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Form::Binary => "binary form",
-            Form::Notation => "the notation",
+            Form::Notation => "ONNX text",
             Form::Json => "protobuf JSON",
             Form::TextFormat => "protobuf text format",
         })
@@ -180,8 +180,8 @@ fn listed(left_out: &LeftOut) -> Vec<String> {
         .first
         .iter()
         .map(|field| match field.place.as_str() {
-            "" => format!("field {} of the model, which no release knows", field.number),
-            place => format!("field {} of {place}, which no release knows", field.number),
+            "" => format!("unknown field {} of the model", field.number),
+            place => format!("unknown field {} of {place}", field.number),
         })
         .collect();
     let more = left_out.unknown_fields.saturating_sub(lines.len() as u64);
@@ -189,7 +189,7 @@ fn listed(left_out: &LeftOut) -> Vec<String> {
         lines.push(format!("{more} more unknown fields"));
     }
     if left_out.nan_payloads > 0 {
-        lines.push(format!("the bits of {} numbers that are not a number", left_out.nan_payloads));
+        lines.push(format!("the bits of {} NaN values", left_out.nan_payloads));
     }
     lines
 }

@@ -27,7 +27,7 @@ pub struct Images;
 impl ImageDecoder for Images {
     fn open<'a>(&self, encoded: &'a [u8]) -> Result<Box<dyn EncodedImage + 'a>, OperatorError> {
         let (name, image) = match encoded {
-            [] => return Err("there are no bytes".into()),
+            [] => return Err("the file is empty".into()),
             [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(boxed)),
             _ if jpeg2000::is(encoded) => ("JPEG 2000", Jpeg2000::open(encoded).map(boxed)),
             _ => match bitmaps::format(encoded) {
@@ -95,7 +95,9 @@ impl EncodedImage for Encoded<'_> {
 fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(len);
-    reserved.map_err(|_| format!("no memory for {} bytes", len.saturating_mul(size_of::<T>())))?;
+    reserved.map_err(|_| {
+        format!("not enough memory for {} bytes", len.saturating_mul(size_of::<T>()))
+    })?;
     zeros.resize(len, T::default());
     Ok(zeros)
 }

@@ -177,13 +177,13 @@ impl fmt::Display for Refusal {
                 f.write_str(&lines.join("\n"))
             }
             Refusal::TooLarge { nodes, limit } => {
-                write!(f, "the calls stand for {nodes} nodes, and {limit} may be made")
+                write!(f, "the function bodies have {nodes} nodes; at most {limit} are allowed")
             }
             Refusal::UnknownFunction { pattern, .. } => {
-                write!(f, "no function of the model fits '{pattern}'")
+                write!(f, "no function of the model matches '{pattern}'")
             }
             Refusal::UnknownOperator { pattern, .. } => {
-                write!(f, "no operator of the standard fits '{pattern}'")
+                write!(f, "no operator of the standard matches '{pattern}'")
             }
         }
     }
@@ -197,7 +197,7 @@ impl From<Refusal> for Error {
         match &refusal {
             Refusal::UnknownFunction { similar: Some(similar), .. }
             | Refusal::UnknownOperator { similar: Some(similar), .. } => {
-                error.with_help(format!("is {similar} meant?"))
+                error.with_help(format!("did you mean {similar}?"))
             }
             _ => error,
         }

@@ -291,12 +291,12 @@ impl OpenOptions {
             SkimError::Io(error) => unreadable(error),
             SkimError::Wire(error) => Error::new(
                 ErrorKind::Format,
-                format!("this is no ONNX model, or a damaged one: {}", error.kind()),
+                format!("this is not an ONNX model, or a damaged one: {}", error.kind()),
             )
             .with_place(format!("byte {}", error.offset())),
             SkimError::TooLarge(limit) => Error::new(
                 ErrorKind::Io,
-                format!("its structure alone has more than the {limit} bytes that are allowed"),
+                format!("its structure exceeds the limit of {limit} bytes"),
             ),
         })?;
         judge(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
@@ -371,7 +371,7 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
     }
 }
 
-/// Why data files are not found; completes "its values are in the file …, and".
+/// Why data files are not found; completes "values are in the file …, and".
 const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
@@ -477,8 +477,7 @@ impl Refusal {
     fn explain(self, source: &[u8]) -> Error {
         let wrong = match self {
             Refusal::Empty => {
-                return Error::new(ErrorKind::Format, "the file is empty, so it is no ONNX model")
-                    .with_help(INTERRUPTED);
+                return Error::new(ErrorKind::Format, "the file is empty").with_help(INTERRUPTED);
             }
             Refusal::NoGraph => Error::new(ErrorKind::Format, NO_GRAPH),
             Refusal::Damaged(error) => {
@@ -488,13 +487,13 @@ impl Refusal {
                 };
                 let reason = error.kind();
                 if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
-                    let message = format!("the model is refused: {reason}");
+                    let message = format!("the model is rejected: {reason}");
                     return Error::new(ErrorKind::Format, message)
                         .with_place(place)
-                        .with_help("it may be made to exhaust memory; if it is not, allow more (ReadLimits::memory, --max-structure)")
+                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (ReadLimits::memory, --max-structure)")
                         .with_source(error);
                 }
-                let message = format!("this is no ONNX model, or a damaged one: {reason}");
+                let message = format!("this is not an ONNX model, or a damaged one: {reason}");
                 Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
             }
         };
@@ -504,15 +503,15 @@ impl Refusal {
                     .with_help(advice)
             }
             None => {
-                wrong.with_help(format!("{INTERRUPTED} Compare the file's size with the original"))
+                wrong.with_help(format!("{INTERRUPTED}; compare the file's size with the original"))
             }
         }
     }
 }
 
-const INTERRUPTED: &str = "was the download or the export interrupted?";
+const INTERRUPTED: &str = "check whether the download or export was interrupted";
 /// What is said about a message that says nothing.
-const NO_GRAPH: &str = "the file has no graph: it is cut off, or no ONNX model";
+const NO_GRAPH: &str = "the file has no graph: it is truncated or not an ONNX model";
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

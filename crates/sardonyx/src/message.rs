@@ -130,7 +130,7 @@ fn read_inside(
     let bytes = Buffer::from_vec(encode_to_vec(&message));
     let graph = read_graph(bytes, limits, true).map_err(|refusal| {
         let part = in_graph.map_or(Part::Function, |(part, _)| part);
-        let message = format!("this is not a {}, or a damaged one: {refusal}", part.name());
+        let message = format!("this is not a {}, or it is damaged: {refusal}", part.name());
         Error::new(ErrorKind::Format, message)
     })?;
     Ok(Model::in_memory(graph))

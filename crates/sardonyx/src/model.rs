@@ -199,11 +199,8 @@ impl Model {
     /// Refuses a model that was read without its payloads.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if self.graph.is_skimmed() {
-            Err(Error::new(
-                ErrorKind::Invalid,
-                "values of the model were left out when it was read",
-            )
-            .with_help("open it without skipping payloads"))
+            Err(Error::new(ErrorKind::Invalid, "values of the model were skipped when it was read")
+                .with_help("open it without skipping payloads"))
         } else {
             Ok(())
         }

@@ -40,7 +40,7 @@ pub(crate) fn read_file(
         return mapping::map(&file).map_err(failed);
     }
     if is_device(&metadata) {
-        return Err(Error::new(ErrorKind::Io, "a device is no model").with_place(shown(path)));
+        return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(shown(path)));
     }
     read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)
 }
@@ -55,7 +55,7 @@ pub(crate) fn read_stream(
     let too_long = || {
         io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it has more than the {limit} bytes that are allowed"),
+            format!("it exceeds the limit of {limit} bytes"),
         )
     };
     if expected > limit {
@@ -65,7 +65,7 @@ pub(crate) fn read_stream(
     // Memory that is not there is an error before it is used.
     let len = usize::try_from(expected).unwrap_or(usize::MAX);
     bytes.try_reserve_exact(len).map_err(|_| {
-        io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {len} bytes"))
+        io::Error::new(io::ErrorKind::OutOfMemory, format!("not enough memory for {len} bytes"))
     })?;
     stream.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(Buffer::from_vec(bytes)) }
@@ -97,7 +97,7 @@ pub(crate) fn directory_given(path: &Path) -> Error {
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
-        error.with_help(format!("models inside: {}", inside.join(", ")))
+        error.with_help(format!("use a model in it: {}", inside.join(", ")))
     }
 }
 
@@ -118,8 +118,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
 pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match missing_directory(path) {
-            Some(missing) => format!("there is no directory '{}'", missing.display()),
-            None => "there is no such file".to_string(),
+            Some(missing) => format!("no such directory: '{}'", missing.display()),
+            None => "no such file".to_string(),
         },
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         _ => error.to_string(),

@@ -57,14 +57,14 @@ impl Outputs {
             let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
             return Err(match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("its outputs are: {}", names.join(", "))),
+                None => error.with_help(format!("use one of its outputs: {}", names.join(", "))),
             });
         };
         value.as_tensor().ok_or_else(|| {
             let found = value.value_type();
             Error::new(
                 ErrorKind::Output,
-                format!("the output '{name}' is no tensor, but of type {found}"),
+                format!("the output '{name}' is not a tensor; its type is {found}"),
             )
         })
     }
@@ -96,7 +96,7 @@ impl Index<&str> for Outputs {
     fn index(&self, name: &str) -> &Value {
         match self.get(name) {
             Some(value) => value,
-            None => panic!("there is no output '{name}'"),
+            None => panic!("no output '{name}' exists"),
         }
     }
 }

@@ -220,7 +220,7 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     let binary = match source.binary(options.limits) {
         Ok(binary) => binary,
         Err(error) => {
-            let message = format!("the file is no ONNX model: {}", error.message());
+            let message = format!("the file is not an ONNX model: {}", error.message());
             return no_model(message, options, facts);
         }
     };

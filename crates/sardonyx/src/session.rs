@@ -205,7 +205,7 @@ impl SessionBuilder<'_> {
     ///         &self,
     ///         encoded: &'a [u8],
     ///     ) -> Result<Box<dyn EncodedImage + 'a>, OperatorError> {
-    ///         let first = encoded.first().ok_or("there are no bytes")?;
+    ///         let first = encoded.first().ok_or("the file is empty")?;
     ///         Ok(Box::new(Pixel(*first)))
     ///     }
     /// }
@@ -586,7 +586,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             let operators = operators.clone();
             Error::new(
                 ErrorKind::Unsupported,
-                format!("the model uses {count} operator{s} that this release cannot run"),
+                format!("the model uses {count} operator{s} that this release does not support"),
             )
             .with_unsupported(operators)
         }
@@ -607,7 +607,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
-                made.with_help("give the model as a file in the directory of its data files, or name that directory with Model::look_in")
+                made.with_help("pass the model as a file in the directory of its data files, or set that directory with Model::look_in")
             };
             made.with_source(error)
         }

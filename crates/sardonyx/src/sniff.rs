@@ -10,10 +10,7 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     }
     // The length of a safetensors header, then the header, which is JSON.
     if bytes.len() > 9 && bytes[8] == b'{' && bytes[4..8] == [0; 4] {
-        return Some((
-            "a safetensors file",
-            "that holds weights only; export the model itself to ONNX",
-        ));
+        return Some(("a safetensors file", "it contains weights only; export the model to ONNX"));
     }
     let start = &bytes[..bytes.len().min(4096)];
     let text = match std::str::from_utf8(start) {
@@ -35,15 +32,12 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     } else if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
         (
             "a web page",
-            "the download probably gave an error page or the page about the file; fetch the file itself",
+            "the download probably returned a web page instead of the file; download the file itself",
         )
     } else if lower.starts_with('{') || lower.starts_with('[') {
-        ("JSON text", "if it is a model in protobuf JSON, give the file the suffix .json")
+        ("JSON text", "if it is a model in protobuf JSON, use the extension .json")
     } else {
-        (
-            "plain text",
-            "if it is a model in protobuf text format, give the file the suffix .textproto",
-        )
+        ("plain text", "if it is a model in protobuf text format, use the extension .textproto")
     })
 }
 
@@ -63,8 +57,8 @@ const fn row(
     Signature { offset, magic, what, advice }
 }
 
-const NOT_A_MODEL: &str = "give the .onnx file as the model, and this file as an input";
-const UNPACK: &str = "unpack it and give the .onnx file inside";
+const NOT_A_MODEL: &str = "pass the .onnx file as the model, and this file as an input";
+const UNPACK: &str = "unpack it and use the .onnx file in it";
 
 static SIGNATURES: &[Signature] = &[
     row(0, b"\x89PNG", "a PNG image", NOT_A_MODEL),
@@ -93,7 +87,7 @@ static SIGNATURES: &[Signature] = &[
         0,
         b"GGUF",
         "a GGUF file",
-        "that is a format of llama.cpp; look for an ONNX export of the model",
+        "this is a format of llama.cpp; look for an ONNX export of the model",
     ),
     row(
         4,

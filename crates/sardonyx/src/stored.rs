@@ -94,7 +94,7 @@ impl Tensors {
     /// Those of a model file; an error for people if it is none.
     pub(crate) fn of(bytes: &Buffer) -> Result<Tensors, String> {
         let model = read_graph(bytes.clone(), ReadLimits::default(), true)
-            .map_err(|refusal| format!("it is no model: {refusal}"))?;
+            .map_err(|refusal| format!("it is not a model: {refusal}"))?;
         Ok(Tensors::of_graph(&model))
     }
 
@@ -111,10 +111,10 @@ impl Tensors {
     /// Finds values by the path of their tensor, its type, shape and storage; in words for people
     /// why that is impossible.
     pub(crate) fn find(&self, wanted: &Wanted) -> Result<Found, String> {
-        const CHANGED: &str = "has changed since the text was made";
+        const CHANGED: &str = "has changed since the text was written";
         let Some(path) = &wanted.tensor else {
             return Err(format!(
-                "{CHANGED}, and the text does not say which of its tensors has these values"
+                "{CHANGED}, and the text does not name the tensor with these values"
             ));
         };
         // A file that was made from the text has the tensor under the name that it has in the text.
@@ -125,21 +125,21 @@ impl Tensors {
             (None, Some((name, stored))) => (name, stored),
             (None, None) => {
                 let path = sardonyx_proto::shown(path);
-                return Err(format!("{CHANGED}, and has no tensor '{path}' now"));
+                return Err(format!("{CHANGED}, and no longer has a tensor '{path}'"));
             }
             (Some(_), Some((name, _))) => {
                 let (path, name) = (sardonyx_proto::shown(path), sardonyx_proto::shown(name));
                 return Err(format!(
-                    "{CHANGED}, and has tensors '{path}', which these values were, and '{name}', which the text calls them"
+                    "{CHANGED}, and has tensors '{path}' (where these values were) and '{name}' (their name in the text)"
                 ));
             }
         };
         let shown = sardonyx_proto::shown(path);
         let [stored] = &stored[..] else {
             let count = stored.len();
-            return Err(format!("{CHANGED}, and has {count} tensors '{shown}' now"));
+            return Err(format!("{CHANGED}, and now has {count} tensors '{shown}'"));
         };
-        let other = |what: &str| Err(format!("{CHANGED}, and its tensor '{shown}' has {what} now"));
+        let other = |what: &str| Err(format!("{CHANGED}, and its tensor '{shown}' now has {what}"));
         if stored.data_type != wanted.data_type {
             return other("another element type");
         }
@@ -154,7 +154,7 @@ impl Tensors {
                 let reference = ExternalReference { length, ..reference.clone() };
                 (Found::Beside(reference), length)
             }
-            _ => return other("its values in another form"),
+            _ => return other("its values in another formatat"),
         };
         if wanted.length.is_none() || wanted.length == length {
             Ok(found)
@@ -248,28 +248,27 @@ impl TakenFrom {
         let location = &self.location;
         let message = match &wanted.tensor {
             Some(path) => format!(
-                "the text has the values of '{}' in '{location}', and the new model would not have them there",
+                "the text refers to values of '{}' in '{location}', and the new model would not have them there",
                 sardonyx_proto::shown(path)
             ),
             None => format!(
-                "the text has values in '{location}' and does not say of which tensors, so it would not find them in the new model"
+                "the text refers to values in '{location}' without naming the tensors, so they would not be found in the new model"
             ),
         };
         Err(Error::new(ErrorKind::Io, message).with_help(ADVICE_ON_REPLACING))
     }
 }
 
-const ADVICE_ON_REPLACING: &str = "write the model to another file, or put the values into the text first: sardonyx print --inline all";
+const ADVICE_ON_REPLACING: &str = "write the model to another file, or write the values into the text first: sardonyx print --inline all";
 
 /// The error about a file that a text needs and that a file of another kind would replace.
 pub(crate) fn still_needed(location: &str) -> Error {
-    let message = format!("'{location}' has values of the model, and would be lost");
+    let message = format!("'{location}' contains values of the model, which would be lost");
     Error::new(ErrorKind::Io, message).with_help("write to another file")
 }
 
 /// Advice about a file that is not where a text expects it.
-pub(crate) const ADVICE_ON_FILE: &str = "a text belongs into the directory of the file that it was printed from; \
-     sardonyx print --inline all puts all values into the text, --sidecar into a file of its own";
+pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
 /// Advice about a file that is not what it was.
 pub(crate) fn changed(location: &str, what: &str) -> NotStored {

@@ -131,12 +131,12 @@ impl Model {
         if let Some(location) = tensor.data_location
             && location != DataLocation::DEFAULT
         {
-            let what = format!("data location {} is not one of the standard's", location.0);
+            let what = format!("data location {} is not defined by the standard", location.0);
             return (Storage::Broken(what), None);
         }
         match (tensor.raw_data, tensor.typed.first()) {
             (Some(_), Some(_)) => {
-                let what = "it has both raw_data and a typed list".to_string();
+                let what = "it has both raw_data and a typed field".to_string();
                 (Storage::Broken(what), None)
             }
             (Some(raw), None) => (Storage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
@@ -146,7 +146,9 @@ impl Model {
                 (Storage::Typed(typed_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (Storage::Nothing, Some(0)),
-            (None, None) => (Storage::Broken("it has no values".to_string()), Some(0)),
+            (None, None) => {
+                (Storage::Broken("the sparse tensor has no values".to_string()), Some(0))
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Model {
             let places = model.tensor_places();
             let place = places.get(index).map_or("a tensor", String::as_str);
             Some(format!(
-                "{place} has {} bytes of raw_data, which do not fit its shape {:?} of {}",
+                "{place} has {} bytes of raw_data, which do not match its shape {:?} of {}",
                 raw.len,
                 tensor.dims,
                 data_type.name()

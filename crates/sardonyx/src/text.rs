@@ -118,7 +118,7 @@ pub(crate) fn parse(
             let count = error.diagnostics().len();
             let errors = if count == 1 { "error" } else { "errors" };
             let mut lines = error.to_string();
-            lines.insert_str(0, &format!("the text has {count} {errors} in the notation\n"));
+            lines.insert_str(0, &format!("the text has {count} {errors} in ONNX text\n"));
             Error::new(ErrorKind::Format, lines).with_source(error)
         },
     )
@@ -330,7 +330,7 @@ impl PrintOptions {
         let path = path.as_ref();
         let cannot = |error: io::Error| io_error("cannot write", path, error);
         let name =
-            path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is no file name"))?;
+            path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is not a file name"))?;
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));

@@ -436,7 +436,7 @@ impl Trainer {
             let message = format!("training step {entry} does not exist");
             let last = self.made.entries.len() - 1;
             Error::new(ErrorKind::Input, message)
-                .with_help(format!("the model has steps 0 to {last}"))
+                .with_help(format!("use an entry from 0 to {last}"))
         })
     }
 }

@@ -234,7 +234,7 @@ impl Model {
         let frozen = globs(&options.frozen);
         let chosen = options.variables.as_deref().map(globs);
         if let Some(unknown) = self.fits_nothing(options) {
-            return Err(Refusal::Option(format!("no initializer is called '{unknown}'")));
+            return Err(Refusal::Option(format!("no initializer '{unknown}' exists")));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {

@@ -69,7 +69,7 @@ impl Judge<'_> {
         let registry = Registry::standard();
         let schema = opset.and_then(|opset| registry.schema(&model.domain_of(id), &name, *opset));
         let Some(schema) = schema.filter(|schema| !schema.deprecated) else {
-            return self.faults.push(format!("there is no operator {name}"));
+            return self.faults.push(format!("operator {name} does not exist"));
         };
         for (what, count, (fewest, most)) in [
             ("inputs", model.inputs(id).count(), schema.input_count()),
@@ -153,8 +153,8 @@ fn operators_with_functions() -> impl Iterator<Item = (&'static OpDef, u32, bool
 fn faults_are_seen() {
     let rows = [
         ("y = Neg (x)", None),
-        ("y = Negg (x)", Some("there is no operator Negg")),
-        ("y = Upsample (x, x)", Some("there is no operator Upsample")),
+        ("y = Negg (x)", Some("operator Negg does not exist")),
+        ("y = Upsample (x, x)", Some("operator Upsample does not exist")),
         ("y = Neg (x, x)", Some("Neg has 2 inputs")),
         ("y, z = Neg (x)", Some("Neg has 2 outputs")),
         ("y = Add (\"\", x)", Some("Add needs its input 0")),
@@ -358,7 +358,7 @@ fn graphs_of_the_call_come_in_as_they_are() {
     }> (s)";
     let function = of_call(node, "seq(string)", 17).unwrap();
     let faults = judge(function.text(), &[]);
-    assert_eq!(faults, ["there is no operator Join"]);
+    assert_eq!(faults, ["operator Join does not exist"]);
     let text = function.text();
     assert!(text.contains("= \"a  \n   {b}\n  > \\\"c\">"), "{text}");
     assert_eq!(text.matches("float[2]").count(), 1, "{text}");

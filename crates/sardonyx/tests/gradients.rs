@@ -500,36 +500,36 @@ fn what_has_no_gradient_is_refused() {
         m = MelWeightMatrix (count, count, count, low, high)
         y = ReduceSum <keepdims = 0> (m)";
     for (inputs, nodes, names, refusal) in [
-        ("float a", "", r#"xs = ["b"], y = "a"> (a)"#, "it names 'b', which nothing defines"),
+        ("float a", "", r#"xs = ["b"], y = "a"> (a)"#, "it names 'b', which is not defined"),
         (
             "float a",
             "y = Exp (a)",
             r#"xs = ["a"], y = "y"> (a, a)"#,
-            "it has 2 inputs, but xs and zs name 1 values",
+            "the node has 2 inputs, but xs and zs name 1 values",
         ),
         (
             "int64 i",
             "",
             r#"xs = ["i"], y = "i"> (i)"#,
-            "'i' is of int64: only floats have gradients",
+            "'i' has type int64: only floating-point tensors have gradients",
         ),
         (
             "float a, float b",
             "y = Mul (a, b)",
             r#"xs = ["a"], y = "y"> (a)"#,
-            "'y' depends on the input 'b', which neither xs nor zs name",
+            "'y' depends on the input 'b', which is not in xs or zs",
         ),
         (
             "float a, float b",
             "y = Mul (a, b)",
             r#"xs = ["a", "b", "y"], y = "y"> (a, b, y)"#,
-            "'y' follows from other values that xs and zs name",
+            "'y' can be computed from other values in xs and zs",
         ),
         (
             "float[2] a",
             flat,
             r#"xs = ["h"], y = "y"> (h)"#,
-            "operators on the way to y have no gradient: BitCast, MelWeightMatrix",
+            "operators between xs and y have no gradient: BitCast, MelWeightMatrix",
         ),
         (
             "float[2] a, bool c",
@@ -546,7 +546,7 @@ fn what_has_no_gradient_is_refused() {
                  }
              >",
             r#"xs = ["a"], zs = ["c"], y = "y"> (a, c)"#,
-            "operators on the way to y have no gradient: Hardmax",
+            "operators between xs and y have no gradient: Hardmax",
         ),
         (
             "float[2] a, int64 n",
@@ -556,7 +556,7 @@ fn what_has_no_gradient_is_refused() {
                  v2 = Concat <axis = 0> (v, a)
              }> (n, true, a)",
             r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
-            "Loop carries 'a', whose shape changes from turn to turn",
+            "Loop carries 'a', whose shape changes between iterations",
         ),
         (
             "float[2] a, int64 n",

@@ -156,7 +156,7 @@ fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
 /// The structure of the file: every way in which it can be no message.
 fn broken_structure() -> Vec<Row> {
     use ErrorKind::Format;
-    let announced = "is announced, but only";
+    let announced = "is declared, but only";
     let mut rows = vec![
         bytes("empty", [], Format, "is empty"),
         bytes("zeros", [0; 1000], Format, "field number 0"),
@@ -187,8 +187,8 @@ fn broken_structure() -> Vec<Row> {
         bytes("field number 2^29", b"\x80\x80\x80\x80\x10\x00", Format, "field number 536870912"),
         bytes("wire type 6", b"\x08\x0a\x3e", Format, "wire type 6"),
         bytes("wire type 7 in an attribute", within(&[7, 1, 5], b"\x0f"), Format, "wire type 7"),
-        bytes("group end without a group", b"\x08\x0a\x7c", Format, "a group ends"),
-        bytes("group ended by another", b"\x7b\x08\x01\x84\x01", Format, "a group ends"),
+        bytes("group end without a group", b"\x08\x0a\x7c", Format, "end of a group"),
+        bytes("group ended by another", b"\x7b\x08\x01\x84\x01", Format, "end of a group"),
         bytes("group without an end", b"\x7b\x08\x01", Format, "the data ends"),
         bytes(
             "groups 10,000 deep",
@@ -390,7 +390,7 @@ fn impossible_tensors() -> Vec<Row> {
         one(
             "strings in raw data",
             [number(1, 1), number(2, 8), raw(4)].concat(),
-            "strings cannot lie in raw_data",
+            "strings cannot be stored in raw_data",
         ),
         one("an unknown data location", tensor(&[1], &[raw(4), number(14, 7)]), "data location 7"),
     ]
@@ -448,7 +448,7 @@ fn impossible_references() -> Vec<Row> {
         with("a length of 2^63", &[file, ("length", "9223372036854775808")], "need 16"),
         row("2^40 elements in a small file", huge, ExternalData, "which has 20 bytes"),
         with("no location", &[("offset", "0")], "no location"),
-        bytes("strings in a data file", strings, ExternalData, "strings cannot lie outside"),
+        bytes("strings in a data file", strings, ExternalData, "strings cannot be external"),
         with("a location that goes up", &[("location", "../w.bin")], "'..' part"),
         with("a location that goes down and up", &[("location", "a/../../w.bin")], "'..' part"),
         with(
@@ -492,7 +492,7 @@ fn traps() -> Vec<Row> {
         let status = Command::new(program).args(args).current_dir(directory).status();
         assert!(status.is_ok_and(|status| status.success()), "{program} {args:?}");
     }
-    let outside = "outside the model's directory";
+    let outside = "outside of the model's directory";
     vec![
         trap(
             "a link out of the directory",
@@ -592,7 +592,7 @@ fn traps() -> Vec<Row> {
                     fs::create_dir(directory.join("w.bin")).unwrap();
                 }
             },
-            "values are read from regular files only",
+            "values are read only from regular files",
         ),
     ]
 }

@@ -85,9 +85,9 @@ fn errors_name_format_place_and_reason() {
     let progressive = "jpeg progressive 4:4:4 with restart markers";
     let last = file(baseline).len() - 30;
     let cases: &[(Vec<u8>, &str)] = &[
-        (vec![], "there are no bytes"),
+        (vec![], "the file is empty"),
         (b"GIF89a".to_vec(), "its format is not one of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and"),
-        (cut(baseline, 4), "JPEG: at byte 2: the segment of the marker FFE0 is cut off"),
+        (cut(baseline, 4), "JPEG: at byte 2: the segment of the marker FFE0 is truncated"),
         (cut(baseline, 20), "JPEG: at byte 20: the file ends before its last marker"),
         (cut(baseline, last), &format!("JPEG: at byte {last}: the data of the scan end early")),
         (changed(baseline, &[0xff, 0xc0], 1, &[0xc9]), "arithmetic coding is not supported"),
@@ -98,17 +98,20 @@ fn errors_name_format_place_and_reason() {
         (changed(baseline, &[0xff, 0xc0], 9, &[2]), "an image has 1, 3 or 4 components, not 2"),
         (
             changed(baseline, &[0xff, 0xc0], 11, &[0x31, 0, 2, 0x21]),
-            "component 2 has 2 x 1 samples for 3 x 1 pixels, which is not a whole ratio",
+            "component 2 has 2 x 1 samples for 3 x 1 pixels, which is not an integer ratio",
         ),
         (changed(baseline, &[0xff, 0xc0], 11, &[0x51]), "component 1 has a bad sampling factor"),
-        (changed(baseline, &[0xff, 0xda], 5, &[9]), "the scan names component 9, which is not"),
-        (changed(baseline, &[0xff, 0xda], 6, &[0x33]), "a Huffman table that the scan names is"),
+        (changed(baseline, &[0xff, 0xda], 5, &[9]), "the scan has component 9, which is not"),
+        (changed(baseline, &[0xff, 0xda], 6, &[0x33]), "a Huffman table of the scan is"),
         (changed(baseline, &[0xff, 0xc4], 21, &[200]), "a Huffman table has impossible codes"),
         (changed(baseline, &[0xff, 0xdb], 4, &[7]), "a quantization table has the number 07"),
         (changed(baseline, &[0xff, 0xdb], 1, &[0xee]), "the quantization table 0 is not defined"),
         (changed(progressive, &[0xff, 0xd0], 1, &[0xd3]), "is not the restart marker 0"),
         (changed(progressive, &[0xff, 0xda], 11, &[9]), "a scan cannot hold coefficients 9 to 0"),
-        (changed(progressive, &[0xff, 0xda], 13, &[0x10]), "the scan gives bits again, or bits"),
+        (
+            changed(progressive, &[0xff, 0xda], 13, &[0x10]),
+            "the scan repeats bits, or refines bits",
+        ),
         (cut("png", 60), "PNG: "),
         (cut("bmp", 90), "BMP: "),
         (cut("pnm P6", 12), "PNM: "),

@@ -587,7 +587,7 @@ fn graphs_that_contradict_themselves() {
     ];
     check(&rows);
     let report = scanned(&rows[5].1);
-    assert_eq!(report.findings[0].message, "2 nodes need the results of each other");
+    assert_eq!(report.findings[0].message, "2 nodes depend on each other's results");
 }
 
 #[test]
@@ -845,7 +845,7 @@ fn reports_stay_small() {
         .collect();
     let report = scanned(&model(&tensors));
     assert_eq!((report.findings.len(), report.errors), (21, 1000));
-    assert_eq!(report.findings[20].message, "and 980 more like that");
+    assert_eq!(report.findings[20].message, "and 980 more of this kind");
     assert!(report.findings.iter().all(|found| found.place.len() < 200));
     let report = scan_bytes(model(&tensors), &ScanOptions::new().findings_per_code(3)).unwrap();
     assert_eq!((report.findings.len(), report.errors), (4, 1000));

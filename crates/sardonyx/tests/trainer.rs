@@ -177,7 +177,7 @@ fn entries_initialize_in_the_order_of_the_list() {
         trainer.initialize().expect("an initialization");
         assert_eq!(of(&trainer, "w"), [expected]);
         let [warning] = trainer.warnings() else { panic!("{:?}", trainer.warnings()) };
-        assert!(warning.contains("'w' is assigned by another training step as well"), "{warning}");
+        assert!(warning.contains("'w' is also assigned by another training entry"), "{warning}");
         trainer.step(1, [("x", Tensor::scalar(1f32))]).expect("a step");
         assert_eq!(of(&trainer, "w"), [-expected]);
     }
@@ -220,10 +220,7 @@ fn the_order_of_steps_is_that_of_the_caller() {
     let [first, second] = &returned[..] else { panic!("{returned:?}") };
     assert_eq!((output(first, "added"), output(second, "doubled")), (vec![4.0], vec![8.0]));
     let error = iterated.step(2, given()).expect_err("no such entry");
-    assert_eq!(
-        error.to_string(),
-        "training step 2 does not exist\nhelp: the model has steps 0 to 1"
-    );
+    assert_eq!(error.to_string(), "training step 2 does not exist\nhelp: use an entry from 0 to 1");
 }
 
 /// TRAIN-19+-: two variables are swapped by their bindings, also where the values are no output of
@@ -314,7 +311,7 @@ fn training_information_that_contradicts_itself_is_refused() {
     let step = "algorithm: step () => (float[2] w1) { inner = Abs (w) w1 = Neg (inner) }";
     for (initializers, info, expected) in [
         // TRAIN-03-
-        ("", format!("{step}, update_binding: [\"y\": \"w1\"]"), "'y' is no initializer"),
+        ("", format!("{step}, update_binding: [\"y\": \"w1\"]"), "'y' is not an initializer"),
         // TRAIN-04-
         (
             "",
@@ -351,7 +348,7 @@ fn training_information_that_contradicts_itself_is_refused() {
             "algorithm: s () => (float[3] w1) { w1 = Constant <value_floats: floats = [1.0, 2.0, 3.0]> () },
              update_binding: [\"w\": \"w1\"]"
                 .to_string(),
-            "'w1' is not of the type and shape of 'w'",
+            "'w1' does not have the type and shape of 'w'",
         ),
         (
             "",
@@ -482,7 +479,7 @@ fn a_failing_step_changes_nothing() {
     let before = bits(&trainer);
     let error = trainer.step(0, x(&[1.0, 2.0, 3.0])).expect_err("y is too long for b");
     assert_eq!(error.kind(), ErrorKind::Run);
-    assert_eq!(error.message(), "the state variable 'b' is float[2], and cannot become float[3]");
+    assert_eq!(error.message(), "the state variable 'b' is float[2], not float[3]");
     assert_eq!(bits(&trainer), before);
 
     let given = [("x", Tensor::scalar(1i64))];
@@ -727,10 +724,10 @@ fn values_are_set_if_they_fit() {
     let error = trainer.set_state("w", vector(&[8.0])).expect_err("too short");
     assert_eq!(error.kind(), ErrorKind::Input);
     let error = trainer.set_state("w", Tensor::scalar(1i64)).expect_err("no float");
-    assert_eq!(error.message(), "the state variable 'w' is float[2], and cannot become int64[]");
+    assert_eq!(error.message(), "the state variable 'w' is float[2], not int64[]");
     let error = trainer.set_state("v", vector(&[8.0, 9.0])).expect_err("unknown");
     assert_eq!(error.message(), "state variable 'v' does not exist");
-    assert_eq!(error.help(), Some("there are: w"));
+    assert_eq!(error.help(), Some("sizes are: w"));
     assert_eq!(of(&trainer, "w"), [8.0, 9.0]);
 }
 

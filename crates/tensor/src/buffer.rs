@@ -396,7 +396,7 @@ impl AlignedBytes {
         }
         match NonNull::new(make(layout)) {
             Some(start) => Ok(AlignedBytes { start, len, align }),
-            None => err!(Overflow, "no memory for {len} bytes"),
+            None => err!(Overflow, "not enough memory for {len} bytes"),
         }
     }
 

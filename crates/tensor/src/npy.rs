@@ -151,7 +151,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     };
     let mut out = header_bytes(&format!("<U{chars}"), tensor.dims())?;
     if out.try_reserve(total).is_err() {
-        return err!(Overflow, "no memory for {total} bytes");
+        return err!(Overflow, "not enough memory for {total} bytes");
     }
     for string in strings.iter() {
         let end = out.len() + 4 * chars;
@@ -194,7 +194,7 @@ impl Kind {
         else {
             return err!(
                 Unsupported,
-                "npy: element type '{descr}' is not one of numbers, truth values or strings"
+                "npy: element type '{descr}' is not a number, boolean or string type"
             );
         };
         let big = order == ">" || order == "=" && cfg!(target_endian = "big");
@@ -241,8 +241,7 @@ impl Kind {
                     (None, None) => {
                         return err!(
                             Unsupported,
-                            "npy: '{descr}' does not say what its elements of {width} bytes are; name their type (as bfloat16 \
-                             or float8e4m3fn), or save them as float32"
+                            "npy: '{descr}' does not define the type of its elements of {width} bytes; give the type (as bfloat16 or float8e4m3fn), or save them as float32"
                         );
                     }
                 }
@@ -297,19 +296,19 @@ fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
 /// The header text, and where the elements start.
 fn split_header(bytes: &[u8]) -> Result<(&str, usize), TensorError> {
     let Some(rest) = bytes.strip_prefix(MAGIC) else {
-        return err!(Parse, "npy: the file does not start as one");
+        return err!(Parse, "npy: the file does not start with the NPY magic");
     };
     let (len, start) = match *rest {
         [1, _, a, b, ..] => (u16::from_le_bytes([a, b]) as usize, 10),
         [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]) as usize, 12),
-        [1..=3, ..] | [] => return err!(Parse, "npy: the header is cut off"),
+        [1..=3, ..] | [] => return err!(Parse, "npy: the header is truncated"),
         [version, ..] => return err!(Unsupported, "npy: version {version}"),
     };
     if len > MAX_HEADER {
         return err!(Parse, "npy: a header of {len} bytes; {MAX_HEADER} are read at most");
     }
     let Some(header) = bytes.get(start..start + len) else {
-        return err!(Parse, "npy: the header is cut off");
+        return err!(Parse, "npy: the header is truncated");
     };
     match std::str::from_utf8(header) {
         Ok(text) => Ok((text, start + len)),
@@ -349,7 +348,7 @@ impl Header {
             }
         }
         if !at.rest.trim_matches([' ', '\n', '\r', '\t', '\0']).is_empty() {
-            return err!(Parse, "npy: something follows the header's dict");
+            return err!(Parse, "npy: unexpected data after the header's dict");
         }
         match (descr, fortran_order, shape) {
             (Some(descr), Some(fortran_order), Some(shape)) => {
@@ -450,7 +449,7 @@ fn utf32(cell: &[u8], swapped: bool) -> Result<Vec<u8>, TensorError> {
         let code = if swapped { code.swap_bytes() } else { code };
         match char::from_u32(code) {
             Some(c) => out.push(c),
-            None => return err!(Parse, "npy: {code:#x} is no character"),
+            None => return err!(Parse, "npy: {code:#x} is not a character"),
         }
     }
     Ok(out.into_bytes())

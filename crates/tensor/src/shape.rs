@@ -149,7 +149,7 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
     let index = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
     match index.and_then(|i| usize::try_from(i).ok()) {
         Some(i) if i < rank => Ok(i),
-        _ => err!(Range, "axis {axis} is outside rank {rank}"),
+        _ => err!(Range, "axis {axis} is out of range for rank {rank}"),
     }
 }
 

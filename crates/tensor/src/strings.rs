@@ -36,7 +36,9 @@ impl StringArray {
         let room = array.ends.try_reserve_exact(strings);
         match room.and_then(|()| array.bytes.try_reserve_exact(bytes)) {
             Ok(()) => Ok(array),
-            Err(_) => err!(Overflow, "no memory for {strings} strings of {bytes} bytes in total"),
+            Err(_) => {
+                err!(Overflow, "not enough memory for {strings} strings of {bytes} bytes in total")
+            }
         }
     }
 

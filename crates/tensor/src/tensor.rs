@@ -176,7 +176,7 @@ impl Tensor {
             // `vec![0; n]` aborts when memory is refused; this asks first.
             let mut probe: Vec<usize> = Vec::new();
             if probe.try_reserve_exact(elems).is_err() {
-                return err!(Overflow, "no memory for {elems} strings");
+                return err!(Overflow, "not enough memory for {elems} strings");
             }
             drop(probe);
             return Self::from_strings(dims, StringArray::empty_strings(elems));

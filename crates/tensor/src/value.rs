@@ -284,7 +284,7 @@ impl Sequence {
     /// If it is refused.
     pub fn reserve(&mut self, items: usize) -> Result<(), TensorError> {
         if self.items.try_reserve(items).is_err() {
-            return err!(Overflow, "no memory for {items} items");
+            return err!(Overflow, "not enough memory for {items} items");
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl Sparse {
         let dims = dims.as_ref();
         let total = crate::shape::elems(dims)?;
         if dims.is_empty() || total == 0 {
-            return err!(Shape, "a sparse tensor needs positive dims, not {dims:?}");
+            return err!(Shape, "a sparse tensor must have positive dims, not {dims:?}");
         }
         if values.rank() != 1 {
             return err!(Shape, "values of a sparse tensor have rank 1, not {:?}", values.dims());

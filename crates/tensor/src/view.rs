@@ -287,7 +287,7 @@ impl<'a> TensorView<'a> {
         step: isize,
     ) -> Result<TensorView<'a>, TensorError> {
         let Some(&dim) = self.dims.get(axis) else {
-            return err!(Range, "axis {axis} is outside rank {}", self.rank());
+            return err!(Range, "axis {axis} is out of range for rank {}", self.rank());
         };
         let mut dims = Dims::from(&*self.dims);
         dims[axis] = len;

@@ -89,7 +89,7 @@ fn types_numpy_has_no_name_for() {
     for descr in ["<V2", "|V1", "<f1"] {
         let error = simple(descr, "False", "(1,)", &[0x80, 0x3F]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.message().contains("name their type"), "{error}");
+        assert!(error.message().contains("give the type"), "{error}");
     }
     let source = file(
         1,

@@ -300,7 +300,7 @@ const MOST_ERRORS: usize = 100;
 pub(crate) struct Failed;
 
 /// Advice about lists.
-const NO_LAST_COMMA: &str = "no comma stands after the last item";
+const NO_LAST_COMMA: &str = "remove the comma after the last item";
 
 pub(crate) type Parse<T = ()> = Result<T, Failed>;
 
@@ -439,7 +439,7 @@ impl<'a> Parser<'_, 'a> {
                 Some("names and texts stand in double quotes: \"x\"")
             }
             '\u{2010}'..='\u{2015}' | '\u{2212}' => Some("the sign of a number is `-`"),
-            _ if crate::diagnostic::is_unseen(character) => Some("it cannot be seen; remove it"),
+            _ if crate::diagnostic::is_unseen(character) => Some("it is invisible; remove it"),
             _ => None,
         }
     }
@@ -527,7 +527,7 @@ impl<'a> Parser<'_, 'a> {
                     let shown = sardonyx_proto::shown(quoted.content);
                     (start..probe.pos, format!("`{prefix}\"{shown}\"`"))
                 }
-                None => (start..start + 1, "a quote that nothing closes".into()),
+                None => (start..start + 1, "an unterminated quote".into()),
             };
         }
         if byte.is_ascii_digit() || (byte == b'-' && continues_word(probe.byte_at(1))) {
@@ -577,7 +577,7 @@ impl<'a> Parser<'_, 'a> {
         let last = last.unwrap_or_default().min(self.cursor.text.len());
         let rest = !self.cursor.text[last..].trim_ascii().is_empty();
         if rest {
-            let message = "so much is wrong that nothing after this was looked at";
+            let message = "too many errors; the rest was not read";
             self.report(last..last, message, None);
         }
     }
@@ -596,9 +596,9 @@ impl<'a> Parser<'_, 'a> {
                 limit >> 20
             ),
             ErrorKind::TextTooLong { length } => {
-                format!("a text has {length} bytes; at most 2^32 - 1 are allowed")
+                format!("a string has {length} bytes; at most 2^32 - 1 are allowed")
             }
-            _ => "this cannot be kept in a model".to_string(),
+            _ => "this cannot be stored in a model".to_string(),
         };
         // Nothing that follows can be built either.
         self.cursor.pos = self.cursor.text.len();
@@ -665,7 +665,7 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos = self.cursor.text.len();
             return self.fail_with(
                 start..end,
-                "nothing closes this quote",
+                "this quote is not closed",
                 "inside of quotes, `\\\"` stands for a quote and `\\\\` for a backslash",
             );
         };
@@ -722,7 +722,7 @@ impl<'a> Parser<'_, 'a> {
             Some(name) => name,
             None => self.token().1.trim_matches('`').to_string(),
         };
-        self.expected_with(what, format!("texts stand in quotes: \"{shown}\""))
+        self.expected_with(what, format!("write strings in quotes: \"{shown}\""))
     }
 
     /// A text in quotes, or `?` for none.

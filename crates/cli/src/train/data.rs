@@ -90,7 +90,7 @@ impl Data {
                 let failure = failure.code(ErrorKind::Input);
                 return Err(match sardonyx::suggest::closest(&name, names.iter().copied()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
-                    None => failure.help(format!("the inputs are: {}", names.join(", "))),
+                    None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
                 });
             };
             let tensor = match port.ty().and_then(Type::elem) {
@@ -105,9 +105,9 @@ impl Data {
         }
         let is_given = |port: &Port| arrays.iter().any(|array| array.name == port.name());
         if let Some(port) = ports.iter().find(|port| port.is_required() && !is_given(port)) {
-            let failure = Failure::new(format!("the data have no array for the input '{port}'"));
+            let failure = Failure::new(format!("the data has no array for the input '{port}'"));
             return Err(failure.code(ErrorKind::Input).help(
-                "give --data a .npz with an array for each input, or a directory of .npy files",
+                "pass --data a .npz file with an array for each input, or a directory of .npy files",
             ));
         }
         Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
@@ -125,7 +125,7 @@ impl Data {
         if let Some(name) =
             whole.iter().find(|name| !self.arrays.iter().any(|array| array.name == **name))
         {
-            return Err(Failure::new(format!("the data have no array '{name}'")));
+            return Err(Failure::new(format!("the data has no array '{name}'")));
         }
         let ports = ports_of(trainer, entries)?;
         let mut first: Option<(String, usize)> = None;
@@ -139,11 +139,11 @@ impl Data {
             match &first {
                 Some((name, other)) if *other != examples => {
                     let message = format!(
-                        "'{name}' has {other} examples along its first axis, and '{}' has {examples}",
+                        "'{name}' has {other} examples along its first axis, but '{}' has {examples}",
                         array.name
                     );
                     return Err(Failure::new(message).code(ErrorKind::Input).help(
-                        "name an array whose first axis does not count examples with --whole INPUT",
+                        "use --whole INPUT for arrays whose first axis is not the examples",
                     ));
                 }
                 Some(_) => {}
@@ -151,8 +151,8 @@ impl Data {
             }
         }
         let Some((name, examples)) = first else {
-            return Err(Failure::new("the data have no array with examples along its first axis")
-                .help("leave --batch away"));
+            return Err(Failure::new("the data has no array with examples along its first axis")
+                .help("remove --batch"));
         };
         if examples == 0 {
             return Err(Failure::new(format!("'{name}' has no examples")).code(ErrorKind::Input));
@@ -215,8 +215,8 @@ fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
     }
-    let message = format!("'{name}' of {} cannot be cut into batches", elem.name());
-    Err(Failure::new(message).help(format!("give it as it is: --whole {name}")))
+    let message = format!("'{name}' of {} cannot be split into batches", elem.name());
+    Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
 }
 
 /// The .npy files of a directory, by their names without suffix.

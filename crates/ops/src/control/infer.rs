@@ -110,7 +110,7 @@ fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
         if outputs.len() != count {
             let gives = outputs.len();
             return cx.fail(format_args!(
-                "{branch} gives {gives} values, but the node has {count} outputs"
+                "{branch} returns {gives} values, but the node has {count} outputs"
             ));
         }
     }
@@ -133,7 +133,7 @@ fn branches(cx: &mut Infer<'_>, taken: Option<bool>) -> Result<(), InferError> {
             None => Inferred { known: join_known(a.known.as_ref(), b.known.as_ref()), ty: both },
         };
         if taken.is_none() {
-            cx.because(index, "which branch is taken, and they give different sizes");
+            cx.because(index, "which branch runs; they return different sizes");
         }
         if let Some(ty) = given.ty {
             cx.set(index, ty);
@@ -196,7 +196,7 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     if outputs.len() != count + 1 {
         let gives = outputs.len();
         return cx.fail(format_args!(
-            "body gives {gives} values: a condition and {count} outputs are wanted"
+            "body returns {gives} values: a condition and {count} outputs are required"
         ));
     }
     let runs = match truth(state[0].known.as_ref()) {
@@ -231,7 +231,7 @@ fn loop_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
                 }
                 Some(other) => {
                     return cx.fail(format_args!(
-                        "output {index} stacks what the body gives, but that is {other}"
+                        "output {index} stacks values of the body, which are {other}"
                     ));
                 }
                 None => {}
@@ -267,7 +267,7 @@ fn repeat(
             };
             let Some(mut both) = join(a, b) else {
                 return cx.fail(format_args!(
-                    "value {index} that {body} carries is {a} at first, but {b} after a run"
+                    "the loop-carried value {index} of {body} is {a} initially, but {b} after an iteration"
                 ));
             };
             if both != *a && round >= PATIENCE {
@@ -354,13 +354,15 @@ impl Lists {
         };
         if outputs.len() != count {
             let gives = outputs.len();
-            return cx
-                .fail(format_args!("body gives {gives} values, but the node has {count} outputs"));
+            return cx.fail(format_args!(
+                "body returns {gives} values, but the node has {count} outputs"
+            ));
         }
         for (index, output) in outputs.into_iter().enumerate() {
             let Some(made) = output.ty else { continue };
             let Type::Tensor(tensor) = made else {
-                return cx.fail(format_args!("body gives {made} for output {index}, not a tensor"));
+                return cx
+                    .fail(format_args!("body returns {made} for output {index}, not a tensor"));
             };
             let mut shape = tensor.shape;
             let mut elem = tensor.elem;
@@ -370,7 +372,7 @@ impl Lists {
                         && a != b
                     {
                         return cx.fail(format_args!(
-                            "value {index} that body carries is {} at first, but {} after a run",
+                            "the loop-carried value {index} of body is {} initially, but {} after an iteration",
                             a.name(),
                             b.name()
                         ));
@@ -380,7 +382,7 @@ impl Lists {
                         let merged = before.merge(&TensorType { elem, shape: Some(b.clone()) });
                         let Some(merged) = merged else {
                             return cx.fail(format_args!(
-                                "value {index} that body carries has {} at first, but {} after a run",
+                                "the loop-carried value {index} of body has {} initially, but {} after an iteration",
                                 sizes(a),
                                 sizes(b)
                             ));
@@ -472,7 +474,7 @@ fn sequence_map_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     if outputs.len() != count {
         let gives = outputs.len();
         return cx
-            .fail(format_args!("body gives {gives} values, but the node has {count} outputs"));
+            .fail(format_args!("body returns {gives} values, but the node has {count} outputs"));
     }
     for (index, output) in outputs.into_iter().enumerate() {
         if let Some(ty) = output.ty {

@@ -13,11 +13,9 @@ use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
-    .about(
-        "Where a linear map with a shift sends the points of a regular grid, in coordinates from -1 to 1: what \
-         `GridSample` then reads. `theta` holds one map for each element of the batch, `size` says how large the grid \
-         is.",
-    )
+    .about("Generates a 2D or 3D sampling grid from a batch of affine matrices, for `GridSample`. Each \
+         output location is `theta · (x, y, 1)`, or `theta · (x, y, z, 1)` in 3D, where `x`, `y` \
+         and `z` are evenly spaced from -1 to 1.")
     .since(
         20,
         &[

@@ -64,7 +64,7 @@ mod tests {
                 (
                     &[("axes", ints(&[0, -3]))],
                     "float[20, N, 3]; =[1, 2]",
-                    "CenterCropPad: axis 0 is named twice",
+                    "CenterCropPad: axis 0 is given twice",
                 ),
                 (
                     &[("axes", ints(&[3]))],

@@ -21,7 +21,7 @@ fn check_inputs(cx: &Infer<'_>) -> Result<(), InferError> {
     if let Some([_, _, corners]) = boxes
         && let Some(count) = corners.known().filter(|count| *count != 4)
     {
-        return cx.fail(format_args!("a box has four numbers, not {count}"));
+        return cx.fail(format_args!("a box must have four numbers, not {count}"));
     }
     if let (Some([batch, count, _]), Some([scores_batch, _, scores])) =
         (boxes, cx.shape(1).map(|shape| &shape[..]))
@@ -46,7 +46,11 @@ mod tests {
             &[
                 (&[], "float[B, N, 4]; float[B, 80, N]", "int64[?, 3]"),
                 (&[], "-; -", "int64[?, 3]"),
-                (&[], "float[B, N, 5]; -", "NonMaxSuppression: a box has four numbers, not 5"),
+                (
+                    &[],
+                    "float[B, N, 5]; -",
+                    "NonMaxSuppression: a box must have four numbers, not 5",
+                ),
                 (
                     &[],
                     "float[1, 6, 4]; float[1, 80, 7]",

@@ -13,7 +13,7 @@ use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::{constant_floats, constant_ints, from_front};
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, output, string, types,
+    ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, note, output, string, types,
     without_attribute,
 };
 use crate::infer::{Infer, InferError};
@@ -23,9 +23,13 @@ use crate::tensor::vector_len;
 use crate::typeset::TypeSet;
 
 pub static RESIZE: OpDef = OpDef::new("Resize")
-    .about("Changes the size of an image, or of any tensor, to a size or by factors: takes the nearest element or \
-         interpolates. How places of the output correspond to places of the input has several answers, of which one \
-         is chosen.")
+    .about(
+        "Resizes a tensor by scale factors or to given sizes, with nearest, linear or cubic \
+         interpolation. With `scales` the size of each output axis is `floor(input size * scale)`; \
+         with `coordinate_transformation_mode` `tf_crop_and_resize` the input size is that of the \
+         region `roi`. `coordinate_transformation_mode` maps output coordinates to input \
+         coordinates.",
+    )
     .since(
         10,
         &[
@@ -59,12 +63,8 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         &[
             input("X", "T1").differentiable(),
             input("roi", "T2").optional().non_differentiable(),
-            input("scales", "tensor(float)")
-                .optional()
-                .non_differentiable(),
-            input("sizes", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            input("scales", "tensor(float)").optional().non_differentiable(),
+            input("sizes", "tensor(int64)").optional().non_differentiable(),
             output("Y", "T1").differentiable(),
             types("T1", ALL_IR4),
         ],
@@ -78,7 +78,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         ],
     )
     .same_up()
-    .since(19, &[])
+    .since(19, &[note("Adds the coordinate transformation mode `half_pixel_symmetric`.")])
     .same_up()
     .infer(infer_resize)
     .infer_as_reference(infer_resize_as_reference)
@@ -90,7 +90,9 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .adapter(18, 17, resize_all_axes)
     .adapter(19, 18, |cx| {
         if cx.string("coordinate_transformation_mode").as_deref() == Some("half_pixel_symmetric") {
-            return Err(cx.refuse("coordinate_transformation_mode half_pixel_symmetric came with version 19"));
+            return Err(cx.refuse(
+                "coordinate_transformation_mode half_pixel_symmetric came with version 19",
+            ));
         }
         Ok(())
     })
@@ -98,7 +100,8 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .gradient(gradients::resize);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
-    .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")
+    .about("Enlarges a tensor by scale factors, with nearest or linear interpolation. Deprecated since \
+         version 10: use `Resize`.")
     .since(
         1,
         &[
@@ -147,7 +150,7 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
 fn become_upsample(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scales = constant_floats(cx, 1, "scales")?;
     if scales.is_none_or(|scales| scales.iter().any(|scale| *scale < 1.0)) {
-        return Err(cx.refuse("Upsample only enlarges, and a scale is below 1"));
+        return Err(cx.refuse("Upsample requires scales of at least 1"));
     }
     cx.become_operator("Upsample");
     Ok(())
@@ -185,15 +188,15 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
     let places = cx.string("coordinate_transformation_mode");
     if places.as_deref() != Some("asymmetric") {
-        return Err(cx.refuse(
-            "coordinate_transformation_mode must be asymmetric, which is what version 10 does",
-        ));
+        return Err(
+            cx.refuse("coordinate_transformation_mode must be asymmetric, which version 10 uses")
+        );
     }
     match mode.as_str() {
         "linear" => {}
         "nearest" if cx.string("nearest_mode").as_deref() == Some("floor") => {}
         "nearest" => {
-            return Err(cx.refuse("nearest_mode must be floor, which is what version 10 does"));
+            return Err(cx.refuse("nearest_mode must be floor, which version 10 uses"));
         }
         _ => return Err(cx.refuse(format_args!("version 10 has no mode {mode}"))),
     }
@@ -237,11 +240,11 @@ fn write_absent_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// Older versions know no list of axes, no antialiasing and one policy.
 fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(antialias) = cx.int("antialias") {
-        return Err(cx.refuse(format_args!("antialias={antialias} came with version 18")));
+        return Err(cx.refuse(format_args!("antialias={antialias} was added in version 18")));
     }
     if let Some(policy) = cx.string("keep_aspect_ratio_policy") {
         return Err(
-            cx.refuse(format_args!("keep_aspect_ratio_policy={policy} came with version 18"))
+            cx.refuse(format_args!("keep_aspect_ratio_policy={policy} was added in version 18"))
         );
     }
     let Some(axes) = cx.ints("axes") else { return Ok(()) };
@@ -251,7 +254,7 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(rank) = cx.rank(0) else {
-        return Err(cx.refuse("axes need the rank of the input, which is not known"));
+        return Err(cx.refuse("axes require the rank of the input, which is unknown"));
     };
     let axes = axes.into_iter().map(|axis| from_front(cx, "axes", axis, Some(rank)));
     let axes = axes.collect::<Result<Vec<i64>, _>>()?;
@@ -265,7 +268,7 @@ fn resize_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let place = |axis: &i64| usize::try_from(*axis).ok().filter(|axis| *axis < rank);
     let places: Option<Vec<usize>> = axes.iter().map(place).collect();
     let Some(places) = places else {
-        return Err(cx.refuse(format_args!("axes has one that rank {rank} does not have")));
+        return Err(cx.refuse(format_args!("axes has a value out of range for rank {rank}")));
     };
     if !is_empty(cx, 2) {
         scales_for_all_axes(cx, &places, rank)?;
@@ -354,14 +357,12 @@ fn rewrite_half_pixel_for_nn(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         ("nearest", "round_prefer_floor") => "ceil",
         ("nearest", other) => {
             return Err(cx.refuse(format_args!(
-                "versions from 13 on do not have the mode {places}, nor one that is the same with \
-                 nearest_mode {other}"
+                "versions from 13 on have no mode {places}, nor an equivalent with nearest_mode {other}"
             )));
         }
         (other, _) => {
             return Err(cx.refuse(format_args!(
-                "versions from 13 on do not have the mode {places}, nor one that is the same with \
-                 mode {other}"
+                "versions from 13 on have no mode {places}, nor an equivalent with mode {other}"
             )));
         }
     };
@@ -377,7 +378,7 @@ fn scales_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         // A run with another rank fails: scales are for four axes.
         None if cx.runs() => {}
         Some(rank) => return Err(cx.refuse(format_args!("its input has rank {rank}, not 4"))),
-        None => return Err(cx.refuse("the rank of its input is not known")),
+        None => return Err(cx.refuse("the rank of its input is unknown")),
     }
     let (Some(height), Some(width)) = (cx.float("height_scale"), cx.float("width_scale")) else {
         return Err(cx.refuse("height_scale or width_scale is missing"));
@@ -425,7 +426,7 @@ fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
         && cx.known(sizes).is_none()
         && vector_len(cx, sizes).is_none()
     {
-        return cx.fail("the number of sizes is not known");
+        return cx.fail("the number of sizes is unknown");
     }
     infer_resize(cx)
 }
@@ -439,7 +440,7 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return cx.fail("either scales or sizes must be given, not both");
     }
     if scales.is_some() && sizes.is_none() && policy.is_some() {
-        return cx.fail("scales leave no choice of a keep_aspect_ratio_policy");
+        return cx.fail("keep_aspect_ratio_policy requires sizes");
     }
     let axes = axes(cx)?;
     let (shape, by) = match (sizes, scales) {
@@ -665,7 +666,7 @@ mod tests {
                     "float[2, N, 3, 9]",
                 ),
                 (&[("axes", ints(&[-1]))], "float[2, N]; _; float[1]", "float[2, ?]"),
-                (&[("axes", ints(&[1, -1]))], "float[2, N]; _; -", "Resize: axis 1 is named twice"),
+                (&[("axes", ints(&[1, -1]))], "float[2, N]; _; -", "Resize: axis 1 is given twice"),
                 (
                     &[("axes", ints(&[2]))],
                     "float[2, N]; _; -",
@@ -674,7 +675,7 @@ mod tests {
                 (
                     &[("keep_aspect_ratio_policy", word("not_larger"))],
                     "float[2, N]; _; -",
-                    "Resize: scales leave no choice of a keep_aspect_ratio_policy",
+                    "Resize: keep_aspect_ratio_policy requires sizes",
                 ),
             ],
         );
@@ -801,13 +802,13 @@ mod tests {
         let [transform] = mode("tf_half_pixel_for_nn");
         assert_eq!(
             adapted(&RESIZE, 12, &[transform.clone(), ("mode", "linear".into())], "-"),
-            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
-             the same with mode linear"
+            "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
+             mode linear"
         );
         assert_eq!(
             adapted(&RESIZE, 12, &[transform, ("nearest_mode", "ceil".into())], "-"),
-            "Resize: versions from 13 on do not have the mode tf_half_pixel_for_nn, nor one that is \
-             the same with nearest_mode ceil"
+            "Resize: versions from 13 on have no mode tf_half_pixel_for_nn, nor an equivalent with \
+             nearest_mode ceil"
         );
         assert_eq!(
             adapted(&RESIZE, 12, &mode("half_pixel"), "-"),
@@ -836,7 +837,7 @@ mod tests {
         );
         assert_eq!(
             adapted(&UPSAMPLE, 6, &sides(), "-"),
-            "Upsample: the rank of its input is not known"
+            "Upsample: the rank of its input is unknown"
         );
         let scales = [("scales", AttrValue::Floats(vec![1.0, 2.0].into()))];
         assert_eq!(adapted(&UPSAMPLE, 8, &scales, "-"), "y = Upsample(a, [1.0, 2.0])");

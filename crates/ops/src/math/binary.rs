@@ -38,14 +38,14 @@ use crate::typeset::TypeSet;
 
 pub static ADD: OpDef =
     arithmetic("Add", |cx| elementwise(cx, Dim::add), legacy_broadcast::lower_commutative)
-        .about("Sums.")
+        .about("Adds two tensors element-wise: `C = A + B`. Integers wrap around on overflow.")
         .gradient(gradients::add);
 
 pub(crate) static AND: OpDef =
-    logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
+    logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
 
 pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
-    .about("X with its bits shifted by Y places: to the left, or to the right, so that the value is effectively decreased.")
+    .about("Shifts the bits of each element of `X` left or right by the number of positions in `Y`.")
     .since(
         11,
         &[
@@ -60,8 +60,8 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
         28,
         &[
             types("T", INTEGERS),
-            note("Of signed integers, the right shift is an arithmetic shift: the sign stays, and bits that a left shift moves beyond it are lost."),
-            note("If Y is negative, or at least the number of bits, only the sign is left: -1 for a negative X shifted to the right, else 0."),
+            note("Right shifts of signed integers are arithmetic (the sign is kept). Bits shifted out are discarded."),
+            note("If Y is negative or not less than the number of bits, the result is -1 for a negative X shifted right, and 0 otherwise."),
         ],
     )
     .same_up()
@@ -69,18 +69,22 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .infer(rules::broadcast)
     .split_by(elements::elementwise);
 
-pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");
+pub(crate) static BITWISE_AND: OpDef =
+    bitwise("BitwiseAnd").about("Element-wise bitwise AND: `C = A & B`.");
 
-pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either.");
+pub(crate) static BITWISE_OR: OpDef =
+    bitwise("BitwiseOr").about("Element-wise bitwise OR of `A` and `B`.");
 
-pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
+pub(crate) static BITWISE_XOR: OpDef =
+    bitwise("BitwiseXor").about("Element-wise bitwise XOR: `C = A ^ B`.");
 
 pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
-    .about("Quotients.")
+    .about("Divides two tensors element-wise: `C = A / B`. Integer division truncates toward zero. The \
+         standard does not define integer division by zero; Sardonyx returns 0.")
     .gradient(gradients::div);
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
-    .about("Whether elements are equal.")
+    .about("Element-wise comparison `A == B`. NaN is not equal to any value, including NaN.")
     .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
     .since(7, BROADCAST)
     .since(11, &[types("T", NUMERIC.and(BOOL))])
@@ -96,26 +100,29 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .split_by(elements::elementwise);
 
 pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
-    .about("Whether the first is larger.");
+    .about("Element-wise comparison `A > B`. False if an operand is NaN.");
 
 pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
     compared(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
 })
-.about("Whether the first is not smaller.")
+.about("Element-wise comparison `A >= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Greater"));
 
 pub(crate) static LESS: OpDef =
     order("Less", |cx| compared(cx, |a, b| shape_values::greater(b, a)))
-        .about("Whether the first is smaller.");
+        .about("Element-wise comparison `A < B`. False if an operand is NaN.");
 
 pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
     compared(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
 })
-.about("Whether the first is not larger.")
+.about("Element-wise comparison `A <= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Less"));
 
 pub(crate) static MOD: OpDef = OpDef::new("Mod")
-    .about("Remainders.")
+    .about("Remainder of element-wise division. The result has the sign of the divisor `B` if `fmod` \
+         is 0 (as `%` in Python) and the sign of the dividend `A` if `fmod` is 1 (as `fmod` in C). \
+         The standard does not define the remainder of integer division by zero; Sardonyx returns \
+         0.")
     .since(
         10,
         &[
@@ -157,13 +164,19 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
 
 pub static MUL: OpDef =
     arithmetic("Mul", |cx| elementwise(cx, Dim::mul), legacy_broadcast::lower_commutative)
-        .about("Products.")
+        .about(
+            "Multiplies two tensors element-wise: `C = A * B`. Integers wrap around on overflow.",
+        )
         .gradient(gradients::mul);
 
-pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
+pub(crate) static OR: OpDef =
+    logic("Or", |cx| logical(cx, either)).about("Element-wise logical OR: `C = A ∨ B`.");
 
 pub static POW: OpDef = OpDef::new("Pow")
-    .about("Powers.")
+    .about(
+        "Raises each element of `X` to the power of the corresponding element of `Y`. The output \
+         has the type of `X`. Since version 12 the exponent may have another type than the base.",
+    )
     .since(
         1,
         &[
@@ -197,11 +210,11 @@ pub static POW: OpDef = OpDef::new("Pow")
     .split_by(elements::elementwise);
 
 pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
-    .about("Differences.")
+    .about("Subtracts two tensors element-wise: `C = A - B`. Integers wrap around on overflow.")
     .gradient(gradients::sub);
 
 pub(crate) static XOR: OpDef =
-    logic("Xor", |cx| logical(cx, one_of_two)).about("Truth values: exactly one.");
+    logic("Xor", |cx| logical(cx, one_of_two)).about("Element-wise logical XOR: `C = A ⊕ B`.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
@@ -329,7 +342,7 @@ fn remainder_of_quotient(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
         return Err(cx.refuse(
-            "Mod came with version 10, and only that of integers is expressed by older operators",
+            "Mod was added in version 10, and only Mod of integers can be expressed by older operators",
         ));
     };
     let follows_divisor = cx.int("fmod").unwrap_or(0) == 0 && elem.is_signed();
@@ -409,7 +422,7 @@ fn is_number(cx: &mut Adapt<'_>, index: usize) -> Result<Option<ValueId>, Refusa
     let constant = cx.constant(index);
     let elem = cx.input_type(index).and_then(|ty| ty.elem());
     let Some(elem) = elem.or(constant.as_ref().map(Tensor::data_type)) else {
-        return Err(cx.refuse(format_args!("the type of input {index} is not known")));
+        return Err(cx.refuse(format_args!("the type of input {index} is unknown")));
     };
     let wide = constant.and_then(|it| cast(&it, DataType::Double, CastOptions::default()).ok());
     let values = wide.as_ref().and_then(|wide| wide.as_slice::<f64>().ok());

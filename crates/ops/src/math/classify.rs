@@ -12,7 +12,8 @@ use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
-    .about("Whether an element is infinite; which of the two signs count can be said.")
+    .about("Tests each element for infinity. `detect_positive` and `detect_negative` select which sign \
+         counts.")
     .since(
         10,
         &[
@@ -45,7 +46,7 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
     .split_by(elements::elementwise);
 
 pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
-    .about("Whether an element is not a number.")
+    .about("Tests each element for NaN (not a number).")
     .since(
         9,
         &[

@@ -21,7 +21,10 @@ use crate::rules;
 use crate::sharding::elements;
 
 pub(crate) static CLIP: OpDef = OpDef::new("Clip")
-    .about("What is below `min` becomes `min`, what is above `max` becomes `max`.")
+    .about(
+        "Limits each element to the range from `min` to `max`: `Y = min(max(X, min), max)`. If \
+         `min` is greater than `max`, every element becomes `max`. NaN stays NaN.",
+    )
     .since(
         1,
         &[
@@ -135,7 +138,9 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Some(DataType::Double) => Tensor::scalar(f64::from(value)),
             Some(DataType::Float16) => Tensor::scalar(f16::from_f32(value)),
             _ => {
-                return Err(cx.refuse("limits as inputs need the element type, which is not known"));
+                return Err(
+                    cx.refuse("limits as inputs require the element type, which is unknown")
+                );
             }
         });
     }
@@ -215,7 +220,7 @@ mod tests {
             (vec![zero.clone(), six], "float16[N]", "y = Clip(a, float16, float16)"),
             (vec![], "float[...]", "y = Clip(a)"),
             (vec![zero], "double", "y = Clip(a, 0.0, 3.4028234663852886e38)"),
-            (vec![], "-", "Clip: limits as inputs need the element type, which is not known"),
+            (vec![], "-", "Clip: limits as inputs require the element type, which is unknown"),
         ];
         for (attributes, input, expected) in rows {
             assert_eq!(adapted(&CLIP, 10, &attributes, input), expected, "{attributes:?} {input}");

@@ -14,25 +14,32 @@ use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
-    .about("Product of all elements up to each one along an axis, with it or without it, from either end.").since(
-    26,
-    &[
-        input("x", "T").differentiable(),
-        input("axis", "T2").non_differentiable(),
-        output("y", "T").differentiable(),
-        int("exclusive").or(0),
-        int("reverse").or(0),
-        types("T", HIGH_PRECISION_IR4),
-        types("T2", TypeSet::tensors(&[Int32, Int64])),
-    ],
-)
+    .about(
+        "Cumulative product of the elements along an axis. Output element `j` is the product of \
+         elements 0 to `j`, or of 0 to `j - 1` if `exclusive` is 1. With `reverse` the product \
+         starts at the end of the axis. The product of no elements is 1.",
+    )
+    .since(
+        26,
+        &[
+            input("x", "T").differentiable(),
+            input("axis", "T2").non_differentiable(),
+            output("y", "T").differentiable(),
+            int("exclusive").or(0),
+            int("reverse").or(0),
+            types("T", HIGH_PRECISION_IR4),
+            types("T2", TypeSet::tensors(&[Int32, Int64])),
+        ],
+    )
     .infer(|cx| cumulated(cx, Dim::mul, 1))
     .gradient(gradients::cum_prod)
     .split_by(elements::along_axis_input);
 
 pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .about(
-        "Sum of all elements up to each one along an axis, with it or without it, from either end.",
+        "Cumulative sum of the elements along an axis. Output element `j` is the sum of elements 0 \
+         to `j`, or of 0 to `j - 1` if `exclusive` is 1. With `reverse` the sum starts at the end \
+         of the axis. The sum of no elements is 0.",
     )
     .since(
         11,
@@ -58,7 +65,7 @@ fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), Infe
     let axis = match cx.constant_ints(1).as_deref() {
         Some([axis]) => Some(*axis),
         Some(axes) => {
-            return cx.fail(format_args!("the axis must be one number, not {}", axes.len()));
+            return cx.fail(format_args!("the axis must have one element, not {}", axes.len()));
         }
         None => None,
     };
@@ -114,7 +121,7 @@ mod tests {
             (&CUM_SUM, vec![], "[[1, 2], [3, 4]]; 0", "[[1, 2], [4, 6]]"),
             (&CUM_PROD, vec![reverse, exclusive], "[N, 2, 3]; 0", "[6, 3, 1]"),
             (&CUM_SUM, vec![], "[1]; 1", "CumSum: axis 1 is out of range for rank 1"),
-            (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must be one number, not 2"),
+            (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must have one element, not 2"),
         ];
         for (def, attributes, inputs, expected) in rows {
             assert_eq!(propagated(def, 26, &attributes, inputs), expected, "{inputs}");

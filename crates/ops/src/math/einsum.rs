@@ -158,7 +158,7 @@ impl Sizes {
             let covered = dims.len().checked_sub(term.labels.len());
             let Some(covered) = covered.filter(|n| *n == 0 || term.ellipsis.is_some()) else {
                 return cx.fail(format_args!(
-                    "input {index} has rank {}, the equation gives it {} labels",
+                    "input {index} has rank {}, but the equation has {} labels for it",
                     dims.len(),
                     term.labels.len()
                 ));
@@ -208,7 +208,7 @@ impl Sizes {
         match (found.known(), size.known()) {
             // A single element is repeated.
             (Some(a), Some(b)) if a != b && a != 1 && b != 1 => {
-                return cx.fail(format_args!("the label {label} has the sizes {a} and {b}"));
+                return cx.fail(format_args!("the label {label} has sizes {a} and {b}"));
             }
             _ => {
                 cx.demand(|| Demand::Broadcast(found.clone(), size.clone()));
@@ -246,8 +246,12 @@ mod tests {
             ("ij,jk->ik", "float[...]; float[3, M]", "float[?, M]"),
             ("i->", "-", "?"),
             ("", "float[2]", "float[...]"),
-            ("i->i", "float", "Einsum: input 0 has rank 0, the equation gives it 1 labels"),
-            ("...ij->ij", "float[2]", "Einsum: input 0 has rank 1, the equation gives it 2 labels"),
+            ("i->i", "float", "Einsum: input 0 has rank 0, but the equation has 1 labels for it"),
+            (
+                "...ij->ij",
+                "float[2]",
+                "Einsum: input 0 has rank 1, but the equation has 2 labels for it",
+            ),
             (
                 "...,...->...",
                 "float[2, 3]; float",
@@ -262,7 +266,7 @@ mod tests {
             ("i->j", "float[2]", "Einsum: no operand has the label j of the result"),
             ("i->ii", "float[2]", "Einsum: the result has the label i twice"),
             ("i1->i", "float[2]", "Einsum: '1' in the equation is not a label"),
-            ("ij,jk->ik", "float[2, 3]; float[4, 5]", "Einsum: the label j has the sizes 3 and 4"),
+            ("ij,jk->ik", "float[2, 3]; float[4, 5]", "Einsum: the label j has sizes 3 and 4"),
         ];
         for (equation, inputs, expected) in rows {
             let attributes = [("equation", AttrValue::String(equation.as_bytes().into()))];

@@ -20,10 +20,11 @@ pub(crate) fn check(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Ok(())
         }
         Some(elem) => {
-            Err(cx.refuse(format_args!("the newer version takes floats only, not {elem}")))
+            Err(cx.refuse(format_args!("the newer version supports only floats, not {elem}")))
         }
         None => {
-            Err(cx.refuse("the newer version takes floats only, and the element type is not known"))
+            Err(cx
+                .refuse("the newer version supports only floats, and the element type is unknown"))
         }
     }
 }

@@ -8,7 +8,10 @@ use crate::rules::{same_as_first, same_shape};
 use crate::sharding::elements;
 
 pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
-    .about("Zero near zero, and what is further away moved towards it by a bias.")
+    .about(
+        "Soft shrinkage: moves each element toward 0 by `bias` and sets elements near 0 to 0. `x + \
+         bias` if `x < -lambd`, `x - bias` if `x > lambd`, 0 otherwise.",
+    )
     .since(
         9,
         &[
@@ -39,7 +42,8 @@ pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
 
 pub static SWIGLU: OpDef = OpDef::new("SwiGLU")
     .about(
-        "A gated linear unit with Swish: one half of the features, through Swish, times the other.",
+        "Swish gated linear unit: `Y = A * sigmoid(alpha * A) * B`. Both inputs have the same \
+         shape; they are not broadcast.",
     )
     .since(
         28,
@@ -59,7 +63,7 @@ pub static SWIGLU: OpDef = OpDef::new("SwiGLU")
     );
 
 pub static SWISH: OpDef = OpDef::new("Swish")
-    .about("`x * sigmoid(alpha * x)`.")
+    .about("Swish activation (SiLU if `alpha` is 1): `Y = X * sigmoid(alpha * X)`.")
     .since(
         24,
         &[

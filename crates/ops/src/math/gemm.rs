@@ -22,7 +22,12 @@ use crate::sharding::contraction;
 use crate::tensor::rearrange::TILE;
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
-    .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
+    .about(
+        "General matrix multiplication: `Y = alpha * A' * B' + beta * C`. `A'` is `A`, or its \
+         transpose if `transA` is 1; likewise `B'`. `C` is broadcast to the shape of the product. \
+         Before version 7 `C` is broadcast only if `broadcast` is 1; since version 11 it may be \
+         absent.",
+    )
     .since(
         1,
         &[
@@ -100,7 +105,7 @@ fn broadcast(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferEr
     let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
     let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact)
     else {
-        return cx.fail(format_args!("C of rank {} does not fit the product", c.len()));
+        return cx.fail(format_args!("C of rank {} does not match the product", c.len()));
     };
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
@@ -133,7 +138,7 @@ fn add_zero(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cast(&zero, elem, CastOptions::default()).ok()
     });
     let Some(zero) = zero else {
-        return Err(cx.refuse("C is needed there, and its element type is not known"));
+        return Err(cx.refuse("C is required there, and its element type is unknown"));
     };
     let zero = cx.add_constant(zero);
     cx.set_input(2, Some(zero));
@@ -165,7 +170,7 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     let Some(c) = c else {
         return Err(
-            cx.refuse("nothing broadcasts by itself there, and the shape of C is not known")
+            cx.refuse("there is no implicit broadcasting there, and the shape of C is unknown")
         );
     };
     match &c[..] {
@@ -177,9 +182,9 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         }
         [rows, columns] if is(rows, &product[0]) && columns.known() == Some(1) => {
             let Some(count) = product[1].as_ref().and_then(Dim::known) else {
-                return Err(cx.refuse(
-                    "C is a column, which is repeated, and the number of columns is not known",
-                ));
+                return Err(
+                    cx.refuse("C is a column to repeat, and the number of columns is unknown")
+                );
             };
             let repeats = cx.add_ints(&[1, count]);
             let whole = cx.before(TILE.name, &[cx.input(2), Some(repeats)], &[]);
@@ -187,7 +192,7 @@ fn broadcast_if_smaller(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             return Ok(());
         }
         _ => {
-            return Err(cx.refuse("C does not fit the product, or their sizes are not known"));
+            return Err(cx.refuse("C does not match the product, or their sizes are unknown"));
         }
     }
     cx.set("broadcast", 1);
@@ -232,14 +237,14 @@ mod tests {
                 13,
                 vec![],
                 "float[2, 3]; float[3, 5]; float[1, 2, 5]",
-                "Gemm: C of rank 3 does not fit the product",
+                "Gemm: C of rank 3 does not match the product",
             ),
             (6, vec![one("broadcast")], "float[2, 3]; float[3, 5]; float[5]", "float[2, 5]"),
             (
                 6,
                 vec![],
                 "float[2, 3]; float[3, 5]; float[5]",
-                "Gemm: C of rank 1 does not fit the product",
+                "Gemm: C of rank 1 does not match the product",
             ),
             (6, vec![], "float[2, 3]; float[3, ?]; float[2, N]", "float[2, N]"),
         ];
@@ -259,7 +264,7 @@ mod tests {
             ("float[N, 3]; float[3, 5]; float[N, 1]", "t5 = Tile(c, [1, 5]); y = Gemm(a, b, t5)"),
             (
                 "float[2, 3]; float[3, N]; float[2, 1]",
-                "Gemm: C is a column, which is repeated, and the number of columns is not known",
+                "Gemm: C is a column to repeat, and the number of columns is unknown",
             ),
         ];
         for (inputs, expected) in rows {

@@ -148,7 +148,7 @@ fn lower_either(cx: &mut Adapt<'_>, may_swap: bool) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(a), Some(b)) = (shape(0), shape(1)) else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the ranks of its inputs are not known",
+            "there is no implicit broadcasting there, and the ranks of the inputs are unknown",
         ));
     };
     if is_same(&a, &b) {
@@ -224,7 +224,7 @@ pub(crate) fn same_sizes(cx: &mut Adapt<'_>, count: usize) -> Result<(), Refusal
     });
     let Some(sizes) = sizes else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the sizes of its inputs are not known",
+            "there is no implicit broadcasting there, and the sizes of the inputs are unknown",
         ));
     };
     let rank = sizes.iter().map(Vec::len).max().unwrap_or(0);
@@ -260,7 +260,7 @@ fn missing_axes(cx: &Adapt<'_>, axis: i64) -> Result<Vec<i64>, Refusal> {
         return Ok(Vec::new());
     }
     let Ok(axis) = usize::try_from(axis) else {
-        return Err(cx.refuse(format_args!("what axis {axis} counts from is not defined")));
+        return Err(cx.refuse(format_args!("the meaning of axis {axis} is not defined")));
     };
     let (Some(first), Some(second)) = (cx.rank(0), cx.rank(1)) else {
         return Err(cx.refuse("aligning the second input at `axis` takes the ranks of both inputs"));
@@ -316,7 +316,7 @@ mod tests {
             (
                 vec![broadcast, at(-2)],
                 "float[2, 3]; float[2]",
-                "Add: what axis -2 counts from is not defined",
+                "Add: the meaning of axis -2 is not defined",
             ),
         ];
         for (attributes, inputs, expected) in rows {

@@ -12,7 +12,8 @@ use crate::rules::demand_rank_from;
 use crate::sharding::contraction;
 
 pub(crate) static DET: OpDef = OpDef::new("Det")
-    .about("Determinant of square matrices in the last two axes.")
+    .about("Determinant of square matrices in the last two axes. The determinant of an empty matrix is \
+         1.")
     .since(
         11,
         &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)],
@@ -24,9 +25,11 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
     .gradient(linear_gradients::det);
 
 pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
-    .about(
-        "Products and sums over named axes, as the equation says: `ij,jk->ik` is a matrix product.",
-    )
+    .about("Einstein summation: products and sums over the labeled axes of an equation such as \
+         `ij,jk->ik` (matrix product). Axes whose label is not in the output are summed. `...` \
+         stands for the axes that are not labeled, which are broadcast. Without `->` the output has \
+         the labels that occur exactly once, in alphabetical order. A label that is repeated within \
+         one operand takes the diagonal.")
     .since(
         12,
         &[

@@ -40,7 +40,9 @@ pub(crate) fn einsum(cx: &Backward<'_>) -> Result {
     let text = cx.string("equation").unwrap_or_default();
     let equation = Equation::parse(&text).map_err(|why| cx.refuse(why))?;
     if equation.operands.len() != cx.input_count() {
-        return Err(cx.refuse(format_args!("the equation {text} has another number of operands")));
+        return Err(
+            cx.refuse(format_args!("the equation {text} does not match the number of operands"))
+        );
     }
     for index in (0..cx.input_count()).filter(|index| cx.wants(*index)) {
         cx.give(index, of_operand(cx, &equation, index, dy)?);

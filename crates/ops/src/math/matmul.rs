@@ -15,7 +15,11 @@ use crate::rules;
 use crate::sharding::contraction;
 
 pub static MATMUL: OpDef = OpDef::new("MatMul")
-    .about("The matrix product, of stacks of matrices too.")
+    .about(
+        "Matrix product, as `numpy.matmul`. The last two axes hold matrices; the axes before them \
+         are broadcast. A 1-D left operand counts as a row and a 1-D right operand as a column; \
+         that axis is not in the output.",
+    )
     .since(1, &[input("A", "T"), input("B", "T"), output("Y", "T"), types("T", FLOATS)])
     .since(9, &[types("T", HIGH_PRECISION)])
     .widens()

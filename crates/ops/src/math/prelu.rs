@@ -10,7 +10,7 @@ use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::downward::{squeeze, unsqueeze};
 use crate::facts::{
-    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
+    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, note, output, types, without_attribute,
 };
 use crate::function::number_like;
 use crate::infer::{Infer, InferError};
@@ -22,7 +22,9 @@ use crate::sharding::elements;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
-    .about("What is negative is multiplied by a learned slope.")
+    .about("Parametric rectified linear unit: `Y = X` where `X >= 0`, else `Y = slope * X`. Since \
+         version 7 `slope` is broadcast to the shape of `X`; before, it holds one number or one for \
+         each channel (axis 1).")
     .since(
         1,
         &[
@@ -35,7 +37,7 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     )
     .since(6, &[without_attribute("consumed_inputs")])
     .same_down()
-    .since(7, &[])
+    .since(7, &[note("`slope` is broadcast to the shape of `X`.")])
     .since(
         9,
         &[
@@ -105,9 +107,9 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn slope_of_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let shape = |index: usize| cx.input_type(index).and_then(|ty| ty.shape().cloned());
     let (Some(data), Some(slope)) = (shape(0), shape(1)) else {
-        return Err(
-            cx.refuse("the slope is for all or for a channel there, and its shape is not known")
-        );
+        return Err(cx.refuse(
+            "the slope must be one number or one for each channel there, and its shape is unknown",
+        ));
     };
     if slope.is_empty() {
         unsqueeze(cx, 1, &[0]);

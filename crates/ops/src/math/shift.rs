@@ -12,7 +12,7 @@ use crate::downward::ints_of;
 pub(super) fn by_few_bits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).or(cx.input_type(1)).and_then(|ty| ty.elem());
     let Some(elem) = elem.filter(|elem| elem.is_integer()) else {
-        return Err(cx.refuse("the type of its inputs is not known"));
+        return Err(cx.refuse("the type of its inputs is unknown"));
     };
     let bits = elem.bits().unwrap_or_default() as i64;
     let known = cx.constant(1).and_then(|tensor| ints_of(&tensor));

@@ -10,7 +10,7 @@ use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::{axis_from_front, from_front};
-use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
+use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, note, output, types};
 use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::gradients;
@@ -21,22 +21,34 @@ use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
 use crate::tensor::transpose::TRANSPOSE;
 
-pub(crate) static HARDMAX: OpDef =
-    along_axis("Hardmax").about("1 for the first largest element.").split_by(elements::along_axis);
+pub(crate) static HARDMAX: OpDef = along_axis("Hardmax")
+    .about(
+        "One-hot of the maximum: 1 at the first maximum along `axis`, 0 elsewhere. Before version \
+         13 the input is treated as a matrix: all axes from `axis` on form one row.",
+    )
+    .split_by(elements::along_axis);
 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
-    .about("Logarithm of the softmax.")
+    .about(
+        "Logarithm of the softmax along `axis`: `Y = X - log(sum(exp(X)))`. The maximum is \
+         subtracted first, so the exponentials do not overflow. Before version 13 the input is \
+         treated as a matrix: all axes from `axis` on form one row.",
+    )
     .body_from(13, log_softmax)
     .body_from(18, log_softmax)
     .gradient(gradients::log_softmax)
     .split_by(elements::along_axis);
 
 pub static SOFTMAX: OpDef = along_axis("Softmax")
-    .about("Exponentials, scaled so that they sum up to 1.")
+    .about("Softmax along `axis`: `Y = exp(X) / sum(exp(X))`. The maximum is subtracted first, so the \
+         exponentials do not overflow. Before version 13 the input is treated as a matrix: all axes \
+         from `axis` on form one row.")
     .body_from(13, softmax)
     .body_from(18, softmax)
     .gradient(gradients::softmax)
     .split_by(elements::along_axis);
+
+const NEGATIVE_AXIS: &[Fact] = &[note("A negative `axis` counts from the end.")];
 
 const fn along_axis(name: &'static str) -> OpDef {
     const FIRST: &[Fact] =
@@ -49,7 +61,7 @@ const fn along_axis(name: &'static str) -> OpDef {
     ];
     OpDef::new(name)
         .since(1, FIRST)
-        .since(11, &[])
+        .since(11, NEGATIVE_AXIS)
         .same_up()
         .since(13, ONE_AXIS)
         .infer(infer)
@@ -146,7 +158,7 @@ fn last_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.set("axis", -1);
             return Ok(());
         }
-        return Err(cx.refuse("the rank of the input is not known, and axis is not the last one"));
+        return Err(cx.refuse("the rank of the input is unknown, and axis is not the last one"));
     };
     let axis = from_front(cx, "axis", axis, Some(rank))?;
     let last = rank as i64 - 1;

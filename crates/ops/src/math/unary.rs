@@ -36,7 +36,7 @@ use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static ABS: OpDef = OpDef::new("Abs")
-    .about("Absolute value.")
+    .about("Absolute value of each element.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
     .types_down()
@@ -48,23 +48,29 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .gradient(gradients::abs)
     .split_by(elements::elementwise);
 
-pub(crate) static ACOS: OpDef =
-    smooth_named("Acos", 7).about("Inverse cosine.").gradient(gradients::acos);
+pub(crate) static ACOS: OpDef = smooth_named("Acos", 7)
+    .about("Inverse cosine (arccosine) of each element, in radians. NaN outside of -1 to 1.")
+    .gradient(gradients::acos);
 
-pub(crate) static ACOSH: OpDef =
-    smooth_named("Acosh", 9).about("Inverse hyperbolic cosine.").gradient(gradients::acosh);
+pub(crate) static ACOSH: OpDef = smooth_named("Acosh", 9)
+    .about("Inverse hyperbolic cosine of each element. NaN below 1.")
+    .gradient(gradients::acosh);
 
-pub(crate) static ASIN: OpDef =
-    smooth_named("Asin", 7).about("Inverse sine.").gradient(gradients::asin);
+pub(crate) static ASIN: OpDef = smooth_named("Asin", 7)
+    .about("Inverse sine (arcsine) of each element, in radians. NaN outside of -1 to 1.")
+    .gradient(gradients::asin);
 
-pub(crate) static ASINH: OpDef =
-    smooth_named("Asinh", 9).about("Inverse hyperbolic sine.").gradient(gradients::asinh);
+pub(crate) static ASINH: OpDef = smooth_named("Asinh", 9)
+    .about("Inverse hyperbolic sine of each element.")
+    .gradient(gradients::asinh);
 
-pub(crate) static ATAN: OpDef =
-    smooth_named("Atan", 7).about("Inverse tangent.").gradient(gradients::atan);
+pub(crate) static ATAN: OpDef = smooth_named("Atan", 7)
+    .about("Inverse tangent (arctangent) of each element, in radians.")
+    .gradient(gradients::atan);
 
-pub(crate) static ATANH: OpDef =
-    smooth_named("Atanh", 9).about("Inverse hyperbolic tangent.").gradient(gradients::atanh);
+pub(crate) static ATANH: OpDef = smooth_named("Atanh", 9)
+    .about("Inverse hyperbolic tangent of each element. Infinite at -1 and 1, NaN beyond.")
+    .gradient(gradients::atanh);
 
 pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
     .about("Bitwise NOT of each element.")
@@ -72,11 +78,15 @@ pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
     .infer(rules::same_as_first)
     .split_by(elements::elementwise);
 
-pub(crate) static CEIL: OpDef =
-    rounding("Ceil").about("The next integer upwards.").gradient(gradients::zero);
+pub(crate) static CEIL: OpDef = rounding("Ceil")
+    .about("Rounds each element up to an integer. Infinities, NaN and integers stay as they are.")
+    .gradient(gradients::zero);
 
 pub(crate) static CELU: OpDef = OpDef::new("Celu")
-    .about("`Elu` with a slope that does not jump at 0.")
+    .about(
+        "Continuously differentiable exponential linear unit: `Y = max(0, X) + min(0, alpha * \
+         (exp(X / alpha) - 1))`.",
+    )
     .since(
         12,
         &[
@@ -97,14 +107,15 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
     .gradient(gradients::celu)
     .split_by(elements::elementwise);
 
-pub static COS: OpDef = smooth_named("Cos", 7).about("Cosine.").gradient(gradients::cos);
+pub static COS: OpDef =
+    smooth_named("Cos", 7).about("Cosine of each element, in radians.").gradient(gradients::cos);
 
 pub(crate) static COSH: OpDef =
-    smooth_named("Cosh", 9).about("Hyperbolic cosine.").gradient(gradients::cosh);
+    smooth_named("Cosh", 9).about("Hyperbolic cosine of each element.").gradient(gradients::cosh);
 
 pub(crate) static ELU: OpDef =
     activation("Elu", &[X, Y, float("alpha").or_float(1.0), IN_PLACE, types("T", FLOATS)], 22)
-        .about("Exponential below 0, identity above.")
+        .about("Exponential linear unit: `Y = X` where `X >= 0`, else `Y = alpha * (exp(X) - 1)`.")
         .body(
             &[18],
             concat!(
@@ -121,7 +132,7 @@ pub(crate) static ELU: OpDef =
         .gradient(gradients::elu);
 
 pub static ERF: OpDef = OpDef::new("Erf")
-    .about("Error function.")
+    .about("Error function of each element.")
     .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(13, SMOOTH_NAMED)
     .types_down()
@@ -130,14 +141,21 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .gradient(gradients::erf)
     .split_by(elements::elementwise);
 
-pub(crate) static EXP: OpDef =
-    function("Exp", NAMED, SMOOTH_NAMED).about("Exponential function.").gradient(gradients::exp);
+pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED)
+    .about("Exponential of each element: `Y = e^X`.")
+    .gradient(gradients::exp);
 
-pub(crate) static FLOOR: OpDef =
-    rounding("Floor").about("The next integer downwards.").gradient(gradients::zero);
+pub(crate) static FLOOR: OpDef = rounding("Floor")
+    .about("Rounds each element down to an integer. Infinities, NaN and integers stay as they are.")
+    .gradient(gradients::zero);
 
 pub static GELU: OpDef = OpDef::new("Gelu")
-    .about("The input times the share of a normal distribution below it, exact or by `tanh`.")
+    .about(
+        "Gaussian error linear unit, `Y = X * Φ(X)`; exact (erf) or the tanh approximation. `Φ` is \
+         the cumulative distribution function of the standard normal distribution. Exact: `0.5 * X \
+         * (1 + erf(X / sqrt(2)))`. Approximation: `0.5 * X * (1 + tanh(sqrt(2 / pi) * (X + \
+         0.044715 * X^3)))`.",
+    )
     .since(
         20,
         &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)],
@@ -158,7 +176,7 @@ pub static HARD_SIGMOID: OpDef = activation(
     ],
     22,
 )
-.about("A line cut off at 0 and 1.")
+.about("Piecewise linear approximation of the sigmoid: `Y = max(0, min(1, alpha * X + beta))`.")
 .body(
     &[18],
     concat!(
@@ -173,8 +191,9 @@ pub static HARD_SIGMOID: OpDef = activation(
     ),
 );
 
-pub static HARD_SWISH: OpDef =
-    smooth_xy("HardSwish", 14).about("The input times a hard sigmoid of it.").body(
+pub static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14)
+    .about("Hard swish activation: `Y = X * max(0, min(1, X / 6 + 0.5))`.")
+    .body(
         &[14, 22],
         "gate = HardSigmoid <alpha = 0.16666667, beta = 0.5> (X)
         Y = Mul (X, gate)",
@@ -185,14 +204,15 @@ pub(crate) static LEAKY_RELU: OpDef = activation(
     &[X, Y, float("alpha").or_float(0.01), IN_PLACE, types("T", FLOATS)],
     16,
 )
-.about("A small slope below 0.")
+.about("Leaky rectified linear unit: `Y = X` where `X >= 0`, else `Y = alpha * X`.")
 .body(&[16], concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")));
 
-pub(crate) static LOG: OpDef =
-    function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.").gradient(gradients::log);
+pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED)
+    .about("Natural logarithm of each element. Minus infinity at 0, NaN below 0.")
+    .gradient(gradients::log);
 
 pub(crate) static MISH: OpDef =
-    smooth_xy("Mish", 18).about("The input times `tanh` of its softplus.").body(
+    smooth_xy("Mish", 18).about("Mish activation: `Y = X * tanh(log(1 + exp(X)))`.").body(
         &[18, 22],
         "positive = Softplus (X)
         gate = Tanh (positive)
@@ -200,7 +220,7 @@ pub(crate) static MISH: OpDef =
     );
 
 pub static NEG: OpDef = OpDef::new("Neg")
-    .about("The other sign.")
+    .about("Negates each element: `Y = -X`. The smallest signed integer stays as it is.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
     .types_down()
@@ -219,18 +239,21 @@ pub(crate) static NOT: OpDef = OpDef::new("Not")
     .split_by(elements::elementwise);
 
 pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY)
-    .about("One divided by the input.")
+    .about("Reciprocal of each element: `Y = 1 / X`.")
     .gradient(gradients::reciprocal);
 
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
-    .about("Zero below 0.")
+    .about("Rectified linear unit: `Y = max(0, X)`. NaN stays NaN.")
     .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
     .widens()
     .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"))
     .gradient(gradients::relu);
 
 pub(crate) static ROUND: OpDef = OpDef::new("Round")
-    .about("The nearest integer, the even one of two.")
+    .about(
+        "Rounds each element to the nearest integer, half to even. Infinities, NaN and integers \
+         stay as they are.",
+    )
     .since(11, &[FIXED_X, FIXED_Y, types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
@@ -239,7 +262,10 @@ pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .split_by(elements::elementwise);
 
 pub(crate) static SELU: OpDef = OpDef::new("Selu")
-    .about("`Elu` scaled so that means and variances stay.")
+    .about(
+        "Scaled exponential linear unit: `Y = gamma * X` where `X > 0`, else `Y = gamma * alpha * \
+         (exp(X) - 1)`.",
+    )
     .since(
         1,
         &[
@@ -285,11 +311,12 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
     .gradient(gradients::selu)
     .split_by(elements::elementwise);
 
-pub static SIGMOID: OpDef =
-    function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.").gradient(gradients::sigmoid);
+pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY)
+    .about("Logistic sigmoid of each element: `Y = 1 / (1 + exp(-X))`.")
+    .gradient(gradients::sigmoid);
 
 pub(crate) static SIGN: OpDef = OpDef::new("Sign")
-    .about("-1, 0 or 1.")
+    .about("Sign of each element: -1, 0 or 1. NaN stays NaN.")
     .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(
         13,
@@ -304,13 +331,14 @@ pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     .gradient(gradients::zero)
     .split_by(elements::elementwise);
 
-pub static SIN: OpDef = smooth_named("Sin", 7).about("Sine.").gradient(gradients::sin);
+pub static SIN: OpDef =
+    smooth_named("Sin", 7).about("Sine of each element, in radians.").gradient(gradients::sin);
 
 pub(crate) static SINH: OpDef =
-    smooth_named("Sinh", 9).about("Hyperbolic sine.").gradient(gradients::sinh);
+    smooth_named("Sinh", 9).about("Hyperbolic sine of each element.").gradient(gradients::sinh);
 
 pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
-    .about("Logarithm of one plus the exponential.")
+    .about("Softplus activation: `Y = log(1 + exp(X))`.")
     .body(
         &[18],
         concat!(
@@ -323,7 +351,7 @@ pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
     .gradient(gradients::softplus);
 
 pub(crate) static SOFTSIGN: OpDef =
-    smooth_named("Softsign", 1).about("The input divided by one plus its size.").body(
+    smooth_named("Softsign", 1).about("Softsign activation: `Y = X / (1 + abs(X))`.").body(
         &[18],
         concat!(
             number_like!("one", "1", "input"),
@@ -333,16 +361,19 @@ pub(crate) static SOFTSIGN: OpDef =
         ),
     );
 
-pub static SQRT: OpDef =
-    function("Sqrt", XY, SMOOTH_XY).about("Square root.").gradient(gradients::sqrt);
+pub static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY)
+    .about("Square root of each element. NaN below 0.")
+    .gradient(gradients::sqrt);
 
-pub(crate) static TAN: OpDef = smooth_named("Tan", 7).about("Tangent.").gradient(gradients::tan);
+pub(crate) static TAN: OpDef =
+    smooth_named("Tan", 7).about("Tangent of each element, in radians.").gradient(gradients::tan);
 
-pub static TANH: OpDef =
-    function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.").gradient(gradients::tanh);
+pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED)
+    .about("Hyperbolic tangent of each element.")
+    .gradient(gradients::tanh);
 
 pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
-    .about("Zero up to `alpha`.")
+    .about("Thresholded rectified linear unit: `Y = X` where `X > alpha`, else 0.")
     .since(10, &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
@@ -581,7 +612,7 @@ mod tests {
         assert_eq!(adapted(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
         assert_eq!(
             adapted(&ERF, 12, &[], "int8[N]"),
-            "Erf: the newer version takes floats only, not int8"
+            "Erf: the newer version supports only floats, not int8"
         );
     }
 }

@@ -10,7 +10,8 @@ use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
-    FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, output, types, without_attribute,
+    FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, note, output, types,
+    without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::math::binary::{ADD, DIV};
@@ -20,11 +21,11 @@ use crate::rules;
 use crate::sharding::elements;
 
 pub(crate) static MAX: OpDef = OpDef::new("Max")
-    .about("The largest of each place.")
+    .about("Element-wise maximum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(12, &[types("T", NUMERIC)])
     .widens()
@@ -39,11 +40,11 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .split_by(elements::elementwise);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
-    .about("The mean of each place.")
+    .about("Element-wise mean of one or more tensors.")
     .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
     .widens()
@@ -55,11 +56,11 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .split_by(elements::elementwise);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
-    .about("The smallest of each place.")
+    .about("Element-wise minimum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(12, &[types("T", NUMERIC)])
     .widens()
@@ -74,11 +75,11 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .split_by(elements::elementwise);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
-    .about("The sum of each place.")
+    .about("Element-wise sum of one or more tensors.")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .same_down()
-    .since(8, &[])
+    .since(8, BROADCAST)
     .same_up()
     .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
     .widens()
@@ -135,14 +136,14 @@ fn divide_sum(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let inputs: Vec<_> = (0..cx.input_count()).map(|index| cx.input(index)).collect();
     let Some(elem) = (0..inputs.len()).find_map(|index| cx.input_type(index)?.elem()) else {
         return Err(cx.refuse(
-            "nothing broadcasts by itself there, and the element type of its inputs is not known",
+            "there is no implicit broadcasting there, and the element type of its inputs is unknown",
         ));
     };
     let options = CastOptions::default();
     let wide = Tensor::scalar(inputs.len() as f64);
     let count = cast(&wide, elem, options).map_err(|error| cx.refuse(error))?;
     if cast(&count, DataType::Double, options).ok().as_ref() != Some(&wide) {
-        return Err(cx.refuse(format_args!("{elem} does not hold the number of its inputs")));
+        return Err(cx.refuse(format_args!("{elem} cannot represent the number of its inputs")));
     }
     if let Some(sum) = sum_of(cx, &inputs) {
         let count = cx.add_constant(count);
@@ -166,6 +167,8 @@ const DATA: Fact = inputs("data_0", "T");
 const SMOOTH_DATA: Fact = DATA.differentiable();
 const IN_PLACE: Fact = ints("consumed_inputs");
 const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs")];
+const BROADCAST: &[Fact] =
+    &[note("The shapes of the inputs are broadcast; before, they had to be equal.")];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = if cx.since() < 8 {
@@ -223,7 +226,7 @@ mod tests {
             (
                 &MEAN,
                 "-; -",
-                "Mean: nothing broadcasts by itself there, and the element type of its inputs is not known",
+                "Mean: there is no implicit broadcasting there, and the element type of its inputs is unknown",
             ),
         ];
         for (def, inputs, expected) in rows {

@@ -11,14 +11,14 @@ use crate::typeset::TypeSet;
 
 pub(crate) static BIAS_GELU: OpDef = OpDef::new("BiasGelu")
     .domain(DOMAIN)
-    .about("Gelu of a sum: a bias for each place of the last axis is added first.")
+    .about("Adds a bias along the last axis and applies the exact Gelu: `C = Gelu(A + B)`.")
     .since(1, &[input("A", "T"), input("B", "T"), output("C", "T"), types("T", FLOATS_IR4)])
     .infer(same_as_first)
     .body(&[1], "sum = Add (A, B)\nC = Gelu (sum)");
 
 pub(crate) static FAST_GELU: OpDef = OpDef::new("FastGelu")
     .domain(DOMAIN)
-    .about("The approximation of Gelu by tanh, of a sum where there is a bias.")
+    .about("Tanh approximation of Gelu, of `X` or of `X + bias`.")
     .since(
         1,
         &[
@@ -40,14 +40,18 @@ pub(crate) static FAST_GELU: OpDef = OpDef::new("FastGelu")
 
 pub(crate) static GELU: OpDef = OpDef::new("Gelu")
     .domain(DOMAIN)
-    .about("The exact Gelu, as the standard has it since version 20.")
+    .about("Gaussian error linear unit, exact: `Y = 0.5 * X * (1 + erf(X / sqrt(2)))`. The same as the \
+         standard's `Gelu` with `approximate` `none`.")
     .since(1, &[input("X", "T"), output("Y", "T"), types("T", FLOATS_IR4)])
     .infer(same_as_first)
     .body(&[1], "Y = Gelu (X)");
 
 pub(crate) static QUICK_GELU: OpDef = OpDef::new("QuickGelu")
     .domain(DOMAIN)
-    .about("`x * sigmoid(alpha * x)`, which approximates Gelu with the default of alpha.")
+    .about(
+        "Sigmoid approximation of Gelu: `Y = X * sigmoid(alpha * X)`. The default of `alpha` makes \
+         it approximate Gelu.",
+    )
     .since(
         1,
         &[
@@ -90,7 +94,7 @@ fn clip(
     after: &str,
 ) -> Result<String, String> {
     let [Some(least), Some(most)] = ["min", "max"].map(parameter) else {
-        return Err("its activation is Clip without both limits".to_string());
+        return Err("its activation Clip requires both limits".to_string());
     };
     Ok(format!(
         "least_number = Constant <value = float {{{least:?}}}> ()

@@ -14,8 +14,11 @@ use crate::typeset::TypeSet;
 
 pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
     .domain(DOMAIN)
-    .about("Projects an input into queries, keys and values by one matrix, and attends; with masks, and the keys and \
-         values of earlier calls in one tensor.")
+    .about(
+        "Multi-head attention that includes the input projection. One matrix projects `input` to \
+         queries, keys and values. Supports masks, an attention bias, and past keys and values in \
+         one tensor.",
+    )
     .since(
         1,
         &[
@@ -84,10 +87,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn body(cx: &Expand<'_>) -> Result<String, String> {
     let heads = heads(cx, "num_heads")?;
     if cx.int("do_rotary").unwrap_or(0) != 0 {
-        return Err("it turns queries and keys by their positions (do_rotary)".to_string());
+        return Err("do_rotary is not supported".to_string());
     }
     if cx.int("past_present_share_buffer").unwrap_or(0) != 0 {
-        return Err("it writes to the buffer of its past (past_present_share_buffer)".to_string());
+        return Err("past_present_share_buffer is not supported".to_string());
     }
     let bias = if cx.has_input(2) {
         "products = MatMul (input, weights)\nprojected = Add (products, bias)\n"
@@ -98,7 +101,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         Some(sizes @ [_, _, _]) => {
             vector("widths", sizes) + "q, k, v = Split <axis = 2> (projected, widths)\n"
         }
-        Some(_) => return Err("its qkv_hidden_sizes are not three".to_string()),
+        Some(_) => return Err("its qkv_hidden_sizes does not have three elements".to_string()),
         None => "q, k, v = Split <axis = 2, num_outputs = 3> (projected)\n".to_string(),
     };
     let has_past = cx.has_input(PAST);

@@ -13,7 +13,10 @@ use crate::typeset::TypeSet;
 
 pub(crate) static CDIST: OpDef = OpDef::new("CDist")
     .domain(DOMAIN)
-    .about("The distance of each row of a matrix from each row of another, or its square.")
+    .about(
+        "Pairwise distances between the rows of two matrices: `C[i, j]` is the distance of row `i` \
+         of `A` and row `j` of `B`. `metric` selects the Euclidean distance or its square.",
+    )
     .since(
         1,
         &[

@@ -20,8 +20,9 @@ use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention")
     .domain(DOMAIN)
-    .about("Causal attention in which groups of query heads share keys and values; puts these into the buffers of earlier \
-         calls, and may turn queries and keys by their positions first.")
+    .about("Causal grouped-query attention with a key-value cache. Groups of query heads share the \
+         heads of keys and values. New keys and values are written into the cache; queries and keys \
+         may be rotated by their positions first (rotary embedding).")
     .since(
         1,
         &[
@@ -92,7 +93,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [heads, key_heads] = ["num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
         Some(heads @ 1..) => Ok(heads),
         Some(heads) => cx.fail(format_args!("{name} must be positive, not {heads}")),
-        None => cx.fail(format_args!("the node has no {name}")),
+        None => cx.fail(format_args!("attribute '{name}' is missing")),
     });
     let (heads, key_heads) = (heads?, key_heads?);
     let batch = shared_dim(cx, "the batch", &[(QUERY, 0), (KEY, 0), (PAST_KEY, 0)])?;
@@ -130,19 +131,19 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn refuse(cx: &Expand<'_>) -> Result<(), String> {
     let is_quantized = |name: &str| cx.string(name).is_some_and(|kind| kind != "NONE");
     let reason = if is_quantized("k_quant_type") || is_quantized("v_quant_type") {
-        "its past is quantized (k_quant_type, v_quant_type)"
+        "a quantized cache is not supported (k_quant_type, v_quant_type)"
     } else if cx.int("sliding_window_cache").unwrap_or(0) != 0 {
-        "its past holds a window only (sliding_window_cache)"
+        "sliding_window_cache is not supported"
     } else if cx.has_input(14) || cx.has_input(15) {
-        "it normalizes queries and keys (q_norm_weight, k_norm_weight)"
+        "normalization of queries and keys is not supported (q_norm_weight, k_norm_weight)"
     } else if cx.has_output(3) {
-        "it gives its scores (output_qk)"
+        "the output output_qk is not supported"
     } else if cx.has_input(PAST_KEY) != cx.has_input(PAST_VALUE) {
-        "its past keys and past values do not come together"
+        "past_key and past_value must both be present or absent"
     } else if cx.has_input(KEY) != cx.has_input(VALUE) {
-        "its keys and values do not come together"
+        "key and value must both be present or absent"
     } else if cx.int("causal") == Some(0) && cx.int("local_window_size").unwrap_or(-1) >= 0 {
-        "it has a window and is not causal"
+        "a window without causal is not supported"
     } else {
         return Ok(());
     };
@@ -250,14 +251,14 @@ fn rotated(cx: &Expand<'_>, heads: i64, key_heads: i64) -> Result<String, String
             .to_string());
     }
     if !cx.has_input(COS) || !cx.has_input(SIN) {
-        return Err("it turns queries and keys and has no caches of angles".to_string());
+        return Err("do_rotary requires cos_cache and sin_cache".to_string());
     }
     let packed = if cx.has_input(KEY) { heads } else { heads + 2 * key_heads };
     let size = cx.dim(QUERY, 2).map(|width| width / packed);
     let rotated = match (cx.dim(COS, 1), size) {
         (Some(half), Some(size)) if 2 * half == size => 0,
         (Some(half), _) => 2 * half,
-        (None, _) => return Err("the size of its caches of angles is not known".to_string()),
+        (None, _) => return Err("the size of cos_cache is unknown".to_string()),
     };
     // In the first call the first position tells all others.
     let positions = if cx.has_input(POSITIONS) {

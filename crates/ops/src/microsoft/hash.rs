@@ -11,7 +11,8 @@ use crate::typeset::TypeSet;
 pub(crate) static MURMUR_HASH_3: OpDef = OpDef::new("MurmurHash3")
     .domain(DOMAIN)
     .about(
-        "The 32-bit MurmurHash3 of the bytes of each element, as a number without sign if `positive`.",
+        "32-bit MurmurHash3 of each element. The bytes of the element are hashed. The hash is \
+         unsigned if `positive` is 1, else signed.",
     )
     .since(
         1,

@@ -74,7 +74,7 @@ impl Masks<'_> {
                     )
             }
             Some(rank) => return Err(format!("its mask has rank {rank}, not 1 to 4")),
-            None => return Err("the rank of its mask is not known".to_string()),
+            None => return Err("the rank of its mask is unknown".to_string()),
         };
         let hidden = cx.float("mask_filter_value").unwrap_or(HIDDEN);
         Ok(format!(
@@ -95,7 +95,7 @@ impl Masks<'_> {
             && len != batch
             && len != batch * 2
         {
-            return Err(format!("its mask is a vector of {len} elements for a batch of {batch}"));
+            return Err(format!("its mask has {len} elements for a batch of {batch}"));
         }
         let constants = scalar("key_from", 0)
             + &scalar("key_by", 1)
@@ -178,8 +178,8 @@ pub(super) fn scale(cx: &Expand<'_>) -> Option<f32> {
 pub(super) fn heads(cx: &Expand<'_>, name: &str) -> Result<i64, String> {
     match cx.int(name) {
         Some(heads @ 1..) => Ok(heads),
-        Some(heads) => Err(format!("its {name} is {heads}")),
-        None => Err(format!("it does not say its {name}")),
+        Some(heads) => Err(format!("attribute '{name}' is {heads}")),
+        None => Err(format!("attribute '{name}' is missing")),
     }
 }
 

@@ -16,9 +16,11 @@ const T: TypeSet = TypeSet::tensors(&[Float, Float16, Bfloat16]);
 
 pub(crate) static MULTI_HEAD_ATTENTION: OpDef = OpDef::new("MultiHeadAttention")
     .domain(DOMAIN)
-    .about("Attention of packed heads, all of which have keys and values of their own; with a bias of the projections, \
-         masks, and the keys and values of earlier calls. Keys and values may be packed into one operand, and queries \
-         with them.")
+    .about(
+        "Multi-head attention of projected queries, keys and values. Supports a projection bias, \
+         padding masks, an attention bias, and past keys and values. Keys and values may be packed \
+         into `key`; queries, keys and values may be packed into `query`.",
+    )
     .since(
         1,
         &[
@@ -141,16 +143,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn body(cx: &Expand<'_>) -> Result<String, String> {
     let heads = heads(cx, "num_heads")?;
     if cx.has_input(PAST_LENGTH) || cx.has_input(CACHE_INDIRECTION) {
-        return Err("it writes to the buffers of its past keys and values".to_string());
+        return Err("shared buffers of past keys and values are not supported".to_string());
     }
     if cx.has_input(PAST_KEY) != cx.has_input(PAST_VALUE) {
-        return Err("its past keys and past values do not come together".to_string());
+        return Err("past_key and past_value must both be present or absent".to_string());
     }
     let form = form(cx.rank(QUERY), cx.rank(KEY), cx.has_input(KEY));
-    let form = form.ok_or("its operands have ranks in which they do not come, or unknown ones")?;
+    let form = form.ok_or("the ranks of its operands are unknown or not supported")?;
     let is_open = form == Form::OpenKeys;
     if is_open && cx.has_input(PAST_KEY) {
-        return Err("its keys are those of an earlier call, and there are past keys".to_string());
+        return Err("key is of an earlier call, but past_key is present".to_string());
     }
     let operands = operands(cx, form, heads)?;
     let keys = if is_open { 2 } else { 1 };
@@ -205,7 +207,7 @@ fn operands(cx: &Expand<'_>, form: Form, heads: i64) -> Result<String, String> {
     let pack = |from: &str, into: &str| format!("{into} = Reshape ({from}, packed_sizes)\n");
     match form {
         Form::Packed | Form::PackedKeys if cx.has_input(BIAS) => {
-            Err("its operands are packed into one, and there is a bias".to_string())
+            Err("a bias with packed operands is not supported".to_string())
         }
         Form::Packed => Ok(vector("packed_sizes", &[0, 0, -1])
             + "q_apart, k_apart, v_apart = Split <axis = 3, num_outputs = 3> (query)\n"

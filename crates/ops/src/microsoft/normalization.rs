@@ -31,7 +31,10 @@ const SIMPLIFIED_FACTS: &[Fact] = &[
 const fn simplified(domain: &'static str) -> OpDef {
     OpDef::new("SimplifiedLayerNormalization")
         .domain(domain)
-        .about("RMSNormalization, by the name that it has in ONNX Runtime.")
+        .about(
+            "Root mean square normalization: the standard's `RMSNormalization` under its earlier \
+             name in ONNX Runtime.",
+        )
         .since(1, SIMPLIFIED_FACTS)
         .infer(infer_simplified)
         .body_or_reason(1, simplified_body)
@@ -44,8 +47,10 @@ pub(crate) static SIMPLIFIED_OF_DEFAULT_DOMAIN: OpDef = simplified("");
 
 pub(crate) static SKIP: OpDef = OpDef::new("SkipLayerNormalization")
     .domain(DOMAIN)
-    .about("LayerNormalization along the last axis of an input plus a residual, plus a bias where there is one; also \
-         gives that sum.")
+    .about(
+        "Adds a residual, and a bias if given, and applies `LayerNormalization` along the last \
+         axis. The sum is an optional output.",
+    )
     .since(
         1,
         &[
@@ -68,8 +73,10 @@ pub(crate) static SKIP: OpDef = OpDef::new("SkipLayerNormalization")
 
 pub(crate) static SKIP_SIMPLIFIED: OpDef = OpDef::new("SkipSimplifiedLayerNormalization")
     .domain(DOMAIN)
-    .about("RMSNormalization along the last axis of an input plus a residual, plus a bias where there is one; also \
-         gives that sum.")
+    .about(
+        "Adds a residual, and a bias if given, and applies `RMSNormalization` along the last axis. \
+         The sum is an optional output.",
+    )
     .since(
         1,
         &[
@@ -91,8 +98,10 @@ pub(crate) static SKIP_SIMPLIFIED: OpDef = OpDef::new("SkipSimplifiedLayerNormal
 
 pub(crate) static EMBED: OpDef = OpDef::new("EmbedLayerNormalization")
     .domain(DOMAIN)
-    .about("Looks up the embeddings of words, of positions and of segments, and normalizes their sum; also counts the \
-         words that a mask leaves in each sequence.")
+    .about(
+        "Sum of word, position and segment embeddings, followed by `LayerNormalization`. \
+         `mask_index` is the number of words that the mask keeps in each sequence.",
+    )
     .since(
         1,
         &[
@@ -172,7 +181,7 @@ fn simplified_body(cx: &Expand<'_>) -> Result<String, String> {
         .to_string();
     if cx.has_output(1) {
         let axes = axes_from(cx.int("axis").unwrap_or(-1), cx.rank(0));
-        let axes = axes.ok_or("the rank of its input is not known")?;
+        let axes = axes.ok_or("the rank of its input is unknown")?;
         let is_double = cx.tensor(0).is_some_and(|tensor| tensor.elem == Some(Double));
         let wide = if is_double { Double } else { Float }.number();
         text += &inverse_root("X", &axes, wide.into(), epsilon, "inv_std_var");
@@ -218,7 +227,7 @@ fn skip(cx: &Expand<'_>) -> Option<String> {
 
 fn skip_simplified(cx: &Expand<'_>) -> Result<String, String> {
     if cx.has_output(1) {
-        return Err("it gives a mean, which it does not compute".to_string());
+        return Err("the output mean is not supported".to_string());
     }
     let (mut text, sum) = skip_sum(cx, 3);
     if cx.has_output(2) {
@@ -247,7 +256,7 @@ fn infer_embed(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn embed(cx: &Expand<'_>) -> Result<String, String> {
     let has_segments = cx.has_input(4);
     if has_segments && !cx.has_input(1) {
-        return Err("it has embeddings of segments and no segments".to_string());
+        return Err("segment_embedding requires segment_ids".to_string());
     }
     let mut text = "words = Gather (word_embedding, input_ids)\n".to_string();
     text += &if cx.has_input(8) {

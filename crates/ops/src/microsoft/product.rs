@@ -18,7 +18,7 @@ use crate::typeset::TypeSet;
 
 pub(crate) static FUSED_CONV: OpDef = OpDef::new("FusedConv")
     .domain(DOMAIN)
-    .about("Conv, plus a tensor of the shape of the result, and an activation of the sum.")
+    .about("`Conv`, plus an optional tensor of the shape of the result, followed by an activation.")
     .since(
         1,
         &[
@@ -44,7 +44,7 @@ pub(crate) static FUSED_CONV: OpDef = OpDef::new("FusedConv")
 
 pub(crate) static FUSED_GEMM: OpDef = OpDef::new("FusedGemm")
     .domain(DOMAIN)
-    .about("Gemm, and an activation of what comes out.")
+    .about("`Gemm` followed by an activation.")
     .since(
         1,
         &[
@@ -73,8 +73,10 @@ pub(crate) static FUSED_GEMM: OpDef = OpDef::new("FusedGemm")
 
 pub(crate) static FUSED_MATMUL: OpDef = OpDef::new("FusedMatMul")
     .domain(DOMAIN)
-    .about("MatMul of operands that are transposed first, times a number. The axis of rows of an operand may stand before \
-         those of the batch.")
+    .about(
+        "`MatMul` with optional transposes of both operands and a scale factor: `Y = alpha * A' * \
+         B'`. `transBatchA` and `transBatchB` move the rows of an operand before its batch axes.",
+    )
     .since(
         1,
         &[
@@ -93,7 +95,13 @@ pub(crate) static FUSED_MATMUL: OpDef = OpDef::new("FusedMatMul")
     .body_or_reason(1, fused_matmul)
     .cost(|node| {
         let a = node.shape(0)?;
-        let [order, _] = ["A", "B"].map(|operand| order(node.cx.int(&format!("trans{operand}")), node.cx.int(&format!("transBatch{operand}")), a.len()));
+        let [order, _] = ["A", "B"].map(|operand| {
+            order(
+                node.cx.int(&format!("trans{operand}")),
+                node.cx.int(&format!("transBatch{operand}")),
+                a.len(),
+            )
+        });
         Some(node.output_elements()?.mul(a.get(*order.last()?)?))
     });
 
@@ -198,7 +206,7 @@ fn infer_fused_matmul(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn fused_matmul(cx: &Expand<'_>) -> Result<String, String> {
     let [Some(a), Some(b)] = [0, 1].map(|input| cx.rank(input)) else {
-        return Err("the ranks of its operands are not known".to_string());
+        return Err("the ranks of its operands are unknown".to_string());
     };
     let alpha = cx.float("alpha").unwrap_or(1.0);
     let is_given = |name: &str| cx.int(name).unwrap_or(0) != 0;

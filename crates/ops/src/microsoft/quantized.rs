@@ -14,8 +14,11 @@ use crate::typeset::TypeSet;
 
 pub(crate) static MATMUL_N_BITS: OpDef = OpDef::new("MatMulNBits")
     .domain(DOMAIN)
-    .about("MatMul with a matrix of `N` columns whose elements have 2, 4 or 8 bits. The `K` elements of a column are cut \
-         into blocks, each with a scale and perhaps a zero point.")
+    .about(
+        "`MatMul` with a right matrix whose weights are quantized to 2, 4 or 8 bits in blocks. `B` \
+         holds `N` columns of `K` weights. The weights of a column are divided into blocks of \
+         `block_size`, each with a scale and optionally a zero point.",
+    )
     .since(
         1,
         &[
@@ -46,8 +49,11 @@ pub(crate) static MATMUL_N_BITS: OpDef = OpDef::new("MatMulNBits")
 
 pub(crate) static GATHER_BLOCK_QUANTIZED: OpDef = OpDef::new("GatherBlockQuantized")
     .domain(DOMAIN)
-    .about("Gather from a tensor that is quantized in blocks along an axis; gives numbers. Bytes hold elements of fewer \
-         bits one after the other along the last axis, from the lowest bits on.")
+    .about(
+        "`Gather` from a tensor that is quantized in blocks along an axis; the gathered elements \
+         are dequantized. In uint8 data, elements of fewer than 8 bits are packed along the last \
+         axis, lowest bits first.",
+    )
     .since(
         1,
         &[
@@ -82,7 +88,7 @@ pub(crate) static GATHER_BLOCK_QUANTIZED: OpDef = OpDef::new("GatherBlockQuantiz
 /// As a matrix product by a matrix of `K` rows and `N` columns.
 fn infer_product(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [Some(depth), Some(columns)] = ["K", "N"].map(|name| cx.int(name)) else {
-        return cx.fail("the node does not say K and N");
+        return cx.fail("attributes 'K' and 'N' are missing");
     };
     let Some(shape) = cx.shape(0) else {
         cx.set_tensor(0, cx.elem(0), None);

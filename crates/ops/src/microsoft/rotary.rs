@@ -13,8 +13,11 @@ use crate::typeset::TypeSet;
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .domain(DOMAIN)
-    .about("Turns pairs of features by angles that grow with the position; positions are given for each element, or as \
-         the first one of every sequence.")
+    .about(
+        "Rotary position embedding (RoPE): rotates pairs of features by angles that depend on the \
+         position. `position_ids` has the position of each element, or of the first element of the \
+         sequences.",
+    )
     .since(
         1,
         &[
@@ -43,17 +46,17 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn body(cx: &Expand<'_>) -> Result<String, String> {
     if cx.int("is_packed_batching").unwrap_or(0) != 0 {
-        return Err("its batch is packed (is_packed_batching)".to_string());
+        return Err("is_packed_batching is not supported".to_string());
     }
     if cx.float("scale").is_some_and(|scale| scale != 1.0) {
-        return Err("it has a scale".to_string());
+        return Err("a scale is not supported".to_string());
     }
     let rotated = cx.int("rotary_embedding_dim").unwrap_or(0);
     let length = match cx.rank(0) {
         Some(3) => 1,
         Some(4) => 2,
         Some(rank) => return Err(format!("its input has rank {rank}, not 3 or 4")),
-        None => return Err("the rank of its input is not known".to_string()),
+        None => return Err("the rank of its input is unknown".to_string()),
     };
     let heads = cx.int("num_heads").filter(|heads| *heads > 0);
     let (apart, attribute, back) = match (length, heads) {
@@ -80,7 +83,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
             vector("first_axis", &[0]),
             length + 1,
         ),
-        _ => return Err("the rank of its positions is not known, or not 1 or 2".to_string()),
+        _ => return Err("the rank of its positions is unknown, or not 1 or 2".to_string()),
     };
     let interleaved = cx.int("interleaved").unwrap_or(0);
     Ok(format!(
@@ -95,7 +98,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
 /// of a head is turned.
 fn by_caches(cx: &Expand<'_>, rotated: i64) -> Result<(String, String), String> {
     let half = cx.dim(2, 1).filter(|half| rotated == 0 && *half > 0);
-    let half = half.ok_or("it does not say how many heads there are")?;
+    let half = half.ok_or("the number of heads is unknown")?;
     let apart = vector("apart_sizes", &[0, 0, -1, 2 * half])
         + "apart = Reshape (input, apart_sizes)
         heads = Transpose <perm = [0, 2, 1, 3]> (apart)\n";

@@ -11,9 +11,8 @@ use crate::typeset::TypeSet;
 
 pub(crate) static TOKENIZER: OpDef = OpDef::new("Tokenizer")
     .domain(DOMAIN)
-    .about(
-        "Cuts texts into tokens along a new last axis: what lies between separators, or what an expression matches.",
-    )
+    .about("Splits strings into tokens along a new last axis, at separators or by a regular expression \
+         that matches tokens.")
     .since(
         1,
         &[

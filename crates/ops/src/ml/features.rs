@@ -12,7 +12,7 @@ use crate::tensor::product;
 use crate::typeset::TypeSet;
 
 pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtractor")
-    .about("Takes some columns of the last axis.")
+    .about("Selects elements of the last axis by index.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -26,7 +26,7 @@ pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtra
     .infer(extracted);
 
 pub(crate) static BINARIZER: OpDef = OpDef::new("Binarizer")
-    .about("1 above a threshold, 0 elsewhere.")
+    .about("Maps each element to 1 if it is greater than `threshold`, else to 0.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -40,7 +40,10 @@ pub(crate) static BINARIZER: OpDef = OpDef::new("Binarizer")
     .infer(same_as_first);
 
 pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
-    .about("Joins features of given lengths into one row.")
+    .about(
+        "Concatenates feature tensors along the second axis, as floats. A 1-D input is treated as \
+         one row.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -55,7 +58,10 @@ pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
     .without_reference_rule(&[1]);
 
 pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
-    .about("Puts other values in the place of one that stands for a missing one.")
+    .about(
+        "Replaces missing values. Elements equal to the value that marks a missing one are \
+         replaced, by one value or by one for each feature. The mark may be NaN.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -73,7 +79,7 @@ pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
     .without_reference_rule(&[1]);
 
 pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
-    .about("Divides rows by their largest element, 1-norm or 2-norm.")
+    .about("Normalizes each row by its maximum, L1 norm or L2 norm.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -88,7 +94,10 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
     .without_reference_rule(&[1]);
 
 pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
-    .about("A new axis with 1 at the place of the category and 0 everywhere else.")
+    .about(
+        "One-hot encoding of categories: appends an axis with 1 at the index of the category and 0 \
+         elsewhere.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -104,7 +113,7 @@ pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
     .infer(encoded);
 
 pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
-    .about("Subtracts an offset and multiplies by a scale, feature by feature.")
+    .about("Standardizes features: `Y = (X - offset) * scale`.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -173,7 +182,7 @@ fn encoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
         ["cats_int64s", "cats_strings"].map(|name| cx.attribute(name).map(|_| list_len(cx, name)));
     let categories = match lists {
         [Some(count), None] | [None, Some(count)] => count,
-        _ => return cx.fail("the node needs one of cats_int64s and cats_strings"),
+        _ => return cx.fail("one of the attributes cats_int64s and cats_strings is required"),
     };
     let shape = cx.shape(0).map(|shape| {
         let mut shape = shape.clone();
@@ -201,7 +210,8 @@ mod tests {
         }
         let ints_given = || ("cats_int64s", ints(&[1, 2, 3]));
         let strings = || ("cats_strings", AttrValue::Strings(vec![b"a"[..].into()]));
-        let refusal = "OneHotEncoder: the node needs one of cats_int64s and cats_strings";
+        let refusal =
+            "OneHotEncoder: one of the attributes cats_int64s and cats_strings is required";
         check(
             &ONE_HOT_ENCODER,
             1,

@@ -17,26 +17,28 @@ use crate::ml::{list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
-    .about("The values of a map in the order of its keys, as a tensor; if the keys are positions, with zeros between \
-         them.").domain("ai.onnx.ml").since(
-    1,
-    &[
-        input("X", "T1"),
-        output("Y", "T2"),
-        string("cast_to").or_string("TO_FLOAT"),
-        string("map_form").or_string("DENSE"),
-        int("max_map").or(1),
-        types(
-            "T1",
-            TypeSet::spelled(&["map(int64, float)", "map(int64, string)"]),
-        ),
-        types("T2", TypeSet::tensors(&[Float, Int64, String])),
-    ],
-)
+    .about(
+        "Converts a map with integer keys to a tensor of its values. `DENSE` gives the values in \
+         ascending order of their keys. `SPARSE` uses the keys as indices into an output of length \
+         `max_map`, which is 0 elsewhere.",
+    )
+    .domain("ai.onnx.ml")
+    .since(
+        1,
+        &[
+            input("X", "T1"),
+            output("Y", "T2"),
+            string("cast_to").or_string("TO_FLOAT"),
+            string("map_form").or_string("DENSE"),
+            int("max_map").or(1),
+            types("T1", TypeSet::spelled(&["map(int64, float)", "map(int64, string)"])),
+            types("T2", TypeSet::tensors(&[Float, Int64, String])),
+        ],
+    )
     .infer(from_map);
 
 pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
-    .about("From texts to integers and back, by two lists of the same length.")
+    .about("Maps strings to integers, or integers to strings, by two lists of equal length.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -54,7 +56,10 @@ pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
     .infer(categories);
 
 pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
-    .about("The values of a map at the places that a vocabulary gives its keys.")
+    .about(
+        "Converts a map to a tensor: each value is placed at the index of its key in the \
+         vocabulary. Keys of the vocabulary that are not in the map give 0.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -80,7 +85,11 @@ pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
     .infer(vector);
 
 pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
-    .about("Replaces each element by the value that belongs to it as a key, or by a default.")
+    .about(
+        "Maps each element by a table of keys and values, with a default for elements that are not \
+         a key. Version 1 maps between strings and integers by `classes_strings`. Version 4 adds \
+         tables as tensors.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -127,7 +136,7 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
     .adapter(1, 2, keys_and_values);
 
 pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
-    .about("A map from class to score for each row.")
+    .about("Converts each row of scores to a map from class label to score.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -164,11 +173,13 @@ fn mapped(elem: Option<DataType>) -> Option<DataType> {
 fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let lists = ["cats_int64s", "cats_strings"];
     if let Some(missing) = lists.iter().find(|name| cx.attribute(name).is_none()) {
-        return cx.fail(format_args!("the node has no attribute {missing}"));
+        return cx.fail(format_args!("attribute '{missing}' is missing"));
     }
     let [numbers, texts] = lists.map(|name| list_len(cx, name));
     if numbers != texts {
-        return cx.fail(format_args!("cats_int64s has {numbers} elements, cats_strings {texts}"));
+        return cx.fail(format_args!(
+            "cats_int64s has {numbers} elements, but cats_strings has {texts}"
+        ));
     }
     labels_of_classes(cx)
 }
@@ -188,12 +199,12 @@ fn keys_and_values(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             let mut sorted = classes.clone();
             sorted.sort_unstable();
             if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(cx.refuse("a class is there twice, so that its number is not certain"));
+                return Err(cx.refuse("a class occurs twice, so its index is ambiguous"));
             }
             ("keys_strings", "values_int64s")
         }
-        Some(other) => return Err(cx.refuse(format_args!("version 1 does not take {other}"))),
-        None => return Err(cx.refuse("the type of its input is not known")),
+        Some(other) => return Err(cx.refuse(format_args!("version 1 does not support {other}"))),
+        None => return Err(cx.refuse("the type of its input is unknown")),
     };
     cx.remove("classes_strings");
     for name in [keys, values] {
@@ -227,7 +238,7 @@ fn lists_of_tensors(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Some((place, value)) => (lists[place], value),
             None => {
                 return Err(cx.refuse(format_args!(
-                    "{name} must be of type float, int64 or string there, and is of type {}",
+                    "{name} must have type float, int64 or string there, not {}",
                     tensor.data_type()
                 )));
             }
@@ -312,7 +323,7 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
         && key != elem
     {
         return cx.fail(format_args!(
-            "the keys are of type {}, the input of type {}",
+            "the keys have type {}, but the input has type {}",
             key.name(),
             elem.name()
         ));
@@ -322,7 +333,7 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some((_, keys)), Some((_, values))) = (keys, values)
         && keys != values
     {
-        return cx.fail(format_args!("there are {keys} keys and {values} values"));
+        return cx.fail(format_args!("there are {keys} keys, but {values} values"));
     }
     if let Some(AttrValue::Tensor(default)) = cx.attribute("default_tensor") {
         check_default(cx, &default, values.map(|(elem, _)| elem))?;
@@ -339,12 +350,12 @@ fn check_default(
     let elem = default.data_type();
     match (default.dims(), values) {
         ([1], Some(values)) if values != elem => cx.fail(format_args!(
-            "the default is of type {}, the values of type {}",
+            "the default has type {}, but the values have type {}",
             elem.name(),
             values.name()
         )),
         ([1], _) => Ok(()),
-        (dims, _) => cx.fail(format_args!("default_tensor must have the shape [1], not {dims:?}")),
+        (dims, _) => cx.fail(format_args!("default_tensor must have shape [1], not {dims:?}")),
     }
 }
 
@@ -353,7 +364,7 @@ fn only_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize
     let given: Vec<&str> = names.into_iter().filter(|name| cx.attribute(name).is_some()).collect();
     match given[..] {
         [name] => list(cx, name),
-        [] => cx.fail(format_args!("the node needs one of {}", names.join(", "))),
+        [] => cx.fail(format_args!("one of these attributes is required: {}", names.join(", "))),
         [..] => cx.fail(format_args!("only one is allowed of {}", names.join(", "))),
     }
 }
@@ -425,9 +436,9 @@ mod tests {
                 (
                     &[numbers(), names(3)],
                     "-",
-                    "CategoryMapper: cats_int64s has 2 elements, cats_strings 3",
+                    "CategoryMapper: cats_int64s has 2 elements, but cats_strings has 3",
                 ),
-                (&[numbers()], "-", "CategoryMapper: the node has no attribute cats_strings"),
+                (&[numbers()], "-", "CategoryMapper: attribute 'cats_strings' is missing"),
             ],
         );
     }
@@ -451,27 +462,27 @@ mod tests {
                 (
                     &[keys(), values(), tensor("default_tensor", &[1, 1])],
                     "string",
-                    "LabelEncoder: default_tensor must have the shape [1], not [1, 1]",
+                    "LabelEncoder: default_tensor must have shape [1], not [1, 1]",
                 ),
                 (
                     &[keys(), texts("values_strings", 2), tensor("default_tensor", &[1])],
                     "string",
-                    "LabelEncoder: the default is of type int64, the values of type string",
+                    "LabelEncoder: the default has type int64, but the values have type string",
                 ),
                 (
                     &[keys(), values()],
                     "int64",
-                    "LabelEncoder: the keys are of type string, the input of type int64",
+                    "LabelEncoder: the keys have type string, but the input has type int64",
                 ),
                 (
                     &[texts("keys_strings", 3), values()],
                     "-",
-                    "LabelEncoder: there are 3 keys and 2 values",
+                    "LabelEncoder: there are 3 keys, but 2 values",
                 ),
                 (
                     &[keys()],
                     "-",
-                    "LabelEncoder: the node needs one of values_tensor, values_strings, values_int64s, values_floats",
+                    "LabelEncoder: one of these attributes is required: values_tensor, values_strings, values_int64s, values_floats",
                 ),
                 (
                     &[keys(), tensor("keys_tensor", &[2]), values()],
@@ -508,7 +519,7 @@ mod tests {
             (vec![tensor("default_tensor", vec![-2i64])], "y = LabelEncoder(a) default_int64=-2"),
             (
                 vec![tensor("values_tensor", vec![1i16])],
-                "LabelEncoder: values_tensor must be of type float, int64 or string there, and is of type int16",
+                "LabelEncoder: values_tensor must have type float, int64 or string there, not int16",
             ),
             (
                 vec![tensor("default_tensor", vec![1i64]), ("default_int64", AttrValue::Int(3))],
@@ -543,11 +554,11 @@ mod tests {
         );
         assert_eq!(
             adapted(&LABEL_ENCODER, 1, &classes(&["a", "a"]), "string[2]"),
-            "LabelEncoder: a class is there twice, so that its number is not certain"
+            "LabelEncoder: a class occurs twice, so its index is ambiguous"
         );
         assert_eq!(
             adapted(&LABEL_ENCODER, 1, &classes(&["a"]), "-"),
-            "LabelEncoder: the type of its input is not known"
+            "LabelEncoder: the type of its input is unknown"
         );
     }
 }

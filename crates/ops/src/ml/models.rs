@@ -16,7 +16,10 @@ use crate::ml::{classes, count_attribute, examples, list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
-    .about("Scores of classes as weighted sums of features, and the class of the best one.")
+    .about(
+        "Linear classifier: scores each class by a weighted sum of the features plus an intercept. \
+         Returns the label with the highest score and the scores after `post_transform`.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -38,7 +41,7 @@ pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
     .cost(linear_work);
 
 pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
-    .about("Weighted sums of features plus constants.")
+    .about("Linear regression: weighted sums of the features plus intercepts.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -57,7 +60,11 @@ pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
     .without_reference_rule(&[1]);
 
 pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
-    .about("A support vector machine that tells classes apart, with votes or probabilities.")
+    .about(
+        "Support vector machine (SVM) classifier. Returns the label of each sample and the scores, \
+         or probabilities if `prob_a` and `prob_b` are given. Without support vectors it is a \
+         linear classifier.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -84,56 +91,65 @@ pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
     .unknown_cost();
 
 pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
-    .about("A support vector machine that computes a number, or whether something belongs to what it has seen.").domain("ai.onnx.ml").since(
-    1,
-    &[
-        input("X", "T"),
-        output("Y", "tensor(float)"),
-        floats("coefficients"),
-        floats("kernel_params"),
-        string("kernel_type").or_string("LINEAR"),
-        int("n_supports").or(0),
-        int("one_class").or(0),
-        string("post_transform").or_string("NONE"),
-        floats("rho"),
-        floats("support_vectors"),
-        types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
-    ],
-)
+    .about("Support vector machine (SVM) regression, or one-class detection of outliers.")
+    .domain("ai.onnx.ml")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            output("Y", "tensor(float)"),
+            floats("coefficients"),
+            floats("kernel_params"),
+            string("kernel_type").or_string("LINEAR"),
+            int("n_supports").or(0),
+            int("one_class").or(0),
+            string("post_transform").or_string("NONE"),
+            floats("rho"),
+            floats("support_vectors"),
+            types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
+        ],
+    )
     .infer(svm_regressor)
     .unknown_cost()
     .without_reference_rule(&[1]);
 
 pub(crate) static TREE_ENSEMBLE: OpDef = OpDef::new("TreeEnsemble")
-    .about("Sums, means or extremes of the leaves that trees of decisions lead to: one operator for what the two below \
-         do.").domain("ai.onnx.ml").since(
-    5,
-    &[
-        input("X", "T"),
-        output("Y", "T"),
-        int("aggregate_function").or(1),
-        ints("leaf_targetids").required(),
-        tensor("leaf_weights").required(),
-        tensor("membership_values"),
-        int("n_targets"),
-        ints("nodes_falseleafs").required(),
-        ints("nodes_falsenodeids").required(),
-        ints("nodes_featureids").required(),
-        tensor("nodes_hitrates"),
-        ints("nodes_missing_value_tracks_true"),
-        tensor("nodes_modes").required(),
-        tensor("nodes_splits").required(),
-        ints("nodes_trueleafs").required(),
-        ints("nodes_truenodeids").required(),
-        int("post_transform").or(0),
-        ints("tree_roots").required(),
-        types("T", FLOATS),
-    ],
-)
+    .about(
+        "Ensemble of decision trees, such as a random forest or gradient boosting. Each tree leads \
+         a sample from its root to a leaf. The weights of the leaves are combined for each target \
+         by `aggregate_function`. Replaces `TreeEnsembleClassifier` and `TreeEnsembleRegressor`.",
+    )
+    .domain("ai.onnx.ml")
+    .since(
+        5,
+        &[
+            input("X", "T"),
+            output("Y", "T"),
+            int("aggregate_function").or(1),
+            ints("leaf_targetids").required(),
+            tensor("leaf_weights").required(),
+            tensor("membership_values"),
+            int("n_targets"),
+            ints("nodes_falseleafs").required(),
+            ints("nodes_falsenodeids").required(),
+            ints("nodes_featureids").required(),
+            tensor("nodes_hitrates"),
+            ints("nodes_missing_value_tracks_true"),
+            tensor("nodes_modes").required(),
+            tensor("nodes_splits").required(),
+            ints("nodes_trueleafs").required(),
+            ints("nodes_truenodeids").required(),
+            int("post_transform").or(0),
+            ints("tree_roots").required(),
+            types("T", FLOATS),
+        ],
+    )
     .infer(tree_ensemble);
 
 pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClassifier")
-    .about("Scores of classes, summed over the leaves of trees of decisions, and the class of the best one.")
+    .about("Ensemble of decision trees for classification. Sums the class weights of the leaves that a \
+         sample reaches. Returns the label with the highest score and the scores. Deprecated since \
+         version 5: use `TreeEnsemble`.")
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -175,13 +191,16 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
     .since(5, &[deprecated()])
     .adapter(3, 2, |cx| trees::lists_of_tensors(cx, "class_weights"))
     .adapter(4, 5, trees::classifier)
-    .never_down("the operator is deprecated in version 5, which has no node to bring to version 3")
+    .never_down("the operator is deprecated in version 5")
     .infer(tree_classifier)
     .infer_as_reference(tree_classifier_as_reference)
     .without_reference_rule(&[5]);
 
 pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegressor")
-    .about("Numbers, summed or otherwise combined over the leaves of trees of decisions.")
+    .about(
+        "Ensemble of decision trees for regression. Combines the target weights of the leaves that \
+         a sample reaches by `aggregate_function`. Deprecated since version 5: use `TreeEnsemble`.",
+    )
     .domain("ai.onnx.ml")
     .since(
         1,
@@ -304,7 +323,9 @@ fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_one_form(cx, TREE_LISTS)?;
     let (elem, count) = classes(cx, "classlabels_int64s");
     if count == 0 && cx.since() >= 3 {
-        return cx.fail("the node needs one of classlabels_int64s and classlabels_strings");
+        return cx.fail(
+            "one of these attributes is required: classlabels_int64s and classlabels_strings",
+        );
     }
     // The standard has one score for one label; the reference implementation gives two.
     let count = if count <= 1 { Dim::Unknown } else { count.into() };
@@ -334,7 +355,7 @@ fn tree_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = Shape::from_iter([rows(cx)?, count_attribute(cx, "n_targets")?]);
     if cx.attribute("nodes_splits").is_none() {
-        return cx.fail("the node has no attribute nodes_splits");
+        return cx.fail("attribute 'nodes_splits' is missing");
     }
     let splits = list(cx, "nodes_splits")?;
     let elem = same_type(cx, "nodes_splits", splits, cx.elem(0))?;
@@ -346,13 +367,14 @@ fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
         ("leaf_weights", list(cx, "leaf_weights")?),
     ];
     if let Some((missing, _)) = leaves.iter().find(|(name, _)| cx.attribute(name).is_none()) {
-        return cx.fail(format_args!("the node has no attribute {missing}"));
+        return cx.fail(format_args!("attribute '{missing}' is missing"));
     }
     if let [(_, Some((_, targets))), (_, Some((_, weights)))] = leaves
         && targets != weights
     {
-        return cx
-            .fail(format_args!("leaf_targetids has {targets} elements, leaf_weights {weights}"));
+        return cx.fail(format_args!(
+            "leaf_targetids has {targets} elements, but leaf_weights has {weights}"
+        ));
     }
     same_type(cx, "leaf_weights", leaves[1].1, elem)?;
     if let Some(AttrValue::Tensor(values)) = cx.attribute("membership_values") {
@@ -371,7 +393,7 @@ fn same_type(
 ) -> Result<Option<DataType>, InferError> {
     match (list, input) {
         (Some((elem, _)), Some(input)) if elem != input => cx.fail(format_args!(
-            "{name} is of type {}, the input of type {}",
+            "{name} has type {}, but the input has type {}",
             elem.name(),
             input.name()
         )),
@@ -394,10 +416,11 @@ fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
     for (name, required) in lists {
         match list(cx, name)? {
             Some((_, len)) if len != nodes => {
-                return cx.fail(format_args!("{name} has {len} elements, nodes_splits {nodes}"));
+                return cx
+                    .fail(format_args!("{name} has {len} elements, but nodes_splits has {nodes}"));
             }
             None if required && cx.attribute(name).is_none() => {
-                return cx.fail(format_args!("the node has no attribute {name}"));
+                return cx.fail(format_args!("attribute '{name}' is missing"));
             }
             _ => {}
         }
@@ -460,7 +483,7 @@ mod tests {
                 3,
                 vec![],
                 "float[N, 4]",
-                "TreeEnsembleClassifier: the node needs one of classlabels_int64s and classlabels_strings",
+                "TreeEnsembleClassifier: one of these attributes is required: classlabels_int64s and classlabels_strings",
             ),
             (
                 &TREE_ENSEMBLE_CLASSIFIER,
@@ -508,7 +531,7 @@ mod tests {
         );
         assert_eq!(
             found(Tensor::from_vec([1], vec![0.5f64]).expect("the sizes fit")),
-            "TreeEnsembleRegressor: nodes_values_as_tensor must be of type float to be a list there, and is of type double"
+            "TreeEnsembleRegressor: nodes_values_as_tensor must have type float there, not double"
         );
     }
 
@@ -555,7 +578,7 @@ mod tests {
             (good(), "float[N, 3]", "float[N, 5]"),
             (good(), "-", "float[?, 5]"),
             (good(), "float[N]", "input 0 must have rank 2, not 1"),
-            (good(), "double[N, 3]", "nodes_splits is of type float, the input of type double"),
+            (good(), "double[N, 3]", "nodes_splits has type float, but the input has type double"),
             (
                 with(tensor::<f32>("nodes_splits", &[2, 1])),
                 "-",
@@ -564,26 +587,26 @@ mod tests {
             (
                 with(("nodes_trueleafs", ints(&[0]))),
                 "-",
-                "nodes_trueleafs has 1 elements, nodes_splits 2",
+                "nodes_trueleafs has 1 elements, but nodes_splits has 2",
             ),
             (
                 with(tensor::<f64>("leaf_weights", &[3])),
                 "-",
-                "leaf_weights is of type double, the input of type float",
+                "leaf_weights has type double, but the input has type float",
             ),
             (
                 with(tensor::<f32>("leaf_weights", &[4])),
                 "-",
-                "leaf_targetids has 3 elements, leaf_weights 4",
+                "leaf_targetids has 3 elements, but leaf_weights has 4",
             ),
             (
                 with(tensor::<f64>("membership_values", &[7])),
                 "-",
-                "membership_values is of type double, the input of type float",
+                "membership_values has type double, but the input has type float",
             ),
-            (without("nodes_splits"), "-", "the node has no attribute nodes_splits"),
-            (without("nodes_modes"), "-", "the node has no attribute nodes_modes"),
-            (without("leaf_weights"), "-", "the node has no attribute leaf_weights"),
+            (without("nodes_splits"), "-", "attribute 'nodes_splits' is missing"),
+            (without("nodes_modes"), "-", "attribute 'nodes_modes' is missing"),
+            (without("leaf_weights"), "-", "attribute 'leaf_weights' is missing"),
         ];
         for (attributes, input, expected) in rows {
             let found = outputs(&TREE_ENSEMBLE, 5, &attributes, input, 1);

@@ -63,7 +63,7 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         Some("LOGISTIC") => Some("Sigmoid"),
         Some(other) => {
             return Err(
-                cx.refuse(format_args!("no operator does what post_transform = {other} does"))
+                cx.refuse(format_args!("no operator is equivalent to post_transform = {other}"))
             );
         }
     };
@@ -80,7 +80,7 @@ pub(super) fn classifier(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let classes = cx.ints("class_ids").unwrap_or_default();
     if count < 2 || count == 2 && classes.windows(2).all(|pair| pair[0] == pair[1]) {
         return Err(cx.refuse(
-            "one column of weights gives the scores of two classes, which TreeEnsemble does not say",
+            "scores of two classes from one column of weights are not supported by TreeEnsemble",
         ));
     }
     if !cx.has_output(0) {
@@ -135,9 +135,7 @@ pub(super) fn lists_of_tensors(cx: &mut Adapt<'_>, weights: &str) -> Result<(), 
         };
         let elem = tensor.data_type();
         if elem != DataType::Float {
-            return Err(cx.refuse(format_args!(
-                "{name} must be of type float to be a list there, and is of type {elem}"
-            )));
+            return Err(cx.refuse(format_args!("{name} must have type float there, not {elem}")));
         }
         if cx.has(list) {
             return Err(cx.refuse(format_args!("it has both {list} and {name}")));
@@ -159,7 +157,7 @@ fn element_type(cx: &Adapt<'_>) -> Result<DataType, Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(DataType::Float) => Ok(DataType::Float),
         Some(DataType::Double | DataType::Int32 | DataType::Int64) => Ok(DataType::Double),
-        _ => Err(cx.refuse("the element type of its input is not known")),
+        _ => Err(cx.refuse("the element type of its input is unknown")),
     }
 }
 
@@ -230,9 +228,7 @@ impl Ensemble {
                     return Err(cx.refuse("an average of trees whose leaves have several weights"));
                 }
                 Aggregate::Min | Aggregate::Max if !is_even => {
-                    return Err(
-                        cx.refuse("an extreme of trees some of whose leaves have no weight")
-                    );
+                    return Err(cx.refuse("minimum or maximum with leaves that have no weight"));
                 }
                 _ => {}
             }
@@ -246,7 +242,7 @@ impl Ensemble {
         let bases = numbers(cx, "base_values")?.unwrap_or_default();
         if bases.iter().any(|base| *base != 0.0) {
             if aggregate != Aggregate::Sum || i64::try_from(bases.len()) != Ok(targets) {
-                return Err(cx.refuse("base_values that are not one for each sum"));
+                return Err(cx.refuse("base_values does not have one element for each sum"));
             }
             // Each is a tree of one leaf, added last.
             for (target, base) in bases.into_iter().enumerate() {
@@ -325,7 +321,7 @@ impl Ensemble {
             let again = cast(&stored, DataType::Double, CastOptions::default());
             let is_exact = again.is_ok_and(|again| again.bytes() == wide.bytes());
             if !is_exact {
-                let why = "it has 64-bit numbers that 32-bit features cannot be compared with";
+                let why = "it has 64-bit thresholds for 32-bit features";
                 return Err(cx.refuse(why));
             }
             Ok(AttrValue::Tensor(stored))
@@ -403,12 +399,12 @@ impl Listed {
         for (index, weight) in weights.into_iter().enumerate() {
             let [tree, node, target] = of_leaves.each_ref().map(|list| list[index]);
             if !(0..targets).contains(&target) {
-                return Err(cx.refuse(format_args!("there is no target {target}")));
+                return Err(cx.refuse(format_args!("target {target} does not exist")));
             }
             let leaf = find(tree, node)?;
             if modes[leaf].is_some() {
                 return Err(cx.refuse(format_args!(
-                    "node {node} of tree {tree} has a weight, and is not a leaf"
+                    "node {node} of tree {tree} has a weight, but is not a leaf"
                 )));
             }
             by_leaf[leaf].push((target, weight));
@@ -458,7 +454,7 @@ fn mode(cx: &Adapt<'_>, name: &[u8]) -> Result<Option<u8>, Refusal> {
         b"BRANCH_NEQ" => 5,
         other => {
             let other = String::from_utf8_lossy(other);
-            return Err(cx.refuse(format_args!("there is no mode {other}")));
+            return Err(cx.refuse(format_args!("unknown mode {other}")));
         }
     }))
 }

@@ -22,9 +22,13 @@ use crate::sharding::layers;
 use crate::typeset::TypeSet;
 
 pub static ATTENTION: OpDef = OpDef::new("Attention")
-    .about("Scaled dot products of queries and keys, turned into weights that sum to 1, times values: attention with any \
-         number of heads, also where groups of query heads share keys and values, with a mask, a causal limit, a soft \
-         cap and the keys and values of earlier calls.")
+    .about(
+        "Scaled dot-product attention: `Y = softmax(scale * Q * K^T + mask) * V`. Supports \
+         multi-head, grouped-query and multi-query attention: each key-value head is shared by \
+         `q_num_heads / kv_num_heads` query heads. Options are a boolean or additive mask, causal \
+         masking, a soft cap of the scores, past keys and values, and since version 25 a sliding \
+         window. A query that may not attend to any key gives zeros.",
+    )
     .since(
         23,
         &[
@@ -53,13 +57,7 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
     .since(24, &[input("nonpad_kv_seqlen", "tensor(int64)").optional()])
     .same_up()
     .types_down()
-    .since(
-        25,
-        &[
-            int("left_window_size").or(-1),
-            int("right_window_size").or(-1),
-        ],
-    )
+    .since(25, &[int("left_window_size").or(-1), int("right_window_size").or(-1)])
     .same_up()
     .infer(shapes::infer)
     .infer_as_reference(shapes::infer_as_reference)
@@ -67,7 +65,9 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
     .adapter(25, 24, |cx| {
         for name in ["left_window_size", "right_window_size"] {
             if let Some(size) = cx.int(name) {
-                return Err(cx.refuse(format_args!("{name} must be -1 there, got {size}. Windowed attention came with version 25")));
+                return Err(cx.refuse(format_args!(
+                    "{name} must be -1 there, not {size}: windows were added in version 25"
+                )));
             }
         }
         Ok(())
@@ -76,26 +76,33 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
     .split_by(layers::attention);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
-    .about("A convolution along time, channel by channel, in which no output sees what comes later. The end of the \
-         sequence is given back as a state, with which the next call goes on.").since(
-    27,
-    &[
-        input("input", "T").differentiable(),
-        input("weight", "T").differentiable(),
-        input("bias", "T").optional().differentiable(),
-        input("past_state", "T").optional().non_differentiable(),
-        output("output", "T").differentiable(),
-        output("present_state", "T").non_differentiable(),
-        string("activation").or_string("none"),
-        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
-)
+    .about(
+        "Causal depthwise 1-D convolution with a carried state. Each output depends on the current \
+         and earlier positions only. `present_state` holds the last `k - 1` positions; passing it \
+         as `past_state` continues the sequence.",
+    )
+    .since(
+        27,
+        &[
+            input("input", "T").differentiable(),
+            input("weight", "T").differentiable(),
+            input("bias", "T").optional().differentiable(),
+            input("past_state", "T").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            output("present_state", "T").non_differentiable(),
+            string("activation").or_string("none"),
+            types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+            unknown_determinism(),
+        ],
+    )
     .infer(causal_conv::infer)
     .body_from(27, causal_conv::body)
     .cost(|node| node.convolution(1));
 
 pub static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
-    .about("Attention in which a graph may change each score before the weights are computed, and another one each \
-         weight.").domain("ai.onnx.preview").since(
+    .about("Scaled dot-product attention with subgraphs that modify the scores and the probabilities. \
+         `score_mod` is applied to the scaled products before the softmax, `prob_mod` to the result \
+         of the softmax.").domain("ai.onnx.preview").since(
     1,
     &[
         input("Q", "T1"),
@@ -113,8 +120,11 @@ pub static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
     .cost(flex_attention_work);
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
-    .about("Attention without the weights that sum to 1: keys and values are summed up into a state that queries are \
-         multiplied with, so that the work grows with the length and not with its square.").since(
+    .about("Linear attention: a recurrent state accumulates keys and values, and queries read it. The \
+         cost grows linearly with the sequence length. For each step with key `k`, value `v`, query \
+         `q`, decay `g` and rate `beta`, the state `S` becomes `S + k ⊗ v` (`linear`), `exp(g) * S \
+         + k ⊗ v` (`gated`), `S + beta * k ⊗ (v - S^T k)` (`delta`), or the latter with `exp(g) * \
+         S` in place of `S` (`gated_delta`). The output is `scale * q^T S`.").since(
     27,
     &[
         input("query", "T").differentiable(),
@@ -138,22 +148,26 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
     .cost(linear_attention_work);
 
 pub static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
-    .about("Turns pairs of features by angles that grow with the position, so that products of queries and keys see \
-         distances.").since(
-    23,
-    &[
-        input("X", "T"),
-        input("cos_cache", "T"),
-        input("sin_cache", "T"),
-        input("position_ids", "M").optional(),
-        output("Y", "T"),
-        int("interleaved").or(0),
-        int("num_heads"),
-        int("rotary_embedding_dim").or(0),
-        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-        types("M", TypeSet::tensors(&[Int64])),
-    ],
-)
+    .about(
+        "Rotary position embedding (RoPE): rotates pairs of features by angles that depend on the \
+         position. `(a, b)` becomes `(a * cos - b * sin, a * sin + b * cos)`. Features beyond \
+         `rotary_embedding_dim` are copied.",
+    )
+    .since(
+        23,
+        &[
+            input("X", "T"),
+            input("cos_cache", "T"),
+            input("sin_cache", "T"),
+            input("position_ids", "M").optional(),
+            output("Y", "T"),
+            int("interleaved").or(0),
+            int("num_heads"),
+            int("rotary_embedding_dim").or(0),
+            types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+            types("M", TypeSet::tensors(&[Int64])),
+        ],
+    )
     .infer(rotary::infer)
     .body_from(23, rotary::body)
     .split_by(layers::rotary_embedding);
@@ -210,7 +224,7 @@ fn copied_heads(name: &str, heads: &str, features: &str) -> String {
 fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim, InferError> {
     match packed.known() {
         Some(size) if heads < 1 || size % heads != 0 => cx.fail(format_args!(
-            "the last axis of {name} has size {size}, which does not split into {heads} heads"
+            "the last axis of {name} has size {size}, which cannot be divided into {heads} heads"
         )),
         _ => {
             let heads = Dim::Known(heads);
@@ -234,7 +248,7 @@ fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
 fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), InferError> {
     match (heads.known(), key_heads.known()) {
         (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => {
-            cx.fail(format_args!("{heads} query heads do not share {key_heads} key heads evenly"))
+            cx.fail(format_args!("{heads} query heads are not a multiple of {key_heads} key heads"))
         }
         _ => {
             cx.demand(|| Demand::Equal(heads.rem(key_heads), Dim::Known(0)));

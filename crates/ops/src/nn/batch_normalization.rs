@@ -19,7 +19,11 @@ use crate::sharding::layers;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
-    .about("Each channel to mean 0 and variance 1, then scaled and shifted.")
+    .about("Batch normalization of each channel: `Y = (X - mean) / sqrt(var + epsilon) * scale + B`. \
+         In inference the mean and variance are inputs. In training they are those of the batch, \
+         and the outputs include the updated running mean and variance: `running * momentum + batch \
+         * (1 - momentum)`. Training is selected by `training_mode` since version 14; before, by \
+         `is_test` (up to version 6) or the number of outputs.")
     .since(
         1,
         &[
@@ -131,7 +135,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (_, Some(0), 2..) => return cx.fail("without training_mode there is one output"),
         (_, None | Some(0), _) | (_, _, 3) => {}
         (_, _, found) => {
-            return cx.fail(format_args!("with training_mode there are 3 outputs, not {found}"));
+            return cx.fail(format_args!("training_mode requires 3 outputs, not {found}"));
         }
     }
     same_as_first(cx)?;
@@ -179,9 +183,7 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         ));
     }
     if statistics_are_read(cx) {
-        return Err(cx.refuse(
-            "its statistics are read, and is_test says that there are none: only Y may be",
-        ));
+        return Err(cx.refuse("its statistics are used, but with is_test only Y is computed"));
     }
     cx.remove("is_test");
     keep_outputs(cx, 1);
@@ -193,7 +195,7 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn write_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if statistics_are_read(cx) {
         return Err(cx.refuse(
-            "its statistics are read, which version 6 need not compute in the same way: only Y may be",
+            "its statistics are used, which version 6 may compute differently; only Y can be converted",
         ));
     }
     let is_test = !trains(cx);
@@ -230,7 +232,7 @@ fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if is_of_elements && cx.runs() {
         elements_as_channels(cx);
     } else if is_of_elements {
-        return Err(cx.refuse("spatial = 0, statistics per element, has no form in version 9 unless the input has rank 2"));
+        return Err(cx.refuse("spatial = 0 (statistics per element) has no equivalent in version 9 unless the input has rank 2"));
     }
     cx.remove("spatial");
     Ok(())
@@ -285,7 +287,7 @@ fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn saved_statistics(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
         return Err(cx.refuse(
-            "its saved statistics are read, and the element type of the input is not known",
+            "its saved statistics are used, and the element type of the input is unknown",
         ));
     };
     let mut x = cx.input(0);
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!(infer(&[]), "BatchNormalization: without training_mode there is one output");
         assert_eq!(
             outputs(&BATCH_NORMALIZATION, 14, &[("training_mode", Int(1))], inputs, 1),
-            "BatchNormalization: with training_mode there are 3 outputs, not 1"
+            "BatchNormalization: training_mode requires 3 outputs, not 1"
         );
     }
 

@@ -14,7 +14,11 @@ use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONV: OpDef = OpDef::new("Conv")
-    .about("Cross-correlation of `[N, C, D1, …]` with `M` kernels `[M, C / group, K1, …]`.")
+    .about(
+        "Convolution (cross-correlation) of an input `[N, C, D1, …]` with `M` filters `[M, C / \
+         group, K1, …]`. The size of each spatial output axis is `floor((D + pad_begin + pad_end - \
+         dilation * (K - 1) - 1) / stride) + 1`.",
+    )
     .since(
         1,
         &[
@@ -85,7 +89,7 @@ impl Convolution {
             return Ok(None);
         };
         if rank < 3 {
-            return cx.fail(format_args!("inputs need a spatial axis, but have rank {rank}"));
+            return cx.fail(format_args!("inputs require a spatial axis, but have rank {rank}"));
         }
         if let Some(found) = x.map(|x| x.len()).filter(|found| *found != rank) {
             return cx.fail(format_args!(
@@ -110,7 +114,8 @@ impl Convolution {
             return Ok(None);
         };
         if x.len() < 3 {
-            return cx.fail(format_args!("inputs need a spatial axis, but have rank {}", x.len()));
+            return cx
+                .fail(format_args!("inputs require a spatial axis, but have rank {}", x.len()));
         }
         let kernel: Vec<Dim> = match cx.ints("kernel_shape") {
             Some(given) => given.into_iter().map(Dim::Known).collect(),
@@ -149,8 +154,9 @@ impl Convolution {
         }
         let mut channels = w.map_or(Dim::Unknown, |w| w[0].clone());
         if let Some(found) = channels.known().filter(|channels| channels % group != 0) {
-            return cx
-                .fail(format_args!("{found} output channels do not split into {group} groups"));
+            return cx.fail(format_args!(
+                "{found} output channels cannot be divided into {group} groups"
+            ));
         }
         if let Some(bias) = self.bias {
             cx.demand_rank(bias, 1)?;
@@ -295,7 +301,7 @@ mod tests {
                 (
                     &[("group", Int(3))],
                     "float[1, 3, 9]; float[8, 1, 3]",
-                    "Conv: 8 output channels do not split into 3 groups",
+                    "Conv: 8 output channels cannot be divided into 3 groups",
                 ),
                 (
                     &[],
@@ -305,7 +311,7 @@ mod tests {
                 (
                     &[],
                     "float[1, 3]; float[8, 3]",
-                    "Conv: inputs need a spatial axis, but have rank 2",
+                    "Conv: inputs require a spatial axis, but have rank 2",
                 ),
                 (
                     &[],
@@ -330,7 +336,7 @@ mod tests {
                 (
                     &[("pads", ints(&[1]))],
                     "float[1, 3, 9]; float[8, 3, 3]",
-                    "Conv: pads has 1 elements, but 1 spatial axes need 2",
+                    "Conv: pads has 1 elements, but 1 spatial axes require 2",
                 ),
                 (
                     &[("auto_pad", word("SAME"))],
@@ -345,7 +351,7 @@ mod tests {
                 (
                     &[("dilations", ints(&[4])), ("pads", ints(&[0, 1]))],
                     "float[1, 3, 6]; float[8, 3, 3]",
-                    "Conv: the kernel reaches over 9 elements, but spatial axis 0 has 6 with padding 0 and 1",
+                    "Conv: the kernel spans 9 elements, but spatial axis 0 has 6 with padding 0 and 1",
                 ),
             ],
         );

@@ -16,29 +16,35 @@ use crate::rules;
 use crate::sharding::layers;
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
-    .about("Adds columns of blocks back to the images that they were taken from; blocks may overlap. The inverse of \
-         unfolding an image into blocks.").since(
-    18,
-    &[
-        input("input", "T").differentiable(),
-        input("image_shape", "tensor(int64)").non_differentiable(),
-        input("block_shape", "tensor(int64)").non_differentiable(),
-        output("output", "T").differentiable(),
-        ints("dilations"),
-        ints("pads"),
-        ints("strides"),
-        types("T", ALL_IR4),
-    ],
-)
-.infer(columns_to_image)
-.gradient(gradients::col2im);
+    .about(
+        "Combines columns of image blocks into images; overlapping elements are added. The inverse \
+         of the `im2col` rearrangement.",
+    )
+    .since(
+        18,
+        &[
+            input("input", "T").differentiable(),
+            input("image_shape", "tensor(int64)").non_differentiable(),
+            input("block_shape", "tensor(int64)").non_differentiable(),
+            output("output", "T").differentiable(),
+            ints("dilations"),
+            ints("pads"),
+            ints("strides"),
+            types("T", ALL_IR4),
+        ],
+    )
+    .infer(columns_to_image)
+    .gradient(gradients::col2im);
 
 // The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
 // cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.
 // Version 11 has the formula that agrees with the attribute, and that is taken for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
-    .about("The transpose of a convolution: each element of the input is spread over the window of the kernel. The size \
-         of the output is computed from the pads, or the pads from `output_shape`.")
+    .about(
+        "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \
+         (D - 1) + output_padding + dilation * (K - 1) + 1 - pad_begin - pad_end`. If \
+         `output_shape` is given, the pads are computed from it.",
+    )
     .since(
         1,
         &[
@@ -73,12 +79,15 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
     .cost(transposed_work)
-.gradient(gradients::conv_transpose)
+    .gradient(gradients::conv_transpose)
     .split_by(layers::conv_transpose);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
-    .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \
-         mask. Between elements values are interpolated.")
+    .about(
+        "Deformable convolution: the sampling positions of the filter are shifted by the input \
+         `offset` and weighted by `mask`. Values between elements are interpolated bilinearly; \
+         positions outside are 0.",
+    )
     .since(
         19,
         &[
@@ -221,7 +230,7 @@ fn check_offsets(
     let channels = places.mul(&Dim::Known(groups)).mul(&Dim::Known(per_place));
     let expected = [&output[0], &channels].into_iter().chain(&output[2..]);
     for (axis, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let what = format_args!("size {axis} of input {input} and what the kernel asks for");
+        let what = format_args!("size {axis} of input {input} and of the kernel");
         cx.same_dim(found, expected, what)?;
     }
     Ok(())
@@ -319,7 +328,7 @@ fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, I
         let spread = rules::computed(cx, "the output", spread, &[size, &window.reach[axis]])?;
         match spread.known() {
             Some(found) if found < 0 && size.known() != Some(0) => cx.fail(format_args!(
-                "the pads take more than there is: spatial axis {axis} gets size {found}"
+                "the pads are too large: spatial axis {axis} would have size {found}"
             )),
             Some(found) => Ok(Dim::Known(found.max(0))),
             None => Ok(spread),
@@ -390,7 +399,7 @@ mod tests {
                     (
                         &[("group", Int(2))],
                         "float[1, 2, 1]; float[2, 9223372036854775807, 1]",
-                        "ConvTranspose: an overflow of 64 bits in the output channels",
+                        "ConvTranspose: the output channels overflows 64 bits",
                     ),
                     (
                         &[],
@@ -405,7 +414,7 @@ mod tests {
                     (
                         &[("pads", ints(&[2, 2]))],
                         "float[1, 2, 1]; float[2, 3, 1]",
-                        "ConvTranspose: the pads take more than there is: spatial axis 0 gets size -3",
+                        "ConvTranspose: the pads are too large: spatial axis 0 would have size -3",
                     ),
                 ],
             );
@@ -438,7 +447,7 @@ mod tests {
                 (
                     &[],
                     "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 9, 8, 8]",
-                    "DeformConv: size 1 of input 2 and what the kernel asks for differ (9 and 8)",
+                    "DeformConv: size 1 of input 2 and of the kernel differ (9 and 8)",
                 ),
                 (
                     &[],
@@ -491,7 +500,7 @@ mod tests {
                 (
                     &[],
                     "float[1, 1, 1]; =[1, 1]; =[9223372036854775807, 2]",
-                    "Col2Im: an overflow of 64 bits in the size of a block",
+                    "Col2Im: the size of a block overflows 64 bits",
                 ),
             ],
         );

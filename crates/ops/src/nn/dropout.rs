@@ -16,7 +16,10 @@ use crate::tensor::cast::CAST;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
-    .about("In training sets random elements to zero, otherwise hands its input on.")
+    .about(
+        "Dropout: in training, sets random elements to 0 and scales the others by `1 / (1 - \
+         ratio)`. In inference the input is returned unchanged.",
+    )
     .since(
         1,
         &[
@@ -105,11 +108,11 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     if trains && cx.is_used(1) {
         return Err(cx.refuse(
-            "is_test = 0 means training, whose mask is read: versions 7 to 11 cannot ask for it",
+            "is_test = 0 means training, whose mask is used; versions 7 to 11 do not support it",
         ));
     }
     if trains && !cx.assume(Assumption::Inference) {
-        return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 cannot ask for"));
+        return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 do not support"));
     }
     cx.remove("is_test");
     Ok(())
@@ -125,7 +128,7 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(elem) => cx.after(1, CAST.name, &[], &[("to", AttrValue::Int(elem.number().into()))]),
         None => {
-            return Err(cx.refuse("the mask becomes bool, and the type that it had is not known"));
+            return Err(cx.refuse("the mask becomes bool, and its previous type is unknown"));
         }
     }
     Ok(())
@@ -161,7 +164,7 @@ fn ratio_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         let trains = mode.to_vec::<Bool8>().is_ok_and(|mode| mode.iter().any(|on| on.get()));
         if trains {
             return Err(
-                cx.refuse("training_mode is true, and versions 7 to 11 cannot ask for training")
+                cx.refuse("training_mode is true, and versions 7 to 11 do not support training")
             );
         }
     }
@@ -204,13 +207,13 @@ mod tests {
     fn only_inference_moves_to_version_7() {
         let test = [("is_test", AttrValue::Int(1)), ("ratio", AttrValue::Float(0.25))];
         assert_eq!(adapted(&DROPOUT, 6, &test, "float[2]"), "y = Dropout(a) ratio=0.25");
-        let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 cannot ask for";
+        let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 do not support";
         assert_eq!(adapted(&DROPOUT, 6, &[], "float[2]"), refused);
         let granted = |read: &[usize]| {
             crossed_outputs(&DROPOUT, (6, 7), &[], 2, read, &[Assumption::Inference])
         };
         assert_eq!(granted(&[0]), "2 outputs");
-        assert!(granted(&[0, 1]).contains("whose mask is read"));
+        assert!(granted(&[0, 1]).contains("whose mask is used"));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool")
-    .about("The mean over all places of each channel.")
+    .about("Average over all spatial axes of each channel.")
     .gradient(gradients::global_average_pool)
     .split_by(layers::pool);
 pub(crate) static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool")
-    .about("The largest element of each channel.")
+    .about("Maximum over all spatial axes of each channel. NaN if the channel has a NaN.")
     .gradient(gradients::global_max_pool)
     .split_by(layers::pool);
 

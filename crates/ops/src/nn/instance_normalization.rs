@@ -12,7 +12,8 @@ use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalization")
-    .about("Each channel of each sample to mean 0 and variance 1, then scaled and shifted.")
+    .about("Instance normalization: normalizes each channel of each sample over its spatial axes. `Y = \
+         scale * (X - mean) / sqrt(var + epsilon) + B`.")
     .since(
         1,
         &[

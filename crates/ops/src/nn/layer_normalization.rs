@@ -17,8 +17,9 @@ use crate::sharding::{elements, layers};
 use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
-    .about("Brings each group of channels to mean 0 and variance 1, then scales and shifts; since 21 with a factor for \
-         each channel instead of each group.")
+    .about("Group normalization: normalizes groups of channels of each sample. `Y = scale * (X - mean) \
+         / sqrt(var + epsilon) + bias`. Since version 21 `scale` and `bias` have one element for \
+         each channel; version 18, which is deprecated, has one for each group.")
     .since(
         18,
         &[
@@ -41,7 +42,10 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .split_by(layers::batch);
 
 pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
-    .about("Brings what lies after an axis to mean 0 and variance 1, then scales and shifts it.")
+    .about(
+        "Layer normalization over all axes from `axis` on. `Y = (X - mean) / sqrt(var + epsilon) * \
+         Scale + B`. Mean and variance are computed in the type of `stash_type`.",
+    )
     .since(
         17,
         &[
@@ -65,7 +69,7 @@ pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .split_by(elements::normalized_from_axis);
 
 pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
-    .about("Divides by the 1-norm or 2-norm along an axis.")
+    .about("Divides by the L1 or L2 norm along an axis. Where the norm is 0 the output is 0.")
     .since(
         1,
         &[
@@ -83,7 +87,7 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     .split_by(elements::along_axis);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
-    .about("Subtracts the mean over some axes and divides by the standard deviation.")
+    .about("Normalizes to mean 0 and variance 1 over `axes`: `Y = (X - mean) / sqrt(var)`.")
     .since(
         9,
         &[input("X", "T"), output("Y", "T"), ints("axes").or_ints(&[0, 2, 3]), types("T", FLOATS)],
@@ -139,7 +143,10 @@ macro_rules! mean_variance {
 use mean_variance;
 
 pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
-    .about("Divides what lies after an axis by the root of its mean square, then scales it.")
+    .about(
+        "Root mean square normalization over all axes from `axis` on: `Y = X / sqrt(mean(X^2) + \
+         epsilon) * scale`. The norm is computed in the type of `stash_type`.",
+    )
     .since(
         23,
         &[
@@ -215,7 +222,7 @@ fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(channels), Some(groups)) = (channels.known(), groups)
         && channels % groups != 0
     {
-        return cx.fail(format_args!("{channels} channels do not split into {groups} groups"));
+        return cx.fail(format_args!("{channels} channels cannot be divided into {groups} groups"));
     }
     same_as_first(cx)
 }
@@ -241,7 +248,7 @@ fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn infer_over_axes_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.since() {
         ..13 => same_as_first(cx),
-        _ if cx.attribute("axes").is_none() => cx.fail("the node does not name its axes"),
+        _ if cx.attribute("axes").is_none() => cx.fail("the node has no axes"),
         _ => infer_over_axes(cx),
     }
 }
@@ -398,7 +405,7 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
 fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
     let Some(elem) = ty.and_then(Type::elem) else {
-        return Err(cx.refuse("the element type of the input is not known"));
+        return Err(cx.refuse("the element type of the input is unknown"));
     };
     let channels = ty.and_then(Type::shape).and_then(|shape| shape.get(1));
     let groups = cx.int("num_groups").filter(|groups| *groups > 0);
@@ -414,13 +421,13 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.set("stash_type", i64::from(elem.number()));
             return Ok(());
         }
-        return Err(cx.refuse("the number of channels is not known"));
+        return Err(cx.refuse("the number of channels is unknown"));
     };
     let Some((groups, size)) = groups.and_then(|groups| {
         let size = channels.checked_div(groups)?;
         (size.checked_mul(groups) == Some(channels)).then_some((groups, size))
     }) else {
-        return Err(cx.refuse("its channels do not split into num_groups groups"));
+        return Err(cx.refuse("its channels cannot be divided into num_groups groups"));
     };
     if size != 1 {
         let sizes = cx.add_ints(&[groups, size]);
@@ -539,7 +546,7 @@ mod tests {
                 (
                     &[groups()],
                     "float[N, 5, H]; -; -",
-                    "GroupNormalization: 5 channels do not split into 2 groups",
+                    "GroupNormalization: 5 channels cannot be divided into 2 groups",
                 ),
                 (
                     &[("num_groups", Int(0))],

@@ -12,8 +12,11 @@ use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogLikelihoodLoss")
-    .about("The negated score of the right class, weighted by class; summed up, averaged or as it is. Targets may be \
-         ignored.")
+    .about(
+        "Negative log likelihood loss: `loss = -weight[target] * input[target]`. `reduction` sums \
+         the losses, averages them by weight, or returns each. Elements whose target is \
+         `ignore_index` do not count.",
+    )
     .since(
         12,
         &[
@@ -44,8 +47,11 @@ pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogL
     .gradient(loss_gradients::negative_log_likelihood);
 
 pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEntropyLoss")
-    .about("The negated logarithm of the probability that softmax gives to the right class, weighted by class; summed \
-         up, averaged or as it is.")
+    .about(
+        "Cross-entropy loss of the softmax of `scores`: `loss = -weights[label] * \
+         log(softmax(scores)[label])`. `reduction` sums the losses, averages them by weight, or \
+         returns each. Elements whose label is `ignore_index` do not count.",
+    )
     .since(
         12,
         &[

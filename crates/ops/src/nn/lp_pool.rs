@@ -13,7 +13,7 @@ use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, 
 use crate::sharding::layers;
 
 pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
-    .about("The p-norm over all places of each channel.")
+    .about("Lp norm over all spatial axes of each channel.")
     .since(1, &[input("X", "T"), output("Y", "T"), float("p").or_float(2.0), types("T", FLOATS)])
     .since(
         2,
@@ -30,7 +30,7 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .split_by(layers::pool);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
-    .about("The p-norm over a window that moves along all axes after the channels.")
+    .about("Lp pooling: the Lp norm of each window.")
     .since(
         1,
         &[
@@ -54,9 +54,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .infer(average_pool::infer)
     .adapter(1, 2, |cx| {
         if !cx.has("kernel_shape") {
-            return Err(
-                cx.refuse("version 1 does not say how large the window is without kernel_shape")
-            );
+            return Err(cx.refuse("kernel_shape is required in version 1"));
         }
         whole_p(cx)
     })
@@ -77,7 +75,7 @@ fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         if cx.runs() && p.is_finite() {
             return root_of_powers(cx, p);
         }
-        return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 wants it")));
+        return Err(cx.refuse(format_args!("p = {p} is not an integer, as version 2 requires")));
     }
     cx.set("p", p as i64);
     Ok(())
@@ -87,7 +85,7 @@ fn whole_p(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// the sum of absolute values.
 fn root_of_powers(cx: &mut Adapt<'_>, p: f32) -> Result<(), Refusal> {
     let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
-        return Err(cx.refuse("powers need the element type of the input, which is not known"));
+        return Err(cx.refuse("powers require the element type of the input, which is unknown"));
     };
     // Powers of 16-bit floats do not fit into their type.
     let is_narrow = elem == DataType::Float16;
@@ -161,8 +159,8 @@ mod tests {
         let window = || ("kernel_shape", ints(&[2]));
         for (p, expected) in [
             (3.0, "y = LpPool(a) kernel_shape=[2] p=3"),
-            (2.5, "LpPool: p = 2.5 is not an integer, as version 2 wants it"),
-            (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 wants it"),
+            (2.5, "LpPool: p = 2.5 is not an integer, as version 2 requires"),
+            (f32::NAN, "LpPool: p = NaN is not an integer, as version 2 requires"),
         ] {
             let found = adapted(&LP_POOL, 1, &[window(), ("p", Float(p))], "float[1, 1, 4]");
             assert_eq!(found, expected);
@@ -171,7 +169,7 @@ mod tests {
         assert_eq!(found, "y = LpPool(a) kernel_shape=[2]");
         assert_eq!(
             adapted(&LP_POOL, 1, &[], "float[1, 1, 4]"),
-            "LpPool: version 1 does not say how large the window is without kernel_shape"
+            "LpPool: kernel_shape is required in version 1"
         );
         let found = adapted(&GLOBAL_LP_POOL, 1, &[("p", Float(1.0))], "float[1, 1, 4]");
         assert_eq!(found, "y = GlobalLpPool(a) p=1");

@@ -10,7 +10,10 @@ use crate::rules::same_as_first;
 use crate::sharding::layers;
 
 pub(crate) static LRN: OpDef = OpDef::new("LRN")
-    .about("Divides each element by a power of the squares around it along the channels.")
+    .about(
+        "Local response normalization across neighboring channels. `Y = X / (bias + alpha / size * \
+         sum(X^2))^beta`, where the sum runs over `size` channels around the current one.",
+    )
     .since(
         1,
         &[

@@ -16,7 +16,8 @@ use crate::sharding::layers;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
-    .about("The largest element of each window, and where it was found.")
+    .about("Max pooling: the maximum of each window, and optionally its index. NaN if the window has a \
+         NaN.")
     .since(
         1,
         &[
@@ -160,12 +161,12 @@ mod tests {
                 (
                     &[three()],
                     "float[1, 2, 8, 8]",
-                    "MaxPool: a kernel with 1 spatial axes needs an input of rank 3, not 4",
+                    "MaxPool: a kernel with 1 spatial axes requires an input of rank 3, not 4",
                 ),
                 (
                     &[three()],
                     "float[1, 2, 1]",
-                    "MaxPool: the kernel reaches over 3 elements, but spatial axis 0 has 1 with padding 0 and 0",
+                    "MaxPool: the kernel spans 3 elements, but spatial axis 0 has 1 with padding 0 and 0",
                 ),
                 (
                     &[("kernel_shape", ints(&[0]))],

@@ -13,7 +13,7 @@ use crate::rules;
 use crate::typeset::TypeSet;
 
 pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
-    .about("Puts the elements that `MaxPool` found back to the places that its indices name, and zeros elsewhere.")
+    .about("Partial inverse of `MaxPool`: places each maximum at its index and 0 elsewhere.")
     .since(
         9,
         &[
@@ -88,7 +88,7 @@ fn output_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         let spread = rules::computed(cx, "the output", spread, &[&size])?;
         if let Some(found) = spread.known().filter(|found| *found < 0) {
             return cx.fail(format_args!(
-                "the pads take more than there is: spatial axis {axis} gets size {found}"
+                "the pads are too large: spatial axis {axis} would have size {found}"
             ));
         }
         shape.push(spread);
@@ -132,7 +132,7 @@ mod tests {
                     (
                         &[("kernel_shape", ints(&[1])), ("pads", ints(&[1, 1]))],
                         "float[1, 1, 1]; -",
-                        "MaxUnpool: the pads take more than there is: spatial axis 0 gets size -1",
+                        "MaxUnpool: the pads are too large: spatial axis 0 would have size -1",
                     ),
                     (
                         &two(),

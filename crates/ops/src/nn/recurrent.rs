@@ -20,7 +20,12 @@ use crate::tensor::transpose::TRANSPOSE;
 use crate::typeset::TypeSet;
 
 pub static GRU: OpDef = OpDef::new("GRU")
-    .about("A recurrent layer of gated units with an update and a reset gate; forwards, backwards or both.")
+    .about(
+        "Gated recurrent unit (GRU) layer, forward, reverse or bidirectional. Gates: update `z`, \
+         reset `r`, hidden `h`. `z = f(X·Wz^T + H·Rz^T + Wbz + Rbz)` and likewise `r`; the \
+         candidate is `h = g(X·Wh^T + (r ∘ H)·Rh^T + Rbh + Wbh)`, or with `r ∘ (H·Rh^T + Rbh)` if \
+         `linear_before_reset` is 1. The new state is `(1 - z) ∘ h + z ∘ H`.",
+    )
     .since(
         1,
         &[
@@ -84,8 +89,12 @@ pub static GRU: OpDef = OpDef::new("GRU")
     .split_by(layers::recurrent);
 
 pub static LSTM: OpDef = OpDef::new("LSTM")
-    .about("A recurrent layer of long short-term memory: cells with input, output and forget gates, and peepholes if \
-         wanted; forwards, backwards or both.")
+    .about(
+        "Long short-term memory (LSTM) layer, forward, reverse or bidirectional. Gates: input `i`, \
+         output `o`, forget `f`, cell `c`. `i = f(X·Wi^T + H·Ri^T + Pi ∘ C + Wbi + Rbi)`, likewise \
+         `f`, and `o` with the new cell in place of `C`; the candidate is `c = g(X·Wc^T + H·Rc^T + \
+         Wbc + Rbc)`. The new cell is `f ∘ C + i ∘ c`, the new state `o ∘ h(new cell)`.",
+    )
     .since(
         1,
         &[
@@ -145,8 +154,10 @@ pub static LSTM: OpDef = OpDef::new("LSTM")
     .split_by(layers::recurrent);
 
 pub static RNN: OpDef = OpDef::new("RNN")
-    .about("A recurrent layer of the simplest kind: one activation of a sum of input and state; forwards, backwards or \
-         both.")
+    .about(
+        "Simple recurrent layer (Elman RNN), forward, reverse or bidirectional. The new state is \
+         `f(X·W^T + H·R^T + Wb + Rb)`.",
+    )
     .since(
         1,
         &[
@@ -309,9 +320,7 @@ fn spell_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn drop_output_sequence(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let is_given = cx.int("output_sequence").is_some_and(|given| given != 0);
     if !is_given && cx.is_used(0) && !cx.runs() {
-        return Err(
-            cx.refuse("Y is read, which the node need not give without output_sequence = 1")
-        );
+        return Err(cx.refuse("Y is used, but output_sequence is not 1"));
     }
     cx.remove("output_sequence");
     Ok(())

@@ -61,7 +61,7 @@ impl Window {
     pub(super) fn counts(&self, cx: &Infer<'_>, input: &Shape) -> Result<Vec<Dim>, InferError> {
         if input.len() != self.kernel.len() + 2 {
             return cx.fail(format_args!(
-                "a kernel with {} spatial axes needs an input of rank {}, not {}",
+                "a kernel with {} spatial axes requires an input of rank {}, not {}",
                 self.kernel.len(),
                 self.kernel.len() + 2,
                 input.len()
@@ -94,7 +94,7 @@ impl Window {
             // Nothing has no windows; how far the kernel reaches over it is of no interest.
             (Some(count), Some(0)) => Ok(Dim::Known(count.max(0))),
             (Some(count), _) if count < 0 => cx.fail(format_args!(
-                "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
+                "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
             )),
             _ => Ok(count),
         }
@@ -146,7 +146,7 @@ pub(super) fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64
     };
     if pads.len() != 2 * rank {
         return cx.fail(format_args!(
-            "pads has {} elements, but {rank} spatial axes need {}",
+            "pads has {} elements, but {rank} spatial axes require {}",
             pads.len(),
             2 * rank
         ));

@@ -18,8 +18,9 @@ use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
-    .about("From quantized integers back to floats: `(x - zero_point) * scale`, with one scale for all, one for each \
-         slice of an axis, or one for each block along it.")
+    .about("Dequantizes: `y = (x - x_zero_point) * x_scale`. There is one scale for the tensor, one \
+         for each slice of `axis` (since version 13), or one for each block along it (since version \
+         21).")
     .since(
         10,
         &[
@@ -104,22 +105,26 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
     .split_by(elements::quantized);
 
 pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLinear")
-    .about("Quantizes to 8 bits with scale and zero point computed from the smallest and largest element, such that 0 \
-         has an exact image.").since(
-    11,
-    &[
-        input("x", "T1"),
-        output("y", "T2"),
-        output("y_scale", "tensor(float)"),
-        output("y_zero_point", "T2"),
-        types("T1", TypeSet::tensors(&[Float])),
-        types("T2", TypeSet::tensors(&[Uint8])),
-    ],
-)
-.infer(infer_dynamic_quantize)
-.body(
-    &[11],
-    "first = Constant <value = float {0}> ()
+    .about(
+        "Quantizes to uint8 with a scale and zero point computed from the data. The range is \
+         extended to contain 0: `y_scale = (max(0, max(x)) - min(0, min(x))) / 255`, `y_zero_point \
+         = round(-min(0, min(x)) / y_scale)`. Rounds half to even and saturates to 0 to 255.",
+    )
+    .since(
+        11,
+        &[
+            input("x", "T1"),
+            output("y", "T2"),
+            output("y_scale", "tensor(float)"),
+            output("y_zero_point", "T2"),
+            types("T1", TypeSet::tensors(&[Float])),
+            types("T2", TypeSet::tensors(&[Uint8])),
+        ],
+    )
+    .infer(infer_dynamic_quantize)
+    .body(
+        &[11],
+        "first = Constant <value = float {0}> ()
     last = Constant <value = float {255}> ()
     smallest = ReduceMin <keepdims = 0> (x)
     low = Min (smallest, first)
@@ -135,11 +140,14 @@ pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLi
     y_scale = Identity (scale)
     y_zero_point = Identity (zero_point)
     y = QuantizeLinear (x, scale, zero_point)",
-);
+    );
 
 pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
-    .about("To integers or small floats of fewer bits: `x / scale + zero_point`, rounded half to even and limited to the \
-         range of the type, with one scale for all, for each slice of an axis or for each block along it.")
+    .about(
+        "Quantizes: `y = saturate(round(x / y_scale) + y_zero_point)`. Rounds half to even. There \
+         is one scale for the tensor, one for each slice of `axis` (since version 13), or one for \
+         each block along it (since version 21).",
+    )
     .since(
         10,
         &[
@@ -159,24 +167,11 @@ pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             input("y_scale", "T1"),
             int("saturate").or(1),
             types("T1", SCALES.and(INT32)),
-            types(
-                "T2",
-                CODES_IR9,
-            ),
+            types("T2", CODES_IR9),
         ],
     )
     .same_up()
-    .since(
-        21,
-        &[
-            int("block_size").or(0),
-            int("output_dtype").or(0),
-            types(
-                "T2",
-                CODES_IR10,
-            ),
-        ],
-    )
+    .since(21, &[int("block_size").or(0), int("output_dtype").or(0), types("T2", CODES_IR10)])
     .same_up()
     .since(
         23,
@@ -186,36 +181,15 @@ pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             output("y", "T3"),
             int("precision").or(0),
             types("T2", SCALES.and(INT32)),
-            types(
-                "T3",
-                CODES_IR11,
-            ),
+            types("T3", CODES_IR11),
         ],
     )
     .same_up()
-    .since(
-        24,
-        &[types(
-            "T2",
-            SCALES_IR12.and(INT32),
-        )],
-    )
+    .since(24, &[types("T2", SCALES_IR12.and(INT32))])
     .widens()
-    .since(
-        25,
-        &[types(
-            "T3",
-            CODES_IR13,
-        )],
-    )
+    .since(25, &[types("T3", CODES_IR13)])
     .widens()
-    .since(
-        28,
-        &[types(
-            "T3",
-            CODES_IR14,
-        )],
-    )
+    .since(28, &[types("T3", CODES_IR14)])
     .widens()
     .adapter(13, 12, one_scale)
     .adapter(19, 18, |cx| {
@@ -225,7 +199,7 @@ pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
     })
     .adapter(21, 20, type_of_zero_point)
     .adapter(23, 22, |cx| drop_elem(cx, "precision", 1))
-.infer(infer_quantize)
+    .infer(infer_quantize)
     .infer_as_reference(infer_quantize_as_reference)
     .split_by(elements::quantized);
 
@@ -329,7 +303,7 @@ fn one_scale(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let scale = cx.input_type(1).and_then(|ty| ty.shape());
     if !scale.is_some_and(|scale| scale.iter().all(|size| size.known() == Some(1))) {
         return Err(cx.refuse(
-            "version 10 has one scale for all elements, and it has more, or its shape is not known",
+            "version 10 supports only one scale, and there are more, or the shape is unknown",
         ));
     }
     cx.remove("axis");
@@ -361,7 +335,7 @@ fn type_of_zero_point(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         });
         let Some(zero) = zero else {
             return Err(cx.refuse(
-                "a zero point of output_dtype needs the sizes of the scale, which are not known",
+                "a zero point of output_dtype requires the sizes of the scale, which are unknown",
             ));
         };
         let zero = cx.add_constant(zero);

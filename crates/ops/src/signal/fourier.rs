@@ -16,8 +16,11 @@ use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static DFT: OpDef = OpDef::new("DFT")
-    .about("The discrete Fourier transform along one axis, forwards or backwards. Real signals have 1 in the last axis, \
-         complex ones 2; of a real signal the half of the spectrum that says everything can be asked for.")
+    .about(
+        "Discrete Fourier transform along an axis, or its inverse. The last axis has size 1 (real) \
+         or 2 (real and imaginary part). With `onesided` only the first half of the spectrum of a \
+         real signal is computed.",
+    )
     .since(
         17,
         &[
@@ -34,9 +37,7 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
     .since(
         20,
         &[
-            input("axis", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            input("axis", "tensor(int64)").optional().non_differentiable(),
             without_attribute("axis"),
         ],
     )
@@ -67,20 +68,24 @@ fn axis_as_attribute(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 }
 
 pub static STFT: OpDef = OpDef::new("STFT")
-    .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
-    17,
-    &[
-        input("signal", "T1").non_differentiable(),
-        input("frame_step", "T2").non_differentiable(),
-        input("window", "T1").optional().non_differentiable(),
-        input("frame_length", "T2").optional().non_differentiable(),
-        output("output", "T1").non_differentiable(),
-        int("onesided").or(1),
-        types("T1", FLOATS_IR4),
-        types("T2", TypeSet::tensors(&[Int32, Int64])),
-    ],
-)
-.infer(infer_frames)
+    .about(
+        "Short-time Fourier transform: the spectra of windowed frames of a signal. Frames start \
+         every `frame_step` samples. Only frames that lie within the signal are transformed.",
+    )
+    .since(
+        17,
+        &[
+            input("signal", "T1").non_differentiable(),
+            input("frame_step", "T2").non_differentiable(),
+            input("window", "T1").optional().non_differentiable(),
+            input("frame_length", "T2").optional().non_differentiable(),
+            output("output", "T1").non_differentiable(),
+            int("onesided").or(1),
+            types("T1", FLOATS_IR4),
+            types("T2", TypeSet::tensors(&[Int32, Int64])),
+        ],
+    )
+    .infer(infer_frames)
     .infer_as_reference(infer_frames_as_reference)
     .unknown_cost()
     .gradient(gradients::stft);
@@ -187,7 +192,7 @@ fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError>
     };
     let resolved = cx.axis(axis, rank)?;
     if resolved + 1 == rank {
-        return cx.fail(format_args!("axis {axis} is the last one, which is not of the signal"));
+        return cx.fail(format_args!("axis {axis} is the last axis, which is not allowed"));
     }
     Ok(Some(resolved))
 }
@@ -267,14 +272,14 @@ mod tests {
                 "float[2, 5, 1]",
                 2,
                 "_",
-                "DFT: axis 2 is the last one, which is not of the signal",
+                "DFT: axis 2 is the last axis, which is not allowed",
             ),
             (
                 vec![],
                 "float[2, 5, 1]",
                 -1,
                 "_",
-                "DFT: axis -1 is the last one, which is not of the signal",
+                "DFT: axis -1 is the last axis, which is not allowed",
             ),
             (vec![], "float[2, 5, 1]", -4, "_", "DFT: axis -4 is out of range for rank 3"),
             (vec![], "float[2]", 0, "_", "DFT: the signal has rank 1, not at least 2"),

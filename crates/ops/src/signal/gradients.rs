@@ -76,7 +76,7 @@ fn along<'c>(cx: &'c Backward<'_>, vector: Expr<'c>, x: Expr<'c>) -> Result<Expr
         Some(_) => {
             let known = cx.constant(2).and_then(|axis| axis.to_vec::<i64>().ok());
             let known = known.and_then(|axis| axis.first().copied());
-            known.ok_or_else(|| cx.refuse("its axis is not known"))?
+            known.ok_or_else(|| cx.refuse("its axis is unknown"))?
         }
     };
     let after = if axis < 0 { -axis - 1 } else { cx.rank_of(x)? as i64 - 1 - axis };

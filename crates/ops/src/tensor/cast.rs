@@ -19,7 +19,9 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static CAST: OpDef = OpDef::new("Cast")
-    .about("Converts elements to another type.")
+    .about("Converts each element to another type. Floats convert to integers by truncation toward \
+         zero, to bool as `x != 0`. Numbers convert to strings in decimal notation, and strings are \
+         parsed as numbers. `saturate` and `round_mode` concern 8-bit floats.")
     .since(
         1,
         &[
@@ -140,7 +142,7 @@ fn elem_of_word(word: &str) -> Option<DataType> {
 
 fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(word) = cx.string("to") else {
-        return Err(cx.refuse("attribute to is not a word"));
+        return Err(cx.refuse("attribute to is not a string"));
     };
     let Some(elem) = elem_of_word(&word) else {
         return Err(cx.refuse(format_args!("to = \"{word}\" is not an element type")));

@@ -14,7 +14,10 @@ use crate::tensor::cast;
 use crate::typeset::TypeSet;
 
 pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
-    .about("The same bits as another type of the same width.")
+    .about(
+        "Reinterprets the bits of each element as another type of the same width. The bytes are \
+         little-endian.",
+    )
     .since(
         26,
         &[
@@ -29,7 +32,10 @@ pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
     .split_by(elements::elements_of_first);
 
 pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
-    .about("Converts the first input to the element type of the second one; otherwise `Cast`.")
+    .about(
+        "Converts each element of the first input to the element type of the second, as `Cast` \
+         does.",
+    )
     .since(
         15,
         &[
@@ -106,7 +112,8 @@ fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(from), Some(to)) = (from_bits, to_bits)
         && from != to
     {
-        return cx.fail(format_args!("elements of {from} bits are none of {to} bits"));
+        return cx
+            .fail(format_args!("elements of {from} bits cannot be reinterpreted as {to} bits"));
     }
     cx.set_tensor(0, to, cx.shape(0).cloned());
     Ok(())
@@ -139,7 +146,11 @@ mod tests {
                 (&[("to", Int(6))], "-", "int32[...]"),
                 (&[], "float[2]", "?[2]"),
                 (&[("to", Int(9))], "int8", "bool"),
-                (&[("to", Int(7))], "float[2]", "BitCast: elements of 32 bits are none of 64 bits"),
+                (
+                    &[("to", Int(7))],
+                    "float[2]",
+                    "BitCast: elements of 32 bits cannot be reinterpreted as 64 bits",
+                ),
                 (&[("to", Int(-1))], "float[2]", "BitCast: to = -1 is not an element type"),
             ],
         );

@@ -15,14 +15,14 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONCAT: OpDef = OpDef::new("Concat")
-    .about("Join tensors along one axis.")
+    .about("Concatenates tensors along an axis. Their shapes must be equal except on that axis.")
     .since(
         1,
         &[inputs("inputs", "T"), output("concat_result", "T"), int("axis"), types("T", FLOATS)],
     )
     .since(4, &[int("axis").required(), types("T", ALL)])
     .types_down()
-    .since(11, &[])
+    .since(11, &[note("A negative `axis` counts from the end.")])
     .same_up()
     .since(
         13,
@@ -152,7 +152,7 @@ mod tests {
                 (
                     &[("axis", Int(0))],
                     "float[9223372036854775807]; float[1]",
-                    "Concat: an overflow of 64 bits in the joined size",
+                    "Concat: the joined size overflows 64 bits",
                 ),
                 (
                     &[("axis", Int(0))],

@@ -16,7 +16,10 @@ use crate::tensor::cast::CAST;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONSTANT: OpDef = OpDef::new("Constant")
-    .about("A value written into the graph.")
+    .about(
+        "Produces a constant tensor from an attribute. Exactly one of the value attributes must be \
+         present.",
+    )
     .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
     .same_up()
@@ -67,7 +70,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         FORMS.iter().filter_map(|name| Some((*name, cx.attribute(name)?))).collect();
     let value = match &given[..] {
         [(_, value)] => value,
-        [] => return cx.fail("the node has no value"),
+        [] => return cx.fail("no value attribute is present"),
         [(first, _), (second, _), ..] => {
             return cx.fail(format_args!("the node has both {first} and {second}"));
         }
@@ -123,7 +126,7 @@ fn as_float(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Ok(())
         }
         None => Err(cx.refuse(format_args!(
-            "its value is of type {elem}, which version 1 does not take, and 64-bit floats do not hold it"
+            "its value has type {elem}, which version 1 does not support and 64-bit floats cannot represent"
         ))),
     }
 }
@@ -143,7 +146,7 @@ fn write_dense(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             Ok(())
         }
         Some(AttrValue::Tensor(dense)) => Err(cx.refuse(format_args!(
-            "its sparse value has {} elements, more than the {MOST_DENSE} that are written out",
+            "its sparse value has {} elements, more than the maximum of {MOST_DENSE}",
             dense.len()
         ))),
         _ => Err(cx.refuse("its sparse value cannot be read")),
@@ -220,7 +223,7 @@ mod tests {
                 .expect_err("a contradiction")
                 .to_string()
         };
-        assert_eq!(fails(&[]), "Constant: the node has no value");
+        assert_eq!(fails(&[]), "Constant: no value attribute is present");
         let both = [("value_int", AttrValue::Int(5)), ("value_ints", ints(&[5]))];
         assert_eq!(fails(&both), "Constant: the node has both value_int and value_ints");
         // Nothing is claimed about a form that cannot be read.

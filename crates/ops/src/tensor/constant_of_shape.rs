@@ -14,7 +14,10 @@ use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
-    .about("A tensor of one value throughout, whose shape is an input.")
+    .about(
+        "Produces a tensor of a given shape in which every element is the same value. An empty \
+         `input` gives a scalar.",
+    )
     .since(
         9,
         &[

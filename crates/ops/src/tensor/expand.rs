@@ -15,7 +15,8 @@ use crate::{Infer, InferError, OpDef};
 
 pub static EXPAND: OpDef = OpDef::new("Expand")
     .about(
-        "Broadcasts to a shape, in both directions: where the shape has 1, the input's size stays.",
+        "Broadcasts a tensor to a shape. The output shape is the broadcast of the input shape and \
+         `shape`; a size of 1 in `shape` keeps the size of the input.",
     )
     .since(
         8,

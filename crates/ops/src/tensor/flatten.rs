@@ -15,11 +15,14 @@ use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
-    .about("A matrix with the axes before `axis` in its rows and the others in its columns.")
+    .about(
+        "Flattens a tensor to a matrix. The axes before `axis` become rows, the others columns. \
+         With `axis` 0 the matrix has one row.",
+    )
     .since(1, &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
     .widens()
-    .since(11, &[])
+    .since(11, &[note("A negative `axis` counts from the end.")])
     .same_up()
     .since(
         13,

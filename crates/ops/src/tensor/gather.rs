@@ -15,7 +15,10 @@ use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
 pub(crate) static GATHER: OpDef = OpDef::new("Gather")
-    .about("Picks slices along one axis by number; the shape of the numbers takes the place of the axis.")
+    .about(
+        "Gathers slices along an axis by index. The output shape is that of `data` with `axis` \
+         replaced by the shape of `indices`. An index out of range is an error.",
+    )
     .since(
         1,
         &[
@@ -27,7 +30,7 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
             types("Tind", INDICES),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative indices count from the end.")])
     .same_up()
     .since(
         13,
@@ -45,7 +48,7 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
         indices_from_front(cx, 1, axis)
     })
     .reads_part_of_first()
-.gradient(gradients::gather)
+    .gradient(gradients::gather)
     .split_by(movement::gather);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

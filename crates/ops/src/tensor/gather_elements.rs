@@ -18,7 +18,8 @@ use crate::typeset::TypeSet;
 
 pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .about(
-        "Takes an element for each index, which replaces the element's own position on one axis.",
+        "Gathers single elements along an axis. `output[i][j] = data[indices[i][j]][j]` for axis 0 \
+         in 2-D. The output has the shape of `indices`.",
     )
     .since(
         11,
@@ -48,8 +49,11 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .split_by(movement::gather_elements);
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
-    .about("Takes elements or slices, each found by a tuple of indices: the last axis of `indices`. The first \
-         `batch_dims` axes are walked through in parallel.")
+    .about(
+        "Gathers elements or slices by index tuples. The last axis of `indices` holds tuples that \
+         index the axes of `data` after `batch_dims`. The first `batch_dims` axes of both are \
+         processed in parallel.",
+    )
     .since(
         11,
         &[
@@ -74,7 +78,7 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .widens()
     .infer(gather_nd)
     .reads_part_of_first()
-.gradient(gradients::gather_nd);
+    .gradient(gradients::gather_nd);
 
 /// The place of each element in the data as one vector: the index times the stride of the axis, and
 /// for each other axis the own position times its stride.
@@ -85,7 +89,7 @@ fn gather_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     let (Some(data), Some(indices)) = (sizes(0), sizes(1)) else {
         return Err(cx.refuse(
-            "it came with version 11, and older operators need the sizes of its inputs, which are not known",
+            "it was added in version 11, and older operators require the sizes of its inputs, which are unknown",
         ));
     };
     let axis = from_front(cx, "axis", cx.int("axis").unwrap_or(0), Some(data.len()))?;

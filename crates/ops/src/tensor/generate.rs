@@ -20,7 +20,9 @@ use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
-    .about("Ones on one diagonal, zeros elsewhere, of the shape of a matrix.")
+    .about(
+        "Creates a matrix with ones on a diagonal and zeros elsewhere, in the shape of the input.",
+    )
     .since(
         9,
         &[
@@ -44,7 +46,10 @@ pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
     .gradient(zero);
 
 pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
-    .about("A new axis with one value at the index and another one everywhere else.")
+    .about(
+        "One-hot encoding: inserts an axis with the `on` value at the index and the `off` value \
+         elsewhere. An index outside of `[-depth, depth - 1]` gives `off` values only.",
+    )
     .since(
         9,
         &[
@@ -80,7 +85,7 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             replace_negative(cx, 0, of)
         });
         if !is_constant && !counts_from_front(cx, 0) {
-            return Err(cx.refuse("an index may be negative, for which version 9 gives no 1"));
+            return Err(cx.refuse("an index may be negative, which version 9 does not support"));
         }
         if let Some(axis) = cx.int("axis").filter(|axis| *axis < -1) {
             let axis = from_front(cx, "axis", axis, cx.rank(0).map(|rank| rank + 1))?;
@@ -92,7 +97,10 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .split_by(movement::one_hot);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
-    .about("Numbers from a start up to, but not including, a limit, at equal distances.")
+    .about(
+        "Sequence of evenly spaced numbers from `start` to `limit` (exclusive) with step `delta`. \
+         It has `max(ceil((limit - start) / delta), 0)` elements. A `delta` of 0 is an error.",
+    )
     .since(
         11,
         &[
@@ -181,19 +189,22 @@ fn range(cx: &Expand<'_>) -> Option<String> {
 }
 
 pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
-    .about("The upper or lower triangle of matrices, zeros elsewhere; which diagonal is the border can be said.").since(
-    14,
-    &[
-        input("input", "T").differentiable(),
-        input("k", "tensor(int64)").optional().non_differentiable(),
-        output("output", "T").differentiable(),
-        int("upper").or(1),
-        types("T", ALL_IR4),
-    ],
-)
+    .about(
+        "Upper or lower triangle of matrices; the other elements are 0. `k` selects the diagonal.",
+    )
+    .since(
+        14,
+        &[
+            input("input", "T").differentiable(),
+            input("k", "tensor(int64)").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            int("upper").or(1),
+            types("T", ALL_IR4),
+        ],
+    )
     .infer(triangle)
     .adapter(14, 13, triangle_by_places)
-.gradient(gradients::trilu)
+    .gradient(gradients::trilu)
     .split_by(elements::matrices);
 
 /// Keeps elements by how far their column is to the right of their row.
@@ -204,7 +215,7 @@ fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         (ty.and_then(|ty| ty.elem()), sizes)
     else {
         return Err(cx.refuse(
-            "it came with version 14, and older operators need the sizes of its matrices, which are not known",
+            "it was added in version 14, and older operators require the sizes of its matrices, which are unknown",
         ));
     };
     let mut vector = |count: i64, is_column: bool| {
@@ -240,7 +251,7 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some([values]) = one_axis(cx, 2)?
         && let Some(count) = values.known().filter(|count| *count != 2)
     {
-        return cx.fail(format_args!("values must be two, not {count}"));
+        return cx.fail(format_args!("values must have two elements, not {count}"));
     }
     // Version 9 demands non-negative indices. Since version 11 they count from the end.
     let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
@@ -272,7 +283,7 @@ fn one_axis<'a>(cx: &Infer<'a>, index: usize) -> Result<Option<&'a [Dim; 1]>, In
 fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
     match cx.shape(1).map(|shape| &shape[..]) {
         Some([count]) if count.known().is_some_and(|count| count > 1) => {
-            return cx.fail(format_args!("depth must be one number, not {count}"));
+            return cx.fail(format_args!("depth must have one element, not {count}"));
         }
         None | Some([] | [_]) => {}
         Some(shape) => {
@@ -431,13 +442,13 @@ mod tests {
                     "OneHot: axis 3 is out of range for rank 3",
                 ),
                 (&[], "int64[2]; =-3; float[2]", "OneHot: depth is -3"),
-                (&[], "int64[2]; =[3, 4]; float[2]", "OneHot: depth must be one number, not 2"),
+                (&[], "int64[2]; =[3, 4]; float[2]", "OneHot: depth must have one element, not 2"),
                 (
                     &[],
                     "int64[2]; int64[1, 1]; float[2]",
                     "OneHot: depth must be a scalar, not of rank 2",
                 ),
-                (&[], "int64[2]; =3; float[3]", "OneHot: values must be two, not 3"),
+                (&[], "int64[2]; =3; float[3]", "OneHot: values must have two elements, not 3"),
                 (&[], "int64; =3; float[2]", "OneHot: input 0 must have rank 1 or more, not 0"),
                 (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
             ],

@@ -11,7 +11,7 @@ use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub static IDENTITY: OpDef = OpDef::new("Identity")
-    .about("Hands its input on.")
+    .about("Returns its input unchanged.")
     .since(1, &[input("input", "T"), output("output", "T"), types("T", ALL)])
     .since(
         13,

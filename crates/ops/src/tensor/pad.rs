@@ -19,7 +19,10 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static PAD: OpDef = OpDef::new("Pad")
-    .about("Adds elements before and after, or takes some away where the number is negative.")
+    .about(
+        "Pads a tensor at the start and end of its axes with a constant, the edge elements, a \
+         reflection or wrapped elements. Negative pads remove elements.",
+    )
     .since(
         1,
         &[
@@ -55,7 +58,7 @@ pub static PAD: OpDef = OpDef::new("Pad")
     .widens()
     .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
     .same_up()
-    .since(19, &[])
+    .since(19, &[note("Adds the mode `wrap`.")])
     .same_up()
     .since(21, widened!("T", ALL_IR10))
     .widens()
@@ -160,7 +163,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     };
     if pads.len() != 2 * axes.len() {
         return cx.fail(format_args!(
-            "pads has {} elements, but {} axes need {}",
+            "pads has {} elements, but {} axes require {}",
             pads.len(),
             axes.len(),
             2 * axes.len()
@@ -173,7 +176,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         let size = computed(cx, "a size", size, &[&padded[axis], &both])?;
         if size.known().is_some_and(|size| size < 0) {
             return cx.fail(format_args!(
-                "pads {before} and {after} take away more than the {} elements of axis {axis}",
+                "pads {before} and {after} remove more than the {} elements of axis {axis}",
                 padded[axis]
             ));
         }
@@ -201,15 +204,15 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         // The value must have the type of the data.
         let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
             return Err(cx.refuse(
-                "the padding value needs the element type of the data, which is not known",
+                "the padding value requires the element type of the data, which is unknown",
             ));
         };
         let value = match cast(&Tensor::scalar(value), elem, CastOptions::default()) {
             Ok(value) => cx.add_constant(value),
             Err(error) => {
-                return Err(
-                    cx.refuse(format_args!("the padding value does not fit the data: {error}"))
-                );
+                return Err(cx.refuse(format_args!(
+                    "the padding value cannot be converted to the type of the data: {error}"
+                )));
             }
         };
         cx.set_input(2, Some(value));
@@ -239,13 +242,15 @@ fn pads_of_all_axes(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     };
     let pads = constant_ints(cx, 1, "pads")?.filter(|pads| pads.len() == 2 * axes.len());
     let (Some(pads), Some(rank)) = (pads, cx.rank(0)) else {
-        return Err(cx.refuse("pads of some axes need the rank of the input, which is not known"));
+        return Err(cx.refuse("pads of some axes require the rank of the input, which is unknown"));
     };
     let mut all = vec![0; 2 * rank];
     for (index, axis) in axes.iter().enumerate() {
         let axis = from_front(cx, "axes", *axis, Some(rank))?;
         let Some(axis) = usize::try_from(axis).ok().filter(|axis| *axis < rank) else {
-            return Err(cx.refuse(format_args!("axes has {axis}, which rank {rank} does not have")));
+            return Err(
+                cx.refuse(format_args!("axes has {axis}, which is out of range for rank {rank}"))
+            );
         };
         all[axis] = pads[index];
         all[axis + rank] = pads[index + axes.len()];
@@ -279,16 +284,12 @@ mod tests {
                 (&[], "float[...]; =[1, 1, 1, 1]", "float[?, ?]"),
                 (&[], "float[...]; =[1, 1]; float; =[0]", "float[...]"),
                 (&[], "float[...]; int64[?]", "float[...]"),
-                (
-                    &[],
-                    "float[N]; =[9223372036854775807, 1]",
-                    "Pad: an overflow of 64 bits in padding",
-                ),
-                (&[], "float[2, 3]; =[1, 1]", "Pad: pads has 2 elements, but 2 axes need 4"),
+                (&[], "float[N]; =[9223372036854775807, 1]", "Pad: padding overflows 64 bits"),
+                (&[], "float[2, 3]; =[1, 1]", "Pad: pads has 2 elements, but 2 axes require 4"),
                 (
                     &[],
                     "float[2]; =[-1, -2]",
-                    "Pad: pads -1 and -2 take away more than the 2 elements of axis 0",
+                    "Pad: pads -1 and -2 remove more than the 2 elements of axis 0",
                 ),
                 (&[], "float[2]; =[1, 1]; float; =[1]", "Pad: axis 1 is out of range for rank 1"),
                 (&[], "float[2]; int64[2, 1]", "Pad: input 1 must have rank 1, not 2"),
@@ -321,7 +322,7 @@ mod tests {
         let value = [pads(), ("value", AttrValue::Float(0.5))];
         assert_eq!(adapted(&PAD, 10, &value, "double[3]"), "y = Pad(a, [1, 2], 0.5)");
         let refused =
-            "Pad: the padding value needs the element type of the data, which is not known";
+            "Pad: the padding value requires the element type of the data, which is unknown";
         assert_eq!(adapted(&PAD, 10, &value, "-"), refused);
     }
 }

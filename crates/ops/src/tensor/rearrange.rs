@@ -23,7 +23,8 @@ use crate::typeset::TypeSet;
 
 pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .about(
-        "Cuts axes down to a size around their middle, or fills them up with zeros on both sides.",
+        "Crops or zero-pads axes to a given size, centered. If the difference is odd, the larger \
+         part is removed or added at the end.",
     )
     .since(
         18,
@@ -40,16 +41,14 @@ pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .body_from(18, center_crop_pad);
 
 pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
-    .about("Moves channels into blocks of height and width. `DCR` takes the block from the outer part of the channels, \
-         `CRD` from the inner one.")
+    .about(
+        "Rearranges channels into spatial blocks of height and width. `DCR` takes the block \
+         position from the outer part of the channel axis, `CRD` from the inner part. Version 1 is \
+         `DCR`.",
+    )
     .since(
         1,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            int("blocksize").required(),
-            types("T", ALL),
-        ],
+        &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],
     )
     .since(11, &[string("mode").or_string("DCR")])
     .same_up()
@@ -62,17 +61,18 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
         ],
     )
     .widens()
-    .since(28, &[ unknown_determinism()])
+    .since(28, &[unknown_determinism()])
     .same()
     .infer(infer_depth_to_space)
     .adapter(11, 10, blocks_inside)
     .body_from(28, depth_to_space)
-.gradient(gradients::depth_to_space)
+    .gradient(gradients::depth_to_space)
     .split_by(layers::batch);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .about(
-        "Turns the first elements of each sequence of a batch around, as many as its length says.",
+        "Reverses the first `sequence_lens[i]` elements of each sequence of a batch; the rest are \
+         copied.",
     )
     .since(
         10,
@@ -91,7 +91,8 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .gradient(gradients::reverse_sequence);
 
 pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
-    .about("Moves blocks of height and width into channels.")
+    .about("Rearranges spatial blocks of height and width into channels. The inverse of `DepthToSpace` \
+         with mode `DCR`.")
     .since(
         1,
         &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],
@@ -197,9 +198,9 @@ fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         shape[1..].iter().map(|size| size.known().filter(|size| *size > 0)).collect()
     });
     let (Some(block), Some::<Vec<i64>>(sizes)) = (block, sizes) else {
-        return Err(cx.refuse(
-            "mode must have value DCR where channels, height and width are not known, and is CRD",
-        ));
+        return Err(
+            cx.refuse("mode must be DCR where channels, height and width are not known, not CRD")
+        );
     };
     let &[channels, height, width] = &sizes[..] else {
         return Err(cx.refuse("its input must have rank 4"));
@@ -208,7 +209,7 @@ fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (Some(area), Some(high), Some(wide)) =
         (area, height.checked_mul(block), width.checked_mul(block))
     else {
-        return Err(cx.refuse("its channels do not split into blocks"));
+        return Err(cx.refuse("its channels cannot be divided into blocks"));
     };
     // A size of 0 takes that of the input: the batch need not be known.
     let split = cx.add_ints(&[0, channels / area, block, block, height, width]);
@@ -285,8 +286,9 @@ fn block(cx: &Infer<'_>) -> Result<Option<(Dim, Dim)>, InferError> {
 /// How many parts of a size there are, and nothing is left over.
 fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, InferError> {
     if size.rem(part).known().is_some_and(|rest| rest != 0) {
-        return cx
-            .fail(format_args!("axis {axis} of size {size} does not split into parts of {part}"));
+        return cx.fail(format_args!(
+            "axis {axis} of size {size} cannot be divided into parts of {part}"
+        ));
     }
     Ok(cx.quotient(size, part))
 }
@@ -372,7 +374,7 @@ fn tile(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let repeats = cx.known_ints(1);
     let shape = match (cx.shape(0), vector_len(cx, 1)) {
         (Some(data), Some(count)) if count != data.len() => {
-            return cx.fail(format_args!("{count} repeats are given for {} axes", data.len()));
+            return cx.fail(format_args!("repeats has {count} elements for {} axes", data.len()));
         }
         (Some(data), _) => data.clone(),
         (None, Some(count)) => unknown_dims(count),
@@ -413,15 +415,14 @@ fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(rank) = cx.rank(0) else {
-        return Err(cx.refuse("the rank of the input is not known"));
+        return Err(cx.refuse("the rank of the input is unknown"));
     };
     let number = |index: usize, name: &str| {
         let tensor = cx
             .constant(index)
             .ok_or_else(|| cx.refuse(format_args!("{name} is not a constant")))?;
-        whole_number(&tensor).ok_or_else(|| {
-            cx.refuse(format_args!("{name} is not one whole number that is not negative"))
-        })
+        whole_number(&tensor)
+            .ok_or_else(|| cx.refuse(format_args!("{name} is not one non-negative integer")))
     };
     let (tiles, axis) = (number(1, "tiles")?, number(2, "axis")?);
     let mut repeats = vec![1; rank];
@@ -467,7 +468,7 @@ fn one_axis_and_times(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         (whole_number(&tensor) == Some(value)).then_some(tensor)
     };
     let (Some(times), Some(axis)) = (number(times), number(axis)) else {
-        return Err(cx.refuse("times and axis have the element type of the input there, which does not hold them or is not known"));
+        return Err(cx.refuse("times and axis have the element type of the input there, which cannot represent them or is unknown"));
     };
     let (times, axis) = (cx.add_constant(times), cx.add_constant(axis));
     cx.set_inputs(&[cx.input(0), Some(times), Some(axis)]);
@@ -508,18 +509,14 @@ mod tests {
                 (
                     &[side(2)],
                     "float[N, 6, H, 3]",
-                    "DepthToSpace: axis 1 of size 6 does not split into parts of 4",
+                    "DepthToSpace: axis 1 of size 6 cannot be divided into parts of 4",
                 ),
                 (
                     &[side(0)],
                     "float[N, 12, H, 3]",
                     "DepthToSpace: blocksize must be positive, not 0",
                 ),
-                (
-                    &[side(1 << 32)],
-                    "-",
-                    "DepthToSpace: an overflow of 64 bits in the area of a block",
-                ),
+                (&[side(1 << 32)], "-", "DepthToSpace: the area of a block overflows 64 bits"),
                 (&[side(2)], "float[N, 12, H]", "DepthToSpace: input 0 must have rank 4, not 3"),
             ],
         );
@@ -531,12 +528,12 @@ mod tests {
                 (
                     &[side(2)],
                     "float[N, C, 5, 6]",
-                    "SpaceToDepth: axis 2 of size 5 does not split into parts of 2",
+                    "SpaceToDepth: axis 2 of size 5 cannot be divided into parts of 2",
                 ),
                 (
                     &[side(2)],
                     "float[N, 9223372036854775807, 4, 6]",
-                    "SpaceToDepth: an overflow of 64 bits in the channels",
+                    "SpaceToDepth: the channels overflows 64 bits",
                 ),
             ],
         );
@@ -588,9 +585,9 @@ mod tests {
                 (&[], "float[4, N]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; -", "float[...]"),
-                (&[], "float[4]; =[2, 3]", "Tile: 2 repeats are given for 1 axes"),
+                (&[], "float[4]; =[2, 3]", "repeats has Tile: 2 elements for 1 axes"),
                 (&[], "float[4]; =[-1]", "Tile: axis 0 is repeated -1 times"),
-                (&[], "float[2]; =[9223372036854775807]", "Tile: an overflow of 64 bits in a size"),
+                (&[], "float[2]; =[9223372036854775807]", "Tile: a size overflows 64 bits"),
                 (&[], "float[4]; =2", "Tile: input 1 must have rank 1, not 0"),
             ],
         );

@@ -18,8 +18,9 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static RESHAPE: OpDef = OpDef::new("Reshape")
-    .about("The same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's \
-         size.")
+    .about("Changes the shape of a tensor without changing its elements. In `shape`, one -1 stands for \
+         the size that the number of elements requires. 0 copies the size from the input, unless \
+         `allowzero` is 1.")
     .since(
         1,
         &[
@@ -104,7 +105,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
     let input = cx.shape(0);
     let copies_zero = cx.int("allowzero").unwrap_or(0) == 0;
     if !copies_zero && target.contains(&Dim::Known(0)) && target.contains(&Dim::Known(-1)) {
-        return cx.fail("with allowzero, the target may not have both 0 and -1");
+        return cx.fail("with allowzero, the shape must not have both 0 and -1");
     }
     let mut shape = Shape::from_vec(target);
     let mut copied = Vec::new();
@@ -116,7 +117,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
                     Some(Some(size)) => size.clone(),
                     Some(None) => {
                         return cx.fail(format_args!(
-                            "0 in the target copies axis {axis}, which the input lacks"
+                            "0 in the shape copies axis {axis}, which the input does not have"
                         ));
                     }
                     None => Dim::Unknown,
@@ -129,7 +130,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
                 *size = Dim::Unknown;
             }
             Some(size) if size < 0 => {
-                return cx.fail(format_args!("the target has the negative size {size}"));
+                return cx.fail(format_args!("the shape has the negative size {size}"));
             }
             _ => {}
         }
@@ -165,17 +166,17 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
                 // Nothing splits into anything.
                 None if is_empty => Dim::Unknown,
                 None => {
-                    return cx.fail(format_args!(
-                        "{elems} elements do not split into parts of {divisor}"
-                    ));
+                    return cx
+                        .fail(format_args!("{elems} elements cannot be divided by {divisor}"));
                 }
             };
         }
         None => {
             let (before, after) = (product(input), product(&shape));
             if before.surely_differs(&after) {
-                return cx
-                    .fail(format_args!("the input has {before} elements, the target {after}"));
+                return cx.fail(format_args!(
+                    "the input has {before} elements, but the shape has {after}"
+                ));
             }
             cx.equate(&before, &after);
         }
@@ -186,7 +187,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>, rule: Rule) -> Result<Shape, Infer
 fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("consumed_inputs");
     let Some(target) = cx.ints("shape") else {
-        return Err(cx.refuse("the node has no attribute shape"));
+        return Err(cx.refuse("attribute 'shape' is missing"));
     };
     cx.remove("shape");
     let target = cx.add_ints(&target);
@@ -227,14 +228,18 @@ mod tests {
                 (&[], "float[1]; =[]", "float"),
                 (&[], "float[0, 3]; =[3, -1]", "float[3, 0]"),
                 (&[], "float[0, 3]; =[0, 5]", "float[0, 5]"),
-                (&[], "float[2, 3]; =[4, -1]", "Reshape: 6 elements do not split into parts of 4"),
-                (&[], "float[2, 3]; =[4, 2]", "Reshape: the input has 6 elements, the target 8"),
+                (&[], "float[2, 3]; =[4, -1]", "Reshape: 6 elements cannot be divided by 4"),
+                (
+                    &[],
+                    "float[2, 3]; =[4, 2]",
+                    "Reshape: the input has 6 elements, but the shape has 8",
+                ),
                 (&[], "float[2, 3]; =[-1, -1]", "Reshape: the target has more than one -1"),
-                (&[], "float[2, 3]; =[-2]", "Reshape: the target has the negative size -2"),
+                (&[], "float[2, 3]; =[-2]", "Reshape: the shape has the negative size -2"),
                 (
                     &[],
                     "float[2]; =[2, 0]",
-                    "Reshape: 0 in the target copies axis 1, which the input lacks",
+                    "Reshape: 0 in the shape copies axis 1, which the input does not have",
                 ),
                 (&[], "float[2]; =2", "Reshape: input 1 must have rank 1, not 0"),
             ],
@@ -247,12 +252,12 @@ mod tests {
                 (
                     &[("allowzero", Int(1))],
                     "float[2, 3]; =[2, 0]",
-                    "Reshape: the input has 6 elements, the target 0",
+                    "Reshape: the input has 6 elements, but the shape has 0",
                 ),
                 (
                     &[("allowzero", Int(1))],
                     "float[0, 3]; =[0, -1]",
-                    "Reshape: with allowzero, the target may not have both 0 and -1",
+                    "Reshape: with allowzero, the shape must not have both 0 and -1",
                 ),
             ],
         );
@@ -308,7 +313,7 @@ mod tests {
         assert_eq!(adapted(&RESHAPE, 4, &given, "float[2, 2]"), "y = Reshape(a, [0, -1])");
         assert_eq!(
             adapted(&RESHAPE, 4, &[], "float[2, 2]"),
-            "Reshape: the node has no attribute shape"
+            "Reshape: attribute 'shape' is missing"
         );
     }
 }

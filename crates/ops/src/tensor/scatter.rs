@@ -6,7 +6,7 @@ use sardonyx_tensor::DataType::{Int32, Int64};
 use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::downward::{axis_from_front, indices_from_front, only_word};
-use crate::facts::{ALL, ALL_IR4, ALL_IR12, deprecated, input, int, output, string, types};
+use crate::facts::{ALL, ALL_IR4, ALL_IR12, deprecated, input, int, note, output, string, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
@@ -17,7 +17,10 @@ use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
 pub(crate) static SCATTER: OpDef = OpDef::new("Scatter")
-    .about("The first form of `ScatterElements`.")
+    .about(
+        "Writes updates to single elements along an axis. Deprecated since version 11: use \
+         `ScatterElements`.",
+    )
     .since(
         9,
         &[
@@ -49,8 +52,9 @@ pub(crate) static SCATTER: OpDef = OpDef::new("Scatter")
     .replaced_by("ScatterElements");
 
 pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
-    .about("A copy of a tensor in which an element for each index is replaced, or combined with the update; the index \
-         replaces the position on one axis.")
+    .about("Copies a tensor and writes updates to single elements along an axis. \
+         `output[indices[i][j]][j] = updates[i][j]` for axis 0 in 2-D. `reduction` combines updates \
+         with the existing elements; without it, indices must not repeat.")
     .since(
         11,
         &[
@@ -77,7 +81,7 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     .since(16, &[string("reduction").or_string("none")])
     .same_up()
     .types_down()
-    .since(18, &[])
+    .since(18, &[note("Adds the reductions `max` and `min`.")])
     .same_up()
     .infer(scatter_elements)
     .adapter(11, 10, |cx| {
@@ -92,8 +96,11 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
     .split_by(movement::scatter_elements);
 
 pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
-    .about("A copy of a tensor in which elements or slices, each found by a tuple of indices, are replaced or combined \
-         with the update.")
+    .about(
+        "Copies a tensor and writes updates to elements or slices given by index tuples. The last \
+         axis of `indices` holds tuples that index the first axes of `data`. `reduction` combines \
+         updates with the existing elements; without it, tuples must not repeat.",
+    )
     .since(
         11,
         &[
@@ -118,27 +125,30 @@ pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .since(16, &[string("reduction").or_string("none")])
     .same_up()
     .types_down()
-    .since(18, &[])
+    .since(18, &[note("Adds the reductions `max` and `min`.")])
     .same_up()
     .infer(scatter_nd)
     .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
-.gradient(gradients::scatter_nd);
+    .gradient(gradients::scatter_nd);
 
 pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
-    .about("Writes new entries into a cache of keys or values at the position of each sequence, also around its end.").since(
-    24,
-    &[
-        input("past_cache", "T").differentiable(),
-        input("update", "T").differentiable(),
-        input("write_indices", "tensor(int64)")
-            .optional()
-            .non_differentiable(),
-        output("present_cache", "T").differentiable(),
-        int("axis").or(-2),
-        string("mode").or_string("linear"),
-        types("T", ALL_IR12),
-    ],
-)
+    .about(
+        "Writes an update into a cache along its sequence axis, for key-value caches. The entries \
+         of sequence `b` are written from position `write_indices[b]` on. In mode `circular` \
+         positions wrap around at the end of the cache; in mode `linear` they must fit.",
+    )
+    .since(
+        24,
+        &[
+            input("past_cache", "T").differentiable(),
+            input("update", "T").differentiable(),
+            input("write_indices", "tensor(int64)").optional().non_differentiable(),
+            output("present_cache", "T").differentiable(),
+            int("axis").or(-2),
+            string("mode").or_string("linear"),
+            types("T", ALL_IR12),
+        ],
+    )
     .infer(tensor_scatter)
     .gradient(gradients::tensor_scatter);
 
@@ -243,7 +253,7 @@ fn tensor_scatter(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let axis = cx.axis(cx.int("axis").unwrap_or(-2), cache.len())?;
     if axis == 0 {
-        return cx.fail("axis 0 is the batch and can not be written along");
+        return cx.fail("axis 0 is the batch axis and is not allowed");
     }
     let mut shape = cache.clone();
     cx.demand_rank(1, cache.len())?;
@@ -360,7 +370,7 @@ mod tests {
                 (
                     &[("axis", Int(0))],
                     "float[2, 8]; float[2, 8]",
-                    "TensorScatter: axis 0 is the batch and can not be written along",
+                    "TensorScatter: axis 0 is the batch axis and is not allowed",
                 ),
                 (
                     &[],

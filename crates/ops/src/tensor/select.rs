@@ -21,8 +21,10 @@ use crate::tensor::product;
 use crate::typeset::TypeSet;
 
 pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
-    .about("Takes the slices along an axis for which a condition holds; without an axis, elements of the flattened \
-         input.")
+    .about(
+        "Selects the slices along an axis for which a condition is true. Without an axis, elements \
+         of the flattened input.",
+    )
     .since(
         9,
         &[
@@ -48,10 +50,13 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
     .infer(compress)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .without_reference_rule(&[9])
-.gradient(gradients::compress);
+    .gradient(gradients::compress);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
-    .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
+    .about(
+        "Indices of all elements that are not zero, in row-major order, as a matrix with a row for \
+         each axis. An empty string counts as zero.",
+    )
     .since(9, &[input("X", "T"), output("Y", "tensor(int64)"), types("T", ALL)])
     .since(
         13,
@@ -65,7 +70,10 @@ pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .infer(non_zero);
 
 pub static TOP_K: OpDef = OpDef::new("TopK")
-    .about("The k largest or smallest elements along an axis, with their positions.")
+    .about(
+        "The `K` largest or smallest elements along an axis, and their indices. Of equal elements, \
+         the one with the lower index comes first. NaN counts as larger than any number.",
+    )
     .since(
         1,
         &[
@@ -103,22 +111,18 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .split_by(elements::along_axis);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
-    .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \
-         how often it was there.")
+    .about(
+        "Unique elements of a tensor, or unique slices along an axis. Optional outputs are the \
+         indices of their first occurrences, the inverse indices and the counts.",
+    )
     .since(
         11,
         &[
             input("X", "T").non_differentiable(),
             output("Y", "T").non_differentiable(),
-            output("indices", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            output("inverse_indices", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            output("counts", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            output("indices", "tensor(int64)").optional().non_differentiable(),
+            output("inverse_indices", "tensor(int64)").optional().non_differentiable(),
+            output("counts", "tensor(int64)").optional().non_differentiable(),
             int("axis"),
             int("sorted").or(1),
             types("T", ALL),
@@ -227,7 +231,7 @@ fn count_of_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
         match cx.known_ints(1) {
             Some(mut counts) if counts.len() == 1 => counts.pop().unwrap_or(Dim::Unknown),
             Some(counts) => {
-                return cx.fail(format_args!("K must be one number, not {}", counts.len()));
+                return cx.fail(format_args!("K must have one element, not {}", counts.len()));
             }
             None => Dim::Unknown,
         }
@@ -365,7 +369,7 @@ mod tests {
                 "float[3, 4]; =[5]",
                 "TopK: the axis has 4 elements, fewer than the 5 asked for",
             ),
-            (11, None, "float[3, 4]; =[1, 2]", "TopK: K must be one number, not 2"),
+            (11, None, "float[3, 4]; =[1, 2]", "TopK: K must have one element, not 2"),
             (11, None, "float[3, 4]; =2", "TopK: input 1 must have rank 1, not 0"),
             (11, Some(2), "float[3, 4]; =[1]", "TopK: axis 2 is out of range for rank 2"),
         ];

@@ -12,7 +12,7 @@ use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static SIZE: OpDef = OpDef::new("Size")
-    .about("The number of elements, as a scalar.")
+    .about("Number of elements of a tensor, as an int64 scalar.")
     .since(1, &[input("data", "T"), output("size", "T1"), types("T", ALL), types("T1", INT64)])
     .since(
         13,

@@ -17,7 +17,11 @@ use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SLICE: OpDef = OpDef::new("Slice")
-    .about("Every `step`-th element from a start to an end, along some of the axes.")
+    .about(
+        "Extracts a slice of a tensor along some axes, as `x[start:end:step]` in NumPy. Starts and \
+         ends out of range are clamped. Negative values count from the end. Since version 10 the \
+         positions are inputs.",
+    )
     .since(
         1,
         &[
@@ -42,7 +46,7 @@ pub static SLICE: OpDef = OpDef::new("Slice")
             types("Tind", INDICES),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative `axes` count from the end, and negative `steps` go backward.")])
     .same_up()
     .since(
         13,
@@ -298,7 +302,7 @@ fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
 
 fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let (Some(starts), Some(ends)) = (cx.ints("starts"), cx.ints("ends")) else {
-        return Err(cx.refuse("the node has no attribute starts or ends"));
+        return Err(cx.refuse("attributes 'starts' and 'ends' are required"));
     };
     // Version 1 lets the axes default to the first ones, version 10 only to all of them.
     let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
@@ -507,7 +511,7 @@ mod tests {
         );
         assert_eq!(
             adapted(&SLICE, 9, &[], "float[5]"),
-            "Slice: the node has no attribute starts or ends"
+            "Slice: attributes 'starts' and 'ends' are required"
         );
     }
 }

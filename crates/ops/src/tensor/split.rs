@@ -18,7 +18,10 @@ use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
 pub static SPLIT: OpDef = OpDef::new("Split")
-    .about("Cuts a tensor into pieces along one axis, of given sizes or equal ones.")
+    .about(
+        "Splits a tensor along an axis into parts of given or equal sizes. With `num_outputs` the \
+         last part is smaller if the size is not divisible.",
+    )
     .since(
         1,
         &[
@@ -40,7 +43,7 @@ pub static SPLIT: OpDef = OpDef::new("Split")
             types("T", ALL),
         ],
     )
-    .since(11, &[])
+    .since(11, &[note("A negative `axis` counts from the end.")])
     .same_up()
     .since(
         13,
@@ -118,7 +121,10 @@ fn sizes(
     };
     if let Some(sizes) = given {
         if sizes.len() != count {
-            return cx.fail(format_args!("{} sizes are given for {count} outputs", sizes.len()));
+            return cx.fail(format_args!(
+                "split has {} sizes, but the node has {count} outputs",
+                sizes.len()
+            ));
         }
         if let Some(size) = sizes.iter().filter_map(Dim::known).find(|size| *size < 0) {
             return cx.fail(format_args!("a piece has the negative size {size}"));
@@ -126,7 +132,7 @@ fn sizes(
         let sum = sizes.iter().fold(Dim::Known(0), |sum, size| sum.add(size));
         if whole.surely_differs(&sum) {
             return cx.fail(format_args!(
-                "the pieces have {sum} elements together, but axis {axis} has {whole}"
+                "the parts have {sum} elements in total, but axis {axis} has {whole}"
             ));
         }
         cx.demand(|| Demand::Equal(whole.clone(), sum));
@@ -160,7 +166,7 @@ fn sizes(
     if last.known().is_some_and(|last| last < 0) {
         if rule == Rule::Operator {
             return cx.fail(format_args!(
-                "axis {axis} of size {whole} does not split into {count} pieces of {size}"
+                "axis {axis} of size {whole} cannot be split into {count} parts of {size}"
             ));
         }
         // The reference implementation goes on: the node may be in a branch that is never taken.
@@ -294,9 +300,15 @@ mod tests {
                 &[],
                 "float[7]; =[3, 3]",
                 2,
-                "Split: the pieces have 6 elements together, but axis 0 has 7",
+                "Split: the parts have 6 elements in total, but axis 0 has 7",
             ),
-            (13, &[], "float[6]; =[3, 3]", 3, "Split: 2 sizes are given for 3 outputs"),
+            (
+                13,
+                &[],
+                "float[6]; =[3, 3]",
+                3,
+                "Split: split has 2 sizes, but the node has 3 outputs",
+            ),
             (13, &[], "float[6]; =[9, -3]", 2, "Split: a piece has the negative size -3"),
             (
                 18,
@@ -310,7 +322,7 @@ mod tests {
                 &[("num_outputs", Int(4))],
                 "float[5]",
                 4,
-                "Split: axis 0 of size 5 does not split into 4 pieces of 2",
+                "Split: axis 0 of size 5 cannot be split into 4 parts of 2",
             ),
         ];
         for (opset, attributes, inputs, count, expected) in rows {
@@ -340,7 +352,7 @@ mod tests {
             "y = Split(a) axis=0"
         );
         assert_eq!(adapted(&SPLIT, 1, &[], "float[4]"), "y = Split(a)");
-        let input = "Split: split is an attribute there, and not a constant here";
+        let input = "Split: split is an attribute there, but not a constant here";
         assert_eq!(adapted(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
         assert_eq!(
             adapted(&SPLIT, 12, &[("split", AttrValue::from(&[4]))], "float[4]"),

@@ -15,9 +15,9 @@ use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
 pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
-    .about("Takes away axes of size 1, given ones or all.")
+    .about("Removes axes of size 1: the given ones, or all.")
     .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
-    .since(11, &[])
+    .since(11, &[note("Negative `axes` count from the end.")])
     .same_up()
     .since(
         13,

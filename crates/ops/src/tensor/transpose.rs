@@ -15,7 +15,7 @@ use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
 pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
-    .about("Another order of the axes, reversed if none is given.")
+    .about("Permutes the axes of a tensor. Without `perm` their order is reversed.")
     .since(1, &[input("data", "T"), output("transposed", "T"), ints("perm"), types("T", ALL)])
     .since(
         13,

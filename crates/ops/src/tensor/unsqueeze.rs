@@ -16,12 +16,12 @@ use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
-    .about("Inserts axes of size 1, at places counted in the result.")
+    .about("Inserts axes of size 1. `axes` are positions in the output.")
     .since(
         1,
         &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)],
     )
-    .since(11, &[])
+    .since(11, &[note("Negative `axes` count from the end.")])
     .same_up()
     .since(
         13,
@@ -66,7 +66,7 @@ fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, Infe
     for axis in axes {
         let axis = cx.axis(*axis, rank)?;
         if std::mem::replace(&mut is_new[axis], true) {
-            return cx.fail(format_args!("axis {axis} is named twice"));
+            return cx.fail(format_args!("axis {axis} is given twice"));
         }
     }
     let mut old = shape.iter();
@@ -103,7 +103,7 @@ mod tests {
                 (&[], "float[N]; int64[2]", "float[?, ?, ?]"),
                 (&[], "float[N]; int64[?]", "float[...]"),
                 (&[], "float[...]; =[0]", "float[...]"),
-                (&[], "float[3]; =[0, -3]", "Unsqueeze: axis 0 is named twice"),
+                (&[], "float[3]; =[0, -3]", "Unsqueeze: axis 0 is given twice"),
                 (&[], "float[3]; =[2]", "Unsqueeze: axis 2 is out of range for rank 2"),
             ],
         );

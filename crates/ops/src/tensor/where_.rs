@@ -13,7 +13,7 @@ use crate::sharding::elements;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub(crate) static WHERE: OpDef = OpDef::new("Where")
-    .about("Elements of one tensor or of another, as a condition says.")
+    .about("Selects elements of `X` where the condition is true and of `Y` elsewhere.")
     .since(
         9,
         &[

@@ -39,7 +39,7 @@ impl Checker<'_> {
             };
             if twice {
                 self.add(&codes::DUPLICATE_ATTRIBUTE, spot, |model| {
-                    format!("the attribute '{}' occurs twice", shown(model.text(name)))
+                    format!("duplicate attribute '{}'", shown(model.text(name)))
                 });
             }
             match formal {
@@ -98,7 +98,7 @@ impl Checker<'_> {
         if ty != wanted {
             self.add(&codes::ATTRIBUTE_TYPE, spot, |_| {
                 format!(
-                    "{} wants '{}' to be {}, but it is {}",
+                    "{} requires '{}' to be {}, not {}",
                     schema.name,
                     schema.attributes[formal].name,
                     type_words(wanted),
@@ -116,7 +116,7 @@ impl Checker<'_> {
         );
         if must_be_there && attribute.values.is_empty() && attribute.ref_attr_name().is_none() {
             self.add(&codes::ATTRIBUTE_WITHOUT_VALUE, spot, |_| {
-                format!("it is {} and has no value", type_words(ty))
+                format!("the attribute is {} without a value", type_words(ty))
             });
         }
     }
@@ -130,7 +130,8 @@ impl Checker<'_> {
         for (index, attribute) in schema.attributes.iter().enumerate() {
             if missing >> index & 1 != 0 {
                 self.add_with(&codes::MISSING_ATTRIBUTE, Spot::node(id), |_| {
-                    let fact = format!("{} needs the attribute '{}'", schema.name, attribute.name);
+                    let fact =
+                        format!("{} requires the attribute '{}'", schema.name, attribute.name);
                     (fact, format!("add {}: {}", attribute.name, attribute.ty).into())
                 });
             }
@@ -154,18 +155,16 @@ impl Checker<'_> {
     /// An attribute by itself, of a node or as the default of a function.
     pub(super) fn attribute(&mut self, attribute: &Attribute, spot: Spot, root: Root) {
         if self.is_empty(attribute.name) {
-            self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| "it has no name".into());
+            self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| "the name is missing".into());
         }
         let ty = attribute.ty.filter(|ty| *ty != AttributeType::UNDEFINED);
         match ty {
             None if self.ir_version >= 2 => {
-                self.add(&codes::UNTYPED_ATTRIBUTE, spot, |_| {
-                    "it does not say of which type it is".into()
-                });
+                self.add(&codes::UNTYPED_ATTRIBUTE, spot, |_| "the attribute has no type".into());
             }
             Some(ty) if ty.name().is_none() => {
                 self.add(&codes::UNKNOWN_ATTRIBUTE_TYPE, spot, |_| {
-                    format!("its type is {}, which is none of the standard's", ty.0)
+                    format!("attribute type {} is not defined by the standard", ty.0)
                 });
             }
             _ => {}
@@ -174,7 +173,7 @@ impl Checker<'_> {
             self.add(&codes::SEVERAL_VALUES, spot, |_| {
                 let types: Vec<&str> =
                     attribute.values.iter().map(|value| type_words(value.ty())).collect();
-                format!("it holds {}", types.join(" and "))
+                format!("the attribute has several values: {}", types.join(" and "))
             });
         } else if let (Some(ty), [value]) = (ty, &attribute.values[..])
             && ty != value.ty()
@@ -182,7 +181,7 @@ impl Checker<'_> {
         {
             self.add(&codes::VALUE_OF_OTHER_TYPE, spot, |_| {
                 format!(
-                    "it says that it is {}, but holds {}",
+                    "the attribute is declared as {}, but its value is {}",
                     type_words(ty),
                     type_words(value.ty())
                 )
@@ -213,13 +212,13 @@ impl Checker<'_> {
             AttributeValue::Types(types) => types.iter().for_each(|ty| self.ty(ty, spot)),
             AttributeValue::String(text) if !is_text(model.bytes(*text)) => {
                 self.add(&codes::ATTRIBUTE_TEXT_NOT_UTF8, spot, |_| {
-                    format!("its text '{}' is not UTF-8", shown(model.bytes(*text)))
+                    format!("the string '{}' is not UTF-8", shown(model.bytes(*text)))
                 });
             }
             AttributeValue::Strings(texts) => {
                 if let Some(odd) = texts.iter().find(|text| !is_text(model.bytes(**text))) {
                     self.add(&codes::ATTRIBUTE_TEXT_NOT_UTF8, spot, |_| {
-                        format!("its text '{}' is not UTF-8", shown(model.bytes(*odd)))
+                        format!("the string '{}' is not UTF-8", shown(model.bytes(*odd)))
                     });
                 }
             }
@@ -233,7 +232,7 @@ impl Checker<'_> {
         if !attribute.values.is_empty() {
             self.add(&codes::REFERENCE_WITH_VALUE, spot, |_| {
                 format!(
-                    "it stands for '{}' of a function, but has a value of its own",
+                    "the attribute refers to '{}' of the function, but also has a value",
                     shown(model.text(name))
                 )
             });
@@ -241,7 +240,7 @@ impl Checker<'_> {
         let Root::Function(index) = root else {
             self.add(&codes::REFERENCE_OUTSIDE_FUNCTION, spot, |_| {
                 format!(
-                    "it stands for the attribute '{}' of a function, but is in none",
+                    "the attribute refers to the function attribute '{}' outside of a function",
                     shown(model.text(name))
                 )
             });
@@ -255,7 +254,7 @@ impl Checker<'_> {
                 {
                     self.add(&codes::REFERENCE_TYPE, spot, |_| {
                         format!(
-                            "it says that it is {}, but '{}' of the function is {}",
+                            "the attribute is declared as {}, but '{}' of the function is {}",
                             type_words(ty),
                             shown(model.text(name)),
                             type_words(declared)

@@ -44,289 +44,289 @@ macro_rules! codes {
 codes! {
     // The model.
     NO_IR_VERSION Error shared "no-ir-version" "MODEL-02"
-        "set ir_version to that of the format which the model was written for"
-        "A model says in `ir_version` which version of the file format it follows; many rules depend on it. Without it the meaning of the rest is not defined. An empty file has none either: was the download or the export interrupted?";
+        "set ir_version to the IR version that the model was written for"
+        "`ir_version` is the version of the file format that a model follows, and many rules depend on it. Without it the rest of the model is not defined. An empty file has no version either: check whether the download or export was interrupted.";
     NEWER_IR_VERSION Error shared "newer-ir-version" "MODEL-03"
-        "update the tool that reads it, or export the model for an older version of the format"
-        "The model was written for a version of the file format that is not known here. It may hold fields with a meaning that would be overlooked.";
+        "update the tool that reads the model, or export the model for an older IR version"
+        "The IR version of the model is newer than the newest known one. The model may have fields whose meaning is not known.";
     IR_VERSION_TOO_OLD Warning own "ir-version-too-old" "VER-23"
         "raise ir_version to the version named"
-        "The model uses something that its version of the file format does not have yet: an element type, a section, a field. Readers that go by the version may overlook it or refuse it.";
+        "The model uses an element type, section or field that its IR version does not have. Readers that respect the version may ignore or reject it.";
     OPSET_NEEDS_NEWER_IR Note own "opset-needs-newer-ir" "VER-19"
         "raise ir_version to the version named, unless an old reader must read the model"
-        "Each release of the standard pairs operator sets with a version of the file format. An operator set that is newer than the format of the model is read by most tools, but no release ever had that combination.";
+        "Each release of the standard pairs operator sets with an IR version. Most tools read an operator set that is newer than the IR version of the model, but no release has this combination.";
     NO_GRAPH Error shared "no-graph" "MODEL-11"
-        "the file is empty, or is not a model"
-        "A model is its graph: what is to be computed. Without one there is nothing to check or to run.";
+        "check the file: it is empty or not a model"
+        "A model must have a graph, which describes the computation.";
     NO_OPSET_IMPORT Error shared "no-opset-import" "MODEL-26"
         "add an opset_import entry with the operator set and its version"
-        "Since version 3 of the format a model says which operator sets it uses, each with a version. Without that the operators have no meaning: most of them changed over time.";
+        "Since IR version 3 a model lists the operator sets that it uses, with their versions. Without a version the operators are not defined, since most of them changed over time.";
     OPSET_IMPORT_TOO_EARLY Error shared "opset-import-too-early" "MODEL-26"
         "raise ir_version to 3 or more, or remove opset_import"
-        "Before version 3 of the format a model could not name operator sets; version 1 of `ai.onnx` was meant. A model of that time with imports contradicts itself.";
+        "Before IR version 3 a model cannot import operator sets; version 1 of `ai.onnx` is implied. This model imports operator sets all the same.";
     OPSET_OUT_OF_RANGE Error shared "opset-out-of-range" "OPSET-30"
-        "versions of operator sets are small numbers, such as 21"
+        "use an existing version, such as 21"
         "The version of an operator set must fit into 32 bits. A larger number is a mistake, or an attempt to overflow a counter.";
     OPSET_WITHOUT_VERSION Error own "opset-without-version" "OPSET-01"
-        "say which version; versions count from 1"
-        "An imported operator set has no version, or one below 1. No operator exists at that version, so the entry says nothing.";
+        "set the version; versions start at 1"
+        "An imported operator set has no version, or a version below 1. No operator exists at such a version.";
     NEWER_OPSET Warning own "newer-opset" "VER-14"
-        "update the tool that reads it, or convert the model to an older version of the operator set"
-        "The model uses a version of an operator set that is not known here. Its operators are taken to be those of the newest known version, which may be wrong.";
+        "update the tool that reads the model, or convert the model to an older version of the operator set"
+        "The imported version of the operator set is newer than the newest known one. Its operators are assumed to be those of the newest known version, which may be wrong.";
     DUPLICATE_OPSET_IMPORT Warning own "duplicate-opset-import" "OPSET-28"
         "keep one entry for each operator set"
-        "The same operator set is imported more than once. Readers disagree whether the last entry counts or the one with the highest version.";
+        "The same operator set is imported more than once. Readers use either the last entry or the highest version.";
     BAD_OPSET_DOMAIN Pedantic own "bad-opset-domain" "OPSET-06"
-        "name it like a package, such as com.example.ops"
-        "Names of operator sets other than the standard's should follow reverse DNS, so that those of two organisations cannot be the same.";
+        "use a name in reverse DNS notation, such as com.example.ops"
+        "Custom operator sets should be named in reverse DNS notation, so that names of different organizations differ.";
     NO_DOMAIN Note own "no-domain" "MODEL-07"
-        "set domain to a name in reverse DNS, such as com.example"
-        "A model may say to which organisation it belongs. The standard asked for it until release 1.20 and recommends it since; hardly any tool needs it.";
+        "set domain to a name in reverse DNS notation, such as com.example"
+        "The domain of a model names the organization that it belongs to. The standard required it until release 1.20 and recommends it since; hardly any tool uses it.";
     BAD_DOMAIN Warning own "bad-domain" "MODEL-08"
-        "name it in reverse DNS, such as com.example"
-        "The domain of a model names who made it, like a package in Java: words of letters, digits, `_` and `-`, with dots between.";
+        "use a name in reverse DNS notation, such as com.example"
+        "The domain of a model names its organization, like a Java package: words of letters, digits, `_` and `-`, separated by dots.";
     NO_PRODUCER Note own "no-producer" "MODEL-06"
         "set producer_name and producer_version"
-        "A model should say which tool made it, and in which version. Who has to find out why a model behaves oddly will look for that first.";
+        "A model should name the tool, and its version, that produced it. This helps to find the cause of unexpected behavior.";
     DUPLICATE_METADATA Error shared "duplicate-metadata" "META-01"
         "keep one entry for each key"
-        "Two entries of the model's metadata have the same key. Readers disagree which one counts.";
+        "Two metadata entries of the model have the same key. Readers differ in which one they use.";
     DUPLICATE_METADATA_BELOW Warning own "duplicate-metadata-below" "META-08"
         "keep one entry for each key"
-        "Two entries of one list of keys and values have the same key. Readers disagree which one counts.";
+        "Two entries of one key-value list have the same key. Readers differ in which one they use.";
     UNQUALIFIED_METADATA Pedantic own "unqualified-metadata" "META-05"
-        "put a name in reverse DNS before the key, such as com.example.key"
-        "Keys of metadata without a prefix are reserved for later versions of the standard. One of them may get a meaning that you did not intend.";
+        "prefix the key with a name in reverse DNS notation, such as com.example.key"
+        "Metadata keys without a prefix are reserved for later versions of the standard, which may give them another meaning.";
     IMAGE_METADATA Warning own "image-metadata" "META-10"
-        "use one of the values that the standard lists"
-        "The metadata says how the pixels of the model's images are stored, but not in words of the standard. A tool that prepares images by it will do the wrong thing or nothing.";
+        "use one of the values that the standard defines"
+        "The metadata describes the pixel format of images by a value that the standard does not define. Tools that prepare images by it may fail or prepare them wrongly.";
     INVALID_UTF8 Warning own "invalid-utf8" "WIRE-35"
-        "write the text as UTF-8"
-        "Texts of the format are UTF-8. Readers refuse other bytes, or each replaces them in its own way, so that two different names may become one.";
+        "write the string as UTF-8"
+        "Strings of the format are UTF-8. Readers reject other bytes or replace them in different ways, so that two different names may become equal.";
     MARKUP_IN_DOCUMENTATION Warning own "markup-in-documentation" "GRAPH-27"
-        "write Markdown instead"
-        "Documentation strings may be Markdown. HTML and other markup do not belong there: tools that show them on a page would have to guard against it.";
+        "use Markdown"
+        "Documentation strings may be Markdown. HTML and other markup are not allowed: tools that show them on a web page would have to sanitize them.";
 
     // Graphs.
     GRAPH_WITHOUT_NAME Error shared "graph-without-name" "GRAPH-01"
         "give the graph a name"
-        "Every graph has a name that is not empty, also those inside of nodes.";
+        "Every graph must have a non-empty name, including subgraphs of nodes.";
     NAMELESS_VALUE Error shared "nameless-value" "NAME-13"
-        "give it a name"
-        "Inputs and outputs of graphs have names that are not empty: nodes and callers refer to them by name. The empty name means that an operand is left out.";
+        "give the value a name"
+        "Inputs and outputs of graphs must have non-empty names, by which nodes and callers refer to them. The empty name marks an omitted optional input or output.";
     DUPLICATE_INPUT Error shared "duplicate-input" "GRAPH-38"
         "rename one of them"
-        "Two inputs of one graph have the same name, so it is not defined which one is meant.";
+        "Two inputs of a graph have the same name, so references to it are ambiguous.";
     UNTYPED_VALUE Error shared "untyped-value" "GRAPH-14"
-        "give it a type with an element type, such as float[N, 3]"
-        "Inputs and outputs of the main graph say what they are: a caller must know what to pass in and what comes out.";
+        "declare a type with an element type, such as float[N, 3]"
+        "Inputs and outputs of the main graph must declare their types, so that callers know what to pass and what they get.";
     SHAPELESS_VALUE Error shared "shapeless-value" "GRAPH-15"
-        "give it a shape; dimensions may be names or left open"
-        "Tensors that go into the model or come out of it say at least how many dimensions they have. A shape of no dimensions is a scalar; an absent shape may be anything.";
+        "declare a shape; dimensions may be symbolic or unknown"
+        "Tensors that are inputs or outputs of the model must declare at least their rank. A shape without dimensions is a scalar; an absent shape means that the rank is unknown.";
     UNKNOWN_ELEMENT_TYPE Error own "unknown-element-type" "TYPE-19"
         "use one of the element types of the standard"
-        "A type names its element type by a number. This number is not that of an element type, or it is that of `undefined`.";
+        "An element type is given by a number. This number is `undefined` or not defined by the standard.";
     INCOMPLETE_TYPE Error own "incomplete-type" "TYPE-20"
-        "say what it consists of"
-        "Sequences and optionals name the type of their elements, maps the types of keys and values, opaque types their name. Here that is missing.";
+        "complete the type"
+        "Sequence and optional types need an element type, map types a key and a value type, opaque types a name.";
     BAD_KEY_TYPE Error own "bad-key-type" "TYPE-17"
         "use an integer type of 8 to 64 bits, or string"
-        "Keys of a map are integers or strings.";
+        "Keys of a map must be integers or strings.";
     NEGATIVE_DIMENSION Warning own "negative-dimension" "SHAPE-12"
-        "leave the dimension open, or give it a name such as N"
-        "A shape has a negative dimension. Old exporters wrote -1 where they meant that any size will do; readers disagree about it.";
+        "leave the dimension unknown, or give it a name such as N"
+        "A shape has a negative dimension. Old exporters wrote -1 for any size; readers interpret it differently.";
     WILDCARD_DIMENSION Warning own "wildcard-dimension" "SHAPE-10"
-        "leave the dimension open, without any text"
-        "The name of a dimension is empty or `*`. Neither is a wildcard: an open dimension has no name at all.";
+        "leave the dimension unknown, without a name"
+        "The name of a dimension is empty or `*`. These are not wildcards: an unknown dimension has no name.";
     BAD_DIMENSION_NAME Pedantic own "bad-dimension-name" "NAME-14"
         "use letters, digits and _"
-        "The name of a dimension should be an identifier. Expressions such as `M + N` occur and are taken as names.";
+        "The name of a dimension should be an identifier. Expressions such as `M + N` are common and are treated as names.";
     DUPLICATE_TYPE Warning own "duplicate-type" "GRAPH-24"
         "keep one entry for each value"
-        "The types of values between nodes are a list with one entry for each name. With two entries readers disagree which one counts.";
+        "The list of types of intermediate values has two entries for one value. Readers differ in which one they use.";
     TYPE_OF_NOTHING Note own "type-of-nothing" "GRAPH-24"
         "remove the entry"
-        "A type is declared for a value that does not exist in this graph, most often a leftover of an edit.";
+        "A type is declared for a value that does not exist in this graph, often a leftover of an edit.";
     NAMELESS_INITIALIZER Error shared "nameless-initializer" "GRAPH-10"
-        "give it the name of the value that it is"
-        "A constant of a graph is referred to by its name; without one nothing can use it.";
+        "give the initializer a name"
+        "Initializers are referred to by name; without a name an initializer cannot be used.";
     DUPLICATE_INITIALIZER Error shared "duplicate-initializer" "GRAPH-10"
-        "rename one of them, or remove it"
-        "Two constants of one graph, dense or sparse, have the same name. Readers disagree which one is meant.";
+        "rename or remove one of them"
+        "Two initializers of a graph, dense or sparse, have the same name. Readers differ in which one they use.";
     INITIALIZER_NOT_INPUT Error shared "initializer-not-input" "GRAPH-08"
         "add it to the graph's inputs, or raise ir_version to 4 or more"
-        "Before version 4 of the format every constant of a graph also stood among its inputs, as their default value. Readers of such files look for it there.";
+        "Before IR version 4 every initializer must also be an input of the graph, as its default value. Readers of such models look for it there.";
     INITIALIZED_SUBGRAPH_INPUT Error own "initialized-subgraph-input" "GRAPH-20"
-        "rename the constant"
-        "In a graph inside of a node an input gets its value from that node, so it cannot also be a constant.";
+        "rename the initializer"
+        "An input of a subgraph gets its value from the node, so it cannot also be an initializer.";
     PASSED_CONSTANT_INPUT Error own "passed-constant-input" "GRAPH-21"
-        "put inputs that are constants after those that the node passes in"
-        "Up to version 3 of the format a constant of an inner graph also stands among its inputs, but after those that the node passes in, which are matched by position.";
+        "move inputs that are initializers after those that the node passes"
+        "Up to IR version 3 initializers of a subgraph are also inputs, but must come after the inputs that the node passes, which are matched by position.";
     DUPLICATE_DEFINITION Error shared "duplicate-definition" "GRAPH-18"
         "rename one of them"
-        "Each name belongs to one value: it is defined once, by an input, a constant or a node (an input may have a constant as its default value). With two definitions readers disagree which one is meant.";
+        "A name must be defined once, by an input, an initializer or a node (an initializer may be the default value of an input). With two definitions references are ambiguous.";
     SHADOWED_VALUE Error shared "shadowed-value" "GRAPH-32"
-        "rename the output of the inner graph"
-        "A node in an inner graph gives its result a name that a graph around it uses as well. The inner graph sees the outer value under that name, so there would be two.";
+        "rename the output of the node in the subgraph"
+        "An output of a node in a subgraph has the name of a value of an enclosing graph. The subgraph can refer to that value by the same name, so the name is ambiguous.";
     SHADOWED_NAME Warning own "shadowed-name" "GRAPH-32"
-        "rename the one in the inner graph"
-        "An input or a constant of an inner graph has the name of a value around it. The standard forbids that since release 1.19; older models have it, and tools that move nodes between graphs get it wrong.";
+        "rename the input or initializer of the subgraph"
+        "An input or initializer of a subgraph has the name of a value of an enclosing graph. The standard forbids this since release 1.19; older models have it, and tools that move nodes between graphs may handle it wrongly.";
     UNDEFINED_VALUE Error shared "undefined-value" "NODE-01"
-        "use the name of an input, of a constant or of a node's result; the empty name leaves an optional input out"
-        "A node reads a value that nothing defines: no input, no constant and no node has that name.";
+        "use the name of an input, an initializer or a node output; use an empty name to omit an optional input"
+        "A node uses a value that is not defined: no input, initializer or node output has that name.";
     USED_TOO_EARLY Error shared "used-too-early" "GRAPH-02"
-        "move the node that makes the value before the one that reads it"
-        "Nodes are listed in an order in which they can run: what a node reads is made before it. Readers that run the list as it is would find nothing there.";
+        "move the node that computes the value before the node that uses it"
+        "Nodes must be sorted topologically: a value is computed before it is used. Readers that run nodes in the order of the list fail.";
     CYCLE Error shared "cycle" "GRAPH-03"
-        "break the cycle: a result cannot depend on itself; use Loop or Scan for repetition"
-        "Nodes wait for each other in a circle, so none of them can ever run.";
+        "remove the cycle; use Loop or Scan for iteration"
+        "Nodes depend on each other's outputs in a cycle, so none of them can run.";
     OUTER_TOO_EARLY Error shared "outer-too-early" "GRAPH-33"
-        "move the node that makes the value before the one that holds the inner graph"
-        "An inner graph sees the values around it that exist when its node runs. This one is made later.";
+        "move the node that computes the value before the node with the subgraph"
+        "A subgraph can use values of enclosing graphs that are computed before its node. This value is computed later.";
     UNDEFINED_OUTPUT Error shared "undefined-output" "GRAPH-30"
-        "name a result of the graph's own nodes, one of its inputs or constants; an outer value needs an Identity node"
-        "An output of a graph is made by that graph itself. Nothing in it has that name.";
+        "use the name of a node output, an input or an initializer of this graph; for a value of an enclosing graph add an Identity node"
+        "An output of a graph must be defined in that graph. No value of this graph has that name.";
     EMPTY_NODE Error shared "empty-node" "GRAPH-05"
         "remove the node"
-        "A node without inputs and outputs does nothing.";
+        "A node without inputs and outputs has no effect.";
     NODE_WITHOUT_OUTPUT Warning own "node-without-output" "GRAPH-05"
-        "name its outputs, or remove it"
-        "A node has one or more outputs. What this one computes is lost.";
+        "name the outputs, or remove the node"
+        "A node must have at least one output. The result of this node cannot be used.";
     DUPLICATE_NODE_NAME Warning own "duplicate-node-name" "NAME-05"
-        "rename one of them, or leave the names out"
-        "Names of nodes are for people and tools; two of one name in a graph cannot be told apart in messages and profiles.";
+        "rename one of them, or remove the names"
+        "Node names are for people and tools. Two nodes of a graph with the same name cannot be told apart in messages and profiles.";
     DUPLICATE_GRAPH_NAME Pedantic own "duplicate-graph-name" "NAME-06"
-        "give each graph a name of its own"
-        "Names of graphs should be different within a model. Exporters often use one name for all inner graphs; no tool depends on it.";
+        "use a different name for each graph"
+        "Graph names should be unique within a model. Exporters often use one name for all subgraphs; no tool depends on it.";
     NAME_NO_IDENTIFIER Pedantic own "name-no-identifier" "NAME-01"
-        "use letters, digits and _, and begin with a letter or _"
-        "Names should be identifiers of C. Exporters use `/`, `.` and `:` all the time and tools accept them; code generators may not.";
+        "use letters, digits and _, starting with a letter or _"
+        "Names should be C identifiers. Exporters often use `/`, `.` and `:`, and tools accept them; code generators may not.";
     UNUSED_NODE Note own "unused-node" "GRAPH-23"
-        "remove it, or use what it makes"
-        "Nothing that the graph gives back depends on this node. Running it is wasted work, or an output has been forgotten.";
+        "remove the node, or use its outputs"
+        "No output of the graph depends on this node. It is wasted work, or an output was forgotten.";
     UNUSED_INITIALIZER Note own "unused-initializer" "GRAPH-09"
-        "remove it"
-        "No node reads this constant and no output gives it back. It only makes the file larger.";
+        "remove the initializer"
+        "No node uses this initializer and it is not an output. It only makes the file larger.";
     UNUSED_INPUT Note own "unused-input" "GRAPH-28"
-        "remove it, unless callers rely on it"
-        "No node reads this input. Callers must pass it all the same.";
+        "remove the input, unless callers depend on it"
+        "No node uses this input, but callers must pass it.";
     ANNOTATION_OF_NOTHING Warning own "annotation-of-nothing" "GRAPH-36"
-        "name a tensor of the graph"
-        "A quantization annotation ties a tensor to those that hold its scale and zero point. Here one of them does not exist.";
+        "use the name of a tensor of the graph"
+        "A quantization annotation refers to the tensors with the scale and zero point of another tensor. One of these tensors does not exist.";
     UNKNOWN_ANNOTATION Note own "unknown-annotation" "GRAPH-36"
-        "the standard has SCALE_TENSOR and ZERO_POINT_TENSOR"
-        "The key of a quantization annotation is none of the standard's, so only the tool that wrote it knows what it means.";
+        "use SCALE_TENSOR or ZERO_POINT_TENSOR"
+        "The key of a quantization annotation is not defined by the standard.";
 
     // Nodes.
     NODE_WITHOUT_OPERATOR Error shared "node-without-operator" "NODE-03"
         "set op_type"
-        "A node does not say what it computes.";
+        "The node has no operator type.";
     OPSET_NOT_IMPORTED Error shared "opset-not-imported" "NODE-04"
         "add the operator set to opset_import with its version"
-        "A node uses an operator set that the model (or the function it stands in) does not import, so its version, and with it the meaning of the operator, is not known.";
+        "A node uses an operator set that the model, or the function that contains the node, does not import. Without its version the operator is not defined.";
     UNKNOWN_OPERATOR Error shared "unknown-operator" "OPSET-14"
-        "check the spelling; operators of your own belong into a domain of their own"
-        "The standard has no operator of that name in this domain, at no version.";
+        "check the spelling; put custom operators into a domain of your own"
+        "The standard has no operator of that name in this domain, in any version.";
     UNKNOWN_PREVIEW_OPERATOR Error own "unknown-preview-operator" "NODE-24"
-        "check the spelling; operators of your own belong into a domain of their own"
+        "check the spelling; put custom operators into a domain of your own"
         "The preview domains of the standard have no operator of that name.";
     OPERATOR_NOT_YET Error shared "operator-not-yet" "VER-17"
-        "import the version of the operator set that has it, or use an older operator"
-        "The operator exists, but came into the standard after the version of the operator set that the model imports.";
+        "import a version of the operator set that has the operator, or use an older operator"
+        "The operator was added to the standard after the version of the operator set that the model imports.";
     UNKNOWN_CUSTOM_OPERATOR Error shared "unknown-custom-operator" "OPSET-14"
-        "register the operator, or bring it along as a function"
-        "The operator is in a domain that is not the standard's and no definition of it is known. That is only an error if operators of custom domains are to be checked.";
+        "register the operator, or add a function that defines it"
+        "The operator is in a custom domain and no definition of it is known. This is an error only if operators of custom domains are checked.";
     UNKNOWN_FUNCTION Warning own "unknown-function" "FUNC-03"
         "check the name, or add the function"
-        "The model brings functions of this domain along, but not this one. Only a runtime with an operator of that name can run the node.";
+        "The model defines functions of this domain, but not this one. Only a runtime with an operator of that name can run the node.";
     UNKNOWN_OVERLOAD Error own "unknown-overload" "NODE-07"
-        "name one of the overloads of the function"
-        "The node calls a function of the model by name and overload. The model has the function, but not in that overload.";
+        "use an overload of the function"
+        "The node calls a function of the model by name and overload. The model has the function, but not this overload.";
     EXPERIMENTAL_OPERATOR Warning own "experimental-operator" "OPSET-20"
         "replace it by other operators"
-        "The operator was an experiment of the first releases that never became part of the standard, or the document of its operator set calls it experimental. What it does may change, and few runtimes have it.";
+        "The operator is an experiment of early releases that was not adopted, or its operator set marks it as experimental. It may change, and few runtimes support it.";
     DEPRECATED_OPERATOR Error shared "deprecated-operator" "OPSET-29"
         "use the operator that replaces it"
-        "The operator was taken out of the standard with this version of the operator set.";
+        "The operator is deprecated since this version of the operator set.";
     INPUT_COUNT Error shared "input-count" "NODE-06"
-        "compare with the operator's inputs"
-        "The node has more or fewer inputs than the operator takes.";
+        "compare with the inputs of the operator"
+        "The node has more or fewer inputs than the operator allows.";
     OUTPUT_COUNT Error shared "output-count" "NODE-06"
-        "compare with the operator's outputs"
-        "The node has more or fewer outputs than the operator gives.";
+        "compare with the outputs of the operator"
+        "The node has more or fewer outputs than the operator allows.";
     MISSING_INPUT Error shared "missing-input" "NODE-15"
-        "name the input; only optional ones can be left out"
-        "An empty name leaves an input out. That is allowed for optional inputs only.";
+        "name the input; only optional inputs can be omitted"
+        "An empty name omits an input. This is allowed only for optional inputs.";
     MISSING_OUTPUT Error shared "missing-output" "NODE-16"
-        "name the output; only optional ones can be left out"
-        "An empty name leaves an output out. That is allowed for optional outputs only.";
+        "name the output; only optional outputs can be omitted"
+        "An empty name omits an output. This is allowed only for optional outputs.";
     UNKNOWN_ATTRIBUTE Error shared "unknown-attribute" "NODE-21"
-        "remove it, or check its name"
-        "The operator has no attribute of that name at this version. Who wrote the model expects something that no runtime will do. (Names that begin with two underscores are free.)";
+        "remove the attribute, or check its name"
+        "The operator has no attribute of that name in this version. The author relies on an attribute that runtimes ignore or reject. (Names that begin with two underscores are not checked.)";
     DUPLICATE_ATTRIBUTE Error shared "duplicate-attribute" "NAME-03"
         "keep one of them"
-        "A node has two attributes of one name. Readers disagree which one counts.";
+        "A node has two attributes with the same name. Readers differ in which one they use.";
     MISSING_ATTRIBUTE Error shared "missing-attribute" "NODE-21"
-        "add it"
-        "The operator has an attribute that every node must set, as there is no default for it.";
+        "add the attribute"
+        "The operator requires this attribute; it has no default.";
     ATTRIBUTE_TYPE Error shared "attribute-type" "NODE-06"
-        "give it a value of the type that the operator wants"
-        "The attribute holds a value of another type than the operator wants.";
+        "use a value of the type that the operator declares"
+        "The type of the attribute differs from the type that the operator declares.";
     INPUT_TYPE Error own "input-type" "NODE-06"
-        "convert it with Cast, or use another operator"
-        "The types of what the node reads are known, and the operator does not take them.";
+        "convert the input with Cast, or use another operator"
+        "The type of an input is known, and the operator does not accept it.";
     SUBGRAPH_INPUTS Error own "subgraph-inputs" "GRAPH-39"
-        "give the inner graph as many inputs as its node passes in"
-        "What a node passes into an inner graph is matched with the inputs of that graph by position. Their numbers differ.";
+        "give the subgraph as many inputs as the node passes"
+        "The values that a node passes to a subgraph are matched with the subgraph's inputs by position. Their numbers differ.";
     SUBGRAPH_OUTPUTS Error own "subgraph-outputs" "GRAPH-39"
-        "give the inner graph as many outputs as its node takes from it"
-        "What an inner graph gives back is matched with the outputs of its node by position. Their numbers do not fit.";
+        "give the subgraph as many outputs as the node expects"
+        "The outputs of a subgraph are matched with the outputs of its node by position. Their numbers do not fit.";
 
     // Attributes.
     NAMELESS_ATTRIBUTE Error shared "nameless-attribute" "ATTR-01"
-        "give it a name"
-        "Attributes are matched by name; without one it is not known what the value is for.";
+        "give the attribute a name"
+        "Attributes are matched by name; without a name the value has no meaning.";
     UNTYPED_ATTRIBUTE Error shared "untyped-attribute" "ATTR-02"
-        "set its type to that of its value"
-        "Since version 2 of the format an attribute says of which type it is: only so can an empty list be told from a missing value.";
+        "set the type of the attribute to that of its value"
+        "Since IR version 2 an attribute must declare its type. Otherwise an empty list cannot be told from a missing value.";
     UNKNOWN_ATTRIBUTE_TYPE Error shared "unknown-attribute-type" "ATTR-18"
-        "use one of the types of the standard"
-        "The type of an attribute is a number; this one is not that of a type.";
+        "use one of the attribute types of the standard"
+        "The type of an attribute is given by a number. This number is not defined by the standard.";
     SEVERAL_VALUES Error shared "several-values" "ATTR-03"
-        "keep the one that the type names"
-        "An attribute holds exactly one value. With several readers disagree which one counts.";
+        "keep the value that the type declares"
+        "An attribute holds exactly one value. Readers differ in which of several values they use.";
     VALUE_OF_OTHER_TYPE Error shared "value-of-other-type" "ATTR-03"
         "set the type to that of the value"
-        "The attribute says that it is of one type and holds a value of another.";
+        "The declared type of the attribute differs from the type of its value.";
     ATTRIBUTE_WITHOUT_VALUE Error shared "attribute-without-value" "ATTR-03"
-        "give it a value, or remove it"
-        "An attribute of this type must hold its value. Numbers, texts and lists may be absent, which means 0, empty text, empty list; tensors, graphs and types may not.";
+        "add a value, or remove the attribute"
+        "An attribute of this type must have a value. Numbers, strings and lists may be absent, which means 0, an empty string or an empty list; tensors, graphs and types may not.";
     REFERENCE_OUTSIDE_FUNCTION Error own "reference-outside-function" "ATTR-11"
         "give the attribute a value"
-        "An attribute can stand for one of the function around it. In a graph of the model there is no function, so it has no value.";
+        "An attribute may refer to an attribute of the enclosing function. A graph of the model is not inside of a function, so the reference has no value.";
     REFERENCE_WITH_VALUE Error shared "reference-with-value" "ATTR-10"
         "remove the value or the reference"
-        "An attribute that stands for one of the function around it has no value of its own. Readers disagree which of the two counts.";
+        "An attribute that refers to an attribute of the function must not have a value. Readers differ in which of the two they use.";
     UNKNOWN_REFERENCE Error own "unknown-reference" "ATTR-10"
-        "declare the attribute in the function, or name one that is declared"
-        "An attribute stands for one of the function around it, but the function has none of that name.";
+        "declare the attribute in the function, or refer to a declared one"
+        "An attribute refers to an attribute of the enclosing function that the function does not declare.";
     REFERENCE_TYPE Error own "reference-type" "ATTR-17"
-        "use the type that the function's attribute has"
-        "An attribute stands for one of the function around it, but says that it is of another type.";
+        "use the type of the function's attribute"
+        "An attribute refers to an attribute of the enclosing function, but declares another type.";
     ATTRIBUTE_TEXT_NOT_UTF8 Warning own "attribute-text-not-utf8" "ATTR-05"
-        "write the text as UTF-8"
-        "The text of an attribute is UTF-8. Other bytes are kept as they are, but readers disagree about them.";
+        "write the string as UTF-8"
+        "The string of an attribute should be UTF-8. Other bytes are kept unchanged, but readers handle them differently.";
 
     // Functions.
     NAMELESS_FUNCTION Error shared "nameless-function" "FUNC-19"
-        "give it a name"
-        "Nodes call a function by its name; without one nothing can.";
+        "give the function a name"
+        "Nodes call a function by its name; without a name it cannot be called.";
     FUNCTION_WITHOUT_DOMAIN Error shared "function-without-domain" "FUNC-19"
-        "set its domain; it may be empty text"
-        "A function says in which domain it is, even if that is the empty one.";
+        "set the domain; it may be an empty string"
+        "A function must have a domain, which may be the empty string.";
     DUPLICATE_FUNCTION Error shared "duplicate-function" "FUNC-02"
-        "rename one of them, or give it an overload"
-        "Two functions of the model have the same domain, name and overload. Readers disagree which one is meant. (Overloads exist since version 10 of the format.)";
+        "rename one of them, or set an overload"
+        "Two functions of the model have the same domain, name and overload, so calls are ambiguous. (Overloads exist since IR version 10.)";
     DUPLICATE_FUNCTION_INPUT Error shared "duplicate-function-input" "FUNC-18"
         "rename one of them"
         "Two inputs of a function have the same name.";
@@ -335,246 +335,246 @@ codes! {
         "Two outputs of a function have the same name.";
     DUPLICATE_FUNCTION_ATTRIBUTE Error shared "duplicate-function-attribute" "FUNC-07"
         "keep one of them"
-        "A function names the same attribute twice.";
+        "A function declares the same attribute twice.";
     ATTRIBUTE_WITH_AND_WITHOUT_DEFAULT Error own "attribute-with-and-without-default" "FUNC-07"
         "keep one of them"
-        "A function lists its attributes with a default and those without in two lists. This one is in both, or twice among those with a default.";
+        "A function lists attributes with and without default separately. This attribute is in both lists, or twice in the list with defaults.";
     UNDEFINED_FUNCTION_OUTPUT Error own "undefined-function-output" "FUNC-31"
-        "name a result of the function's nodes or one of its inputs"
-        "An output of a function is made by one of its nodes or is one of its inputs. Nothing in it has that name, so a call of the function cannot be computed.";
+        "use the name of a node output or an input of the function"
+        "An output of a function must be a node output or an input of the function. Nothing in the function has that name, so calls cannot be computed.";
     FUNCTION_OPSET_MISMATCH Error shared "function-opset-mismatch" "FUNC-16"
-        "let the function import the version that the model imports"
-        "A function imports another version of an operator set than the model, and an operator that it uses is not the same in both. Putting the body in place of the call would change the result.";
+        "import the same version in the function and the model"
+        "A function and the model import different versions of an operator set, and an operator that the function uses differs between them. Inlining the function would change the result.";
     RECURSIVE_FUNCTION Error shared "recursive-function" "FUNC-15"
-        "break the circle: functions cannot call themselves; use Loop for repetition"
-        "Functions of the model call each other in a circle. They are written in place of their calls, which would never end.";
+        "remove the recursion; use Loop for iteration"
+        "Functions of the model call each other in a cycle. Calls are replaced by function bodies, which would never end.";
     TOO_MANY_FUNCTIONS Error shared "too-many-functions" "FUNC-32"
         "remove functions that are not called"
-        "The model has more functions than any exporter writes. Readers refuse it to protect themselves.";
+        "The model has more functions than any exporter writes. Readers reject such models to limit their work.";
     CALLS_TOO_DEEP Error shared "calls-too-deep" "FUNC-32"
-        "put bodies in place of calls"
-        "Functions call functions over more levels than any exporter writes. Readers refuse it to protect themselves.";
+        "inline some of the functions"
+        "Function calls are nested more deeply than any exporter writes. Readers reject such models to limit their work.";
     CALL_ARGUMENTS Error own "call-arguments" "FUNC-23"
-        "compare with the function's inputs and outputs"
+        "compare with the inputs and outputs of the function"
         "A node calls a function with more inputs or outputs than the function has.";
     CALL_ATTRIBUTE Warning own "call-attribute" "FUNC-06"
-        "remove it, or declare it in the function"
-        "A node passes an attribute to a function that has none of that name. It has no effect.";
+        "remove the attribute, or declare it in the function"
+        "A node passes an attribute that the function does not declare. It has no effect.";
 
     // Stored tensors.
     NO_ELEMENT_TYPE Error shared "no-element-type" "TENSOR-09"
         "set data_type to one of the element types of the standard"
-        "A stored tensor says of which type its elements are. Without that, or with a number that is not that of a type, its bytes mean nothing.";
+        "A tensor must declare its element type. If it is missing or not defined by the standard, the values cannot be read.";
     NEGATIVE_DIM Error shared "negative-dim" "TENSOR-33"
-        "dimensions of a value are 0 or more"
-        "A stored tensor has a fixed size, so none of its dimensions can be negative.";
+        "use dimensions of 0 or more"
+        "A stored tensor has a fixed size, so its dimensions cannot be negative.";
     SIZE_OVERFLOW Error shared "size-overflow" "TENSOR-32"
         "correct the dimensions"
-        "The dimensions of a stored tensor multiply to more elements than can be counted. A reader without a check would allocate too little.";
+        "The number of elements of the tensor overflows 64 bits. A reader without a check would allocate too little memory.";
     SEGMENT Warning own "segment" "TENSOR-29"
-        "store the tensor as a whole"
-        "The tensor is a piece of a larger one, a feature of the first releases that no runtime supports.";
+        "store the whole tensor"
+        "The tensor is a segment of a larger tensor, a feature of early releases that no runtime supports.";
     NO_DATA Error shared "no-data" "TENSOR-11"
-        "store its values"
-        "The shape of a stored tensor asks for elements, but there are none.";
+        "store the values"
+        "The shape of the tensor requires values, but there are none.";
     DATA_OF_NOTHING Error shared "data-of-nothing" "TENSOR-04"
         "remove the values, or correct the dimensions"
-        "A dimension of the stored tensor is 0, so it has no elements; but there are values.";
+        "A dimension of the tensor is 0, so it has no elements; but values are stored.";
     TWO_PAYLOADS Error shared "two-payloads" "TENSOR-10"
         "keep one of them"
-        "The values of a stored tensor stand in raw_data or in the list for their type. Both, or two lists, are there; readers disagree which one counts.";
+        "The values of a tensor must be stored in raw_data or in the field of its element type. Two of these are filled; readers differ in which one they use.";
     WRONG_LIST Error shared "wrong-list" "TENSOR-10"
-        "store them in the list for their type, or in raw_data"
-        "Each element type has its list in the format. The values of this tensor stand in another one.";
+        "store the values in the field of the element type, or in raw_data"
+        "Each element type has a field for its values. The values of this tensor are in another field.";
     STRINGS_IN_RAW Error shared "strings-in-raw-data" "TENSOR-23"
-        "store them in string_data"
-        "Texts have no fixed size and cannot be stored as raw bytes.";
+        "store the strings in string_data"
+        "Strings have no fixed size and cannot be stored in raw_data.";
     DATA_TOO_SHORT Error shared "data-too-short" "TENSOR-26"
-        "store as many values as the shape asks for"
-        "There are fewer values than the shape asks for. A reader without a check would read beyond the end.";
+        "store as many values as the shape requires"
+        "There are fewer values than the shape requires. A reader without a check would read out of bounds.";
     PACKED_ENTRIES_MISSING Error own "packed-entries-missing" "TENSOR-15"
-        "store one byte in each entry of int32_data: two elements of 4 bits, or four of 2 bits"
-        "Elements of 4 and 2 bits lie in int32_data packed, one byte in each entry. Here are fewer entries than that takes, as if each held four bytes; readers disagree about the values.";
+        "store one byte in each entry of int32_data: two 4-bit or four 2-bit elements"
+        "4-bit and 2-bit elements are packed in int32_data, one byte in each entry. There are fewer entries than needed, as if each held four bytes; readers interpret this differently.";
     SURPLUS Warning own "surplus-data" "TENSOR-26"
-        "remove what is too much, or correct the dimensions"
-        "There are more values than the shape asks for. Readers ignore the rest; most often the shape is wrong.";
+        "remove the surplus values, or correct the dimensions"
+        "There are more values than the shape requires. Readers ignore the rest; often the shape is wrong.";
     PADDING_BITS Error shared "padding-bits" "TENSOR-40"
         "set the unused bits of the last byte to zero"
-        "6-bit floats are packed, four in three bytes. Bits of the last byte that belong to no element must be zero.";
+        "6-bit floats are packed, four in three bytes. The unused bits of the last byte must be zero.";
     SIX_BIT_RANGE Error shared "six-bit-range" "TENSOR-41"
         "store each element in the lowest six bits of its entry"
-        "An entry of int32_data holds one 6-bit float, a number from 0 to 63.";
+        "An entry of int32_data holds one 6-bit float, as a number from 0 to 63.";
     STRING_NOT_UTF8 Warning own "string-not-utf8" "TYPE-06"
-        "write the texts as UTF-8"
-        "Elements of a tensor of strings are UTF-8. Readers refuse other bytes or each replaces them in its own way.";
+        "write the strings as UTF-8"
+        "Elements of a string tensor must be UTF-8. Readers reject other bytes or replace them in different ways.";
     UNKNOWN_DATA_LOCATION Warning own "unknown-data-location" "TENSOR-30"
         "use DEFAULT or EXTERNAL"
-        "The number that says where the values of a tensor are is not one that the standard defines. They are taken to be in the model.";
+        "The data location of a tensor is not defined by the standard. The values are assumed to be in the model.";
     SPARSE_WITHOUT_VALUES Error shared "sparse-without-values" "TENSOR-34"
-        "store its values"
-        "A sparse tensor consists of values and of indices that say where they belong. The values are missing.";
+        "store the values"
+        "A sparse tensor has values and their indices. The values are missing.";
     SPARSE_VALUES_RANK Error shared "sparse-values-rank" "TENSOR-34"
-        "store the values as a list"
-        "The values of a sparse tensor are a list, of one dimension.";
+        "store the values as a 1-D tensor"
+        "The values of a sparse tensor must be a 1-D tensor.";
     SPARSE_DIMS Error shared "sparse-dims" "TENSOR-37"
         "correct the dimensions"
-        "A sparse tensor has at least one dimension, and none of them is 0 or negative.";
+        "A sparse tensor must have at least one dimension, and all dimensions must be greater than 0.";
     SPARSE_INDICES Error shared "sparse-indices" "TENSOR-35"
         "store one index, or one index for each dimension, for each value, as int64"
-        "The indices of a sparse tensor are int64: either one number for each value, its position in the dense form, or one row of numbers for each value.";
+        "The indices of a sparse tensor must be int64: one number for each value (its linear index), or one row of numbers for each value.";
     SPARSE_INDEX_RANGE Error shared "sparse-index-range" "TENSOR-37"
         "correct the indices or the dimensions"
-        "An index of a sparse tensor lies outside of its dimensions.";
+        "An index of a sparse tensor is out of range.";
     SPARSE_INDEX_ORDER Error shared "sparse-index-order" "TENSOR-36"
         "sort values and indices, and remove duplicates"
-        "The indices of a sparse tensor ascend, and none occurs twice.";
+        "The indices of a sparse tensor must be ascending and unique.";
     SPARSE_WITHOUT_INDICES Error shared "sparse-without-indices" "TENSOR-38"
-        "store where the values belong"
-        "A sparse tensor has values but does not say where they belong.";
+        "store the indices"
+        "A sparse tensor has values but no indices.";
 
     // Values outside of the file.
     EXTERNAL_WITHOUT_LOCATION Error shared "external-without-location" "EXT-02"
-        "add a location: the file beside the model that has the values"
-        "The values of the tensor are outside of the model, but it does not say in which file.";
+        "add a location: the data file beside the model"
+        "The values of the tensor are external, but no file is named.";
     EXTERNAL_AND_INLINE Error shared "external-and-inline" "EXT-03"
         "keep one of them"
-        "The values of the tensor are said to be outside of the model, and there are some in it. Readers disagree which ones count.";
+        "The values of the tensor are declared external, but the model has values too. Readers differ in which ones they use.";
     EXTERNAL_STRINGS Error own "external-strings" "EXT-18"
-        "store them in string_data"
-        "Texts have no form in data files.";
+        "store the strings in string_data"
+        "Strings cannot be stored in external data files.";
     BAD_LOCATION Error shared "bad-location" "EXT-09"
-        "name a file in the directory of the model, relative to it, without `..`"
-        "The location of a data file leads out of the model's directory, or may do so on some system. A reader that follows it gives the model a file of yours.";
+        "use a file in the directory of the model, with a relative path without `..`"
+        "The location of a data file is outside of the model's directory, or may be on some systems. A reader that follows it would expose other files to the model.";
     BAD_RANGE Error own "bad-range" "EXT-07"
-        "offset and length are numbers of bytes, in decimal digits"
-        "Where the values lie in the data file is not said in numbers. Readers disagree about what is meant.";
+        "write offset and length as numbers of bytes in decimal digits"
+        "Offset or length of external data is not a number. Readers interpret it differently.";
     LENGTH_MISMATCH Error own "length-mismatch" "EXT-16"
         "correct the length, the dimensions or the element type"
-        "The tensor names a number of bytes in its data file that does not fit its shape and element type.";
+        "The length of the external data does not match the shape and element type of the tensor.";
     UNKNOWN_EXTERNAL_KEY Warning own "unknown-external-key" "EXT-15"
-        "the standard has location, offset, length and checksum"
-        "An entry that says where values lie has a key that the standard does not have; readers ignore it.";
+        "use location, offset, length and checksum"
+        "An external data entry has a key that the standard does not define; readers ignore it.";
     DATA_FILE_MISSING Error shared "data-file-missing" "EXT-22"
-        "put the data file beside the model, under the name that the model gives"
-        "The values of a tensor are in a file that does not exist or cannot be opened, so the model is incomplete.";
+        "put the data file beside the model, with the name that the model uses"
+        "The data file of a tensor does not exist or cannot be opened, so the model is incomplete.";
     DATA_FILE_TOO_SHORT Error own "data-file-too-short" "EXT-14"
-        "get the data file again: was the download interrupted?"
-        "The values of a tensor lie beyond the end of its data file.";
+        "get the data file again; the download may have been interrupted"
+        "The values of a tensor are beyond the end of its data file.";
 
     // Training.
     BINDING_TARGET Error own "binding-target" "TRAIN-03"
-        "name an initializer of the graph or of the step"
-        "Training assigns results to state variables, which are initializers of the graph or of the training step. This name is none.";
+        "use an initializer of the main graph or of the training algorithm"
+        "Training assigns results to state variables, which are initializers of the main graph or of the training algorithm. There is no initializer of that name.";
     BINDING_SOURCE Error own "binding-source" "TRAIN-04"
-        "name an output of the graph that is evaluated"
-        "Training assigns outputs of the initialization or of the training step to state variables. This name is no output.";
+        "use an output of the graph that is run"
+        "Training assigns outputs of the initialization or of the algorithm to state variables. There is no output of that name.";
     DUPLICATE_BINDING Error own "duplicate-binding" "TRAIN-05"
         "assign each state variable once"
-        "The same state variable is assigned twice in one step, so its value would depend on the order.";
+        "A state variable is assigned twice in one step, so its value depends on the order.";
     VARIABLE_BOUND_TWICE Warning own "variable-bound-twice" "TRAIN-08"
-        "assign each state variable in one training step only"
-        "Two training steps assign the same state variable. What it holds depends on which of them ran last.";
+        "assign each state variable in one training entry only"
+        "Two training entries assign the same state variable. Its value depends on which of them runs last.";
     INITIALIZATION_MISSING Error own "initialization-missing" "TRAIN-13"
         "add the initialization graph, or remove its bindings"
-        "A training step binds outputs of an initialization graph, but has none.";
+        "A training entry has bindings of an initialization graph, but no such graph.";
     INITIALIZATION_INPUT Error own "initialization-input" "TRAIN-18"
-        "make it a constant"
-        "The graph that gives state variables their first values takes no inputs, because there is nothing that could pass them.";
+        "replace the input by a constant"
+        "The initialization graph computes initial values of state variables and has no inputs, as no caller could pass them.";
     TRAINING_NAME_CLASH Error own "training-name-clash" "TRAIN-16"
-        "rename it in the training step"
-        "A training step runs together with the main graph, so the two share their names. This one is defined in both.";
+        "rename it in the training algorithm"
+        "A training algorithm runs together with the main graph, so they share names. This name is defined in both.";
     BINDING_TYPE Error own "binding-type" "TRAIN-25"
-        "assign a value of the variable's type and shape"
-        "A state variable keeps its element type and shape; the value that is assigned to it has others.";
+        "assign a value with the type and shape of the variable"
+        "A state variable keeps its element type and shape; the value assigned to it has another type or shape.";
 
     // Devices.
     NAMELESS_CONFIGURATION Error own "nameless-configuration" "DIST-02"
-        "give it a name"
+        "give the configuration a name"
         "Nodes refer to a device configuration by its name.";
     DEVICE_COUNT Error own "device-count" "DIST-03"
         "set num_devices to 1 or more"
-        "A device configuration says how many devices there are.";
+        "A device configuration must have a number of devices.";
     DEVICE_NAMES Error own "device-names" "DIST-04"
-        "name every device, or none"
-        "A device configuration that names devices names as many as there are.";
+        "name all devices, or none"
+        "A device configuration that names devices must name all of them.";
     DUPLICATE_CONFIGURATION Error own "duplicate-configuration" "DIST-35"
         "rename one of them"
         "Two device configurations have the same name, or a node refers to one twice.";
     UNKNOWN_CONFIGURATION Error own "unknown-configuration" "DIST-05"
-        "name one of the model's configurations"
-        "A node is placed on devices of a configuration that the model does not have.";
+        "use one of the model's configurations"
+        "A node refers to a device configuration that the model does not have.";
     SHARDED_TENSOR Error own "sharded-tensor" "DIST-08"
-        "name an input or output of the node"
-        "A sharding says how one input or output of its node is spread over devices. This name is none.";
+        "use an input or output of the node"
+        "A sharding describes how an input or output of its node is split across devices. The node has no input or output of that name.";
     UNKNOWN_DEVICE Error own "unknown-device" "DIST-09"
-        "devices count from 0 to num_devices - 1; groups of devices have an entry in index_to_device_group_map"
+        "use devices from 0 to num_devices - 1; groups of devices need an entry in index_to_device_group_map"
         "A tensor is placed on a device that the configuration does not have.";
     SHARDED_AXIS Error own "sharded-axis" "DIST-12"
-        "name an axis of the tensor; negative ones count from the back"
-        "A sharding splits the axes of a tensor. This axis is missing, does not exist, or is named twice.";
+        "use an axis of the tensor; negative values count from the end"
+        "A sharding splits axes of a tensor. This axis is missing, out of range, or listed twice.";
     SHARD_COUNT Error own "shard-count" "DIST-15"
         "set num_shards to 1 or more"
-        "A sharding says into how many pieces an axis is split.";
+        "A sharding must have the number of parts that an axis is split into.";
 
     // Documents of operator sets.
     BAD_MAGIC Error own "bad-magic" "OPSET-10"
-        "set magic to ONNXOPSET, unless the file is something else"
-        "The document of an operator set begins with the text ONNXOPSET, by which programs recognise it.";
+        "set magic to ONNXOPSET, or check the kind of the file"
+        "An OperatorSetProto file begins with the string ONNXOPSET, by which programs recognize it.";
     SET_WITHOUT_DOMAIN Error own "set-without-domain" "OPSET-05"
-        "set its domain to a name in reverse DNS, such as com.example.ops"
-        "An operator set that is not the standard's says in which domain its operators are. The empty domain is that of the standard.";
+        "set the domain to a name in reverse DNS notation, such as com.example.ops"
+        "A custom operator set must have a domain. The empty domain is that of the standard.";
     SET_WITHOUT_VERSION Error own "set-without-version" "OPSET-04"
-        "set opset_version; versions count from 1"
-        "Models import an operator set in a version. This document does not say which version it is.";
+        "set opset_version; versions start at 1"
+        "Models import an operator set by version. This operator set has no version.";
     DECLARED_WITHOUT_NAME Error own "declared-without-name" "OPSET-15"
-        "give it a name"
-        "An operator of a set has no name, so no node can call it.";
+        "give the operator a name"
+        "An operator of an operator set has no name, so nodes cannot use it.";
     DECLARED_TWICE Error own "declared-twice" "OPSET-21"
         "keep one of them"
-        "An operator set declares the same operator twice for the same version. Functions count as operators of it.";
+        "An operator set declares the same operator twice for the same version. Functions count as operators.";
     DECLARED_TOO_LATE Error own "declared-too-late" "OPSET-21"
-        "set since_version to the version of the set that brought it, or raise opset_version"
-        "An operator says since which version of its set it exists. That cannot be later than the version of the set.";
+        "set since_version to the version of the set that added the operator, or raise opset_version"
+        "The version that added an operator cannot be later than the version of the operator set.";
     UNKNOWN_STATUS Warning own "unknown-status" "OPSET-19"
         "use EXPERIMENTAL or STABLE"
-        "The status of an operator is a number; this one is not that of a status.";
+        "The status of an operator is given by a number. This number is not defined by the standard.";
 
     // Stored values.
     VALUE_OF_OTHER_KIND Error own "value-of-other-kind" "TYPE-26"
-        "set elem_type to what is stored, and store nothing else"
-        "A stored sequence or optional says whether it holds tensors, sequences, maps or something else, and fills the field for that. Here another one is filled.";
+        "set elem_type to the kind that is stored, and store nothing else"
+        "A stored sequence or optional declares whether it holds tensors, sequences, maps or other values, and fills the field for these. Another field is filled.";
     MIXED_VALUES Error own "mixed-values" "TYPE-29"
-        "convert them to one type"
-        "The elements of a sequence, and the values of a map, are of one type.";
+        "convert the elements to one type"
+        "The elements of a sequence, and the values of a map, must have the same type.";
     STORED_KEYS Error own "stored-keys" "TYPE-27"
-        "store one key for each value, in keys if they are integers, in string_keys if they are texts"
-        "A stored map has as many keys as values. Its keys are integers or texts, as its key type says, and stand in the list for these.";
+        "store one key for each value: integers in keys, strings in string_keys"
+        "A stored map must have as many keys as values. Its keys are integers or strings, as its key type declares, in the field for these.";
 
     // Said by other jobs.
     TYPES_CONTRADICT Error full "types-contradict" "SHAPE-17"
-        "compare the types of its inputs"
-        "The types and shapes of what a node reads contradict each other, or what the operator demands.";
+        "compare the types of the inputs"
+        "Types and shapes of the inputs of a node contradict each other or the rules of the operator.";
     DENOTATION_MISMATCH Warning own "denotation-mismatch" "SHAPE-14"
         "transpose the input, or correct the denotations of its dimensions"
-        "Dimensions can be denoted: `DATA_BATCH`, `DATA_CHANNEL`, `DATA_FEATURE` and others say what they mean. Operators over images, such as Conv and AveragePool, expect batch, channel and features in this order, and filters in an order of theirs. The denotations of what a node reads, as the file declares them or as they follow from other declarations, say that its dimensions are in another order. It runs, but probably computes something else than was meant.";
+        "A dimension can have a denotation, such as `DATA_BATCH`, `DATA_CHANNEL` or `DATA_FEATURE`, that describes its meaning. Operators on images, such as Conv and AveragePool, expect batch, channel and features in this order, and filters in an order of their own. According to the declared or inferred denotations, the dimensions of an input are in another order. The model runs, but probably does not compute what was intended.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
-        "inline the functions, or leave types and shapes out"
-        "Functions that call functions, or loops within loops, would have to be walked through more often than is reasonable. Types and shapes of what follows are not known.";
+        "inline the functions, or omit types and shapes"
+        "Nested function calls or loops would have to be inferred too many times. Types and shapes after this node are unknown.";
     RANK_ABOVE_LIMIT Warning own "rank-above-limit" "SHAPE-15"
-        "reshape it: 64 dimensions of size 2 already have more elements than fit into memory"
-        "A tensor here has at most 64 dimensions, as in NumPy. The standard sets no limit, but work and memory would not be bounded without one. The shape of this value is taken to be unknown; a session of the model is refused.";
+        "reshape the value: 64 dimensions of size 2 already have more elements than fit into memory"
+        "The rank of a tensor is limited to 64, as in NumPy. The standard has no limit, but work and memory would be unbounded. The shape of this value is treated as unknown; sessions reject the model.";
     MALFORMED_NODE Error own "malformed-node" "NODE-06"
-        "compare it with the operator's definition"
-        "A node cannot run as it stands.";
+        "compare the node with the definition of the operator"
+        "The node cannot run as written.";
     NO_EXACT_UPGRADE Error own "no-exact-upgrade" "VER-25"
         "convert the model with a tool that may change its results"
-        "A node of an old version of its operator has no exact equivalent in the newest one.";
+        "A node of an old operator version has no exact equivalent in the newest version.";
     NO_EXACT_CONVERSION Error own "no-exact-conversion" "VER-25"
         "convert to another version, or change the node"
-        "What the model says here has no exact equivalent in the versions that it is to be converted to.";
+        "This part of the model has no exact equivalent in the target versions.";
     NO_GRADIENT Error own "no-gradient" ""
-        "let xs and zs name values of floats from which y is computed by operators that have gradients"
-        "A `Gradient` node asks for the derivative of y by the xs, computed from the graph between them. Names must exist, y must follow from the xs, the zs and constants alone, and each operator on the way must have a gradient.";
+        "use xs and zs that are floating-point values from which y is computed by operators with gradients"
+        "A `Gradient` node requests the derivative of y with respect to xs, computed from the graph between them. All names must exist, y must depend only on xs, zs and constants, and every operator in between must have a gradient.";
 }
 
 /// The code with a name.

@@ -35,22 +35,22 @@ impl<'a> Checker<'a> {
                 }
             }
             if name.is_empty() {
-                self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| "it has no name".into());
+                self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| "the name is missing".into());
             } else if known.contains_key(name) {
                 self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
-                    format!("another configuration is called '{}'", shown(name))
+                    format!("duplicate configuration name '{}'", shown(name))
                 });
             }
             match count {
                 None => self.add(&codes::DEVICE_COUNT, spot, |_| {
-                    "it does not say how many devices there are".into()
+                    "the configuration has no number of devices".into()
                 }),
                 Some(..1) => self.add(&codes::DEVICE_COUNT, spot, |_| {
-                    format!("it has {} devices", count.unwrap_or(0))
+                    format!("invalid number of devices: {}", count.unwrap_or(0))
                 }),
                 Some(count) if devices > 0 && devices != count as u64 => {
                     self.add(&codes::DEVICE_NAMES, spot, |_| {
-                        format!("it names {devices} devices, but has {count}")
+                        format!("{devices} devices are named, but the configuration has {count}")
                     });
                 }
                 Some(_) => {}
@@ -83,7 +83,7 @@ impl<'a> Checker<'a> {
             let configuration = self.configurations.get(name).copied();
             if name.is_empty() {
                 self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
-                    "it does not say which configuration it belongs to".into()
+                    "no configuration is named".into()
                 });
             } else if configuration.is_none() {
                 self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
@@ -145,7 +145,7 @@ impl<'a> Checker<'a> {
             .find(|name| Some(model.text(*name)) == tensor);
         if name.is_none() {
             self.add(&codes::SHARDED_TENSOR, spot, |_| match tensor {
-                None | Some(b"") => "a sharding does not say of which tensor".to_string(),
+                None | Some(b"") => "a sharding does not name a tensor".to_string(),
                 Some(tensor) => {
                     format!("'{}' is neither an input nor an output of the node", shown(tensor))
                 }
@@ -162,7 +162,7 @@ impl<'a> Checker<'a> {
         if let Some(odd) = all.into_iter().find(|device| !exists(*device)) {
             self.add(&codes::UNKNOWN_DEVICE, spot, |_| {
                 let count = devices.unwrap_or(0);
-                format!("device {odd} does not exist: the configuration has {count}")
+                format!("device {odd} is out of range: the configuration has {count}")
             });
         }
         let rank = name.and_then(|name| self.declared_rank(id, name));
@@ -195,12 +195,11 @@ impl<'a> Checker<'a> {
                 }
             }
             match (axis, rank) {
-                (None, _) => self.add(&codes::SHARDED_AXIS, spot, |_| {
-                    "a sharding does not say which axis it splits".into()
-                }),
+                (None, _) => self
+                    .add(&codes::SHARDED_AXIS, spot, |_| "a sharding does not name an axis".into()),
                 (Some(axis), Some(rank)) if !(-rank..rank).contains(&axis) => {
                     self.add(&codes::SHARDED_AXIS, spot, |_| {
-                        format!("there is no axis {axis}: the tensor has {rank} dimensions")
+                        format!("axis {axis} is out of range: the tensor has {rank} dimensions")
                     });
                 }
                 (Some(axis), rank) => {
@@ -210,7 +209,7 @@ impl<'a> Checker<'a> {
                     };
                     if !axes.insert(from_front) {
                         self.add(&codes::SHARDED_AXIS, spot, |_| {
-                            format!("the axis {axis} is split twice")
+                            format!("axis {axis} is split twice")
                         });
                     }
                 }
@@ -218,8 +217,8 @@ impl<'a> Checker<'a> {
             for count in shards {
                 if count.is_none_or(|count| count < 1) {
                     self.add(&codes::SHARD_COUNT, spot, |_| match count {
-                        None => "a sharding does not say into how many pieces".to_string(),
-                        Some(count) => format!("a sharding has {count} pieces"),
+                        None => "a sharding does not have a number of parts".to_string(),
+                        Some(count) => format!("invalid number of parts of a sharding: {count}"),
                     });
                 }
             }

@@ -167,17 +167,17 @@ impl Judge<'_> {
         if let Some(other) = other {
             self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
                 let kind = kind_name(kind.0, kind.name());
-                format!("a sequence says that it holds {kind}, but there is a {other} in it")
+                format!("a sequence of {kind} contains a {other}")
             });
         } else if announced.is_some() && kind.name().is_none() {
             self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
-                format!("a sequence says that it holds {}", kind_name(kind.0, None))
+                format!("invalid element kind of a sequence: {}", kind_name(kind.0, None))
             });
         }
         if let Some((at, element, found)) = mixed {
             self.add(&codes::MIXED_VALUES, top, || {
                 format!(
-                    "element {at} of a sequence is a {}, those before it are of type {}",
+                    "element {at} of a sequence has type {}, but the elements before it have type {}",
                     element_words(found),
                     element_words(element)
                 )
@@ -221,24 +221,24 @@ impl Judge<'_> {
         let ty = DataType(key_type.unwrap_or(0));
         if !is_key_type(ty) {
             self.add(&codes::STORED_KEYS, top, || {
-                format!("the keys of a map are of type {}", element_name(ty.0))
+                format!("invalid key type of a map: {}", element_name(ty.0))
             });
         }
         if numbers > 0 && texts > 0 {
             self.add(&codes::STORED_KEYS, top, || {
                 format!(
-                    "a map has {} and {} as keys",
+                    "a map has both {} and {} as keys",
                     count(numbers as u64, "integer"),
-                    count(texts as u64, "text")
+                    count(texts as u64, "string")
                 )
             });
         } else if is_key_type(ty)
             && (ty == DataType::STRING && numbers > 0 || ty != DataType::STRING && texts > 0)
         {
             self.add(&codes::STORED_KEYS, top, || {
-                let found = if texts > 0 { "texts" } else { "integers" };
+                let found = if texts > 0 { "strings" } else { "integers" };
                 format!(
-                    "the keys of a map are of type {}, but stored as {found}",
+                    "the key type of a map is {}, but its keys are stored as {found}",
                     element_name(ty.0)
                 )
             });
@@ -295,11 +295,11 @@ impl Judge<'_> {
             Some((stored, what)) if stored != kind => {
                 self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
                     let kind = kind_name(kind.0, kind.name());
-                    format!("an optional says that it holds {kind}, but there is a {what} in it")
+                    format!("an optional of {kind} contains a {what}")
                 });
             }
             None if kind.name().is_none() => self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
-                format!("an optional says that it holds {}", kind_name(kind.0, None))
+                format!("invalid element kind of an optional: {}", kind_name(kind.0, None))
             }),
             _ => {}
         }
@@ -322,7 +322,7 @@ fn kind_name(number: i32, name: Option<&str>) -> String {
     match (number, name) {
         (0, _) => "nothing".to_string(),
         (_, Some(name)) => format!("{}s", name.to_lowercase().replace('_', " ")),
-        (number, None) => format!("kind {number}, which stands for none"),
+        (number, None) => format!("kind {number}, which is not defined"),
     }
 }
 

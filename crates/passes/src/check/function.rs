@@ -107,7 +107,7 @@ impl Checker<'_> {
         let overload = overload.filter(|overload| Some(*overload) != self.empty);
         if !ids.insert((self.domain(function.domain), function.name, overload)) {
             self.add(&codes::DUPLICATE_FUNCTION, Spot::function(index), |_| {
-                "there is another function of that domain, name and overload".into()
+                "duplicate function: same domain, name and overload".into()
             });
         }
     }
@@ -129,11 +129,11 @@ impl Checker<'_> {
         for (index, function) in model.functions.iter().enumerate() {
             let spot = Spot::function(index);
             if self.is_empty(function.name) {
-                self.add(&codes::NAMELESS_FUNCTION, spot, |_| "it has no name".into());
+                self.add(&codes::NAMELESS_FUNCTION, spot, |_| "the name is missing".into());
             }
             if function.domain.is_none() {
                 self.add(&codes::FUNCTION_WITHOUT_DOMAIN, spot, |_| {
-                    "it names no domain, not even the empty one".into()
+                    "the function has no domain".into()
                 });
             }
             self.function_name(index, &mut ids);
@@ -198,10 +198,9 @@ impl Checker<'_> {
                         name(node.overload),
                         name(node.op_type)
                     ),
-                    None => format!(
-                        "the function '{}' has overloads, and none without a name",
-                        name(node.op_type)
-                    ),
+                    None => {
+                        format!("the function '{}' has only named overloads", name(node.op_type))
+                    }
                 };
                 let known = same_name.map(|index| name(model.functions[index].overload));
                 let advice = match known {
@@ -225,7 +224,7 @@ impl Checker<'_> {
                 let spot = Spot::node(id).item(what, formal);
                 self.add(&codes::CALL_ARGUMENTS, spot, |_| {
                     format!(
-                        "the function has {}, but the node has {actual}",
+                        "the function takes {}, but the node has {actual}",
                         count(formal as u64, what)
                     )
                 });
@@ -285,7 +284,7 @@ impl Checker<'_> {
                 checker.add(&codes::FUNCTION_OPSET_MISMATCH, spot, |_| {
                     let set = if domain_text.is_empty() { "ai.onnx" } else { &domain_text };
                     format!(
-                        "the function imports version {own} of '{set}', the model version {outer}, and {name} is not the same in both"
+                        "the function imports version {own} of '{set}' and the model version {outer}, and {name} differs between them"
                     )
                 });
             });
@@ -353,7 +352,7 @@ impl Checker<'_> {
         }
         if let Some((depth, function)) = deepest.filter(|(depth, _)| *depth >= DEEPEST_CALLS) {
             self.add(&codes::CALLS_TOO_DEEP, Spot::function(function), |_| {
-                format!("its calls go {depth} levels deep; at most {DEEPEST_CALLS} are allowed")
+                format!("calls are nested {depth} levels deep; at most {DEEPEST_CALLS} are allowed")
             });
         }
     }
@@ -375,7 +374,7 @@ impl Checker<'_> {
                 names.push("…".to_string());
             }
             names.push(name(callee));
-            format!("it calls itself: {}", names.join(" calls "))
+            format!("the function calls itself: {}", names.join(" calls "))
         });
     }
 

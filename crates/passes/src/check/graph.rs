@@ -84,7 +84,7 @@ impl<'a> Checker<'a> {
         }
         if !is_body && self.is_empty(graph.name) {
             self.add(&codes::GRAPH_WITHOUT_NAME, Spot::graph(id).field("name"), |_| {
-                "it has no name".into()
+                "the name is missing".into()
             });
         }
         if !is_body && self.wants(&codes::DUPLICATE_GRAPH_NAME) {
@@ -114,7 +114,7 @@ impl<'a> Checker<'a> {
         {
             let spot = Spot::graph(id).field("name");
             self.add(&codes::DUPLICATE_GRAPH_NAME, spot, |model| {
-                format!("another graph is called '{}'", text(model, name))
+                format!("duplicate graph name '{}'", text(model, name))
             });
         }
     }
@@ -125,14 +125,14 @@ impl<'a> Checker<'a> {
         for (index, info) in model.graph(id).inputs.iter().enumerate() {
             let spot = Spot::graph(id).item("input", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
             }
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
             let code =
                 if is_body { &codes::DUPLICATE_FUNCTION_INPUT } else { &codes::DUPLICATE_INPUT };
             if self.defined_here(id, name).is_some() {
-                self.add(code, spot, |_| format!("two inputs are called '{}'", text(model, name)));
+                self.add(code, spot, |_| format!("duplicate input name '{}'", text(model, name)));
             }
             self.define(id, name, Definition::Input);
             self.shadowing(id, name, spot, false);
@@ -144,7 +144,7 @@ impl<'a> Checker<'a> {
         let graph = model.graph(id);
         for (spot, name) in constants(id, graph) {
             let Some(name) = name.filter(|name| Some(*name) != self.empty) else {
-                self.add(&codes::NAMELESS_INITIALIZER, spot, |_| "it has no name".into());
+                self.add(&codes::NAMELESS_INITIALIZER, spot, |_| "the name is missing".into());
                 continue;
             };
             let definition = match self.defined_here(id, name) {
@@ -152,7 +152,7 @@ impl<'a> Checker<'a> {
                     if self.ir_version < 4 {
                         self.add(&codes::INITIALIZER_NOT_INPUT, spot, |model| {
                             let version = model.header.ir_version.unwrap_or(0);
-                            format!("it is no input of the graph, as version {version} of the format demands")
+                            format!("the initializer is not an input of the graph, as IR version {version} requires")
                         });
                     }
                     self.shadowing(id, name, spot, false);
@@ -161,7 +161,7 @@ impl<'a> Checker<'a> {
                 Some(Definition::Input) => {
                     if graph.owner.is_some() && self.ir_version >= 4 {
                         self.add(&codes::INITIALIZED_SUBGRAPH_INPUT, spot, |_| {
-                            "it is an input of the graph as well".into()
+                            "the initializer has the name of an input of the graph".into()
                         });
                     }
                     Definition::Both
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
             } else if let Some(constant) = seen {
                 let spot = Spot::graph(id).item("input", constant);
                 self.add(&codes::PASSED_CONSTANT_INPUT, spot, |_| {
-                    "it is a constant, but stands before an input that is passed in".into()
+                    "an input that is an initializer comes before one that the node passes".into()
                 });
                 return;
             }
@@ -209,7 +209,7 @@ impl<'a> Checker<'a> {
 
     fn two_constants(&mut self, name: Symbol, spot: Spot) {
         self.add(&codes::DUPLICATE_INITIALIZER, spot, |model| {
-            format!("two constants are called '{}'", text(model, name))
+            format!("duplicate initializer name '{}'", text(model, name))
         });
     }
 
@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
             if self.defined_here(id, name).is_some() {
                 let spot = Spot::graph(id).item("input", index);
                 self.add(&codes::DUPLICATE_INPUT, spot, |_| {
-                    format!("two inputs are called '{}'", text(model, name))
+                    format!("duplicate input name '{}'", text(model, name))
                 });
             }
             self.define(id, name, Definition::Input);
@@ -258,13 +258,13 @@ impl<'a> Checker<'a> {
         for (index, info) in model.graph(id).outputs.iter().enumerate() {
             let spot = Spot::graph(id).item("output", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
             }
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
             if is_body && !names.insert(name) {
                 self.add(&codes::DUPLICATE_FUNCTION_OUTPUT, spot, |_| {
-                    format!("two outputs are called '{}'", text(model, name))
+                    format!("duplicate output name '{}'", text(model, name))
                 });
             }
             let made =
@@ -274,15 +274,16 @@ impl<'a> Checker<'a> {
             }
             if matches!(root, Root::Function(_)) && is_body {
                 self.add(&codes::UNDEFINED_FUNCTION_OUTPUT, spot, |_| {
-                    format!("nothing in the function makes '{}'", text(model, name))
+                    format!("the output '{}' is not defined in the function", text(model, name))
                 });
                 continue;
             }
             self.add_with(&codes::UNDEFINED_OUTPUT, spot, |model| {
-                let fact = format!("nothing in the graph makes '{}'", text(model, name));
+                let fact =
+                    format!("the output '{}' is not defined in the graph", text(model, name));
                 let outer = outer_value(model, id, name);
                 let advice = if outer {
-                    "it is a value of the graph around it: pass it through an Identity node"
+                    "add an Identity node: the value is one of the enclosing graph"
                 } else {
                     ""
                 };
@@ -321,7 +322,7 @@ impl<'a> Checker<'a> {
         if self.position(made_by) >= self.position(owner) {
             self.add(&codes::OUTER_TOO_EARLY, spot, |model| {
                 format!(
-                    "'{}' is made by {}, which comes after {}",
+                    "'{}' is computed by {}, which comes after {}",
                     text(model, found.name),
                     place_of_node(model, made_by),
                     place_of_node(model, owner),
@@ -333,14 +334,14 @@ impl<'a> Checker<'a> {
     fn too_early(&mut self, node: NodeId, made_by: NodeId, spot: Spot, name: Symbol) {
         if made_by == node {
             self.add(&codes::CYCLE, spot, |model| {
-                format!("it reads '{}', which it makes itself", text(model, name))
+                format!("the node uses its own output '{}'", text(model, name))
             });
             return;
         }
         if self.depends_on(made_by, node) {
             self.add(&codes::CYCLE, spot, |model| {
                 format!(
-                    "it reads '{}' of {}, which depends on its own result",
+                    "the node uses '{}' of {}, which depends on this node",
                     text(model, name),
                     place_of_node(model, made_by)
                 )
@@ -349,7 +350,7 @@ impl<'a> Checker<'a> {
         }
         self.add(&codes::USED_TOO_EARLY, spot, |model| {
             format!(
-                "it reads '{}', which {} makes only later",
+                "the node uses '{}' before {} computes it",
                 text(model, name),
                 place_of_node(model, made_by)
             )
@@ -403,15 +404,18 @@ impl<'a> Checker<'a> {
                 match before {
                     Definition::Node => match first_maker(model, graph, found.name, node) {
                         Some(maker) => {
-                            format!("it makes '{name}', as does {}", place_of_node(model, maker))
+                            format!(
+                                "the output '{name}' is also an output of {}",
+                                place_of_node(model, maker)
+                            )
                         }
-                        None => format!("it makes '{name}' twice"),
+                        None => format!("the node has two outputs '{name}'"),
                     },
                     Definition::Input | Definition::Both => {
-                        format!("it makes '{name}', which is an input of the graph")
+                        format!("the output '{name}' has the name of an input of the graph")
                     }
                     Definition::Initializer => {
-                        format!("it makes '{name}', which is a constant of the graph")
+                        format!("the output '{name}' has the name of an initializer of the graph")
                     }
                 }
             });
@@ -447,7 +451,7 @@ impl<'a> Checker<'a> {
                 let code = if by_node { &codes::SHADOWED_VALUE } else { &codes::SHADOWED_NAME };
                 self.add(code, spot, |model| {
                     format!(
-                        "'{}' is the name of a value around {} as well",
+                        "'{}' is also the name of a value of a graph that encloses {}",
                         text(model, name),
                         place_of_node(model, owner)
                     )
@@ -466,19 +470,19 @@ impl<'a> Checker<'a> {
             let spot = Spot::graph(id).item("value_info", index);
             self.declared(info, spot, false);
             let Some(name) = info.name.filter(|name| Some(*name) != self.empty) else {
-                self.add(&codes::TYPE_OF_NOTHING, spot, |_| "it has no name".into());
+                self.add(&codes::TYPE_OF_NOTHING, spot, |_| "the name is missing".into());
                 continue;
             };
             if !names.insert(name) {
                 self.add(&codes::DUPLICATE_TYPE, spot, |_| {
-                    format!("the type of '{}' is declared twice", text(model, name))
+                    format!("duplicate type of '{}'", text(model, name))
                 });
             }
             let defined =
                 info.value.is_some_and(|value| model.value(value).producer != Producer::Nothing);
             if !defined {
                 self.add(&codes::TYPE_OF_NOTHING, spot, |_| {
-                    format!("there is no value '{}'", text(model, name))
+                    format!("no value '{}' exists", text(model, name))
                 });
             }
         }
@@ -494,7 +498,7 @@ impl<'a> Checker<'a> {
             if !exists(self, annotation.tensor_name) {
                 self.add(&codes::ANNOTATION_OF_NOTHING, spot, |_| {
                     let name = model.maybe_text(annotation.tensor_name).unwrap_or_default();
-                    format!("there is no tensor '{}'", sardonyx_proto::shown(name))
+                    format!("no tensor '{}' exists", sardonyx_proto::shown(name))
                 });
             }
             for entry in &annotation.quant_parameter_tensor_names {
@@ -533,7 +537,7 @@ impl<'a> Checker<'a> {
             let name_text = self.texts.text(name);
             if !is_identifier(name_text) {
                 self.add(&codes::NAME_NO_IDENTIFIER, Spot::graph(graph), |model| {
-                    format!("a value is called '{}'", text(model, name))
+                    format!("the name '{}' is not an identifier", text(model, name))
                 });
             }
         }
@@ -560,7 +564,7 @@ fn constants(id: GraphId, graph: &Graph) -> impl Iterator<Item = (Spot, Option<S
     dense.chain(sparse)
 }
 
-fn text(model: &Model, name: Symbol) -> String {
+pub(super) fn text(model: &Model, name: Symbol) -> String {
     sardonyx_proto::shown(model.text(name))
 }
 
@@ -618,7 +622,7 @@ fn undefined(
     /// Names beyond this many are not compared.
     const MOST_NAMES: usize = 10_000;
     let shown = text(model, name);
-    let fact = format!("input {index} is '{shown}', which nothing defines");
+    let fact = format!("input {index}, '{shown}', is not defined");
     let elsewhere = model.values().find(|(_, value)| {
         value.name == name && value.producer != Producer::Nothing && value.graph != graph
     });
@@ -626,13 +630,13 @@ fn undefined(
         let body = outermost(model, graph);
         let advice = match model.graph(value.graph).owner {
             _ if model.functions.iter().any(|found| found.body == body) => {
-                "a function sees its inputs only: pass the value in as one of them".to_string()
+                "functions can use only their inputs: add the value as an input".to_string()
             }
             Some(owner) => format!(
-                "a value of that name exists inside of {}, but cannot be seen from here: give it back as an output",
+                "a value of that name exists in a subgraph of {}: make it an output of the subgraph",
                 place_of_node(model, owner)
             ),
-            None => "a value of that name exists in another graph, which cannot be seen from here"
+            None => "a value of that name exists in another graph, which is not visible here"
                 .to_string(),
         };
         return (fact, advice.into());

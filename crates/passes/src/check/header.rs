@@ -40,7 +40,7 @@ impl Checker<'_> {
         let header = &self.model.header;
         if self.is_empty(header.domain) {
             self.add(&codes::NO_DOMAIN, Spot::MODEL.field("domain"), |_| {
-                "the model names no domain".into()
+                "the model has no domain".into()
             });
         } else if let Some(domain) = header.domain.map(|domain| self.texts.text(domain))
             && !is_domain(domain)
@@ -51,9 +51,7 @@ impl Checker<'_> {
         }
         if self.is_empty(header.producer_name) && self.is_empty(header.producer_version) {
             let spot = Spot::MODEL.field("producer_name");
-            self.add(&codes::NO_PRODUCER, spot, |_| {
-                "the model does not say which tool made it".into()
-            });
+            self.add(&codes::NO_PRODUCER, spot, |_| "the model has no producer name".into());
         }
         self.markup(header.doc_string, Spot::MODEL);
         self.keys(&header.metadata_props, Spot::MODEL, "metadata_props");
@@ -67,18 +65,16 @@ impl Checker<'_> {
         let version = self.ir_version;
         match self.model.header.ir_version {
             None | Some(0) => {
-                self.add(&codes::NO_IR_VERSION, spot, |_| {
-                    "the model does not say which version of the format it follows".into()
-                });
+                self.add(&codes::NO_IR_VERSION, spot, |_| "the model has no ir_version".into());
                 return;
             }
-            Some(..0) => self.add(&codes::NO_IR_VERSION, spot, |_| {
-                format!("{version} is no version of the format")
-            }),
+            Some(..0) => {
+                self.add(&codes::NO_IR_VERSION, spot, |_| format!("{version} is not an IR version"))
+            }
             Some(_) if version > NEWEST_IR_VERSION => {
                 self.add(&codes::NEWER_IR_VERSION, spot, |_| {
                     format!(
-                        "the model is of version {version} of the format; the newest known one is {NEWEST_IR_VERSION}"
+                        "the model has IR version {version}; the newest known version is {NEWEST_IR_VERSION}"
                     )
                 });
             }
@@ -87,8 +83,7 @@ impl Checker<'_> {
         if version < NEWEST_IR_VERSION && self.wants(&codes::IR_VERSION_TOO_OLD) {
             for need in format_needs(self.model, version) {
                 self.add_with(&codes::IR_VERSION_TOO_OLD, spot, |_| {
-                    let fact =
-                        format!("version {version} of the format does not have {}", need.feature);
+                    let fact = format!("IR version {version} does not support {}", need.feature);
                     let advice = format!("raise ir_version to {} or more", need.ir_version);
                     (fact, advice.into())
                 });
@@ -102,12 +97,11 @@ impl Checker<'_> {
         // Who gives no version of the format is told so already.
         if self.ir_version >= 3 && imports.is_empty() {
             self.add(&codes::NO_OPSET_IMPORT, spot, |_| {
-                "the model does not say which operator sets it uses".into()
+                "the model imports no operator sets".into()
             });
         } else if self.ir_version < 3 && self.ir_version != 0 && !imports.is_empty() {
             self.add(&codes::OPSET_IMPORT_TOO_EARLY, spot, |_| {
-                "the model imports operator sets, which its version of the format does not have"
-                    .into()
+                "the IR version of the model does not support opset_import".into()
             });
         }
         self.imports_of(imports, Spot::MODEL);
@@ -123,12 +117,12 @@ impl Checker<'_> {
             let name = || if text.is_empty() { "ai.onnx".to_string() } else { shown(text) };
             if !seen.insert(domain) {
                 self.add(&codes::DUPLICATE_OPSET_IMPORT, spot, |_| {
-                    format!("the operator set '{}' is imported twice", name())
+                    format!("duplicate import of the operator set '{}'", name())
                 });
             }
             if !text.is_empty() && !is_domain(text) {
                 self.add(&codes::BAD_OPSET_DOMAIN, spot, |_| {
-                    format!("an operator set is called '{}'", name())
+                    format!("invalid operator set name '{}'", name())
                 });
             }
             let version = import.version.unwrap_or(0);
@@ -146,7 +140,7 @@ impl Checker<'_> {
             } else if let Some(newest) = newest.filter(|newest| version > i64::from(*newest)) {
                 self.add(&codes::NEWER_OPSET, spot, |_| {
                     format!(
-                        "it uses version {version} of '{}'; the newest known one is {newest}",
+                        "version {version} of '{}' is imported; the newest known version is {newest}",
                         name()
                     )
                 });
@@ -155,11 +149,11 @@ impl Checker<'_> {
             {
                 self.add_with(&codes::NEWER_OPSET, spot, |_| {
                     let fact = format!(
-                        "it uses version {version} of '{}'; the document of the operator set is of version {document}",
+                        "version {version} of '{}' is imported; the operator set file has version {document}",
                         name()
                     );
                     let advice = format!(
-                        "give the document of version {version}, or import version {document}"
+                        "use the operator set file of version {version}, or import version {document}"
                     );
                     (fact, advice.into())
                 });
@@ -170,7 +164,7 @@ impl Checker<'_> {
                 self.add_with(&codes::OPSET_NEEDS_NEWER_IR, spot, |model| {
                     let ir_version = model.header.ir_version.unwrap_or(0);
                     let fact = format!(
-                        "version {version} of '{}' came with version {needed} of the format; the model is of version {ir_version}",
+                        "version {version} of '{}' was released with IR version {needed}; the model has IR version {ir_version}",
                         name()
                     );
                     (fact, format!("raise ir_version to {needed}").into())

@@ -24,7 +24,7 @@ pub struct UnknownCode(pub String);
 
 impl fmt::Display for UnknownCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no finding called '{}', and no requirement of that id", self.0)
+        write!(f, "no finding or requirement '{}' exists", self.0)
     }
 }
 

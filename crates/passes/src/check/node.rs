@@ -15,10 +15,10 @@ impl Checker<'_> {
         if outputs == 0 {
             match inputs {
                 0 => self.add(&codes::EMPTY_NODE, Spot::node(id), |_| {
-                    "it has neither inputs nor outputs".into()
+                    "the node has neither inputs nor outputs".into()
                 }),
                 _ => self.add(&codes::NODE_WITHOUT_OUTPUT, Spot::node(id), |_| {
-                    "it has no outputs".into()
+                    "the node has no outputs".into()
                 }),
             }
         }
@@ -137,7 +137,7 @@ impl Checker<'_> {
                     usize::MAX => format!("at least {}", count(fewest as u64, what)),
                     _ => format!("{fewest} to {most} {what}s"),
                 };
-                let fact = format!("{} has {allowed}, but the node has {actual}", schema.name);
+                let fact = format!("{} takes {allowed}, but the node has {actual}", schema.name);
                 let params = if what == "input" { &schema.inputs } else { &schema.outputs };
                 let names: Vec<String> = params.iter().map(param_words).collect();
                 let advice = match &names[..] {
@@ -160,7 +160,7 @@ impl Checker<'_> {
         };
         let name = params.get(index).map_or("", |param| param.name);
         self.add(code, Spot::node(id).item(what, index), |_| {
-            format!("{what} {index} ({name}) is left out, but {} needs it", schema.name)
+            format!("{what} {index} ({name}) is missing, but {} requires it", schema.name)
         });
     }
 }

@@ -443,7 +443,7 @@ impl Checker<'_> {
                     takes.words(),
                 ),
                 Problem::NotTheSame(wanted, first) => format!(
-                    "input {position} is {}, but input {first} is {}; {} wants them to be of one type",
+                    "input {position} is {}, but input {first} is {}; {} requires the same type",
                     ty.words(),
                     wanted.words(),
                     schema.name,
@@ -473,5 +473,5 @@ enum Problem {
 
 /// What to do about an operand of a wrong type; empty for the advice of the code.
 fn advice(ty: Brief) -> &'static str {
-    if ty.is_optional() { "take the value out with OptionalGetElement" } else { "" }
+    if ty.is_optional() { "get the value with OptionalGetElement" } else { "" }
 }

@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
             required: 0,
         };
         let Some(op_type) = op_type.filter(|op_type| Some(*op_type) != self.empty) else {
-            let fact = "it does not say which operator it is".to_string();
+            let fact = "the node has no op_type".to_string();
             callee.problem = Some((&codes::NODE_WITHOUT_OPERATOR, fact, "".into()));
             return callee;
         };
@@ -272,7 +272,7 @@ impl<'a> Checker<'a> {
         let fact = format!("{who} does not import the operator set '{domain}'");
         let advice = match known {
             Some((_, newest)) => format!(
-                "add '{domain}' to opset_import with the version that the operator is meant in, at most {newest}"
+                "add '{domain}' to opset_import with the version of the operator, at most {newest}"
             ),
             None => format!("add '{domain}' to opset_import with its version"),
         };
@@ -295,18 +295,20 @@ impl<'a> Checker<'a> {
         if let Some(op) = registry.operator(domain_text, name) {
             let schema = registry.schema(domain_text, name, 1);
             if domain_text.is_empty() && schema.is_some_and(|schema| registry.is_added(schema)) {
-                let fact = format!("there is no operator {full}");
+                let fact = format!("operator {full} does not exist");
                 let advice = "ONNX Runtime has it there, and the standard has RMSNormalization since version 23";
                 return Some((&codes::UNKNOWN_OPERATOR, fact, advice.into()));
             }
             let first = op.versions().map(|version| version.since).min()?;
             let fact = format!(
-                "{full} came with version {first} of the operator set; version {version} is imported"
+                "{full} was added in version {first} of the operator set; version {version} is imported"
             );
             return Some((&codes::OPERATOR_NOT_YET, fact, "".into()));
         }
         if domain_text.is_empty() && EXPERIMENTS.contains(&name) {
-            let fact = format!("{full} was an experiment and never became part of the standard");
+            let fact = format!(
+                "{full} is an experimental operator of early releases that was never standardized"
+            );
             return Some((&codes::EXPERIMENTAL_OPERATOR, fact, "".into()));
         }
         let set = self.options.operator_sets.iter();
@@ -316,7 +318,7 @@ impl<'a> Checker<'a> {
             return declared(set, &full, name, version);
         }
         let closed = CLOSED_DOMAINS.iter().find(|(closed, _)| *closed == domain_text);
-        let fact = format!("there is no operator {full}");
+        let fact = format!("operator {full} does not exist");
         match closed {
             Some((_, true)) => Some((&codes::UNKNOWN_OPERATOR, fact, "".into())),
             _ if self.options.custom_domains => {
@@ -374,18 +376,18 @@ fn declared(
         Ok(operator) if operator.status == OperatorStatus::EXPERIMENTAL.0 => {
             let fact =
                 format!("{full} is experimental: it may change with every version of its set");
-            let advice = "ask who made the operator set whether it is stable by now";
+            let advice = "check whether a later version of the operator set declares it stable";
             Some((&codes::EXPERIMENTAL_OPERATOR, fact, advice.into()))
         }
         Ok(_) => None,
         Err(Some(first)) => {
             let fact = format!(
-                "{full} came with version {first} of the operator set; version {version} is imported"
+                "{full} was added in version {first} of the operator set; version {version} is imported"
             );
             Some((&codes::OPERATOR_NOT_YET, fact, "".into()))
         }
         Err(None) => {
-            let fact = format!("there is no operator {full}");
+            let fact = format!("operator {full} does not exist");
             Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()))
         }
     }

@@ -113,17 +113,17 @@ impl Judge<'_> {
     pub(super) fn operator_set(&mut self, set: &OperatorSet) {
         if set.magic != OPERATOR_SET_MAGIC {
             self.add(&codes::BAD_MAGIC, WHOLE.field("magic"), || {
-                format!("it begins with '{}'", shown(&set.magic))
+                format!("invalid magic: the file begins with '{}'", shown(&set.magic))
             });
         }
         if set.domain.is_empty() {
             self.add(&codes::SET_WITHOUT_DOMAIN, WHOLE.field("domain"), || {
-                "it does not say in which domain its operators are".into()
+                "the operator set has no domain".into()
             });
         }
         if set.version < 1 {
             self.add(&codes::SET_WITHOUT_VERSION, WHOLE.field("opset_version"), || {
-                format!("its version is {}", set.version)
+                format!("invalid version: {}", set.version)
             });
         }
         let mut seen = HashSet::new();
@@ -137,7 +137,7 @@ impl Judge<'_> {
             functions += usize::from(operator.is_function);
             let name = || shown(operator.name.as_bytes());
             if operator.name.is_empty() {
-                self.add(&codes::DECLARED_WITHOUT_NAME, spot, || "it has no name".into());
+                self.add(&codes::DECLARED_WITHOUT_NAME, spot, || "the name is missing".into());
             } else if !seen.insert((&operator.name, operator.since)) {
                 self.add(&codes::DECLARED_TWICE, spot, || {
                     format!("'{}' is declared twice for version {}", name(), operator.since)
@@ -145,12 +145,12 @@ impl Judge<'_> {
             }
             if operator.since < 1 && !operator.is_function {
                 self.add(&codes::DECLARED_TOO_LATE, spot, || {
-                    format!("'{}' does not say since which version it exists", name())
+                    format!("'{}' has no since_version", name())
                 });
             } else if operator.since > set.version {
                 self.add(&codes::DECLARED_TOO_LATE, spot, || {
                     format!(
-                        "'{}' exists since version {}, but the set is of version {}",
+                        "'{}' has since_version {}, but the operator set has version {}",
                         name(),
                         operator.since,
                         set.version

@@ -75,13 +75,13 @@ impl Checker<'_> {
         if last > 0 && last == constants && first < wanted.inputs {
             let spot = Spot::graph(inner).item("input", first);
             self.add(&codes::PASSED_CONSTANT_INPUT, spot, |_| {
-                "it is a constant, but the node passes a value in for it".into()
+                "the input is an initializer, but the node passes a value for it".into()
             });
         }
         if formals != wanted.inputs && formals.saturating_sub(constants) != wanted.inputs {
             self.add(&codes::SUBGRAPH_INPUTS, spot, |_| {
                 format!(
-                    "the graph has {}, but the node passes {} in",
+                    "the graph has {}, but the node passes {}",
                     count(formals as u64, "input"),
                     wanted.inputs
                 )
@@ -91,7 +91,7 @@ impl Checker<'_> {
         if results < wanted.outputs {
             self.add(&codes::SUBGRAPH_OUTPUTS, spot, |_| {
                 format!(
-                    "the graph has {}, but the node takes {} from it",
+                    "the graph has {}, but the node expects {}",
                     count(results as u64, "output"),
                     wanted.outputs
                 )

@@ -71,23 +71,27 @@ impl Checker<'_> {
     pub(super) fn sparse_tensor(&mut self, sparse: &SparseTensorProto, spot: Spot) {
         let dense = match sparse.dims.iter().find(|dim| **dim <= 0) {
             _ if sparse.dims.is_empty() => {
-                self.add(&codes::SPARSE_DIMS, spot, |_| "it has no dimensions".into());
+                self.add(&codes::SPARSE_DIMS, spot, |_| {
+                    "the sparse tensor has no dimensions".into()
+                });
                 None
             }
             Some(dim) => {
-                self.add(&codes::SPARSE_DIMS, spot, |_| format!("one of its dimensions is {dim}"));
+                self.add(&codes::SPARSE_DIMS, spot, |_| format!("invalid dimension {dim}"));
                 None
             }
             None => self.dims(&sparse.dims, spot),
         };
         let Some(values) = &sparse.values else {
-            self.add(&codes::SPARSE_WITHOUT_VALUES, spot, |_| "it has no values".into());
+            self.add(&codes::SPARSE_WITHOUT_VALUES, spot, |_| {
+                "the sparse tensor has no values".into()
+            });
             return;
         };
         self.tensor(values, spot);
         if values.dims.len() != 1 {
             self.add(&codes::SPARSE_VALUES_RANK, spot, |_| {
-                format!("its values have {} dimensions", values.dims.len())
+                format!("the values have {} dimensions, not 1", values.dims.len())
             });
             return;
         }
@@ -95,7 +99,7 @@ impl Checker<'_> {
         let Some(indices) = &sparse.indices else {
             if count != 0 {
                 self.add(&codes::SPARSE_WITHOUT_INDICES, spot, |_| {
-                    format!("it has {count} values and no indices")
+                    format!("the sparse tensor has {count} values and no indices")
                 });
             }
             return;
@@ -121,7 +125,7 @@ impl Checker<'_> {
             _ => {
                 self.add(&codes::SPARSE_INDICES, spot, |_| {
                     format!(
-                        "its indices have the shape {:?}, but must have [{count}] or [{count}, {rank}]",
+                        "the indices have shape {:?}, not [{count}] or [{count}, {rank}]",
                         &indices.dims[..indices.dims.len().min(8)]
                     )
                 });
@@ -132,7 +136,7 @@ impl Checker<'_> {
         if ty != DataType::INT64 {
             self.add(&codes::SPARSE_INDICES, spot, |_| {
                 format!(
-                    "its indices are of type {}, not INT64",
+                    "the indices have type {}, not INT64",
                     super::value_info::element_name(ty.0)
                 )
             });
@@ -163,12 +167,12 @@ impl Checker<'_> {
         });
         if let Some((row, index)) = walk.out_of_range {
             self.add(&codes::SPARSE_INDEX_RANGE, spot, |_| {
-                format!("index {index} of its value {row} is outside of its dimensions")
+                format!("index {index} of value {row} is out of range")
             });
         }
         if let Some(row) = walk.out_of_order {
             self.add(&codes::SPARSE_INDEX_ORDER, spot, |_| {
-                format!("the index of its value {row} does not come after the one before")
+                format!("the index of value {row} is not greater than the one before")
             });
         }
     }

@@ -74,19 +74,21 @@ impl Checker<'_> {
         let known = number != 0 && data_type.name().is_some();
         if !known {
             self.add(&codes::NO_ELEMENT_TYPE, spot, |_| match number {
-                0 => "it has no element type".to_string(),
-                _ => format!("its element type is {number}, which is none of the standard's"),
+                0 => "no element type is set".to_string(),
+                _ => format!("element type {number} is not defined by the standard"),
             });
         }
         if tensor.segment.is_some() {
-            self.add(&codes::SEGMENT, spot, |_| "it is one segment of a larger tensor".into());
+            self.add(&codes::SEGMENT, spot, |_| {
+                "the tensor is a segment of a larger tensor".into()
+            });
         }
         match tensor.data_location {
             Some(DataLocation::EXTERNAL) => self.external(tensor, data_type, elements, spot),
             location => {
                 if let Some(odd) = location.filter(|location| *location != DataLocation::DEFAULT) {
                     self.add(&codes::UNKNOWN_DATA_LOCATION, spot, |_| {
-                        format!("its data location is {}", odd.0)
+                        format!("data location {} is not defined by the standard", odd.0)
                     });
                 }
                 if known {
@@ -105,7 +107,7 @@ impl Checker<'_> {
     /// The number of elements, if the dimensions make sense.
     pub(super) fn dims(&mut self, dims: &[i64], spot: Spot) -> Option<u64> {
         if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
-            self.add(&codes::NEGATIVE_DIM, spot, |_| format!("its dimension {dim} is negative"));
+            self.add(&codes::NEGATIVE_DIM, spot, |_| format!("dimension {dim} is negative"));
             return None;
         }
         let elements = element_count(dims);
@@ -116,9 +118,7 @@ impl Checker<'_> {
     }
 
     fn too_large(&mut self, spot: Spot) {
-        self.add(&codes::SIZE_OVERFLOW, spot, |_| {
-            "its dimensions ask for more than can be counted".into()
-        });
+        self.add(&codes::SIZE_OVERFLOW, spot, |_| "the number of elements overflows".into());
     }
 
     fn inline(
@@ -138,21 +138,21 @@ impl Checker<'_> {
             self.add(&codes::TWO_PAYLOADS, spot, |_| {
                 let raw = raw.map(|_| "raw_data").into_iter();
                 let names: Vec<&str> = raw.chain(lists.iter().map(|n| field_name(*n))).collect();
-                format!("its values are in {}", names.join(" and in "))
+                format!("values are in {}", names.join(" and in "))
             });
             return;
         }
         let expected = data_type.typed_field().map_or("", TypedField::name);
         if raw.is_some() && data_type == DataType::STRING {
             self.add(&codes::STRINGS_IN_RAW, spot, |_| {
-                "it is of type string and has raw_data".into()
+                "the tensor has type string and raw_data".into()
             });
             return;
         }
         if let Some(list) = lists.first().filter(|list| field_name(**list) != expected) {
             self.add(&codes::WRONG_LIST, spot, |_| {
                 format!(
-                    "its values are in {}, but those of type {} belong in {expected}",
+                    "values are in {}, but those of type {} belong in {expected}",
                     field_name(*list),
                     DataType::name(data_type).unwrap_or_default().to_lowercase(),
                 )
@@ -163,7 +163,7 @@ impl Checker<'_> {
         if elements == 0 {
             if raw.is_some() || !lists.is_empty() {
                 self.add(&codes::DATA_OF_NOTHING, spot, |_| {
-                    "it has no elements, but values".into()
+                    "the tensor has 0 elements, but values are stored".into()
                 });
             }
             return;
@@ -184,7 +184,7 @@ impl Checker<'_> {
             }
             (None, None) => {
                 self.add(&codes::NO_DATA, spot, |_| {
-                    format!("it has {} and no values", count(elements, "element"))
+                    format!("the tensor has {} and no values", count(elements, "element"))
                 });
                 return;
             }
@@ -200,7 +200,7 @@ impl Checker<'_> {
                 };
                 self.add(code, spot, |_| {
                     format!(
-                        "its shape and type ask for {}, but there are {}",
+                        "shape and type require {}, but there are {}",
                         count(needed, unit),
                         present.end()
                     )
@@ -209,7 +209,7 @@ impl Checker<'_> {
             std::cmp::Ordering::Greater => {
                 self.add(&codes::SURPLUS, spot, |_| {
                     format!(
-                        "its shape and type ask for {}, but there are {}",
+                        "shape and type require {}, but there are {}",
                         count(needed, unit),
                         present.start()
                     )
@@ -233,7 +233,7 @@ impl Checker<'_> {
                 let last = last.ok().and_then(|last| model.bytes(raw).get(last));
                 if used > 0 && last.is_some_and(|last| last >> used != 0) {
                     self.add(&codes::PADDING_BITS, spot, |_| {
-                        "its last byte has non-zero padding bits".into()
+                        "the last byte has non-zero padding bits".into()
                     });
                 }
             }
@@ -265,7 +265,7 @@ impl Checker<'_> {
             });
             if let Some((index, text)) = odd {
                 self.add(&codes::STRING_NOT_UTF8, spot, |_| {
-                    format!("its element {index}, '{text}', is not UTF-8")
+                    format!("element {index}, '{text}', is not UTF-8")
                 });
             }
         }
@@ -283,12 +283,12 @@ impl Checker<'_> {
         let model = self.model;
         if tensor.raw_data.is_some() || !tensor.typed.is_empty() {
             self.add(&codes::EXTERNAL_AND_INLINE, spot, |_| {
-                "its values are outside of the model, and in it as well".into()
+                "the values are declared external, but the model has values too".into()
             });
         }
         if data_type == DataType::STRING {
             self.add(&codes::EXTERNAL_STRINGS, spot, |_| {
-                "it is of type string and its values are outside of the model".into()
+                "the tensor has type string and external values".into()
             });
         }
         let text = |entry: &Entry| model.maybe_text(entry.value).unwrap_or_default();
@@ -313,17 +313,17 @@ impl Checker<'_> {
             .peekable();
         if locations.peek().is_none() {
             self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
-                "its values are outside of the model, but no location is given".into()
+                "the values are external, but no location is set".into()
             });
         }
         for location in locations {
             if location.is_empty() {
                 self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
-                    "its values are outside of the model, but its location is empty".into()
+                    "the values are external, but the location is empty".into()
                 });
             } else if let Some(why) = bad_location(location) {
                 self.add(&codes::BAD_LOCATION, spot, |_| {
-                    format!("its values are in the file '{}', which {why}", shown(location))
+                    format!("values are in the file '{}', which {why}", shown(location))
                 });
             }
         }
@@ -334,7 +334,7 @@ impl Checker<'_> {
             && length != needed
         {
             self.add(&codes::LENGTH_MISMATCH, spot, |_| {
-                format!("{length} bytes are announced, but its type and shape need {needed}")
+                format!("the length is {length} bytes, but type and shape require {needed}")
             });
         }
     }
@@ -346,7 +346,7 @@ impl Checker<'_> {
         let number = std::str::from_utf8(value).ok().and_then(|v| v.parse::<u64>().ok());
         if !digits || number.is_none() {
             self.add(&codes::BAD_RANGE, spot, |_| {
-                format!("its {} is '{}'", shown(key), shown(value))
+                format!("invalid {}: '{}'", shown(key), shown(value))
             });
         }
     }

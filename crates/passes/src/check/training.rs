@@ -75,12 +75,12 @@ impl Checker<'_> {
                     self.add(
                         &codes::INITIALIZATION_INPUT,
                         Spot::graph(graph).item("input", input),
-                        |_| "the graph that gives first values has an input".into(),
+                        |_| "the initialization graph has an input".into(),
                     );
                 }
             } else if !step.initialization_binding.is_empty() {
                 self.add(&codes::INITIALIZATION_MISSING, spot, |_| {
-                    "it binds outputs of an initialization graph that it does not have".into()
+                    "there are initialization bindings, but no initialization graph".into()
                 });
             }
             if let Some(graph) = step.algorithm {
@@ -104,7 +104,7 @@ impl Checker<'_> {
                     {
                         self.add(&codes::VARIABLE_BOUND_TWICE, spot, |_| {
                             format!(
-                                "'{}' is assigned by another training step as well",
+                                "'{}' is also assigned by another training entry",
                                 shown(model.text(key))
                             )
                         });
@@ -134,7 +134,7 @@ impl Checker<'_> {
         });
         if variable.is_none() {
             self.add(&codes::BINDING_TARGET, spot, |_| {
-                format!("'{}' is no initializer", text(entry.key))
+                format!("'{}' is not an initializer", text(entry.key))
             });
         }
         let main = model.main.filter(|_| field == "update_binding");
@@ -146,7 +146,7 @@ impl Checker<'_> {
             // Without the graph, that it is missing has been said.
             if evaluated.is_some() || field == "update_binding" {
                 self.add(&codes::BINDING_SOURCE, spot, |_| {
-                    format!("'{}' is no output of the graph that is evaluated", text(entry.value))
+                    format!("'{}' is not an output of the graph that is run", text(entry.value))
                 });
             }
             return;
@@ -162,7 +162,7 @@ impl Checker<'_> {
         {
             self.add(&codes::BINDING_TYPE, spot, |_| {
                 format!(
-                    "'{}' is not of the type and shape of '{}'",
+                    "'{}' does not have the type and shape of '{}'",
                     text(entry.value),
                     text(entry.key)
                 )
@@ -188,10 +188,7 @@ impl Checker<'_> {
         for value in defined() {
             if steps.contains(&value.graph) && names.contains(&value.name) {
                 self.add(&codes::TRAINING_NAME_CLASH, Spot::graph(value.graph), |_| {
-                    format!(
-                        "'{}' is a name of the main graph as well",
-                        shown(model.text(value.name))
-                    )
+                    format!("'{}' is also a name of the main graph", shown(model.text(value.name)))
                 });
             }
         }

@@ -38,7 +38,7 @@ impl Checker<'_> {
         while let Some(node) = dead.get(next).copied() {
             next += 1;
             self.add(&codes::UNUSED_NODE, Spot::node(node), |_| {
-                "nothing depends on what it makes".into()
+                "no output depends on the node".into()
             });
             for value in model.inputs(node).flatten() {
                 self.steps += 1;

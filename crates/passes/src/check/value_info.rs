@@ -3,6 +3,7 @@
 use sardonyx_model::{DimValue, GraphId, ShapeProto, TypeKind, TypeProto, ValueInfo};
 use sardonyx_proto::{DataType, shown};
 
+use super::graph::text;
 use super::{Checker, codes, is_identifier};
 use crate::finding::Spot;
 
@@ -12,7 +13,7 @@ impl Checker<'_> {
         for (index, info) in self.model.graph(graph).inputs.iter().enumerate() {
             let spot = Spot::graph(graph).item("input", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
             }
             self.declared(info, spot, true);
         }
@@ -22,7 +23,7 @@ impl Checker<'_> {
     /// out of it need one.
     pub(super) fn declared(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
         if is_port && !self.is_empty(info.name) {
-            self.complete(info.ty.as_ref(), spot);
+            self.complete(info, spot);
         }
         if let Some(ty) = &info.ty {
             self.ty(ty, spot);
@@ -36,38 +37,41 @@ impl Checker<'_> {
     }
 
     /// The outermost level of the type of a port.
-    fn complete(&mut self, ty: Option<&TypeProto>, spot: Spot) {
-        let untyped = |checker: &mut Self, what: &str| {
-            checker.add(&codes::UNTYPED_VALUE, spot, |_| what.to_string());
+    fn complete(&mut self, info: &ValueInfo, spot: Spot) {
+        let model = self.model;
+        let port = || {
+            let name = info.name.map_or(String::new(), |name| text(model, name));
+            format!("{} '{name}'", spot.field)
         };
-        let Some(kind) = ty.and_then(|ty| ty.kind.as_ref()) else {
-            return untyped(self, "it has no type");
+        let untyped = |checker: &mut Self, what: &str| {
+            checker.add(&codes::UNTYPED_VALUE, spot, |_| format!("{} has {what}", port()));
+        };
+        let Some(kind) = info.ty.as_ref().and_then(|ty| ty.kind.as_ref()) else {
+            return untyped(self, "no type");
         };
         match kind {
             TypeKind::Tensor { elem_type, shape, .. }
             | TypeKind::SparseTensor { elem_type, shape, .. } => {
                 if elem_type.is_none() {
-                    untyped(self, "it is a tensor without an element type");
+                    untyped(self, "no element type");
                 }
                 if shape.is_none() {
-                    self.add(&codes::SHAPELESS_VALUE, spot, |_| {
-                        "it is a tensor without a shape".into()
-                    });
+                    self.add(&codes::SHAPELESS_VALUE, spot, |_| format!("{} has no shape", port()));
                 }
             }
             TypeKind::Sequence { elem_type: None, .. } => {
-                untyped(self, "it is a sequence without an element type");
+                untyped(self, "a sequence type without an element type");
             }
             TypeKind::Optional { elem_type: None, .. } => {
-                untyped(self, "it is an optional without an element type");
+                untyped(self, "an optional type without an element type");
             }
             TypeKind::Map { key_type, value_type, .. }
                 if key_type.is_none() || value_type.is_none() =>
             {
-                untyped(self, "it is a map without types of keys and values");
+                untyped(self, "a map type without key and value types");
             }
             TypeKind::Opaque { name, .. } if self.is_empty(*name) => {
-                untyped(self, "it is an opaque type without a name");
+                untyped(self, "an opaque type without a name");
             }
             _ => {}
         }
@@ -82,7 +86,7 @@ impl Checker<'_> {
                 checker.add(&codes::INCOMPLETE_TYPE, spot, |_| what.to_string());
             };
             match &ty.kind {
-                None if is_inner => incomplete(self, "a type within its type is not given"),
+                None if is_inner => incomplete(self, "the element type is missing"),
                 None => {}
                 Some(
                     TypeKind::Tensor { elem_type, shape, .. }
@@ -90,7 +94,10 @@ impl Checker<'_> {
                 ) => {
                     match elem_type {
                         None if is_inner => {
-                            incomplete(self, "the tensors in it have no element type");
+                            incomplete(
+                                self,
+                                "the element type is a tensor without an element type",
+                            );
                         }
                         None => {}
                         Some(number) => self.element_type(*number, spot),
@@ -101,13 +108,13 @@ impl Checker<'_> {
                 }
                 Some(TypeKind::Sequence { elem_type, .. }) => {
                     if elem_type.is_none() && is_inner {
-                        incomplete(self, "the sequences in it have no element type");
+                        incomplete(self, "the element type is a sequence without an element type");
                     }
                     next = elem_type.as_deref();
                 }
                 Some(TypeKind::Optional { elem_type, .. }) => {
                     if elem_type.is_none() && is_inner {
-                        incomplete(self, "the optionals in it have no element type");
+                        incomplete(self, "the element type is an optional without an element type");
                     }
                     next = elem_type.as_deref();
                 }
@@ -116,16 +123,16 @@ impl Checker<'_> {
                         && !is_key_type(DataType(*key))
                     {
                         self.add(&codes::BAD_KEY_TYPE, spot, |_| {
-                            format!("its keys are of type {}", element_name(*key))
+                            format!("invalid key type {}", element_name(*key))
                         });
                     }
                     if is_inner && (key_type.is_none() || value_type.is_none()) {
-                        incomplete(self, "the maps in it have no types of keys and values");
+                        incomplete(self, "the element type is a map without key and value types");
                     }
                     next = value_type.as_deref();
                 }
                 Some(TypeKind::Opaque { name, .. }) if is_inner && self.is_empty(*name) => {
-                    incomplete(self, "the opaque type in it has no name");
+                    incomplete(self, "the element type is an opaque type without a name");
                 }
                 Some(TypeKind::Opaque { .. }) => {}
             }
@@ -136,7 +143,7 @@ impl Checker<'_> {
     fn element_type(&mut self, number: i32, spot: Spot) {
         if number == 0 || DataType(number).name().is_none() {
             self.add(&codes::UNKNOWN_ELEMENT_TYPE, spot, |_| {
-                format!("its element type is {}", element_name(number))
+                format!("invalid element type: {}", element_name(number))
             });
         }
     }
@@ -146,18 +153,18 @@ impl Checker<'_> {
             match dim.value {
                 Some(DimValue::Value(size)) if size < 0 => {
                     self.add(&codes::NEGATIVE_DIMENSION, spot, |_| {
-                        format!("dimension {axis} of its shape is {size}")
+                        format!("dimension {axis} is {size}")
                     });
                 }
                 Some(DimValue::Param(name)) => {
                     let text = self.texts.text(name);
                     if text.is_empty() || text == b"*" {
                         self.add(&codes::WILDCARD_DIMENSION, spot, |_| {
-                            format!("dimension {axis} of its shape is called '{}'", shown(text))
+                            format!("dimension {axis} has the name '{}'", shown(text))
                         });
                     } else if self.lints_names && !is_identifier(text) {
                         self.add(&codes::BAD_DIMENSION_NAME, spot, |_| {
-                            format!("dimension {axis} of its shape is called '{}'", shown(text))
+                            format!("dimension {axis} has the name '{}'", shown(text))
                         });
                     }
                 }
@@ -171,7 +178,7 @@ impl Checker<'_> {
 pub(super) fn element_name(number: i32) -> String {
     match DataType(number).name() {
         Some(name) => name.to_string(),
-        None => format!("{number}, which stands for none"),
+        None => format!("{number}, which is not defined"),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn not_held(model: &Model) -> Option<Finding> {
             });
             if let Some((index, value)) = undefined {
                 let name = sardonyx_proto::shown(model.text(model.value(value).name));
-                let fact = format!("input {index} is '{name}', which nothing defines");
+                let fact = format!("input {index}, '{name}', is not defined");
                 let spot = Spot::node(node).item("input", index);
                 return Some(Finding::new(model, &codes::UNDEFINED_VALUE, spot, fact));
             }
@@ -51,7 +51,7 @@ pub(super) fn not_held(model: &Model) -> Option<Finding> {
     let mut outputs = model.graph(main).outputs.iter();
     let index = outputs.position(|output| !output.value.is_some_and(is_defined))?;
     let spot = Spot::graph(main).item("output", index);
-    let fact = "nothing in the graph makes it".to_string();
+    let fact = "it is not defined in the graph".to_string();
     Some(Finding::new(model, &codes::UNDEFINED_OUTPUT, spot, fact))
 }
 

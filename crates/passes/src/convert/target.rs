@@ -141,17 +141,17 @@ impl Target {
         for (domain, version) in &self.opsets {
             let shown = shown_domain(domain);
             let Some((oldest, newest)) = registry.versions(domain) else {
-                return Some(format!("there is no operator set '{shown}' in the standard"));
+                return Some(format!("the standard has no operator set '{shown}'"));
             };
             if !(oldest..=newest).contains(version) {
                 return Some(format!(
-                    "there is no version {version} of the operator set {shown}; versions go from {oldest} to {newest}"
+                    "the operator set {shown} has no version {version}; versions are {oldest} to {newest}"
                 ));
             }
         }
         let newest = crate::NEWEST_IR_VERSION;
         let wrong = self.ir_version.filter(|version| !(3..=newest).contains(version))?;
-        Some(format!("a model cannot be converted to IR version {wrong}, only to 3 to {newest}"))
+        Some(format!("cannot convert to IR version {wrong}, only to 3 to {newest}"))
     }
 }
 

@@ -79,7 +79,7 @@ impl Fit {
         types: &Types<'_>,
     ) -> Result<(), String> {
         let Some(schema) = &self.schema else {
-            return Err("there is no such version".to_string());
+            return Err("no such version exists".to_string());
         };
         let inputs: Vec<_> = model.inputs(node).collect();
         let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
@@ -108,7 +108,7 @@ impl Fit {
         let lacks = |name: &str| model.attribute_of(node, name).is_none();
         let mut needed = schema.attributes.iter().filter(|attribute| attribute.required);
         if let Some(missing) = needed.find(|attribute| lacks(attribute.name)) {
-            return Err(format!("the attribute {} is needed there", missing.name));
+            return Err(format!("the attribute {} is required there", missing.name));
         }
         let ty = |value: &Option<_>| types.ty((*value)?);
         let of_inputs: Vec<Option<&Type>> = inputs.iter().map(ty).collect();
@@ -129,7 +129,7 @@ impl Fit {
         });
         match open {
             Some((index, _)) if !types.are_open(model, node) => Err(format!(
-                "the type of input {index} is not known, and not all types are possible there"
+                "the type of input {index} is unknown, and not all types are allowed there"
             )),
             _ => Ok(()),
         }

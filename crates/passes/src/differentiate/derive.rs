@@ -156,7 +156,9 @@ impl<'a> Way<'a> {
         let elem = ty.and_then(|ty| ty.elem()).filter(|elem| elem.is_float());
         let Some(elem) = elem else {
             let name = self.resolved.name_of(y);
-            return Err(Refusal(format!("'{name}' is not of floats, so it has no gradient")));
+            return Err(Refusal(format!(
+                "'{name}' is not a floating-point tensor, so it has no gradient"
+            )));
         };
         let is_scalar = ty.and_then(|ty| ty.shape()).is_some_and(|shape| shape.is_empty());
         let one = self.number("one", elem, 1.0);

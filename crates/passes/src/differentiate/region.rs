@@ -51,7 +51,7 @@ impl Region {
         let bound: Option<Vec<ValueId>> = inputs[all..].iter().copied().collect();
         let Some((named, targets)) = bound.as_deref().and_then(|bound| bound.split_at_checked(all))
         else {
-            return Err(fault("a value that it names is left out".to_string()));
+            return Err(fault("a value that it names is missing".to_string()));
         };
         let is_inner = targets.len() > 1;
         let ys: Vec<Target> = match *targets {
@@ -74,7 +74,9 @@ impl Region {
             let elem = inference.ty(*x).and_then(|ty| ty.elem());
             let of = elem.map_or("an unknown type".to_string(), |elem| elem.to_string());
             let name = resolved.name_of(*x);
-            return Err(fault(format!("'{name}' is of {of}: only floats have gradients")));
+            return Err(fault(format!(
+                "'{name}' has type {of}: only floating-point tensors have gradients"
+            )));
         }
         Ok(region)
     }
@@ -100,7 +102,7 @@ impl Region {
                     }
                     Producer::Input(_) if !is_inner => {
                         return Err(format!(
-                            "'{}' depends on the input '{}', which neither xs nor zs name",
+                            "'{}' depends on the input '{}', which is not in xs or zs",
                             resolved.name_of(*y),
                             resolved.name_of(value)
                         ));
@@ -133,7 +135,7 @@ impl Region {
                     let outputs = model.outputs(node).iter().flatten();
                     if let Some(end) = outputs.clone().find(|value| ends.contains(*value)) {
                         return Err(format!(
-                            "'{}' follows from other values that xs and zs name",
+                            "'{}' can be computed from other values in xs and zs",
                             resolved.name_of(*end)
                         ));
                     }

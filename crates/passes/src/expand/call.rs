@@ -75,7 +75,7 @@ pub(crate) fn function_for(
     let inside = || graphs_of(model, node).flat_map(|graph| nodes_of_tree(model, graph));
     let mut attributes = inside().flat_map(|inner| model.attributes(inner));
     if attributes.any(|id| model.attribute(*id).ref_attr_name().is_some()) {
-        return Err("a graph of it depends on attributes of the function around it".to_string());
+        return Err("its subgraph refers to attributes of the enclosing function".to_string());
     }
     // What is not of `ai.onnx` is written with its newest version, whatever version the graphs
     // have.
@@ -87,7 +87,7 @@ pub(crate) fn function_for(
             let (from, to) = (found.opset.into(), newest.into());
             if let Some(change) = change(registry, "", found.def.name, from, to) {
                 return Err(format!(
-                    "its function takes a graph in and is written for version {newest} of ai.onnx; the graph has version {from}, and {change}"
+                    "its function contains a subgraph and is defined for version {newest} of ai.onnx; the graph has version {from}, and {change}"
                 ));
             }
         }
@@ -134,13 +134,13 @@ pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId)
 /// Why there is no function for a node.
 fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> String {
     if op.def.functions_of(op.schema.since).is_empty() {
-        return "the standard does not say by other operators what it does".to_string();
+        return "the standard does not define it as a function".to_string();
     }
     let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
     let mut references = attributes.filter(|attribute| attribute.ref_attr_name().is_some());
     if let Some(reference) = references.next() {
         let name = model.display(reference.name);
-        return format!("its function depends on '{name}', an attribute of the function around it");
+        return format!("its function depends on '{name}', an attribute of the enclosing function");
     }
     let mut known = model.inputs(node).zip(types);
     let is_unknown = |ty: &Option<Type>| match ty {
@@ -159,7 +159,7 @@ fn why_none(model: &Model, node: NodeId, types: &[Option<Type>], op: OpRef) -> S
     match known.position(|(input, ty)| input.is_some() && is_unknown(ty)) {
         Some(_) if let Some(why) = said() => why,
         Some(index) => {
-            format!("its function depends on types, and that of input {index} is not known")
+            format!("its function depends on types, and the type of input {index} is unknown")
         }
         None => {
             said().unwrap_or_else(|| "the standard has no function for such a node".to_string())

@@ -55,10 +55,10 @@ fn replace(
         give_up!()
     }
     if !cx.keeps_rank(anchor, x) {
-        give_up!("the result is not seen to have the rank of the input");
+        give_up!("the result may have another rank than the input");
     }
     if !cx.are_inner(&fused, anchor) {
-        give_up!("a value in between is read by somebody else as well");
+        give_up!("an intermediate value is also used by another node");
     }
     let mut rewrite = Rewrite::fusing(fused);
     let attributes = match approximate {
@@ -140,10 +140,10 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             continue;
         }
         if !cx.keeps_rank(anchor, x) {
-            give_up!("the result is not seen to have the rank of the input");
+            give_up!("the result may have another rank than the input");
         }
         if !cx.are_inner(&fused, anchor) {
-            give_up!("a value in between is read by somebody else as well");
+            give_up!("an intermediate value is also used by another node");
         }
         let mut rewrite = Rewrite::fusing(fused);
         let alpha = vec![("alpha", AttrValue::Float(alpha as f32))];
@@ -166,7 +166,7 @@ pub(super) fn hard_swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             continue;
         }
         if !cx.are_inner(&[line], anchor) {
-            give_up!("a value in between is read by somebody else as well");
+            give_up!("an intermediate value is also used by another node");
         }
         let mut rewrite = Rewrite::fusing(vec![line]);
         rewrite.step(&HARD_SWISH, vec![Source::Value(x)], Vec::new());

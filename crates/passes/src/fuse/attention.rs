@@ -31,7 +31,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         give_up!("the type is not float");
     }
     let Some(mut found) = scores_of(cx, scores) else {
-        give_up!("the argument of the softmax is no scaled product of queries and keys");
+        give_up!("the argument of the softmax is not a scaled product of queries and keys");
     };
     found.fused.push(softmax);
     let Some((q, transposed)) = cx.pair(found.product) else { give_up!() };
@@ -39,17 +39,17 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let (Some(q_shape), Some(k_shape), Some(v_shape)) =
         (cx.shape(q), cx.shape(transposed), cx.shape(v))
     else {
-        give_up!("the ranks of queries, keys and values are not known");
+        give_up!("the ranks of queries, keys and values are unknown");
     };
     let rank = q_shape.len();
     if !(3..=4).contains(&rank) || k_shape.len() != rank || v_shape.len() != rank {
-        give_up!("queries, keys and values are not of rank 3 or 4");
+        give_up!("queries, keys and values do not have rank 3 or 4");
     }
     for axis in 0..rank - 2 {
         if !q_shape[axis].surely_equals(&k_shape[axis])
             || !q_shape[axis].surely_equals(&v_shape[axis])
         {
-            give_up!("queries, keys and values are not seen to have the same leading sizes");
+            give_up!("queries, keys and values may have different leading sizes");
         }
     }
     let keys = &k_shape[rank - 1];
@@ -62,17 +62,17 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             None => false,
         };
         if !fits {
-            give_up!("the mask is not seen to have a column for each key");
+            give_up!("the mask may not have a column for each key");
         }
     }
     // Neither the mask nor a scale may make more of the scores.
     let product = cx.output(found.product);
     if !product.is_some_and(|product| cx.same_shape(product, scores)) {
-        give_up!("the scores are not seen to keep their shape when the mask is added");
+        give_up!("adding the mask may change the shape of the scores");
     }
     let shared = (rank == 4).then(|| heads_before_copies(cx, transposed, v)).flatten();
     if !cx.are_inner(&found.fused, anchor) {
-        give_up!("a value in between is read by somebody else as well");
+        give_up!("an intermediate value is also used by another node");
     }
 
     let mut rewrite = Rewrite::fusing(std::mem::take(&mut found.fused));

@@ -99,7 +99,7 @@ fn normalized(
         give_up!()
     }
     let Some(size) = cx.size_from_end(x, 1) else {
-        give_up!("the size of the last axis is not known");
+        give_up!("the size of the last axis is unknown");
     };
     // A longer one would make the result larger than x.
     let is_vector = |factor: ValueId| {
@@ -109,7 +109,7 @@ fn normalized(
         give_up!("the weight is not a vector of the size of the last axis");
     }
     if !cx.keeps_rank(anchor, x) {
-        give_up!("the result is not seen to have the rank of the input");
+        give_up!("the result may have another rank than the input");
     }
     // What is normalized once and weighted several times, as in blocks side by side, is as many
     // normalizations: together they are still fewer passes over memory. Each of these products is
@@ -130,7 +130,7 @@ fn normalized(
         && cx.are_inner(&found.inner, found.normal)
         && (product == anchor || cx.are_inner(&[product], anchor));
     if !is_inner {
-        give_up!("a value in between is read by somebody else as well");
+        give_up!("an intermediate value is also used by another node");
     }
     let mut fused = found.inner;
     fused.push(found.normal);

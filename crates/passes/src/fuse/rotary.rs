@@ -27,16 +27,14 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                 give_up!();
             }
             let (Some(cos), Some(sin)) = (once(cx, cos, &COS), once(cx, sin, &SIN)) else {
-                give_up!(
-                    "cosine and sine are not seen to be those of angles that stand twice in a row"
-                );
+                give_up!("cosine and sine may not be of angles that are repeated in each row");
             };
             if !of_all_tokens(cx, cos, x) || !of_all_tokens(cx, sin, x) {
-                give_up!("there are not seen to be angles for each position");
+                give_up!("there may not be angles for each position");
             }
             fused.extend([straight, crossed]);
             if !cx.are_inner(&fused, anchor) {
-                give_up!("a value in between is read by somebody else as well");
+                give_up!("an intermediate value is also used by another node");
             }
             let mut rewrite = Rewrite::fusing(fused);
             let cos = rewrite.step(&COS, vec![Source::Value(cos)], Vec::new());

@@ -116,7 +116,7 @@ impl Engine<'_> {
         // The reference implementation passes over what is too much.
         if given.inputs.len() > formal && self.is_algebra() {
             return Err(InferError(format!(
-                "function {} has {formal} inputs, but is given {}",
+                "function {} has {formal} inputs, but the node passes {}",
                 name(),
                 given.inputs.len()
             )));
@@ -175,7 +175,7 @@ impl Engine<'_> {
         let mut beyond = outputs.iter().skip(count);
         if !self.is_algebra() && beyond.any(|output| output.ty.is_some()) {
             return Err(InferError(format!(
-                "function {} has {} outputs, but {count} are taken",
+                "function {} has {} outputs, but the node has {count}",
                 name(),
                 outputs.len()
             )));

@@ -399,7 +399,7 @@ impl<'a> Engine<'a> {
             if let Some(declared) = differs {
                 self.differs(id, index, &constant, &declared.to_string());
             } else if self.strange.contains(&value) {
-                self.differs(id, index, &constant, "one of elements that do not exist");
+                self.differs(id, index, &constant, "a tensor with an undefined element type");
             }
             // The reference implementation goes by what is declared.
             let is_declared =
@@ -451,7 +451,7 @@ impl<'a> Engine<'a> {
             let Some(mut ty) = self.found.types[value.index()].take() else {
                 continue;
             };
-            let reason = "the file does not say it".to_string();
+            let reason = "the model does not declare it".to_string();
             for (axis, name) in self.name_open(&mut ty) {
                 self.note(value, Missing::Dim(axis), None, reason.clone(), Some(name));
             }
@@ -517,7 +517,7 @@ impl<'a> Engine<'a> {
         }
         self.visits -= 1;
         if self.visits == 0 {
-            let fact = "the functions and loops of the model would have to be walked through too often; what follows is left out";
+            let fact = "inference stops here: functions and loops would have to be inferred too many times";
             self.problem(node, ProblemKind::Limit, fact.into());
             return;
         }
@@ -550,7 +550,9 @@ impl<'a> Engine<'a> {
             let outputs = model.outputs(node).iter().flatten();
             let mut touched = values.iter().flatten().chain(outputs);
             if let Some(rank) = touched.find_map(|value| self.deep.get(value)) {
-                let fact = format!("a value of it has {rank} dimensions, more than {RANK_LIMIT}");
+                let fact = format!(
+                    "a value in it has {rank} dimensions; at most {RANK_LIMIT} are supported"
+                );
                 self.problem(node, ProblemKind::Rank, fact);
             }
         }
@@ -558,8 +560,7 @@ impl<'a> Engine<'a> {
             let strange =
                 |value: &Option<ValueId>| value.is_some_and(|value| self.strange.contains(&value));
             if let Some(index) = values.iter().position(strange) {
-                let fact =
-                    format!("input {index} is declared with an element type that does not exist");
+                let fact = format!("input {index} is declared with an undefined element type");
                 self.problem(node, ProblemKind::Signature, fact);
                 return None;
             }
@@ -688,7 +689,8 @@ impl<'a> Engine<'a> {
     /// Lists what does not fit; gives what was said if it counts all the same.
     fn accepted(&mut self, node: NodeId, judged: Judged) -> Option<Said> {
         for (index, rank) in judged.too_deep {
-            let fact = format!("output {index} has {rank} dimensions, more than {RANK_LIMIT}");
+            let fact =
+                format!("output {index} has {rank} dimensions; at most {RANK_LIMIT} are supported");
             self.problem(node, ProblemKind::Rank, fact);
         }
         if let Some(wrong) = judged.wrong {
@@ -793,9 +795,9 @@ impl<'a> Engine<'a> {
         let op = model.display(model.node(node).op_type);
         let domain = model.domain_of(node);
         let reason = if callee.imported {
-            format!("nothing is known of operator {op} of domain '{domain}'")
+            format!("operator {op} of domain '{domain}' is unknown")
         } else {
-            format!("operator set '{domain}' is not imported, so that {op} has no meaning")
+            format!("operator set '{domain}' is not imported, so {op} is not defined")
         };
         if !callee.imported {
             self.problem(node, ProblemKind::NotImported, reason.clone());
@@ -843,7 +845,7 @@ impl<'a> Engine<'a> {
             self.found.problems.push(Problem {
                 spot: Spot::graph(id),
                 kind: ProblemKind::Rank,
-                fact: format!("'{name}' has {rank} dimensions, more than {RANK_LIMIT}"),
+                fact: format!("'{name}' has {rank} dimensions; at most {RANK_LIMIT} are supported"),
                 advice: codes::RANK_ABOVE_LIMIT.help.into(),
             });
         }
@@ -855,8 +857,8 @@ impl<'a> Engine<'a> {
             self.found.problems.push(Problem {
                 spot: Spot::graph(id).item("initializer", index),
                 kind: ProblemKind::Declared,
-                fact: format!("it is {constant}, but its name is declared as {declared}"),
-                advice: "change the type of the constant, or the declaration".into(),
+                fact: format!("the initializer is {constant}, but declared as {declared}"),
+                advice: "change the type of the initializer, or the declaration".into(),
             });
         }
     }
@@ -974,7 +976,7 @@ pub(super) fn element(ty: &Type) -> Option<Option<DataType>> {
 fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
     let is_without = |ty: &Option<&Type>| ty.is_some_and(|ty| element(ty) == Some(None));
     let index = inputs.iter().position(is_without)?;
-    Some(format!("the element type of input {index} is not known"))
+    Some(format!("the element type of input {index} is unknown"))
 }
 
 /// Whether a declared tensor has elements of a type that the standard does not have; no type at all
@@ -1020,5 +1022,5 @@ fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {
             }
         })
         .collect();
-    if inputs.is_empty() { String::new() } else { format!("its inputs are {}", inputs.join(", ")) }
+    if inputs.is_empty() { String::new() } else { format!("inputs: {}", inputs.join(", ")) }
 }

@@ -72,7 +72,7 @@ impl Engine<'_> {
             || before_4 && formal.len() > inputs.len() && rest_are_constants();
         if !fits {
             return Err(InferError(format!(
-                "the graph has {} inputs, but is given {}",
+                "the graph has {} inputs, but the node passes {}",
                 formal.len(),
                 inputs.len()
             )));
@@ -86,7 +86,7 @@ impl Engine<'_> {
                 && self.strange.contains(&value)
             {
                 return Err(InferError(format!(
-                    "input {index} of the graph is declared with an element type that does not exist, but is given {given}"
+                    "input {index} of the graph is declared with an undefined element type, but the node passes {given}"
                 )));
             }
             let merged = match (&given.ty, declared) {
@@ -95,7 +95,7 @@ impl Engine<'_> {
                         if algebra { given.merge(&declared) } else { declared.merge(given) };
                     Some(merged.ok_or_else(|| {
                         InferError(format!(
-                            "input {index} of the graph is declared as {declared}, but is given {given}"
+                            "input {index} of the graph is declared as {declared}, but the node passes {given}"
                         ))
                     })?)
                 }
@@ -104,7 +104,7 @@ impl Engine<'_> {
             let mut merged = merged;
             if let Some(ty) = &mut merged {
                 for (axis, name) in self.name_open(ty) {
-                    let reason = "it may differ from run to run of the graph".to_string();
+                    let reason = "it may differ between runs of the graph".to_string();
                     let owner = self.model.graph(id).owner;
                     self.note(value, Missing::Dim(axis), owner, reason, Some(name));
                 }

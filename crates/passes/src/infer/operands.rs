@@ -99,7 +99,7 @@ impl<'a> Bound<'a> {
             Some((_, other, first, at)) if !same_kind(ty, other) => {
                 let (ty, other) = (spell(ty), spell(other));
                 return Err(format!(
-                    "{what} {index} is {ty}, but {first} {at} is {other}; they must be of one type"
+                    "{what} {index} is {ty}, but {first} {at} is {other}; they must have the same type"
                 ));
             }
             Some(_) => {}

@@ -93,7 +93,7 @@ impl Engine<'_> {
         let declared = self.found.types[slot].take();
         if self.strange.contains(&value) && element(&ty) != Some(None) {
             let fact =
-                format!("it makes {ty}, but the file declares an element type that does not exist");
+                format!("the node computes {ty}, but the model declares an undefined element type");
             self.problem(node, ProblemKind::Declared, fact);
         }
         let mut merged = match declared {
@@ -110,7 +110,7 @@ impl Engine<'_> {
                     _ => None,
                 });
                 merged.unwrap_or_else(|| {
-                    let fact = format!("it makes {ty}, but the file declares {declared}");
+                    let fact = format!("the node computes {ty}, but the model declares {declared}");
                     self.problem(node, ProblemKind::Declared, fact);
                     if algebra { ty } else { declared }
                 })
@@ -207,7 +207,7 @@ impl Engine<'_> {
     /// Why something of an output stays unknown.
     fn reason(&self, node: NodeId, said: &mut dyn Iterator<Item = &str>) -> String {
         match said.next() {
-            Some(reason) => format!("only running it tells {reason}"),
+            Some(reason) => format!("{reason} is known only at run time"),
             None => usual_reason(
                 self.model,
                 node,

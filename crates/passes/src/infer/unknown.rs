@@ -93,9 +93,9 @@ pub(super) fn usual_reason(
         model.inputs(node).enumerate().filter_map(|(index, value)| Some((index, value?))).collect();
     for (index, value) in &inputs {
         match ty(*value) {
-            None => return format!("the type of input {index} '{}' is not known", name(*value)),
+            None => return format!("the type of input {index} '{}' is unknown", name(*value)),
             Some(Type::Tensor(tensor)) if tensor.shape.is_none() => {
-                return format!("the rank of input {index} '{}' is not known", name(*value));
+                return format!("the rank of input {index} '{}' is unknown", name(*value));
             }
             Some(_) => {}
         }
@@ -107,10 +107,7 @@ pub(super) fn usual_reason(
         elem.is_some_and(|elem| integers.contains(&elem)) && !is_known(*value)
     });
     if let Some((index, value)) = decides {
-        return format!(
-            "the value of input {index} '{}' is not known before the model runs",
-            name(*value)
-        );
+        return format!("the value of input {index} '{}' is known only at run time", name(*value));
     }
     let open = inputs.iter().find(|(_, value)| {
         ty(*value)
@@ -118,8 +115,8 @@ pub(super) fn usual_reason(
     });
     match open {
         Some((index, value)) => {
-            format!("not all sizes of input {index} '{}' are known", name(*value))
+            format!("the shape of input {index} '{}' is not fully known", name(*value))
         }
-        None => "the operator's inputs do not decide it".to_string(),
+        None => "it does not follow from the inputs of the operator".to_string(),
     }
 }

@@ -88,13 +88,13 @@ impl Imports {
             let change = match called {
                 None => change(registry, &domain, &name, own, here),
                 Some(_) => is_operator(registry, &domain, &name, here)
-                    .then(|| format!("there {name} is an operator, not the function of that name")),
+                    .then(|| format!("{name} is an operator there, not the function of that name")),
             };
             if let Some(change) = change {
                 let set = if domain.is_empty() { "ai.onnx" } else { &domain };
                 let around = match self.scope {
                     None => "the model",
-                    Some(_) => "the function around the call",
+                    Some(_) => "the enclosing function",
                 };
                 let why = format!(
                     "its function imports version {own} of '{set}', {around} version {here}, and {change}"

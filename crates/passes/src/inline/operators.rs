@@ -118,7 +118,7 @@ impl Job<'_> {
             let scratch = &mut read.scratch;
             let body = match open_attribute(model, node, op) {
                 Some(attribute) => Err(format!(
-                    "its attribute '{attribute}' is one of the function around it that may have no value"
+                    "its attribute '{attribute}' refers to a function attribute that may have no value"
                 )),
                 None => function_for(model, registry, scratch, node, &inputs, op, &op_of),
             };

@@ -76,7 +76,7 @@ fn tensor(add: &Addition, value: ValueId) -> Result<(DataType, Option<Shape>), D
         Some(elem) => Ok((elem, ty.and_then(Type::shape).cloned())),
         None => {
             let name = add.name(value);
-            let message = format!("'{name}' is not a tensor of floats, so it has no gradient");
+            let message = format!("'{name}' is not a floating-point tensor, so it has no gradient");
             Err(DeriveError::Option(message))
         }
     }
@@ -103,7 +103,7 @@ fn cross_entropy(
     let Some(shape) = shape.filter(|shape| shape.len() >= 2) else {
         let name = add.name(output);
         let message = format!(
-            "the rank of '{name}' has to be known and at least 2 for a cross entropy: examples and classes"
+            "cross-entropy requires '{name}' to have a known rank of at least 2: examples and classes"
         );
         return Err(DeriveError::Option(message));
     };
@@ -111,13 +111,12 @@ fn cross_entropy(
     let asked = axis.or(normalized).unwrap_or(1);
     let axis = if asked < 0 { asked + rank } else { asked };
     if !(0..rank).contains(&axis) {
-        let message =
-            format!("axis {asked} of classes is not one of the {rank} axes of the output");
+        let message = format!("class axis {asked} is out of range: the output has {rank} axes");
         return Err(DeriveError::Option(message));
     }
     if normalized.is_some_and(|normal| (normal + rank) % rank != axis) {
         let message =
-            format!("the output is normalized along another axis than that of classes, {asked}");
+            format!("the output is normalized along another axis than the class axis {asked}");
         return Err(DeriveError::Option(message));
     }
     let axis = axis as usize;

@@ -69,7 +69,7 @@ impl Optimizer {
         let Optimizer { kind, learning_rate, weight_decay, as_operator } = self;
         let is_part = |x: f64| (0.0..1.0).contains(&x);
         let fail =
-            |what: &str, demand: &str, x: f64| Err(format!("{what} has to be {demand}, not {x}"));
+            |what: &str, demand: &str, x: f64| Err(format!("{what} must be {demand}, not {x}"));
         if !(learning_rate.is_finite() && *learning_rate > 0.0) {
             return fail("the learning rate", "greater than 0", *learning_rate);
         }
@@ -98,7 +98,7 @@ impl Optimizer {
             OptimizerKind::Sgd | OptimizerKind::Adam { decoupled: true, .. } if *as_operator => {
                 let name = if *kind == OptimizerKind::Sgd { "SGD" } else { "AdamW" };
                 Err(format!(
-                    "{name} has no operator in {}; Momentum, Adagrad and Adam have",
+                    "{} has no operator {name}; it has Momentum, Adagrad and Adam",
                     TRAINING.0
                 ))
             }
@@ -385,7 +385,7 @@ impl Nodes<'_> {
             .find(|variable| !matches!(variable.elem, DataType::Float | DataType::Double));
         if let Some(Variable { name, elem, .. }) = other {
             let message = format!(
-                "the operators of {} take float and double; '{name}' is of {elem}",
+                "the operators of {} support float and double; '{name}' has type {elem}",
                 TRAINING.0
             );
             return Err(DeriveError::Option(message));

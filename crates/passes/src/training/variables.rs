@@ -127,7 +127,7 @@ pub(super) fn choose(
     }
     skipped.extend(statistics);
     if variables.is_empty() {
-        let message = "there is nothing to train: no initializer of floats was chosen that has an influence on the loss";
+        let message = "nothing to train: no selected floating-point initializer affects the loss";
         return Err(DeriveError::Option(message.to_string()));
     }
     Ok(Chosen { variables, skipped, inputs })

@@ -144,7 +144,7 @@ impl Engine {
         let inputs = self.input_names.len();
         if args.len() > inputs {
             let s = if inputs == 1 { "" } else { "s" };
-            let what = format!("the model has {inputs} input{s}, but {} are given", args.len());
+            let what = format!("the model has {inputs} input{s}, but {} are passed", args.len());
             return Err(refused(py, what));
         }
         let mut given: Vec<(usize, Bound<'py, PyAny>)> = args.iter().enumerate().collect();
@@ -240,7 +240,7 @@ impl Engine {
         let outputs = self.session.outputs();
         outputs.iter().position(|port| port.name() == name).ok_or_else(|| {
             let all: Vec<&str> = outputs.iter().map(Port::name).collect();
-            let help = format!("its outputs are '{}'", all.join("', '"));
+            let help = format!("use one of its outputs: '{}'", all.join("', '"));
             let what = format!("the model has no output '{name}'");
             of_kind(py, ErrorKind::Output, what, Some(&help))
         })

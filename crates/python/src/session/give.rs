@@ -34,7 +34,7 @@ pub(crate) fn object<'py>(py: Python<'py>, value: Value) -> Result<Bound<'py, Py
         Value::Optional(_, None) => Ok(py.None().into_bound(py)),
         Value::Optional(_, Some(held)) => object(py, *held),
         Value::Opaque(_) => {
-            Err(refused(py, "an output is of an opaque type, which Python has no object for"))
+            Err(refused(py, "an output has an opaque type, which is not supported in Python"))
         }
     }
 }

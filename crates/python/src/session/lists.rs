@@ -60,7 +60,7 @@ pub(crate) fn of_objects(
         let found = shown(&array.getattr("dtype")?);
         return Err(refused(
             py,
-            format!("{what} has elements of {found}, but the model wants {wanted}"),
+            format!("{what} has elements of {found}, but the model expects {wanted}"),
         ));
     }
     let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
@@ -110,7 +110,7 @@ fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'p
     let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
     if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
         let what =
-            format!("{what} is a list with an array of {size} elements in it; give one array");
+            format!("{what} is a list that contains an array of {size} elements; pass one array");
         return Err(refused(object.py(), what));
     }
     to_list.call0()
@@ -205,8 +205,10 @@ impl Reader<'_> {
         let found = if is_number { shown(object) } else { kind_of(object) };
         let what = self.what;
         let said = match self.elem {
-            Some(elem) => format!("{what} holds {found}, which is not of type {elem}"),
-            None => format!("{what} holds {found}, which is not like its first element"),
+            Some(elem) => format!("{what} contains {found}, which does not have type {elem}"),
+            None => {
+                format!("{what} contains {found}, which has another type than the first element")
+            }
         };
         refused(object.py(), said)
     }
@@ -253,7 +255,9 @@ fn demand_range(
         0..1i128 << bits
     };
     match numbers.find(|number| !range.contains(number)) {
-        Some(number) => Err(refused(py, format!("{what} holds {number}, which {elem} cannot"))),
+        Some(number) => {
+            Err(refused(py, format!("{what} contains {number}, which is out of range for {elem}")))
+        }
         None => Ok(()),
     }
 }

@@ -123,7 +123,7 @@ impl PyTensor {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
         }
         if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
-            return Err("the elements lie in the order of C, not of Fortran".to_string());
+            return Err("the elements are in C order, not Fortran order".to_string());
         }
         match format_of(data_type) {
             Some(format) => Ok(format),
@@ -193,7 +193,7 @@ impl PyTensor {
         // Memory of the CPU has no streams, and every library takes the first version.
         let _ = (stream, max_version);
         if dl_device.is_some_and(|device| device != (1, 0)) {
-            return Err(PyBufferError::new_err("the tensor lies on the CPU"));
+            return Err(PyBufferError::new_err("the tensor is on the CPU"));
         }
         let py = slf.py();
         let owner = if copy == Some(true) {

@@ -44,7 +44,7 @@ impl Runner {
         match self.session.get(py) {
             Some(session) => Ok(session.bind(py).clone()),
             None => {
-                Err(PyRuntimeError::new_err("the session is not made yet: __init__ did not run"))
+                Err(PyRuntimeError::new_err("the session is not initialized: __init__ did not run"))
             }
         }
     }

@@ -42,7 +42,7 @@ impl Settings {
             }
         };
         if threads == Some(0) {
-            return Err(refused(py, "threads is 0, which is not 1 or more"));
+            return Err(refused(py, "threads must be 1 or more, not 0"));
         }
         let dims = sizes(dims)?;
         let ignores_other_dims = false;

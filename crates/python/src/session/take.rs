@@ -112,7 +112,7 @@ impl Taker {
             Some(Type::Sequence(inner)) => self.sequence(object, inner, what, depth),
             Some(Type::Map(key, inner)) => self.map(object, *key, inner, what, depth),
             Some(Type::Opaque { .. }) => {
-                Err(refused(py, format!("{what} is of an opaque type, which Python cannot make")))
+                Err(refused(py, format!("{what} has an opaque type, which Python cannot create")))
             }
             Some(Type::SparseTensor(tensor)) if object.hasattr("indices")? => {
                 self.sparse(object, tensor.elem, what)
@@ -158,7 +158,7 @@ impl Taker {
         let element = match items.first() {
             Some(item) => item.value_type(),
             None => inner.value_type_or(Some(DataType::Float)).ok_or_else(|| {
-                refused(py, format!("{what} is a list of a type that is not known"))
+                refused(py, format!("{what} is a list with an unknown element type"))
             })?,
         };
         let mut sequence = Sequence::new(element);
@@ -191,7 +191,7 @@ impl Taker {
         let element = match entries.first() {
             Some((_, value)) => value.value_type(),
             None => inner.value_type_or(Some(DataType::Float)).ok_or_else(|| {
-                refused(py, format!("{what} is a dict to a type that is not known"))
+                refused(py, format!("{what} is a dict with an unknown value type"))
             })?,
         };
         let failed = |error: TensorError| unfit(py, what, &error);
@@ -254,8 +254,9 @@ impl Taker {
             }
             None => {
                 let format = buffer.format().to_string_lossy().into_owned();
-                let what =
-                    format!("{what} has elements of the format '{format}', which no ONNX type has");
+                let what = format!(
+                    "{what} has elements of the format '{format}', which is not an ONNX type"
+                );
                 return Err(refused(py, what));
             }
         };
@@ -302,7 +303,7 @@ impl Taker {
                 Some(Format::Objects) => lists::of_objects(object, elem, what),
                 None => {
                     let what = format!(
-                        "{what} has elements of the format '{format}', which no ONNX type has"
+                        "{what} has elements of the format '{format}', which is not an ONNX type"
                     );
                     Err(refused(py, what))
                 }
@@ -332,7 +333,7 @@ impl Taker {
                 None => Err(refused(
                     py,
                     format!(
-                        "{what} is an array of {}, which no ONNX type has",
+                        "{what} is an array of {}, which is not an ONNX type",
                         shown(&array.getattr("dtype")?)
                     ),
                 )),

@@ -366,7 +366,7 @@ impl PyTrainer {
         let model = py.detach(|| exported(&current, inference));
         let model = model.map_err(|error| raised(py, &error))?;
         if !model.external_files().is_empty() {
-            let what = "the model has values in data files, which its bytes do not hold";
+            let what = "the model has values in data files, which are not part of its bytes";
             let help = Some("write it to a file with export_to");
             return Err(of_kind(py, ErrorKind::ExternalData, what, help));
         }

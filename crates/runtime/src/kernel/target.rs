@@ -68,7 +68,7 @@ pub(super) fn memory_of<'t>(
     dims: &[usize],
 ) -> Result<TensorViewMut<'t>, KernelError> {
     let Some(target) = target else {
-        fail!("nobody wants output {index}");
+        fail!("output {index} is not requested");
     };
     if let Target::Absent = target {
         *target = Target::Owned(None);

@@ -103,7 +103,7 @@ impl Making<'_> {
             return Err(malformed(
                 model,
                 node,
-                format!("its graph gives {gives} values, but {wanted} are wanted"),
+                format!("its graph has {gives} outputs, but {wanted} are needed"),
             ));
         }
         Ok(body)
@@ -119,7 +119,7 @@ impl Making<'_> {
         let model = resolved.model();
         let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
         let mut slot = |value: ValueId| self.slot(scope, value);
-        let missing = |index: usize| malformed(model, node, format!("input {index} is left out"));
+        let missing = |index: usize| malformed(model, node, format!("input {index} is missing"));
         if resolved.is(node, &IF) {
             let condition = inputs.first().copied().flatten().ok_or_else(|| missing(0))?;
             return Ok(Some(RegionKind::If { condition: slot(condition) }));
@@ -150,7 +150,7 @@ impl Making<'_> {
         let count = count.filter(|count| (1..=carried.len()).contains(count));
         let states = count.map(|count| carried.len() - count).filter(|count| *count <= outputs);
         let Some(states) = states else {
-            let fact = "num_scan_inputs does not fit its inputs and outputs".to_string();
+            let fact = "num_scan_inputs does not match the inputs and outputs".to_string();
             return Err(malformed(model, node, fact));
         };
         let along = |of: &str, count: usize| {
@@ -158,7 +158,7 @@ impl Making<'_> {
                 ["axes", "directions"].map(|what| attributes.ints(&format!("scan_{of}_{what}")));
             let wrong = [&axes, &directions].into_iter().flatten().any(|list| list.len() != count);
             if wrong {
-                let fact = format!("its lists of axes and directions are not of {count} {of}s");
+                let fact = format!("its lists of axes and directions do not have {count} {of}s");
                 return Err(malformed(model, node, fact));
             }
             let at = |list: &Option<Vec<i64>>, index: usize| list.as_ref().map_or(0, |l| l[index]);
@@ -176,7 +176,7 @@ impl Making<'_> {
             }
         };
         if ways.len() != carried.len() - states {
-            let fact = "its directions are not those of its scanned inputs".to_string();
+            let fact = "its directions do not match its scan inputs".to_string();
             return Err(malformed(model, node, fact));
         }
         let stacked = along("output", outputs - states)?;
@@ -203,12 +203,12 @@ fn check_inputs(model: &Model, graph: GraphId, given: usize) -> Result<(), Strin
     let own = inputs.iter().skip(given).filter(|info| is_constant(info)).count();
     let (has, others) = (inputs.len(), inputs.len() - own);
     if others != given {
-        return Err(format!("its graph has {others} inputs, but is given {given}"));
+        return Err(format!("its graph has {others} inputs, but the node passes {given}"));
     }
     match inputs.iter().take(given).position(is_constant) {
-        Some(index) => {
-            Err(format!("input {index} of {has} of its graph is a constant, but is given a value"))
-        }
+        Some(index) => Err(format!(
+            "input {index} of {has} of its graph is an initializer, but the node passes a value"
+        )),
         None => Ok(()),
     }
 }

@@ -84,7 +84,7 @@ impl Pair {
 /// output; 0 where it repeats.
 pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     if to.len() > MAX_RANK {
-        fail!("the rank is {}, but at most {MAX_RANK} is implemented", to.len());
+        fail!("the rank is {}; at most {MAX_RANK} is supported", to.len());
     }
     let mut steps = Dims::from_elem(0, to.len());
     match broadcast_strides(from, to, &mut steps) {

@@ -15,7 +15,7 @@ fn codes<'a>(view: &TensorView<'a>, bits: usize) -> Result<Codes<'a>, KernelErro
         DataType::Uint8 => (bits, false),
         DataType::Uint4 => (4, false),
         DataType::Int4 => (4, true),
-        other => fail!("integers of few bits come as {}, which is not implemented", other.name()),
+        other => fail!("packed integers of type {} are not supported", other.name()),
     };
     match view.contiguous_bytes() {
         Some(bytes) => Ok(Codes { bytes, bits, signed }),

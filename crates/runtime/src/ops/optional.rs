@@ -16,7 +16,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         return Ok(Box::new(Optional { nothing: None }));
     }
     let Some(AttrValue::Type(ty)) = site.attributes.get("type") else {
-        let fact = "there is neither an input nor the attribute 'type'";
+        let fact = "neither an input nor the attribute 'type' is given";
         return Err(BindError::Invalid(fact.to_string()));
     };
     match ty.value_type() {
@@ -83,7 +83,7 @@ impl Kernel for GetElement {
         match call.take(0)? {
             Value::Optional(_, Some(element)) => call.set_output(0, *element),
             nothing @ Value::Optional(_, None) => {
-                fail!("the optional has nothing in it: it is an empty {}", nothing.value_type())
+                fail!("the optional is empty: {}", nothing.value_type())
             }
             other => call.set_output(0, other),
         }

@@ -29,11 +29,10 @@ fn spread(
         ([], _) | ([1], 0) => return Ok(Spread::One),
         ([_], 0) => {}
         (_, 0) => fail!(
-            "scales are {scales:?}, but without block_size they are one, or one for each slice of \
-             an axis"
+            "scales have shape {scales:?}, but without block_size there must be one scale, or one for each slice of an axis"
         ),
         _ if scales.len() != dims.len() => fail!(
-            "scales are {scales:?}, but scales of blocks have the rank of the input, {}",
+            "scales have shape {scales:?}, but scales of blocks must have the rank of the input, {}",
             dims.len()
         ),
         _ => {}
@@ -50,8 +49,7 @@ fn spread(
         let want = if at == axis { size.div_ceil(block) } else { *size };
         if *found != want {
             fail!(
-                "scales are {scales:?}, but blocks of {block} along axis {axis} of {dims:?} need \
-                 {want} in axis {at}"
+                "scales have shape {scales:?}, but blocks of {block} along axis {axis} of {dims:?} require {want} on axis {at}"
             );
         }
     }
@@ -67,7 +65,7 @@ fn is_byte(elem: DataType) -> bool {
 fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelError> {
     match bytes(call, index, elem)? {
         [one] => Ok(*one),
-        several => fail!("input {index} has {} elements, but must have one", several.len()),
+        several => fail!("input {index} has {} elements, not 1", several.len()),
     }
 }
 
@@ -75,7 +73,7 @@ fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelE
 fn one_number(call: &Call<'_>, index: usize) -> Result<f32, KernelError> {
     match &*numbers(call, index)? {
         [one] => Ok(*one),
-        several => fail!("input {index} has {} elements, but must have one", several.len()),
+        several => fail!("input {index} has {} elements, not 1", several.len()),
     }
 }
 

@@ -155,7 +155,7 @@ pub(crate) fn int_seed(site: &Site<'_>) -> Result<Option<u32>, BindError> {
 const SEEDS: f64 = (1u64 << 32) as f64;
 
 fn refused(seed: impl Display) -> BindError {
-    BindError::Invalid(format!("attribute 'seed' is {seed}, which is not from 0 to {}", u32::MAX))
+    BindError::Invalid(format!("attribute 'seed' is {seed}, but must be from 0 to {}", u32::MAX))
 }
 
 /// What draws, for profiles.
@@ -223,7 +223,7 @@ impl<T: Number + Element> Kernel for Bernoulli<T> {
         let mut drawn = call.scratch::<u8>(p.len())?;
         if let Err(index) = random::bernoulli(exec, generator, p, &mut drawn) {
             let p = &p[index];
-            fail!("element {index} is {p:?}, which is not a probability, from 0 to 1");
+            fail!("element {index} is {p:?}, which is not a probability from 0 to 1");
         }
         let mut output = call.output(0, self.to, &dims)?;
         let (options, len) = (CastOptions::default(), drawn.len());
@@ -253,7 +253,8 @@ impl<T: Number + Element> Multinomial<T> {
         let out = call.output_slice::<I>(0, &[rows, self.samples])?;
         let sizes = [rows, classes, self.samples];
         random::multinomial(exec, generator, logits, sizes, out).map_err(|row| {
-            let what = "has a logarithm that is NaN or infinite, or no class that can be drawn";
+            let what =
+                "has a NaN or infinite log-probability, or no class with a probability above 0";
             KernelError(format!("row {row} {what}"))
         })
     }
@@ -347,7 +348,7 @@ mod tests {
             assert_eq!(of(&p, 10), tensor(&[10], &expected.map(|x| f16::from_f32(x.into()))));
         }
         let refused = one("Bernoulli", &[], &[Some(&tensor(&[2], &[0.5f32, 1.5]))]);
-        let refusal = "element 1 is 1.5, which is not a probability, from 0 to 1";
+        let refusal = "element 1 is 1.5, which is not a probability from 0 to 1";
         assert_eq!(refused.unwrap_err(), refusal);
     }
 

@@ -120,7 +120,7 @@ impl Axes {
     fn resolve(&self, call: &Call<'_>) -> Result<Resolved, KernelError> {
         let from = Dims::from(call.tensor(0)?.dims());
         if from.len() > MAX_RANK {
-            fail!("the rank is {}, but at most {MAX_RANK} is implemented", from.len());
+            fail!("the rank is {}; at most {MAX_RANK} is supported", from.len());
         }
         let listed = if call.has_input(1) { call.ints(1)? } else { Default::default() };
         let mut reduced = [listed.is_empty() && !self.none_means_none; MAX_RANK];
@@ -225,7 +225,7 @@ impl<T: Loops + Element> Kernel for Position<T> {
         let marked: SmallVec<[bool; 6]> = (0..dims.len()).map(|other| other == axis).collect();
         let out = call.output_slice::<i64>(0, &without(&dims, &marked, self.keeps_dims))?;
         if sizes[1] == 0 && !out.is_empty() {
-            fail!("axis {axis} of {dims:?} has no elements to choose from");
+            fail!("axis {axis} of {dims:?} is empty");
         }
         T::arg_extreme(exec, self.which, self.ties, sizes, x, out);
         Ok(())

@@ -66,7 +66,7 @@ fn sequence<'a>(call: &Call<'a>, index: usize) -> Result<&'a Sequence, KernelErr
         Some(Operand::Tensor(view)) => {
             fail!("input {index} is tensor({}), not a sequence", view.data_type())
         }
-        _ => fail!("input {index} is left out"),
+        _ => fail!("input {index} is missing"),
     }
 }
 
@@ -88,7 +88,7 @@ fn position(call: &Call<'_>, index: usize) -> Result<Option<i64>, KernelError> {
     }
     match call.ints(index)?[..] {
         [position] => Ok(Some(position)),
-        _ => fail!("a position is one number, not a tensor {:?}", call.tensor(index)?.dims()),
+        _ => fail!("the position must be a scalar, not a tensor {:?}", call.tensor(index)?.dims()),
     }
 }
 
@@ -100,9 +100,9 @@ fn index_of(position: i64, length: usize, places: usize) -> Result<usize, Kernel
     match from_front.and_then(|index| usize::try_from(index).ok()) {
         Some(index) if index < places => Ok(index),
         _ => match length {
-            0 => fail!("position {position} is outside the sequence, which is empty"),
-            1 => fail!("position {position} is outside the sequence, which has 1 item"),
-            _ => fail!("position {position} is outside the sequence, which has {length} items"),
+            0 => fail!("position {position} is out of range: the sequence is empty"),
+            1 => fail!("position {position} is out of range: the sequence has 1 item"),
+            _ => fail!("position {position} is out of range: the sequence has {length} items"),
         },
     }
 }
@@ -112,7 +112,7 @@ struct At;
 impl Kernel for At {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let items = sequence(call, 0)?.items();
-        let Some(position) = position(call, 1)? else { fail!("there is no position") };
+        let Some(position) = position(call, 1)? else { fail!("the position is missing") };
         let index = index_of(position, items.len(), items.len())?;
         call.set_output(0, items[index].clone())
     }
@@ -139,7 +139,7 @@ impl Kernel for Construct {
             if found != *sequence.element() {
                 let first = sequence.element();
                 fail!(
-                    "input {index} is {found} and input 0 is {first}: a sequence has one element type"
+                    "input {index} is {found}, but input 0 is {first}: a sequence has one element type"
                 );
             }
             sequence.push(item)?;
@@ -244,12 +244,12 @@ impl Kernel for Concat {
         });
         let tensors = tensors.collect::<Result<Vec<&Tensor>, KernelError>>()?;
         let Some(first) = tensors.first() else {
-            fail!("the sequence is empty, so there is nothing to join");
+            fail!("the sequence is empty");
         };
         let views: Vec<TensorView<'_>> = if self.is_new {
             if let Some(index) = tensors.iter().position(|tensor| tensor.dims() != first.dims()) {
                 fail!(
-                    "items 0 and {index} have shapes {:?} and {:?}, which do not stack",
+                    "items 0 and {index} have shapes {:?} and {:?}, which cannot be stacked",
                     first.dims(),
                     tensors[index].dims()
                 );
@@ -348,7 +348,7 @@ fn lengths(call: &Call<'_>, axis: usize, whole: usize) -> Result<Lengths, Kernel
     match (call.tensor(1)?.rank(), &given[..]) {
         (0, [length]) => match usize::try_from(*length) {
             Ok(length) if length > 0 => Ok(Lengths::Equal { length, whole }),
-            _ => fail!("the length of a piece must be greater than zero, not {length}"),
+            _ => fail!("the length of a part must be greater than 0, not {length}"),
         },
         (1, _) => {
             let lengths = given.iter().map(|length| usize::try_from(*length));
@@ -357,10 +357,10 @@ fn lengths(call: &Call<'_>, axis: usize, whole: usize) -> Result<Lengths, Kernel
             };
             let sum = lengths.iter().try_fold(0usize, |sum, length| sum.checked_add(*length));
             if sum != Some(whole) {
-                fail!("pieces of {given:?} do not make up axis {axis} of size {whole}");
+                fail!("the lengths {given:?} do not add up to the size {whole} of axis {axis}");
             }
             Ok(Lengths::Listed(lengths))
         }
-        (rank, _) => fail!("the lengths of pieces are a list or one number, not of rank {rank}"),
+        (rank, _) => fail!("split must be a scalar or 1-D, not of rank {rank}"),
     }
 }

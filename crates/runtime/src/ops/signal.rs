@@ -33,7 +33,7 @@ impl Kernel for MelWeightMatrix {
         let need = |index: usize, name: &str| -> Result<usize, KernelError> {
             match size(call, index, name)? {
                 Some(size) => Ok(size),
-                None => fail!("{name} is left out"),
+                None => fail!("{name} is missing"),
             }
         };
         let bands = need(BANDS, "num_mel_bins")?;
@@ -44,7 +44,7 @@ impl Kernel for MelWeightMatrix {
             match given[..] {
                 [edge] if edge >= 0.0 && edge.is_finite() => Ok(edge),
                 [edge] => fail!("{name} must be a frequency, not {edge}"),
-                _ => fail!("{name} must be one number, not {}", given.len()),
+                _ => fail!("{name} must have one element, not {}", given.len()),
             }
         };
         let lower = mel(edge(LOWER_EDGE, "lower_edge_hertz")?);
@@ -63,8 +63,7 @@ impl Kernel for MelWeightMatrix {
             let triangle = [0, 1, 2].map(|more| place(band + more));
             if triangle.iter().any(|place| *place < 0.0 || *place > places as f64) {
                 fail!(
-                    "band {band} goes from place {} to {} of the spectrum, which has {places}: \
-                     an edge is above half of the sample rate",
+                    "band {band} spans bins {} to {}, but the spectrum has {places} bins: an edge frequency is above half of the sample rate",
                     triangle[0],
                     triangle[2]
                 );
@@ -72,8 +71,7 @@ impl Kernel for MelWeightMatrix {
             let [low, middle, high] = triangle.map(|place| place as usize);
             if middle >= places {
                 fail!(
-                    "the middle of band {band} is at place {middle} of the spectrum, which has \
-                     {places}: an edge is above half of the sample rate"
+                    "the center of band {band} is at bin {middle}, but the spectrum has {places} bins: an edge frequency is above half of the sample rate"
                 );
             }
             let mut set = |place: usize, weight: f64| weights[place * bands + band] = weight;
@@ -112,7 +110,7 @@ fn size(call: &Call<'_>, index: usize, name: &str) -> Result<Option<usize>, Kern
     }
     let given = call.ints(index)?;
     let &[given] = &given[..] else {
-        fail!("{name} must be one number, not {}", given.len());
+        fail!("{name} must have one element, not {}", given.len());
     };
     match usize::try_from(given) {
         Ok(size @ 1..) => Ok(Some(size)),
@@ -154,8 +152,8 @@ mod tests {
         );
         assert_eq!(
             refusal(2, 32, 2000, [0.0, 4000.0]),
-            "band 0 goes from place 0 to 18 of the spectrum, which has 17: an edge is above half of \
-             the sample rate"
+            "band 0 spans bins 0 to 18, but the spectrum has 17 bins: an edge frequency is above half \
+             of the sample rate"
         );
     }
 }

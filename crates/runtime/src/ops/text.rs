@@ -97,7 +97,7 @@ impl Kernel for Concat {
     }
 
     fn describe(&self) -> String {
-        "put strings together".to_string()
+        "concatenate strings".to_string()
     }
 }
 

@@ -93,7 +93,7 @@ impl Kernel for Step {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (rate, steps) = (wide(call, 0)?, call.ints(1)?);
         let (&[rate], &[steps]) = (&rate[..], &steps[..]) else {
-            fail!("inputs 0 and 1, the learning rate and the number of steps, must be one number");
+            fail!("inputs 0 and 1, the learning rate and the number of steps, must be scalars");
         };
         let optimizer = self.kind.optimizer(steps);
         let (rate, states) = (self.kind.rate(rate, steps), optimizer.states());

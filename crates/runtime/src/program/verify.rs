@@ -678,17 +678,12 @@ mod tests {
                 vec![scale(Numbers::One(f32::INFINITY), 1)],
                 Some("a factor is not finite"),
             ),
-            (
-                true,
-                false,
-                vec![scale(known(6), 1)],
-                Some("the bias that it would scale is not a constant"),
-            ),
+            (true, false, vec![scale(known(6), 1)], Some("the bias to scale is not a constant")),
             (
                 false,
                 false,
                 vec![bias(value(), 1), scale(known(6), 1)],
-                Some("the bias that it would scale is not a constant"),
+                Some("the bias to scale is not a constant"),
             ),
             (
                 true,
@@ -711,7 +706,7 @@ mod tests {
         let mut program = convolving(false, vec![bias(Numbers::One(0.5), 1)]);
         program.values[2].ty = None;
         let broken = program.verify().map_err(|broken| broken.to_string());
-        assert_eq!(broken, Err("step 0: how many channels there are is not known".to_string()));
+        assert_eq!(broken, Err("step 0: the number of channels is unknown".to_string()));
     }
 
     #[test]

@@ -106,20 +106,20 @@ fn accept(program: &Program, op: &mut Op, next: Next) -> Result<(), &'static str
         }
         (Op::Attention(attention), Next::Permute(order)) => {
             if attention.permute.is_some() || order.len() != 4 || order[3] != 3 {
-                return Err("attention writes batches, heads and rows in another order only");
+                return Err("attention supports only permutations of batch, heads and rows");
             }
             attention.permute = Some(order);
             Ok(())
         }
         (_, Next::Permute(_)) => Err("the axes keep their order"),
-        _ => Err("only products and convolutions do more before they write"),
+        _ => Err("only products and convolutions support epilogues"),
     }
 }
 
 /// Adds a stage to a product.
 fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static str> {
     if product.types.a != DataType::Float {
-        return Err("only products of float do more before they write");
+        return Err("only float products support epilogues");
     }
     let is_biased = || product.epilogue.biases().next().is_some();
     match &stage {
@@ -150,7 +150,7 @@ fn accept_in_conv(
     stages: SmallVec<[Stage; 2]>,
 ) -> Result<(), &'static str> {
     if !conv.takes_stages() {
-        return Err("only convolutions of float over at most three axes do more");
+        return Err("only float convolutions over at most three axes support epilogues");
     }
     stages.into_iter().try_for_each(|stage| conv.epilogue.push(stage))?;
     program.check_channels(conv)
@@ -278,7 +278,7 @@ fn normalization(
     axis: Option<Axis>,
 ) -> Result<SmallVec<[Stage; 2]>, &'static str> {
     if norm.elem != DataType::Float {
-        return Err("only float is computed before a result is written");
+        return Err("only float is supported in epilogues");
     }
     let Parameters::Folded { scale, shift } = &norm.parameters else {
         return Err("the parameters of the normalization are not constants");
@@ -288,7 +288,7 @@ fn normalization(
         return Err("its channels are not along the axis that can be scaled");
     };
     if channels != Some(scale.len()) {
-        return Err("how many channels there are is not known");
+        return Err("the number of channels is unknown");
     }
     Ok(smallvec![
         Stage::Scale { by: Numbers::Known(scale.clone()), axis: own },
@@ -305,10 +305,10 @@ fn stage(
     axis: Option<Axis>,
 ) -> Result<Stage, &'static str> {
     if pointwise.elem != DataType::Float {
-        return Err("only float is computed before a result is written");
+        return Err("only float is supported in epilogues");
     }
     let activation = match link {
-        Link::Unary(op) => activation(*op).ok_or("this function is not computed there")?,
+        Link::Unary(op) => activation(*op).ok_or("this function is not supported in epilogues")?,
         Link::Clip(given) => {
             let limits = limits::<f32>(given);
             let [low, high] = limits.map_err(|_| "the limits cannot be read")?;
@@ -350,7 +350,7 @@ fn with_other(
         return Err("the result broadcasts to more dimensions");
     }
     let Some(Axis { own: axis, reshaped }) = axis else {
-        return Err("only products and convolutions do more before they write");
+        return Err("only products and convolutions support epilogues");
     };
     let is_vector = reshaped.is_some_and(|axis| is_vector_along(axis, other_shape, shape));
     let vector = is_vector.then_some(Numbers::Value(other));

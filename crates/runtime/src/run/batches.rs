@@ -146,7 +146,10 @@ fn counts(call: &Call<'_>, carried: usize, scanned: usize) -> Result<Counts, Ker
         if is_scanned {
             let (first, longest) = *found.get_or_insert((position, dims[1]));
             if longest != dims[1] {
-                fail!("input {position} has {} slices, but input {first} {longest}", dims[1]);
+                fail!(
+                    "input {position} has {} slices, but input {first} has has {longest}",
+                    dims[1]
+                );
             }
         }
     }
@@ -166,7 +169,9 @@ fn lengths(call: &Call<'_>, counts: Counts) -> Result<Vec<usize>, KernelError> {
     }
     let length = |length: &i64| match usize::try_from(*length) {
         Ok(length) if length <= longest => Ok(length),
-        _ => fail!("sequence_lens has {length}, but there are {longest} slices"),
+        _ => fail!(
+            "sequence_lens has the element the element {length}, but there are {longest} slices"
+        ),
     };
     given.iter().map(length).collect()
 }

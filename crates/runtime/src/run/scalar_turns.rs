@@ -79,7 +79,7 @@ impl Run<'_> {
             if let Some(is_on) = turns.is_on {
                 registers[is_on as usize] = 1;
             }
-            let in_turn = |error: KernelError| format!("in turn {turn}: {error}");
+            let in_turn = |error: KernelError| format!("in iteration {turn}: {error}");
             code.run(registers).map_err(in_turn)?;
             goes_on = registers[turns.goes_on as usize] != 0;
             for (stack, made) in &mut *stacks {

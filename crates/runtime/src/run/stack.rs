@@ -55,7 +55,7 @@ impl<'o> Slices<'o> {
             let len = dims.remove(axis);
             if index > 0 && len != slices.len {
                 let first = slices.len;
-                fail!("input {input} has {len} slices, but the first that is scanned {first}");
+                fail!("input {input} has {len} slices, but the first scan input has {first}");
             }
             slices.len = len;
             let data = if axis == 0 {
@@ -184,7 +184,7 @@ impl<'t, 'o> Stack<'t, 'o> {
             Some((is, sized)) if is == elem && sized[..] == dims[1..] => {
                 let bytes = elem.storage_bytes(elems(&dims[1..])?).unwrap_or(0);
                 let Some((next, rest)) = take(left).split_at_mut_checked(bytes) else {
-                    fail!("there are more turns than the {} that were inferred", dims[0]);
+                    fail!("there are more iterations than the {} that were inferred", dims[0]);
                 };
                 *left = rest;
                 Ok(Some(next))
@@ -207,7 +207,7 @@ impl<'t, 'o> Stack<'t, 'o> {
                 if view.data_type() != slice.0 || view.dims() != &slice.1[..] {
                     let (is, inferred) =
                         (shown(view.data_type(), view.dims()), shown(slice.0, &slice.1));
-                    fail!("it is {is}, but {inferred} was inferred");
+                    fail!("the shape is {is}, but {inferred} was inferred");
                 }
                 if let Some(bytes) = self.lend(Some(&slice))? {
                     TensorViewMut::over(slice.0, &slice.1, bytes)?.copy_from(view)?;
@@ -237,7 +237,7 @@ impl Grown {
             Some((first, sizes)) if *first == elem && sizes[..] == *dims => {}
             Some((first, sizes)) => {
                 let (is, was) = (shown(elem, dims), shown(*first, sizes));
-                fail!("it is {is}, but was {was} in the turns before");
+                fail!("the shape is {is}, but was {was} in earlier iterations");
             }
         }
         self.turns += 1;
@@ -317,7 +317,7 @@ impl Grown {
             Some(slice) => slice,
             None => {
                 let Some(elem) = ty.and_then(Type::elem) else {
-                    fail!("there were no turns, and the element type of an output is not known");
+                    fail!("there were no iterations, and the element type of an output is unknown");
                 };
                 let sizes = ty.and_then(Type::shape);
                 let sizes = sizes.map(|sizes| sizes.iter().map(|dim| dim.size().unwrap_or(0)));
@@ -351,7 +351,9 @@ impl super::Run<'_> {
             Stack::Ignored => return Ok(()),
             Stack::Placed { dims, .. } if dims[0] != turns => {
                 let inferred = dims[0];
-                return Err(format!("there were {turns} turns, {inferred} were inferred").into());
+                return Err(
+                    format!("there were {turns} iterations, but {inferred} were inferred").into()
+                );
             }
             Stack::Placed { .. } => return Ok(()),
             Stack::Grown { target, along, grown } => (target, along, grown),

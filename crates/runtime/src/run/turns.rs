@@ -54,7 +54,7 @@ impl Run<'_> {
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
         let ([body], [planned]) = (&region.bodies[..], planned) else {
-            return Err("there is not one graph to run".to_string().into());
+            return Err("the node does not have one graph".to_string().into());
         };
         let kind = &region.kind;
         let (most, goes_on) = limits(kind, call)?;
@@ -72,7 +72,7 @@ impl Run<'_> {
         });
         let carried = carried.collect();
         let Some((finals, stacked)) = targets.split_at_mut_checked(count) else {
-            return Err("it carries more values than it gives".to_string().into());
+            return Err("there are more loop-carried inputs than outputs".to_string().into());
         };
         let along = |index: usize| match kind {
             RegionKind::Scan { stacked, .. } => stacked[index],
@@ -145,7 +145,7 @@ impl Run<'_> {
     #[cold]
     fn in_turn(&self, failed: Failed, step: &Step, turn: usize) -> Failed {
         match failed {
-            Failed::Here(what) => Failed::Here(format!("in turn {turn}: {what}")),
+            Failed::Here(what) => Failed::Here(format!("in iteration {turn}: {what}")),
             Failed::Inside(error) => {
                 Failed::Inside(error.in_turn(&self.executable.resolved, step.origins[0], turn))
             }
@@ -414,7 +414,7 @@ impl<'h> Turns<'_, 'h> {
             }
             Operand::Tensor(view) => {
                 let is = shown(view.data_type(), view.dims());
-                Err(format!("the condition must be one bool, but is {is}").into())
+                Err(format!("the condition must be one bool, not {is}").into())
             }
             _ => Err("the condition is not a tensor".to_string().into()),
         }
@@ -437,7 +437,7 @@ impl<'h> Turns<'_, 'h> {
             }
             Operand::Value(value) => {
                 let ty = value.value_type();
-                return Err(format!("tensors can be stacked, but this is {ty}").into());
+                return Err(format!("only tensors can be stacked, not {ty}").into());
             }
             _ => return Err("what is stacked has not been computed".to_string().into()),
         }
@@ -531,7 +531,7 @@ fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Fai
         return Ok(());
     }
     let (is, wanted) = (shown(view.data_type(), view.dims()), shown(*elem, dims));
-    Err(format!("a value that the graph is given is {is}, but {wanted} was inferred").into())
+    Err(format!("an input of the graph is {is}, but {wanted} was inferred").into())
 }
 
 /// How many turns there are at most, and whether there is a first one.
@@ -544,9 +544,7 @@ pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), 
             [most] => u64::try_from(*most).unwrap_or(0),
             _ => {
                 let dims = call.tensor(0)?.dims();
-                return Err(KernelError(format!(
-                    "the trip count must be one int64, but is {dims:?}"
-                )));
+                return Err(KernelError(format!("the trip count must be one int64, not {dims:?}")));
             }
         }
     } else {

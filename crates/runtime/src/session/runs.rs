@@ -112,9 +112,10 @@ impl Session {
                     let copied = body.operand(&planned.plan, &held, *source, None);
                     let copied = copied.and_then(|operand| match operand {
                         Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
-                        _ => {
-                            Err("it is not a tensor, so it has no memory to be written into".into())
-                        }
+                        _ => Err(
+                            "it is not a tensor, so it cannot be written into memory of the caller"
+                                .into(),
+                        ),
                     });
                     copied
                         .map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
@@ -180,11 +181,11 @@ impl Session {
             let Some(index) = find(self.outputs(), turn, name) else {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let what = format!("the model has no output '{name}'");
-                let help = format!("its outputs are '{}'", names.join("', '"));
+                let help = format!("use one of its outputs: '{}'", names.join("', '"));
                 return Err(InputError { what, help: Some(help) }.into());
             };
             if wanted[index].is_some() {
-                let what = format!("the output '{name}' is wanted twice");
+                let what = format!("the output '{name}' is requested twice");
                 return Err(InputError::new(what).into());
             }
             wanted[index] = Some((name, memory.reborrow()));

@@ -126,7 +126,7 @@ fn segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
     let body = length.and_then(|length| bytes.get(at + 4..at + 2 + length));
     match body {
         Some(body) => Ok((Segment { marker, at, body }, at + 4 + body.len())),
-        None => Err(format!("at byte {at}: the segment of the marker FF{marker:02X} is cut off")),
+        None => Err(format!("at byte {at}: the segment of the marker FF{marker:02X} is truncated")),
     }
 }
 
@@ -143,8 +143,8 @@ impl<'a> Jpeg<'a> {
                     let frame = Frame::read(&segment)?;
                     return Ok(Jpeg { bytes, at, frame, tables });
                 }
-                0xda => return segment.fail("a scan stands before the header of the frame"),
-                0xd9 => return segment.fail("the image ends before the header of its frame"),
+                0xda => return segment.fail("a scan comes before the frame header"),
+                0xd9 => return segment.fail("the image ends before its frame header"),
                 _ => tables.read(&segment)?,
             }
         }
@@ -188,7 +188,7 @@ impl Image for Jpeg<'_> {
                     let scan = Scan::read(&segment, &frame, &tables, &mut coefficients)?;
                     at = scan.decode(bytes, at, &mut coefficients)?;
                 }
-                0xc0..=0xc2 => return segment.fail("there is a second header of a frame"),
+                0xc0..=0xc2 => return segment.fail("there is a second frame header"),
                 _ => tables.read(&segment)?,
             }
         }
@@ -238,12 +238,12 @@ fn write(
 impl Frame {
     fn read(segment: &Segment<'_>) -> Result<Frame> {
         let [bits, h1, h0, w1, w0, count, components @ ..] = segment.body else {
-            return segment.fail("the header of the frame is cut off");
+            return segment.fail("the frame header is truncated");
         };
         let (height, width) = ([*h1, *h0], [*w1, *w0]);
         let [height, width] = [height, width].map(|x| usize::from(u16::from_be_bytes(x)));
         if *bits != 8 {
-            return segment.fail(&format!("samples of {bits} bits are not supported, only of 8"));
+            return segment.fail(&format!("samples of {bits} bits are not supported, only 8 bits"));
         }
         if width == 0 || height == 0 {
             return segment.fail(&format!("the size is {width} x {height}"));
@@ -252,7 +252,7 @@ impl Frame {
             return segment.fail(&format!("an image has 1, 3 or 4 components, not {count}"));
         }
         if components.len() != usize::from(*count) * 3 {
-            return segment.fail("the header of the frame has another length than its components");
+            return segment.fail("the length of the frame header does not match its components");
         }
         let (mut found, mut most) = (Vec::new(), [1, 1]);
         for component in components.chunks_exact(3) {
@@ -272,8 +272,7 @@ impl Frame {
             let Component { id, across, down, .. } = *component;
             if most[0] % across != 0 || most[1] % down != 0 {
                 return segment.fail(&format!(
-                    "component {id} has {across} x {down} samples for {} x {} pixels, which is \
-                     not a whole ratio",
+                    "component {id} has {across} x {down} samples for {} x {} pixels, which is not an integer ratio",
                     most[0], most[1]
                 ));
             }
@@ -334,11 +333,11 @@ impl Tables {
     fn read_huffman(&mut self, segment: &Segment<'_>, mut body: &[u8]) -> Result<()> {
         while let [kind, rest @ ..] = body {
             let Some((counts, rest)) = rest.split_at_checked(16) else {
-                return segment.fail("a Huffman table is cut off");
+                return segment.fail("a Huffman table is truncated");
             };
             let count = counts.iter().map(|count| usize::from(*count)).sum();
             let Some((symbols, rest)) = rest.split_at_checked(count) else {
-                return segment.fail("a Huffman table is cut off");
+                return segment.fail("a Huffman table is truncated");
             };
             body = rest;
             let (class, number) = (usize::from(kind >> 4), usize::from(kind & 15));

@@ -69,7 +69,7 @@ impl super::Image for Jpeg2000<'_> {
             (ColorSpace::CMYK, _) => return Err("CMYK is not supported".to_string()),
             (_, count) => {
                 return Err(format!(
-                    "{count} channels of an unknown colour space are not supported"
+                    "{count} channels of an unknown color space are not supported"
                 ));
             }
         };

@@ -149,7 +149,7 @@ pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
         }
     }
     AttrType::of_file(ty).ok_or_else(|| {
-        let message = format!("{} is not a type that an attribute can have", ty.0);
+        let message = format!("{} is not an attribute type", ty.0);
         Error::new(ErrorKind::Invalid, message)
     })
 }

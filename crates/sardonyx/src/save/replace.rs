@@ -81,7 +81,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
         Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
     })?;
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
-        let message = "this is a device, a pipe or a socket, which a file would replace";
+        let message = "this is a device, pipe or socket, which would be replaced by a file";
         return Err(Error::new(ErrorKind::Io, message)
             .with_place(shown(path))
             .with_help("Model::write_to writes to anything that is open"));
@@ -373,7 +373,7 @@ impl Saving<'_> {
         let file = self.directory.open_file(Path::new(location));
         let mut file = file.map_err(|refusal| match refusal {
             Refusal::Io(error) => error,
-            _ => io::Error::other("a data file was exchanged meanwhile"),
+            _ => io::Error::other("a data file was replaced in the meantime"),
         })?;
         let mut hasher = Sha1::new();
         io::copy(&mut file, &mut HashWriter(&mut hasher))?;
@@ -454,7 +454,7 @@ impl Saving<'_> {
         let base = match &self.options.name {
             Some(name) => {
                 check_location(name).map_err(|why| {
-                    Error::new(ErrorKind::Io, format!("no data file can have that name: {why}"))
+                    Error::new(ErrorKind::Io, format!("invalid name of a data file: {why}"))
                 })?;
                 name.clone()
             }

@@ -37,7 +37,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
             let message = if calls.calls[*function].contains_key(function) {
                 "it calls itself"
             } else {
-                "it calls itself through other functions"
+                "it calls itself indirectly"
             };
             (of_function(model, *function), message.to_string())
         });
@@ -49,7 +49,7 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
             found.add(&codes::BILLION_LAUGHS, || {
                 let (functions, nodes) = (calls.functions, rounded(nodes));
                 let message =
-                    format!("with its {functions} functions expanded the model has {nodes} nodes");
+                    format!("with its {functions} functions inlined the model has {nodes} nodes");
                 (String::new(), message)
             });
         }

@@ -47,8 +47,8 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
                 let in_graph = |other: &&NodeId| model.node(**other).graph == graph;
                 let left = nodes.iter().filter(|other| left[other.index()]);
                 let message = match left.filter(in_graph).count() {
-                    1 => "it needs its own result".to_string(),
-                    n => format!("{n} nodes need the results of each other"),
+                    1 => "it depends on its own result".to_string(),
+                    n => format!("{n} nodes depend on each other's results"),
                 };
                 (of_node(model, *node), message)
             });

@@ -17,11 +17,11 @@ pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, String)> {
         add(&codes::LOCATION_EMPTY, "is empty");
     }
     if text.starts_with('#') || text.contains(ADDRESS_MARK) {
-        let what = "stands for memory of the program that wrote the model";
+        let what = "refers to memory of the program that wrote the model";
         add(&codes::LOCATION_ADDRESS, what);
     }
     if text.contains('\0') {
-        add(&codes::LOCATION_NUL, "has a NUL character");
+        add(&codes::LOCATION_NUL, "contains a NUL character");
     }
     if is_absolute(location) {
         add(&codes::LOCATION_ABSOLUTE, "is an absolute path");
@@ -30,13 +30,13 @@ pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, String)> {
         add(&codes::LOCATION_ESCAPES, "has a '..' part");
     }
     if text.contains("://") {
-        add(&codes::LOCATION_URL, "is an address on the network");
+        add(&codes::LOCATION_URL, "is a network address");
     }
     if text.contains('\\') {
-        add(&codes::LOCATION_BACKSLASH, "has a backslash");
+        add(&codes::LOCATION_BACKSLASH, "contains a backslash");
     }
     if text.chars().any(|c| c.is_control() && c != '\0') {
-        add(&codes::LOCATION_CONTROL, "has a control character");
+        add(&codes::LOCATION_CONTROL, "contains a control character");
     }
     if text.split(['/', '\\']).any(is_reserved) {
         add(&codes::LOCATION_RESERVED, "is a reserved name on Windows");

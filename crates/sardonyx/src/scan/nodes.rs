@@ -29,9 +29,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "TritonOp", "compiles and runs Python"),
     ("", "ATen", "calls any operator of PyTorch"),
     ("", "ExternalOp", "calls a library"),
-    ("com.microsoft", "EPContext", "runs a compiled program, which may lie in another file"),
+    ("com.microsoft", "EPContext", "runs a compiled program, which may be in another file"),
     ("trt.plugins", "", "runs a plugin of TensorRT"),
-    ("com.microsoft.extensions", "", "may call services on the network"),
+    ("com.microsoft.extensions", "", "may call network services"),
 ];
 
 /// Elements of a constant operand that are looked at.
@@ -69,7 +69,7 @@ pub(super) fn check(
                 }),
                 _ if elements > limit => found.add(&codes::EXPANSION, || {
                     let message = format!(
-                        "it makes {} elements that the file does not store",
+                        "it creates {} elements that are not stored in the file",
                         rounded(elements)
                     );
                     (of_node(model, *node), message)

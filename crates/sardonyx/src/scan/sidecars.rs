@@ -77,8 +77,7 @@ impl<'m> Sidecars<'m> {
         let place = || stored.place(model);
         let entries = self.entries(stored, found);
         let Some(location) = entries.location else {
-            let message =
-                || "its values lie outside the model, and no location is given".to_string();
+            let message = || "its values are external, but no location is set".to_string();
             found.add(&codes::LOCATION_MISSING, || (place(), message()));
             return;
         };
@@ -171,7 +170,7 @@ impl<'m> Sidecars<'m> {
             None => {
                 if checksum.len() != 40 || !checksum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                     found.add(&codes::CHECKSUM_MALFORMED, || {
-                        let message = format!("'{checksum}' is no SHA-1");
+                        let message = format!("'{checksum}' is not a SHA-1");
                         (file.first.place(self.model), message)
                     });
                 }
@@ -198,7 +197,7 @@ impl<'m> Sidecars<'m> {
     ) {
         if self.unaligned > 0 {
             let message =
-                || format!("{} tensors do not begin at a multiple of {PAGE}", self.unaligned);
+                || format!("{} tensors do not start at a multiple of {PAGE}", self.unaligned);
             found.add(&codes::UNALIGNED, || (String::new(), message()));
         }
         if data.directory().is_none() && !self.files.is_empty() {
@@ -206,7 +205,7 @@ impl<'m> Sidecars<'m> {
             found.add(&codes::NOT_LOOKED_AT, || (String::new(), message()));
         }
         if self.files.len() > LOOKED_AT {
-            let message = || format!("tensors name more than {LOOKED_AT} data files");
+            let message = || format!("there are more than {LOOKED_AT} data files");
             found.add(&codes::TOO_MANY_DATA_FILES, || (String::new(), message()));
         }
         let mut groups = Groups::default();
@@ -223,7 +222,7 @@ impl<'m> Sidecars<'m> {
             found.add(&codes::CLAIMS, || {
                 let present = facts.outside_present;
                 let message = format!(
-                    "tensors claim {} bytes outside the model in all, but the files have {present}",
+                    "external tensors have {} bytes in total, but the files have {present}",
                     self.claimed
                 );
                 (String::new(), message)
@@ -300,7 +299,7 @@ impl<'m> Sidecars<'m> {
                 Some((s, e, other)) if start < e => found.add(&codes::OVERLAP, || {
                     let other = other.tensor.place(self.model);
                     let message = format!(
-                        "its bytes {start}..{end} of '{}' meet the bytes {s}..{e} of {other}",
+                        "its bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
                         name()
                     );
                     (tensor.tensor.place(self.model), message)
@@ -312,7 +311,7 @@ impl<'m> Sidecars<'m> {
             }
         }
         if shared > 0 {
-            let message = || format!("{shared} tensors have the values of another one");
+            let message = || format!("{shared} tensors share values with another tensor");
             found.add(&codes::SHARED_RANGE, || (name(), message()));
         }
         let ends = ranges.iter().map(|(start, end, _)| (*start, *end));
@@ -400,13 +399,13 @@ fn look_at(
         Ok(seen) => seen,
         Err(missed) => {
             let (code, what) = match missed {
-                Missed::Location(_) => (&codes::LOCATION_ESCAPES, "is refused"),
-                Missed::Missing(_) => (&codes::DATA_FILE_MISSING, "is not there"),
+                Missed::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
+                Missed::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
                 Missed::DanglingLink => {
-                    (&codes::DATA_FILE_MISSING, "is a link to a file that is not there")
+                    (&codes::DATA_FILE_MISSING, "is a link to a file that does not exist")
                 }
                 Missed::Outside(_) => {
-                    (&codes::LINK_OUTSIDE, "is a link that leads out of the model's directory")
+                    (&codes::LINK_OUTSIDE, "is a link to outside of the model's directory")
                 }
                 Missed::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 Missed::Refused(Refusal::Kind(kind)) => {
@@ -415,7 +414,7 @@ fn look_at(
                     return None;
                 }
                 Missed::Refused(Refusal::HardLink) => {
-                    (&codes::HARD_LINK, "has a second name, a hard link")
+                    (&codes::HARD_LINK, "has more than one hard link")
                 }
                 Missed::Refused(Refusal::Io(error)) => {
                     let message = || format!("'{name}' cannot be opened: {error}");
@@ -429,14 +428,14 @@ fn look_at(
         }
     };
     if seen.through_link {
-        let message = || "it is a link to a file that may be read".to_string();
+        let message = || "it is a link to a readable file".to_string();
         found.add(&codes::LINK_INSIDE, || (name.to_string(), message()));
     }
     if let Some(checksum) = file.checksum.as_ref().filter(|_| options.checksums) {
         match sha1_of(&seen.file) {
             Ok(digest) if digest.eq_ignore_ascii_case(checksum) => {}
             Ok(digest) => found.add(&codes::CHECKSUM_MISMATCH, || {
-                let message = format!("its SHA-1 is {digest}, the model says {checksum}");
+                let message = format!("its SHA-1 is {digest}, but the model has {checksum}");
                 (name.to_string(), message)
             }),
             Err(error) => found.add(&codes::DATA_FILE_UNREADABLE, || {
@@ -459,7 +458,7 @@ fn check_range(
     let start = range.start;
     let Some(end) = start.checked_add(range.len.unwrap_or(0)) else {
         let len = range.len.unwrap_or(0);
-        let message = || format!("its offset {start} and length {len} have no sum");
+        let message = || format!("its offset {start} plus length {len} overflows");
         found.add(&codes::RANGE_OVERFLOW, || (place(), message()));
         return;
     };

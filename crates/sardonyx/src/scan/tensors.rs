@@ -27,7 +27,7 @@ pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) ->
     let place = || stored.place(model);
     check_rank(&tensor.dims, &place, found);
     if !tensor.is_external() && !tensor.external_data.is_empty() {
-        let message = || "it names a data file, but its values are not outside".to_string();
+        let message = || "it names a data file, but its values are not external".to_string();
         found.add(&codes::EXTERNAL_IGNORED, || (place(), message()));
     }
     let elements = elements(&tensor.dims);
@@ -64,7 +64,7 @@ pub(super) fn check_sparse(
     let count = u64::try_from(count).unwrap_or(0).max(1);
     if dense > options.sparse_elements && dense / count > options.sparse_ratio {
         found.add(&codes::SPARSE_EXPANSION, || {
-            let message = format!("{count} stored values stand for {dense} elements");
+            let message = format!("{count} stored values represent {dense} elements");
             (place(), message)
         });
     }

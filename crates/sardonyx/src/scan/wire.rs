@@ -277,7 +277,7 @@ impl<'a> Walk<'a, '_> {
             let code = if kind.wrong_type { &codes::WIRE_TYPE } else { &codes::UNKNOWN_FIELD };
             self.found.add(code, || {
                 let what = if kind.wrong_type {
-                    "has another wire type than the standard says"
+                    "does not have the wire type of the standard"
                 } else {
                     "is not in the standard"
                 };
@@ -286,7 +286,7 @@ impl<'a> Walk<'a, '_> {
                     n => format!("{n} times"),
                 };
                 let message = format!(
-                    "field {} of {} {what}: {times}, {} bytes in all",
+                    "field {} of {} {what}: {times}, {} bytes in total",
                     kind.number, kind.message, total.bytes
                 );
                 (total.first, message)
@@ -304,7 +304,7 @@ impl<'a> Walk<'a, '_> {
         if name.is_none() {
             self.found.add(&codes::UNKNOWN_ENUM, || {
                 let number = raw.word as i32;
-                let message = format!("{} is {number}, which has no meaning", field.name);
+                let message = format!("{} is {number}, which is not defined", field.name);
                 (self.open.place(field, index, raw.record.offset), message)
             });
         }
@@ -370,14 +370,14 @@ impl<'a> Walk<'a, '_> {
         let is_control = |c: char| c.is_control() && (is_name || !matches!(c, '\n' | '\r' | '\t'));
         if let Some(c) = text.chars().find(|c| is_control(*c)) {
             self.found.add(&codes::CONTROL_CHARACTERS, || {
-                let message = format!("'{}' has the control character {c:?}", shown(bytes));
+                let message = format!("'{}' contains the control character {c:?}", shown(bytes));
                 (place(), message)
             });
         }
         if let Some(c) = text.chars().find(|c| is_name && is_deceptive(*c)) {
             self.found.add(&codes::DECEPTIVE_CHARACTERS, || {
                 let (name, code) = (shown(bytes), u32::from(c));
-                let message = format!("'{name}' has the invisible character U+{code:04X}");
+                let message = format!("'{name}' contains the invisible character U+{code:04X}");
                 (place(), message)
             });
         }

@@ -81,11 +81,10 @@ impl<'m> TrainerBuilder<'m> {
     pub fn build(self) -> Result<Trainer, Error> {
         let model = self.model;
         if model.graph.training_info.is_empty() {
-            let message =
-                "the model has no training information, so it does not say how it is trained";
+            let message = "the model has no training information";
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
                 "give a model whose field training_info has an algorithm and update bindings; \
-                 such a model can be written in the notation",
+                 such a model can be written in ONNX text",
             ));
         }
         model.check_complete()?;
@@ -238,7 +237,7 @@ impl Model {
             let message = match entries {
                 0 => "the model has no training information".to_string(),
                 _ => format!(
-                    "training information has no entry {entry}: its {entries} entries count from 0"
+                    "training entry {entry} does not exist: there are {entries} entries, from 0"
                 ),
             };
             return Err(Error::new(ErrorKind::Input, message));
@@ -327,7 +326,7 @@ fn check_types(program: &Program, state: &State, place: &str) -> Result<(), Erro
         if !fits {
             let (name, ty) = (state.name(*variable), super::state::described(value));
             let message = format!(
-                "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape stay"
+                "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape cannot change"
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }

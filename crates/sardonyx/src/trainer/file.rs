@@ -73,15 +73,14 @@ impl Trainer {
         if facts.model != self.made.model.content_hash()? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "load it with the model that it was saved for; \
-                 single values can be given with set_state",
+                "load it with the model that it was saved for; use set_state for single values",
             ));
         }
         let mut state = self.state.clone();
         for index in 0..state.len() {
             let name = state.name(index);
             let Some(value) = values.remove(name) else {
-                return Err(unfit(path, format!("it has no value of '{name}'")));
+                return Err(unfit(path, format!("it has no value for '{name}'")));
             };
             let at = |error: Error| error.with_place(shown(path));
             state.check(index, &value, ErrorKind::Format).map_err(at)?;
@@ -103,9 +102,9 @@ impl Format {
             Some("npz") => Ok(Format::Npz),
             _ => {
                 let message =
-                    format!("the name '{}' does not say what kind of file it is", path.display());
+                    format!("the file extension of '{}' is not supported", path.display());
                 Err(Error::new(ErrorKind::Io, message)
-                    .with_help("a state is stored in a file that ends in .safetensors or .npz"))
+                    .with_help("use the extension .safetensors or .npz"))
             }
         }
     }

@@ -198,7 +198,7 @@ impl State {
         }
         let mut known = HashSet::new();
         if let Some(twice) = variables.iter().find(|variable| !known.insert(&variable.name)) {
-            let message = format!("two state variables are called '{}'", twice.name);
+            let message = format!("duplicate state variable name '{}'", twice.name);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         // The hasher of the standard library has keys from the system.
@@ -222,7 +222,7 @@ impl State {
             let names: Vec<&str> = self.iter().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                None => error.with_help(format!("there are: {}", names.join(", "))),
+                None => error.with_help(format!("use one of: {}", names.join(", "))),
             }
         })
     }
@@ -246,7 +246,7 @@ impl State {
             return Ok(());
         }
         let (ty, given) = (described(stored), described(value));
-        let message = format!("the state variable '{name}' is {ty}, and cannot become {given}");
+        let message = format!("the state variable '{name}' is {ty}, not {given}");
         Err(Error::new(kind, message))
     }
 
@@ -323,7 +323,7 @@ impl Variable {
         let number = initializer.tensor.data_type;
         if number == Some(NumberedType::STRING.0) {
             let message = format!(
-                "the state variable '{name}' holds strings, which training does not assign"
+                "the state variable '{name}' has type string, which training cannot assign"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }

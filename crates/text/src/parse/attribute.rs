@@ -37,8 +37,8 @@ impl<'a> Parser<'_, 'a> {
             let end = self.cursor.token_end();
             return self.fail_with(
                 start..end,
-                "a list of attributes is never empty",
-                "leave the `<>` out",
+                "an attribute list must not be empty",
+                "remove the `<>`",
             );
         }
         Ok(())
@@ -91,7 +91,7 @@ impl<'a> Parser<'_, 'a> {
         match numbers::scan(&self.cursor.text[span]) {
             Ok(_) => self.expected_with(
                 what,
-                "lists stand in brackets, [1, 5]; decimal numbers have a point, 1.5",
+                "write lists in brackets, [1, 5]; decimal numbers have a point, 1.5",
             ),
             Err(_) => self.expected_name(what),
         }
@@ -109,7 +109,7 @@ impl<'a> Parser<'_, 'a> {
             let number = self.integer("a number")?;
             return match i32::try_from(number) {
                 Ok(number) => Ok(Some(AttributeType(number))),
-                Err(_) => self.fail(at..self.cursor.pos, "attribute types have 32 bits"),
+                Err(_) => self.fail(at..self.cursor.pos, "attribute types must fit into 32 bits"),
             };
         }
         let word = self.cursor.peek_word().unwrap_or_default();
@@ -128,14 +128,14 @@ impl<'a> Parser<'_, 'a> {
             NODE_NOTES.iter().any(|note| note.as_bytes() == name)
         });
         let help = match (word, crate::words::nearest(word, &words)) {
-            (b"", _) if note => "notes begin with `@<`".to_string(),
-            (b"", _) => "a value stands after `=`: name = 1, or name: int = 1".to_string(),
-            (b"bool" | b"boolean", _) => "truth values are of type `int`, 0 and 1".to_string(),
+            (b"", _) if note => "annotations begin with `@<`".to_string(),
+            (b"", _) => "write the value after `=`: name = 1, or name: int = 1".to_string(),
+            (b"bool" | b"boolean", _) => "booleans have type `int`: 0 or 1".to_string(),
             (b"integer", _) => "did you mean `int`?".to_string(),
             (_, Some(near)) => format!("did you mean `{near}`?"),
             _ => match element_type(word) {
-                Some(ty) if ty.is_float() => "floats are of type `float`".to_string(),
-                Some(ty) if !ty.is_complex() => "integers are of type `int`".to_string(),
+                Some(ty) if ty.is_float() => "floats have type `float`".to_string(),
+                Some(ty) if !ty.is_complex() => "integers have type `int`".to_string(),
                 _ => format!("the types are {}", crate::words::listed(&words)),
             },
         };
@@ -170,7 +170,7 @@ impl<'a> Parser<'_, 'a> {
                 let end = self.cursor.token_end();
                 return self.fail_with(
                     start..end,
-                    "an empty list does not say of which type it is",
+                    "an empty list has no type",
                     "write the type: name: ints = []",
                 );
             }
@@ -213,8 +213,8 @@ impl<'a> Parser<'_, 'a> {
             let word = attribute_word(ty).unwrap_or_default();
             let what = format!("a list, as the type is `{word}`");
             let help = match element {
-                AttributeType::INT | AttributeType::FLOAT => "lists stand in brackets: [1, 2]",
-                _ => "lists stand in brackets",
+                AttributeType::INT | AttributeType::FLOAT => "write lists in brackets: [1, 2]",
+                _ => "write lists in brackets",
             };
             return self.expected_with(&what, help);
         }
@@ -349,9 +349,9 @@ impl<'a> Parser<'_, 'a> {
             None => "a value".to_string(),
         };
         let help = match wanted {
-            _ if is_truth(word) => "truth values are 0 and 1".to_string(),
+            _ if is_truth(word) => "write booleans as 0 or 1".to_string(),
             _ if tensor => advice_on_type(word).unwrap_or_else(advice_on_types),
-            None | Some(AttributeType::STRING) => format!("texts stand in quotes: \"{shown}\""),
+            None | Some(AttributeType::STRING) => format!("write strings in quotes: \"{shown}\""),
             Some(AttributeType::GRAPH) => {
                 format!("a graph has inputs and outputs: {shown} () => (y) {{ ... }}")
             }
@@ -434,9 +434,9 @@ impl<'a> Parser<'_, 'a> {
                 "write it as an integer, or change the type to `float`"
             }
             (AttributeType::INT | AttributeType::FLOAT, AttributeType::STRING) => {
-                "numbers stand without quotes"
+                "write numbers without quotes"
             }
-            (AttributeType::STRING, _) => "texts stand in quotes",
+            (AttributeType::STRING, _) => "write strings in quotes",
             (AttributeType::TENSOR, AttributeType::INT | AttributeType::FLOAT) => {
                 "a tensor begins with its type: float {1.5}"
             }
@@ -459,7 +459,7 @@ impl<'a> Parser<'_, 'a> {
                     let what = format!("a single value, as the type is `{word}`");
                     let help = match list_of(ty).and_then(attribute_word) {
                         Some(list) => format!("the type of a list is `{list}`"),
-                        None => "leave the brackets out".into(),
+                        None => "remove the brackets".into(),
                     };
                     return self.expected_with(&what, help);
                 }
@@ -488,8 +488,8 @@ impl<'a> Parser<'_, 'a> {
         let at = self.cursor.pos;
         self.fail_with(
             at..at + 1,
-            "a reference cannot stand in a list",
-            "a reference stands for a whole attribute: name: ints = @parameter",
+            "a reference cannot be in a list",
+            "a reference replaces a whole attribute: name: ints = @parameter",
         )
     }
 

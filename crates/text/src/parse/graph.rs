@@ -106,8 +106,8 @@ impl<'a> Parser<'_, 'a> {
                 let at = parser.cursor.pos;
                 return parser.fail_with(
                     at..at + 1,
-                    "an output has no value of its own",
-                    "constants stand in `<>` after the outputs",
+                    "an output cannot have a value",
+                    "write initializers in `<>` after the outputs",
                 );
             }
             parser.build.model.graph_mut(graph).outputs.push(info);
@@ -171,7 +171,7 @@ impl<'a> Parser<'_, 'a> {
                 let (span, found) = self.token();
                 let message = format!("expected the name of a value after its type, found {found}");
                 if self.cursor.next() == b'(' {
-                    let help = format!("dimensions stand in brackets: {text}[3, 4]");
+                    let help = format!("write dimensions in brackets: {text}[3, 4]");
                     return self.fail_with(span, message, help);
                 }
                 if is_type_word(text.as_bytes()) {
@@ -294,7 +294,7 @@ impl<'a> Parser<'_, 'a> {
             self.warn(
                 at..at + 1,
                 "this comma leaves out the first output of the next node",
-                Some("nothing stands between nodes; an output that is left out is written `\"\"`"),
+                Some("nothing is allowed between nodes; write `\"\"` for a missing output"),
             );
         }
         self.outputs(node)?;
@@ -314,7 +314,7 @@ impl<'a> Parser<'_, 'a> {
                 let at = self.cursor.pos;
                 return self.fail_with(
                     at..at + 1,
-                    "the attributes of this node stand before its inputs already",
+                    "this node already has attributes before its inputs",
                     "put all attributes into one list",
                 );
             }
@@ -335,8 +335,8 @@ impl<'a> Parser<'_, 'a> {
         let (span, found) = self.token();
         if self.cursor.pos == start {
             let help = match byte {
-                b';' => Some("nothing stands between nodes".to_string()),
-                b'@' => Some("notes begin with `@<`: @<doc_string: \"...\">".into()),
+                b';' => Some("nothing is allowed between nodes".to_string()),
+                b'@' => Some("annotations begin with `@<`: @<doc_string: \"...\">".into()),
                 _ => self.advice_on_name(),
             };
             return match help {
@@ -353,7 +353,7 @@ impl<'a> Parser<'_, 'a> {
             b'[' if is_type_word(text) => {
                 Some("types of values stand in `<>` after the outputs of the graph".into())
             }
-            b']' => Some(format!("the name of a node stands in brackets: [{operator}]")),
+            b']' => Some(format!("write the name of a node in brackets: [{operator}]")),
             // What is in the way ends with the parenthesis of an operator, or does not.
             _ if end == span.start => match self.odd_name() {
                 Some(name) => {
@@ -444,13 +444,13 @@ impl<'a> Parser<'_, 'a> {
         let length = text.iter().rev().take_while(|byte| continues_word(**byte)).count();
         let operator = sardonyx_proto::shown(&text[end - length..]);
         let help = match self.cursor.next() {
-            b'[' => format!("attributes stand in `<>`: {operator}<axis = 0>(...)"),
+            b'[' => format!("write attributes in `<>`: {operator}<axis = 0>(...)"),
             b'+' | b'-' | b'*' | b'/' if end < self.cursor.pos => {
                 "what a node does has a name: z = Add(x, y)".to_string()
             }
             byte if starts_word(byte) || matches!(byte, b'"' | b'}' | b',' | b'@') => {
                 format!(
-                    "`{operator}` is an operator here, and its inputs stand in parentheses: {operator}(x)"
+                    "`{operator}` is an operator here; write its inputs in parentheses: {operator}(x)"
                 )
             }
             _ => return self.expected_name(what),
@@ -474,9 +474,9 @@ impl<'a> Parser<'_, 'a> {
         }
         let help = match (byte, self.advice_on_name()) {
             (b'=', _) => {
-                "attributes stand in `<>` before the inputs: Concat<axis = 0>(x, y)".into()
+                "write attributes in `<>` before the inputs: Concat<axis = 0>(x, y)".into()
             }
-            (b'(', _) => "inputs are names; give what a node computes a name first".into(),
+            (b'(', _) => "inputs are names; name the output of a node first".into(),
             (b'.' | b'/' | b'-' | b'0'..=b'9', Some(help)) => help,
             (byte, _) if byte.is_ascii_digit() || byte == b'-' => {
                 "inputs are names; numbers are attributes or constants".into()

@@ -56,7 +56,7 @@ impl<'a> Parser<'_, 'a> {
             _ if byte < b' ' && !self.cursor.at_end() => "this seems to be a binary file",
             _ => return false,
         };
-        let _ = self.expected_with::<()>("a model in the notation", help);
+        let _ = self.expected_with::<()>("a model in ONNX text", help);
         self.cursor.pos = self.cursor.text.len();
         true
     }
@@ -141,11 +141,7 @@ impl<'a> Parser<'_, 'a> {
         })?;
         if empty_is_wrong && seen.is_empty() {
             let end = self.cursor.token_end();
-            return self.fail_with(
-                start..end,
-                "a list of keys is never empty",
-                "leave the `<>` out",
-            );
+            return self.fail_with(start..end, "a list of keys is never empty", "remove the `<>`");
         }
         Ok(())
     }
@@ -196,7 +192,7 @@ impl<'a> Parser<'_, 'a> {
                         let end = self.cursor.token_end();
                         return self.fail_with(
                             at..end,
-                            "there is no such form of the notation",
+                            "there is no such form of ONNX text",
                             "the forms are \"full\" and \"portable\"",
                         );
                     }
@@ -386,7 +382,7 @@ impl<'a> Parser<'_, 'a> {
             return self.fail_with(
                 start..end,
                 "a list of parameters is never empty",
-                "leave the `<>` out",
+                "remove the `<>`",
             );
         }
         Ok(())

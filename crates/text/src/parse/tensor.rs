@@ -266,7 +266,7 @@ impl<'a> Parser<'_, 'a> {
         // The pool's bytes are not at hand yet, so they are looked at in the text or the file.
         let Some(runs) = self.build.with_bytes(records, super::message::typed_runs) else {
             let end = self.cursor.token_end();
-            return self.fail(at..end, "these bytes are no records of a tensor's typed lists");
+            return self.fail(at..end, "these bytes are no records of a tensor's typed fields");
         };
         for (number, range) in runs {
             let records = Span {
@@ -445,7 +445,7 @@ impl<'a> Parser<'_, 'a> {
             DataType::String => {
                 return self.fail_with(
                     opened..opened + 1,
-                    "strings cannot lie in raw_data",
+                    "strings cannot be stored in raw_data",
                     "leave `raw` out",
                 );
             }
@@ -578,7 +578,7 @@ impl<'a> Parser<'_, 'a> {
     #[cold]
     fn explain_entries(&mut self, data_type: DataType) {
         let advice = match data_type {
-            DataType::Bool => "truth values are 0 and 1".to_string(),
+            DataType::Bool => "write booleans as 0 or 1".to_string(),
             DataType::String => return,
             DataType::Float | DataType::Double | DataType::Complex64 | DataType::Complex128 => {
                 return self.explain_range(data_type);
@@ -602,7 +602,7 @@ impl<'a> Parser<'_, 'a> {
         let name = data_type.name();
         let bits = data_type.bits().unwrap_or(8);
         self.advise(match data_type {
-            DataType::Bool => "truth values are 0 and 1".to_string(),
+            DataType::Bool => "write booleans as 0 or 1".to_string(),
             DataType::String => return,
             DataType::Float | DataType::Complex64 => {
                 format!("values of type {name} are numbers up to {:e}", f32::MAX)
@@ -747,8 +747,8 @@ impl<'a> Parser<'_, 'a> {
                     what,
                     "a number follows its `-` directly, and begins with a digit",
                 ),
-                Some(b'"') => self.expected_with(what, "numbers stand without quotes"),
-                _ if is_truth(bytes) => self.expected_with(what, "truth values are 0 and 1"),
+                Some(b'"') => self.expected_with(what, "write numbers without quotes"),
+                _ if is_truth(bytes) => self.expected_with(what, "write booleans as 0 or 1"),
                 _ => self.expected(what),
             },
             NumberError::EmptyExponent => {

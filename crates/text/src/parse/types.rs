@@ -13,7 +13,7 @@ use crate::words::{DIMENSION_NOTES, TYPE_CONSTRUCTORS, TYPE_NOTES, element_type,
 pub(super) const SYMBOLIC_DIMENSION: &str = "the dimensions of a tensor with values are numbers";
 pub(super) const NO_RANK: &str = "a tensor with values has a rank";
 pub(super) const ADVICE_ON_RANK: &str =
-    "write the dimensions, float[2], or leave the brackets out for a scalar";
+    "write the dimensions, float[2], or remove the brackets for a scalar";
 
 /// Which type a word may stand for that is none.
 pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {

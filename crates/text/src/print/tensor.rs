@@ -767,7 +767,7 @@ impl Printer<'_, '_, '_> {
             other => return other,
         };
         if values.iter().any(|value| !(0..=1).contains(value)) {
-            self.left_out.add_harmless("bytes of truth values other than 0 and 1", place);
+            self.left_out.add_harmless("bytes of booleans other than 0 and 1", place);
         }
         Literals::Ints(values.iter().map(|value| i64::from(*value != 0)).collect())
     }

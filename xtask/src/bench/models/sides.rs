@@ -203,7 +203,7 @@ mod tests {
     fn complaints_become_short() {
         for (complaint, wanted) in [
             (
-                "error: the model uses 2 operators that this release cannot run\n  in m.onnx\n  LSTM, opset 18, 2 nodes: \
+                "error: the model uses 2 operators that this release does not support\n  in m.onnx\n  LSTM, opset 18, 2 nodes: \
                  operator not implemented\n  ai.onnx.ml.Scaler, opset 1, 1 node: operator not implemented\n",
                 "LSTM, ai.onnx.ml.Scaler",
             ),

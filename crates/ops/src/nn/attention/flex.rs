@@ -48,7 +48,7 @@ fn precision(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     let given = i32::try_from(number).ok().and_then(DataType::from_number);
     match given.filter(|elem| [Float, Float16, Bfloat16, Double].contains(elem)) {
         Some(elem) => Ok(Some(elem)),
-        None => cx.fail(format_args!("softmax_precision {number} is not a type for weights")),
+        None => cx.fail(format_args!("softmax_precision {number} is not supported")),
     }
 }
 
@@ -63,7 +63,7 @@ fn check_modifier(cx: &Infer<'_>, graph: &str, scores: &Type) -> Result<(), Infe
     };
     match &output.ty {
         Some(found) if found.merge(scores).is_none() => {
-            cx.fail(format_args!("{graph} makes {found} of {scores}"))
+            cx.fail(format_args!("{graph} returns {found} for {scores}"))
         }
         _ => Ok(()),
     }
@@ -180,7 +180,7 @@ mod tests {
                 (
                     &[],
                     "float[2, 8, 3, 64]; float[2, 3, 5, 64]; -",
-                    "FlexAttention: 8 query heads do not share 3 key heads evenly",
+                    "FlexAttention: 8 query heads are not a multiple of 3 key heads",
                 ),
                 (
                     &[],
@@ -190,7 +190,7 @@ mod tests {
                 (
                     &[("softmax_precision", Int(7))],
                     "-; -; -",
-                    "FlexAttention: softmax_precision 7 is not a type for weights",
+                    "FlexAttention: softmax_precision 7 is not supported",
                 ),
             ],
         );

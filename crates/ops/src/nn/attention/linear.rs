@@ -21,7 +21,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [heads, key_heads] = ["q_num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
         Some(heads @ 1..) => Ok(heads),
         Some(heads) => cx.fail(format_args!("{name} must be positive, not {heads}")),
-        None => cx.fail(format_args!("there must be {name}")),
+        None => cx.fail(format_args!("attribute {name} is missing")),
     });
     let (heads, key_heads) = (heads?, key_heads?);
     check_sharing(cx, &Dim::Known(heads), &Dim::Known(key_heads))?;
@@ -73,7 +73,7 @@ fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
                 return cx.fail(format_args!("the rule {rule} has no input {name}"));
             }
             (false, true) => {
-                return cx.fail(format_args!("the rule {rule} needs the input {name}"));
+                return cx.fail(format_args!("the rule {rule} requires the input {name}"));
             }
             _ => {}
         }
@@ -91,11 +91,11 @@ fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferErro
     };
     if let Some(found) = last(DECAY)?.filter(|found| *found != heads && !fits(*found)) {
         return cx.fail(format_args!(
-            "decay has {found} factors, which are not one for each of {heads} heads or of their features"
+            "decay has {found} factors, not one for each of {heads} heads or of their features"
         ));
     }
     if let Some(found) = last(BETA)?.filter(|found| *found != heads && *found != 1) {
-        return cx.fail(format_args!("beta has {found} factors, which are not 1 or {heads}"));
+        return cx.fail(format_args!("beta has {found} factors, not 1 or {heads}"));
     }
     Ok(())
 }
@@ -324,10 +324,14 @@ mod tests {
     fn contradictions() {
         let three = "float[2, 3, 64]; float[2, 3, 64]; float[2, 3, 64]";
         let rows = [
-            ((4, 3, "linear"), three.to_string(), "4 query heads do not share 3 key heads evenly"),
+            (
+                (4, 3, "linear"),
+                three.to_string(),
+                "4 query heads are not a multiple of 3 key heads",
+            ),
             ((0, 4, "linear"), three.to_string(), "q_num_heads must be positive, not 0"),
             ((4, 4, "quadratic"), three.to_string(), "update_rule has no value \"quadratic\""),
-            ((4, 4, "gated"), three.to_string(), "the rule gated needs the input decay"),
+            ((4, 4, "gated"), three.to_string(), "the rule gated requires the input decay"),
             (
                 (4, 4, "linear"),
                 format!("{three}; _; _; float[2, 3, 4]"),
@@ -336,12 +340,12 @@ mod tests {
             (
                 (4, 4, "gated"),
                 format!("{three}; _; float[2, 3, 7]"),
-                "decay has 7 factors, which are not one for each of 4 heads or of their features",
+                "decay has 7 factors, not one for each of 4 heads or of their features",
             ),
             (
                 (4, 4, "delta"),
                 format!("{three}; _; _; float[2, 3, 7]"),
-                "beta has 7 factors, which are not 1 or 4",
+                "beta has 7 factors, not 1 or 4",
             ),
             (
                 (4, 4, "linear"),
@@ -351,7 +355,7 @@ mod tests {
             (
                 (5, 5, "linear"),
                 three.to_string(),
-                "the last axis of key has size 64, which does not split into 5 heads",
+                "the last axis of key has size 64, which cannot be divided into 5 heads",
             ),
         ];
         for ((heads, key_heads, rule), inputs, expected) in rows {

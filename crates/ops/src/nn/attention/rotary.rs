@@ -8,7 +8,7 @@ use crate::rules::{same_as_first, shared_dim};
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.rank(0) {
         Some(3) if cx.int("num_heads").is_none() => {
-            return cx.fail("with an input of rank 3 there must be num_heads");
+            return cx.fail("an input of rank 3 requires num_heads");
         }
         Some(3 | 4) | None => {}
         Some(rank) => return cx.fail(format_args!("the input has rank {rank}, not 3 or 4")),
@@ -133,7 +133,7 @@ mod tests {
                 (
                     &[],
                     "float[B, S, E]; -; -",
-                    "RotaryEmbedding: with an input of rank 3 there must be num_heads",
+                    "RotaryEmbedding: an input of rank 3 requires num_heads",
                 ),
                 (&[], "float[S, E]; -; -", "RotaryEmbedding: the input has rank 2, not 3 or 4"),
                 (

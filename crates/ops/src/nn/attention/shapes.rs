@@ -90,7 +90,7 @@ fn infer_like_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
         let heads = ["q_num_heads", "kv_num_heads"].map(|name| cx.int(name));
         if q.len() == 3 && heads.contains(&None) {
-            return cx.fail("with inputs of rank 3 there must be q_num_heads and kv_num_heads");
+            return cx.fail("inputs of rank 3 require q_num_heads and kv_num_heads");
         }
         let (output, rows) = match (&q[..], cx.shape(V).map(|v| &v[..]), heads) {
             ([batch, heads, queries, _], Some([_, _, count, size]), _) => {
@@ -164,7 +164,7 @@ fn packed_sizes(cx: &Infer<'_>) -> Result<Sizes, InferError> {
     let [heads, key_heads] = ["q_num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
         Some(heads @ 1..) => Ok(heads),
         Some(heads) => cx.fail(format_args!("{name} must be positive, not {heads}")),
-        None => cx.fail(format_args!("with inputs of rank 3 there must be {name}")),
+        None => cx.fail(format_args!("inputs of rank 3 require {name}")),
     });
     let (heads, key_heads) = (heads?, key_heads?);
     let key_heads_found = shared_dim(cx, "key heads", &[(PAST_KEY, 1), (PAST_VALUE, 1)])?;
@@ -222,12 +222,12 @@ fn check_combinations(cx: &Infer<'_>) -> Result<(), InferError> {
         return cx.fail("present_key and present_value go together");
     }
     if cx.has_input(VALID_KEYS) && (cx.has_input(PAST_KEY) || cx.has_output(1)) {
-        return cx.fail("with nonpad_kv_seqlen there are no past or present keys");
+        return cx.fail("past and present keys are not allowed with nonpad_kv_seqlen");
     }
     let counts_heads =
         ["q_num_heads", "kv_num_heads"].into_iter().any(|name| cx.attribute(name).is_some());
     if cx.rank(Q) == Some(4) && counts_heads {
-        return cx.fail("with inputs of rank 4 there are no q_num_heads and kv_num_heads");
+        return cx.fail("q_num_heads and kv_num_heads are not allowed with inputs of rank 4");
     }
     Ok(())
 }
@@ -259,7 +259,7 @@ mod tests {
             ("-; -; -", "?[...]; ?[...]; ?[...]; ?[...]"),
             (
                 "float[2, 3, 1, 8]; float[2, 2, 5, 8]; -",
-                "Attention: 3 query heads do not share 2 key heads evenly",
+                "Attention: 3 query heads are not a multiple of 2 key heads",
             ),
             ("float[2, 4]; -; -", "Attention: queries, keys and values have rank 2, not 3 or 4"),
             ("float[2, 4, 3, 8]; float[2, 5, 8]; -", "Attention: input 1 must have rank 4, not 3"),
@@ -290,12 +290,12 @@ mod tests {
         let inputs = "float[2, 3, 64]; float[2, 5, 64]; float[2, 5, 63]";
         assert_eq!(
             infer(&heads(4, 4), inputs),
-            "Attention: the last axis of V has size 63, which does not split into 4 heads"
+            "Attention: the last axis of V has size 63, which cannot be divided into 4 heads"
         );
         assert_eq!(infer(&heads(0, 4), inputs), "Attention: q_num_heads must be positive, not 0");
         assert_eq!(
             infer(&heads(4, 4)[..1], inputs),
-            "Attention: with inputs of rank 3 there must be kv_num_heads"
+            "Attention: inputs of rank 3 require kv_num_heads"
         );
     }
 

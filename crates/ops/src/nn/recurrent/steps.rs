@@ -106,7 +106,7 @@ impl<'a> Layer<'a> {
             return Err("an older version of the layer".to_string());
         }
         let given = call.tensor(0).and_then(|tensor| tensor.elem);
-        let given = given.ok_or("the element type of input 0 is not known")?;
+        let given = given.ok_or("the element type of input 0 is unknown")?;
         let (elem, rounded) = match given {
             DataType::Double | DataType::Float => (given, None),
             _ => (DataType::Float, Some(i64::from(given.number()))),
@@ -548,7 +548,7 @@ fn gates(call: &Expand<'_>, kind: Kind, directions: usize) -> Result<Vec<Gate>, 
             "scaledtanh" => Gate::ScaledTanh { alpha: alpha(1.0), beta: beta(1.0) },
             _ => {
                 return Err(format!(
-                    "activations names '{name}', which is not an activation function"
+                    "activations has '{name}', which is not an activation function"
                 ));
             }
         });

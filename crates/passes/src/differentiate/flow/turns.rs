@@ -137,7 +137,7 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     let states = back.flow.states;
     let parts = Parts::new(back);
     // The numbers of the turns say how many there were.
-    let numbers = stack_value(back, 0).ok_or_else(|| refusal("its graph takes no number"))?;
+    let numbers = stack_value(back, 0).ok_or_else(|| refusal("the body has no iteration input"))?;
     let (_, count) = back.way.before("Size", &[Some(numbers)], &[]);
     let one = back.way.number("one", DataType::Int64, 1.0);
     let (_, last) = back.way.before("Sub", &[Some(count), Some(one)], &[]);
@@ -146,7 +146,7 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     given.extend(parts.first(back)?);
     let mut turn = Turn::new(back, "Loop", parts);
     let [Some(number), Some(condition)] = turn.before[..] else {
-        return Err(refusal("its graph takes no number of the turn or no condition"));
+        return Err(refusal("the body has no iteration or no condition input"));
     };
     let model = back.way.resolved.model_mut();
     let of_back = model.add_graph_input(turn.graph, "number");
@@ -320,9 +320,9 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
         before.len() != after.len() || sizes.any(|(before, after)| before.surely_differs(after))
     });
     if differ {
-        return refuse("whose shape changes from turn to turn");
+        return refuse("whose shape changes between iterations");
     }
-    stack_value(back, first + state).ok_or_else(|| refusal("its graph takes too few values"))
+    stack_value(back, first + state).ok_or_else(|| refusal("the body has too few inputs"))
 }
 
 /// The values that an input of the graph has in all turns, as one more output of the node.
@@ -365,14 +365,14 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
 /// What the first turn of the node starts with.
 fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     let input = back.model().inputs(back.flow.node).nth(back.flow.first_input() + state);
-    input.flatten().ok_or_else(|| refusal("a carried value is left out"))
+    input.flatten().ok_or_else(|| refusal("a loop-carried value is missing"))
 }
 
 /// Zeros for the gradient of a value.
 fn zeros(back: &mut FlowBack<'_, '_>, like: ValueId) -> Result<ValueId, Refusal> {
     let elem: Option<DataType> = back.way.inference.ty(like).and_then(Type::elem);
     let name = back.way.resolved.name_of(like);
-    let elem = elem.ok_or_else(|| Refusal(format!("the element type of '{name}' is not known")))?;
+    let elem = elem.ok_or_else(|| Refusal(format!("the element type of '{name}' is unknown")))?;
     Ok(back.way.zeros(elem, like))
 }
 

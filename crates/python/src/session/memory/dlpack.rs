@@ -53,7 +53,9 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Optio
     };
     let (device, _): (i64, i64) = device.call0()?.extract()?;
     if device != i64::from(CPU) {
-        let what = format!("{what} lies on a device, DLPack's number {device}; copy it to the CPU");
+        let what = format!(
+            "{what} is on another device (DLPack device type {device}); copy it to the CPU"
+        );
         return Err(refused(py, what));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
@@ -71,20 +73,19 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
     let Some(data_type) = data_type(array) else {
         let (code, bits, lanes) = (array.code, array.bits, array.lanes);
         return refuse(format!(
-            "has elements of DLPack's type {code} with {bits} bits in {lanes} lanes, which no ONNX \
-             type has"
+            "has elements of DLPack type {code} with {bits} bits in {lanes} lanes, which is not an ONNX type"
         ));
     };
     let rank = usize::try_from(array.ndim).unwrap_or(usize::MAX);
     if rank > MOST_DIMS || array.device_type != CPU {
-        return refuse(format!("is an array of {} dimensions, which cannot be", array.ndim));
+        return refuse(format!("is an array with the invalid number of dimensions {}", array.ndim));
     }
     // SAFETY: the structure has as many sizes as the array has dimensions, and as many strides if
     // it has any.
     let (shape, strides) = unsafe { (numbers(array.shape, rank), numbers(array.strides, rank)) };
     let dims: Result<Vec<usize>, _> = shape.iter().map(|size| usize::try_from(*size)).collect();
     let Ok(dims) = dims else {
-        return refuse(format!("has the shape {shape:?}, which cannot be"));
+        return refuse(format!("has the invalid shape {shape:?}"));
     };
     if dims.len() != rank {
         return refuse("has no shape".to_string());
@@ -99,12 +100,12 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
         strides.iter().map(|stride| *stride as isize).collect()
     };
     let Some((before, elements)) = reach(&dims, &strides) else {
-        return refuse(format!("has the strides {strides:?}, which reach too far"));
+        return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     let width = data_type.element_bytes().unwrap_or(1);
     let bytes = elements.checked_mul(width);
     let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
-        return refuse(format!("has the strides {strides:?}, which reach too far"));
+        return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     if array.data.is_null() {
         return refuse("has elements, but no address".to_string());

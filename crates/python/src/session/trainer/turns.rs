@@ -65,8 +65,7 @@ impl Turns {
             match py.detach(|| self.wait(number, pause)) {
                 Waited::Begun => return Ok(Turn(self)),
                 Waited::Within => {
-                    let what = "the trainer is changed in the middle of a change by the same \
-                                thread, such as by a handler of a signal";
+                    let what = "the trainer is changed during another change by the same thread, for example in a signal handler";
                     return Err(PyRuntimeError::new_err(what));
                 }
                 Waited::Busy => {}

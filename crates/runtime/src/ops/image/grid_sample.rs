@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 /// `GridSample`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let invalid = |name: &str, word: &str| {
-        Err(BindError::Invalid(format!("attribute '{name}' has no value \"{word}\"")))
+        Err(BindError::Invalid(format!("attribute '{name}' must not be \"{word}\"")))
     };
     let between = match site.string("mode").as_deref() {
         None | Some("linear") => Between::Linear,
@@ -65,22 +65,21 @@ impl Places {
         if sizes.is_empty() || grid.len() != x.len() || grid_images != images || axes != sizes.len()
         {
             fail!(
-                "the grid {grid:?} does not name places in images {x:?}: it must have rank {}, not less than 3, and \
-                 begin with {images} and end with {}",
+                "the grid {grid:?} does not match the input {x:?}: it must have rank {}, at least 3, start with {images} and end with {}",
                 x.len(),
                 sizes.len()
             );
         }
         let dims: Dims = x[..2].iter().chain(places).copied().collect();
         if sizes.contains(&0) && sardonyx_tensor::shape::elems(&dims)? > 0 {
-            fail!("the images have no element: {x:?}");
+            fail!("the input is empty: {x:?}");
         }
         let at = match call.tensor(1)?.data_type() {
             DataType::Float => coordinates::<f32>(call, how, sizes)?,
             DataType::Double => coordinates::<f64>(call, how, sizes)?,
             DataType::Float16 => coordinates::<half::f16>(call, how, sizes)?,
             DataType::Bfloat16 => coordinates::<half::bf16>(call, how, sizes)?,
-            other => fail!("the grid is {other}, and must be of a type of floats"),
+            other => fail!("the grid has type {other}, which is not a floating-point type"),
         };
         Ok(Places { images, channels, sizes: sizes.into(), dims, at })
     }
@@ -121,7 +120,7 @@ impl Kernel for Nearest {
     }
 
     fn describe(&self) -> String {
-        "nearest elements at places".to_string()
+        "nearest elements at grid locations".to_string()
     }
 }
 
@@ -152,7 +151,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
         let axes = call.tensor(0)?.rank().saturating_sub(2);
         if self.how.between.elements(axes).is_none() {
             fail!(
-                "{:?} interpolation along {axes} axes reads more than {MOST_ELEMENTS} elements for each place",
+                "{:?} interpolation along {axes} axes reads more than {MOST_ELEMENTS} elements for each output",
                 self.how.between
             );
         }
@@ -161,7 +160,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
     }
 
     fn describe(&self) -> String {
-        format!("{:?} interpolation of {} at places", self.how.between, T::DATA_TYPE)
+        format!("{:?} interpolation of {} at grid locations", self.how.between, T::DATA_TYPE)
     }
 }
 
@@ -358,12 +357,12 @@ mod tests {
     fn what_is_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let rows: [(&[usize], &[usize], &str); 7] = [
-            (&[1, 1], &[1, 2], "the grid [1, 2] does not name places in images [1, 1]"),
+            (&[1, 1], &[1, 2], "the grid [1, 2] does not match the input [1, 1]"),
             (&[1], &[1], "the input has rank 1 and the grid 1, not at least 3"),
             (&[1, 1, 2, 2], &[1, 3, 2], "it must have rank 4"),
-            (&[1, 1, 2, 2], &[2, 1, 1, 2], "begin with 1 and end with 2"),
-            (&[1, 1, 2, 2], &[1, 1, 1, 3], "begin with 1 and end with 2"),
-            (&[1, 1, 0, 2], &[1, 1, 1, 2], "the images have no element: [1, 1, 0, 2]"),
+            (&[1, 1, 2, 2], &[2, 1, 1, 2], "start with 1 and end with 2"),
+            (&[1, 1, 2, 2], &[1, 1, 1, 3], "start with 1 and end with 2"),
+            (&[1, 1, 0, 2], &[1, 1, 1, 2], "the input is empty: [1, 1, 0, 2]"),
             (
                 &[1; 11],
                 &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 9],
@@ -377,8 +376,8 @@ mod tests {
         }
         let inputs = [Some(&zeros(&[1, 1, 1, 1])), Some(&grid())];
         for (mode, padding, refusal) in [
-            ("bilinear", "zeros", "attribute 'mode' has no value \"bilinear\""),
-            ("linear", "edge", "attribute 'padding_mode' has no value \"edge\""),
+            ("bilinear", "zeros", "attribute 'mode' must not be \"bilinear\""),
+            ("linear", "edge", "attribute 'padding_mode' must not be \"edge\""),
         ] {
             let found = run("GridSample", &given(mode, padding), &inputs, 1);
             assert_eq!(found.unwrap_err(), refusal);

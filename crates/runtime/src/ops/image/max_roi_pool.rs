@@ -46,12 +46,12 @@ impl<T: Element + FloatLoops> MaxRoiPool<T> {
         let [image, corners @ ..] = numbers.map(T::to_real);
         let image = image.to_f64();
         if !(image >= 0.0 && image < images as f64 && image.fract() == 0.0) {
-            fail!("rois names image {image} for region {index}, but there are {images}");
+            fail!("region {index} has batch index {image}, but there are {images} images");
         }
         let scale = T::Real::from_f64(f64::from(self.scale));
         let corners = corners.map(|corner| corner.mul(scale).to_f64().round());
         if corners.iter().any(|corner| !corner.is_finite()) {
-            fail!("rois and spatial_scale give region {index} no place: {corners:?}");
+            fail!("region {index} has invalid coordinates: {corners:?}");
         }
         let [x1, y1, x2, y2] =
             corners.map(|corner| (corner as i64).clamp(-MOST_COORDINATE, MOST_COORDINATE));
@@ -82,7 +82,7 @@ impl<T: Element + FloatLoops> Kernel for MaxRoiPool<T> {
     }
 
     fn describe(&self) -> String {
-        format!("largest of cells of {}", T::DATA_TYPE)
+        format!("maximum of cells of {}", T::DATA_TYPE)
     }
 }
 
@@ -120,11 +120,11 @@ mod tests {
             (
                 &[1, 5],
                 [1.0, 0.0, 0.0, 1.0, 1.0],
-                "rois names image 1 for region 0, but there are 1",
+                "region 0 has batch index 1, but there are 1 images",
             ),
-            (&[1, 5], [-1.0, 0.0, 0.0, 1.0, 1.0], "rois names image -1"),
-            (&[1, 5], [0.5, 0.0, 0.0, 1.0, 1.0], "rois names image 0.5"),
-            (&[1, 5], [0.0, f64::NAN, 0.0, 1.0, 1.0], "give region 0 no place"),
+            (&[1, 5], [-1.0, 0.0, 0.0, 1.0, 1.0], "region 0 has batch index -1"),
+            (&[1, 5], [0.5, 0.0, 0.0, 1.0, 1.0], "region 0 has batch index 0.5"),
+            (&[1, 5], [0.0, f64::NAN, 0.0, 1.0, 1.0], "region 0 has invalid coordinates"),
             (&[5], [0.0; 5], "rois must be [regions, 5], not [5]"),
         ];
         for (dims, rois, refusal) in rows {

@@ -36,7 +36,9 @@ impl Kernel for NonMaxSuppression {
             );
         };
         if [batch, count] != [score_batch, score_count] {
-            fail!("boxes {box_dims:?} and scores {score_dims:?} have other batches or boxes");
+            fail!(
+                "boxes {box_dims:?} and scores {score_dims:?} differ in batch or number of boxes"
+            );
         }
         // Below zero is none, as in the reference.
         let most = usize::try_from(limit(call, 2, 0i64)?).unwrap_or(0).min(count);
@@ -147,10 +149,15 @@ mod tests {
                 "not [1, 3, 5] and [1, 2, 3]",
             ),
             (one(&[3, 4]), one(&[1, 2, 3]), tensor(&[], &[0.5f32]), "not [3, 4] and [1, 2, 3]"),
-            (boxes(), one(&[1, 2, 4]), tensor(&[], &[0.5f32]), "have other batches or boxes"),
+            (
+                boxes(),
+                one(&[1, 2, 4]),
+                tensor(&[], &[0.5f32]),
+                "differ in batch or number of boxes",
+            ),
             (boxes(), scores.clone(), tensor(&[], &[1.5f32]), "iou_threshold is 1.5, not from 0"),
             (boxes(), scores.clone(), tensor(&[], &[f32::NAN]), "iou_threshold is NaN"),
-            (boxes(), scores, one(&[2]), "input 3 must be one number, but has 2 elements"),
+            (boxes(), scores, one(&[2]), "input 3 must have one element, not 2"),
         ];
         for (boxes, scores, overlap, refusal) in rows {
             let inputs = [Some(&boxes), Some(&scores), Some(&most), Some(&overlap)];

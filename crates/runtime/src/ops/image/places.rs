@@ -36,7 +36,7 @@ impl Transform {
             Some("tf_crop_and_resize") => Transform::CropAndResize,
             Some(other) => {
                 return Err(BindError::Invalid(format!(
-                    "coordinate_transformation_mode has no value \"{other}\""
+                    "unknown coordinate_transformation_mode \"{other}\""
                 )));
             }
         })
@@ -60,7 +60,7 @@ impl Nearest {
             Some("floor") => Nearest::Floor,
             Some("ceil") => Nearest::Ceil,
             Some(other) => {
-                return Err(BindError::Invalid(format!("nearest_mode has no value \"{other}\"")));
+                return Err(BindError::Invalid(format!("unknown nearest_mode \"{other}\"")));
             }
         })
     }

@@ -74,22 +74,18 @@ fn bind_to(site: &Site<'_>, transform: Transform) -> Result<Box<dyn Kernel>, Bin
     };
     let method = match word("mode").as_deref() {
         Some("nearest") | None if antialias => {
-            return Err(BindError::Invalid(
-                "antialias is for mode linear or cubic: the nearest element is a single one"
-                    .to_string(),
-            ));
+            return Err(BindError::Invalid("antialias requires mode linear or cubic".to_string()));
         }
         Some("nearest") | None => Method::Nearest(Nearest::new(word("nearest_mode").as_deref())?),
         Some("linear") => blend(None),
         Some("cubic") => blend(Some(f64::from(site.float("cubic_coeff_a").unwrap_or(-0.75)))),
         Some(other) => {
-            return Err(BindError::Invalid(format!("mode has no value \"{other}\"")));
+            return Err(BindError::Invalid(format!("unknown mode \"{other}\"")));
         }
     };
     if let (Method::Blend(_), DataType::Bool | DataType::String) = (method, elem) {
         return Err(BindError::Unsupported(format!(
-            "elements of type {} have nothing between them: use mode nearest, or cast to a number \
-             before",
+            "elements of type {} cannot be interpolated: use mode nearest, or cast to a number first",
             elem.name()
         )));
     }
@@ -99,7 +95,7 @@ fn bind_to(site: &Site<'_>, transform: Transform) -> Result<Box<dyn Kernel>, Bin
         Some("not_smaller") => Policy::NotSmaller,
         Some(other) => {
             return Err(BindError::Invalid(format!(
-                "keep_aspect_ratio_policy has no value \"{other}\""
+                "unknown keep_aspect_ratio_policy \"{other}\""
             )));
         }
     };
@@ -245,17 +241,19 @@ impl Resize {
             }
             // Nothing changes where there are no axes.
             (false, false) if changed.is_empty() => {}
-            (true, true) => fail!("scales and sizes are both given: leave one of them out"),
+            (true, true) => fail!("both scales and sizes are given: remove one of them"),
             (false, false) => fail!("neither scales nor sizes are given"),
         }
         if self.transform == Transform::CropAndResize {
             if !given(REGION)? && !changed.is_empty() {
-                fail!("tf_crop_and_resize needs the input roi, a start and an end for each axis");
+                fail!(
+                    "tf_crop_and_resize requires the input roi, with a start and an end for each axis"
+                );
             }
             let region = wide(call, REGION)?;
             demand("roi", region.len(), 2)?;
             if let Some(number) = region.iter().find(|number| !number.is_finite()) {
-                fail!("roi has the element {number}: starts and ends must be finite numbers");
+                fail!("roi has the element {number}: starts and ends must be finite");
             }
             let (starts, ends) = region.split_at(changed.len());
             for (index, axis) in changed.iter().enumerate() {
@@ -453,7 +451,7 @@ impl Axis {
     fn resize(&mut self, scale: f64, size: f64) -> Result<(), KernelError> {
         if size.is_nan() || size >= isize::MAX as f64 {
             fail!(
-                "a scale of {scale:?} makes {size:?} of {} elements, which is too many",
+                "a scale of {scale:?} gives {size:?} instead of {} elements, which is too many",
                 self.len
             );
         }
@@ -467,7 +465,7 @@ fn is_empty(axes: &[Axis]) -> Result<bool, KernelError> {
     let outs: Dims = axes.iter().map(|axis| axis.out).collect();
     let is_empty = shape::elems(&outs)? == 0;
     if let Some(axis) = axes.iter().position(|axis| axis.len == 0).filter(|_| !is_empty) {
-        fail!("axis {axis} has no element to make {} of", outs[axis]);
+        fail!("axis {axis} is empty and cannot be resized to {}", outs[axis]);
     }
     Ok(is_empty)
 }
@@ -754,7 +752,7 @@ mod tests {
             let found = run("Resize", &given, &[Some(&x), Some(&roi), None, Some(&sizes)], 1);
             assert!(found.unwrap()[0].bit_eq(&tensor(&[3], &expected)), "{mode}");
             let found = run("Resize", &given, &[Some(&x), None, None, Some(&sizes)], 1);
-            assert!(found.unwrap_err().contains("needs the input roi"));
+            assert!(found.unwrap_err().contains("requires the input roi"));
         }
     }
 
@@ -795,7 +793,7 @@ mod tests {
             (by(&[], &x, &[2.0, f32::NAN]), "a scale must be positive, not NaN"),
             (by(&[], &x, &[3e38, 3e38]), "too many"),
             (to(&[], &x, &[2, -2]), "a size must not be negative, not -2 for axis 1"),
-            (by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "mode has no value \"best\""),
+            (by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "unknown mode \"best\""),
             (by(&[("antialias", Int(1))], &x, &[1.0, 1.0]), "mode linear or cubic"),
         ] {
             let found = found.unwrap_err();

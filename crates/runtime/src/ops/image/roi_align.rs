@@ -28,14 +28,14 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let value = match site.string("mode").as_deref() {
         Some("avg") | None => CellValue::Mean,
         Some("max") => CellValue::Max,
-        Some(other) => return Err(BindError::Invalid(format!("mode has no value \"{other}\""))),
+        Some(other) => return Err(BindError::Invalid(format!("unknown mode \"{other}\""))),
     };
     let half_pixel = match site.string("coordinate_transformation_mode").as_deref() {
         Some("half_pixel") | None => true,
         Some("output_half_pixel") => false,
         Some(other) => {
             return Err(BindError::Invalid(format!(
-                "coordinate_transformation_mode has no value \"{other}\""
+                "unknown coordinate_transformation_mode \"{other}\""
             )));
         }
     };
@@ -75,7 +75,7 @@ where
         let region_dims = call.tensor(1)?.dims();
         if region_dims != [numbers.len(), 4] {
             fail!(
-                "rois has dimensions {region_dims:?}, but {} regions of 4 are named",
+                "rois has dimensions {region_dims:?}, but batch_indices has {} regions",
                 numbers.len()
             );
         }
@@ -83,7 +83,7 @@ where
         for (image, number) in images.iter_mut().zip(numbers) {
             match usize::try_from(*number) {
                 Ok(number) if number < dims[0] => *image = number,
-                _ => fail!("batch_indices names image {number}, but there are {}", dims[0]),
+                _ => fail!("batch index {number} is out of range: there are {} images", dims[0]),
             }
         }
         let RoiAlign { value, cells, sampling, scale, half_pixel } = self.how;
@@ -92,15 +92,14 @@ where
         let samples = how.most_samples(&regions);
         if samples > MOST_SAMPLES {
             fail!(
-                "a cell of a region would have {samples} samples along a side, above \
-                 {MOST_SAMPLES}: set sampling_ratio, or look at rois and spatial_scale"
+                "a cell of a region needs {samples} samples along an axis, more than {MOST_SAMPLES}: set sampling_ratio, or check rois and spatial_scale"
             );
         }
         let out: Dims = [numbers.len(), dims[1], cells[0], cells[1]].into_iter().collect();
         let x = reals::<T>(call, 0)?;
         let elems = sardonyx_tensor::shape::elems(&out)?;
         if elems > 0 && dims[2] * dims[3] == 0 {
-            fail!("the images have no element: {dims:?}");
+            fail!("the input is empty: {dims:?}");
         }
         let mut y = call.scratch::<T::Real>(elems)?;
         let exec = call.exec;
@@ -132,7 +131,7 @@ mod tests {
         assert!(found[0].bit_eq(&tensor(&[1, 1, 2, 2], &[2.5f32, 4.5, 10.5, 12.5])), "{found:?}");
         let images = tensor(&[1], &[1i64]);
         let found = run("RoiAlign", &given, &[Some(&x), Some(&rois), Some(&images)], 1);
-        assert!(found.unwrap_err().contains("batch_indices names image 1, but there are 1"));
+        assert!(found.unwrap_err().contains("batch index 1 is out of range: there are 1 images"));
         let (images, rois) = (tensor(&[1], &[0i64]), tensor(&[1, 4], &[0f32, 0.0, 1e30, 1.0]));
         let found = run("RoiAlign", &[], &[Some(&x), Some(&rois), Some(&images)], 1);
         assert!(found.unwrap_err().contains("set sampling_ratio"));
@@ -142,6 +141,6 @@ mod tests {
             &[Some(&x), Some(&rois), Some(&images)],
             1,
         );
-        assert!(found.unwrap_err().contains("mode has no value \"sum\""));
+        assert!(found.unwrap_err().contains("unknown mode \"sum\""));
     }
 }

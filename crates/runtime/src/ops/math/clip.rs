@@ -77,7 +77,7 @@ pub(in crate::ops) fn limit<T: Element>(
         None => Ok(absent),
         Some([limit]) => Ok(*limit),
         Some(limits) => {
-            fail!("input {index} must be one number, but has {} elements", limits.len())
+            fail!("input {index} must have one element, not {}", limits.len())
         }
     }
 }

@@ -41,7 +41,7 @@ impl<T: CumulativeLoops + Element> Kernel for UpToEach<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let axis = call.ints(1)?;
         let &[axis] = &axis[..] else {
-            fail!("the axis must be one number, not {}", axis.len());
+            fail!("the axis must have one element, not {}", axis.len());
         };
         let sizes = around(&dims, axis)?;
         let y = call.output_slice::<T>(0, &dims)?;
@@ -107,14 +107,14 @@ mod tests {
         assert_eq!(run("CumProd", &[], &[Some(&x), Some(&axis)], 1).unwrap()[0], x);
         let scalar = tensor(&[], &[1f32]);
         let found = run("CumProd", &[], &[Some(&scalar), Some(&axis)], 1).unwrap_err();
-        assert_eq!(found, "axis 0 is outside rank 0");
+        assert_eq!(found, "axis 0 is out of range for rank 0");
     }
 
     fn check_refusals(op: &str) {
         let x = tensor(&[2, 3], &[1i32, 2, 3, 4, 5, 6]);
         for (axis, refusal) in [
-            (tensor(&[], &[2i32]), "axis 2 is outside rank 2"),
-            (tensor(&[2], &[0i32, 1]), "the axis must be one number, not 2"),
+            (tensor(&[], &[2i32]), "axis 2 is out of range for rank 2"),
+            (tensor(&[2], &[0i32, 1]), "the axis must have one element, not 2"),
         ] {
             let found = run(op, &[], &[Some(&x), Some(&axis)], 1);
             assert_eq!(found.unwrap_err(), refusal);

@@ -130,7 +130,7 @@ impl<T: Multiplied> Kernel for Einsum<T> {
         let result = sizes.axes(&self.equation.result, sizes.ellipsis);
         let dims: Dims = result.iter().map(|axis| sizes.size(*axis)).collect();
         if dims.len() > MAX_RANK {
-            fail!("the result has rank {}, but at most {MAX_RANK} is implemented", dims.len());
+            fail!("the result has rank {}; at most {MAX_RANK} is supported", dims.len());
         }
         shape::elems(&dims)?;
         let wanted = |axis: Axis, later: usize| {
@@ -195,7 +195,7 @@ impl Sizes {
             let covered = dims.len().checked_sub(term.labels.len());
             let Some(covered) = covered.filter(|n| *n == 0 || term.ellipsis.is_some()) else {
                 fail!(
-                    "input {index} has rank {}, the equation gives it {} labels",
+                    "input {index} has rank {}, but the equation has {} labels for it",
                     dims.len(),
                     term.labels.len()
                 );
@@ -243,8 +243,8 @@ impl Sizes {
             Some(found) if found.size == size || size == 1 => {}
             Some(found) if found.size == 1 => found.size = size,
             Some(found) => match char::from_u32(axis).filter(|_| axis < u32::from(char::MAX)) {
-                Some(label) => fail!("the label {label} has the sizes {} and {size}", found.size),
-                None => fail!("axes of ... have the sizes {} and {size}", found.size),
+                Some(label) => fail!("the label {label} has sizes {} and {size}", found.size),
+                None => fail!("axes of ... have sizes {} and {size}", found.size),
             },
         }
         Ok(())
@@ -321,7 +321,7 @@ fn dense_parts<'a>(parts: impl Iterator<Item = &'a Part>) -> Parts {
 fn elems<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<usize, KernelError> {
     let sizes: Dims = parts.map(|part| part.size).collect();
     if sizes.len() > MAX_RANK {
-        fail!("a product has {} axes, but at most {MAX_RANK} are implemented", sizes.len());
+        fail!("a product has {} axes; at most {MAX_RANK} are supported", sizes.len());
     }
     Ok(shape::elems(&sizes)?)
 }
@@ -590,13 +590,13 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let (a, b) = (tensor(&[2, 3], &[1f32; 6]), tensor(&[4, 5], &[1f32; 20]));
         for (equation, inputs, refusal) in [
-            ("ij,jk->ik", &[&a, &b][..], "the label j has the sizes 3 and 4"),
+            ("ij,jk->ik", &[&a, &b][..], "the label j has sizes 3 and 4"),
             ("ij", &[&a, &b], "the equation has 1 operands, the node has 2 inputs"),
-            ("ijk->i", &[&a], "input 0 has rank 2, the equation gives it 3 labels"),
+            ("ijk->i", &[&a], "input 0 has rank 2, but the equation has 3 labels for it"),
             ("ij->k", &[&a], "no operand has the label k of the result"),
             ("ij->ii", &[&a], "the result has the label i twice"),
             ("i1->i", &[&a], "'1' in the equation is not a label"),
-            ("...,...->...", &[&a, &b], "axes of ... have the sizes 2 and 4"),
+            ("...,...->...", &[&a, &b], "axes of ... have sizes 2 and 4"),
         ] {
             let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|x| Some(*x)).collect();
             let found =

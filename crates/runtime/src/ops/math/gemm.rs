@@ -230,7 +230,7 @@ impl Kernel for Gemm {
                 .into_iter()
                 .find(|(_, factor)| factor.fract() != 0.0)
         {
-            fail!("{name} is {factor}, and must be a whole number for matrices of integers");
+            fail!("{name} is {factor}, but must be an integer for integer matrices");
         }
         match self.types.sum {
             DataType::Double => {

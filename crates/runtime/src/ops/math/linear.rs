@@ -23,7 +23,7 @@ impl<T: FloatLoops + Element> Kernel for Det<T> {
             fail!("the input has rank {}, not at least 2", dims.len());
         };
         if rows != columns {
-            fail!("matrices have {rows} rows and {columns} columns, and must be square: {dims:?}");
+            fail!("matrices must be square, but have {rows} rows and {columns} columns: {dims:?}");
         }
         let (exec, stack) = (call.exec, Dims::from(stack));
         let x = call.slice::<T>(0)?;
@@ -65,7 +65,7 @@ mod tests {
         }
         for (x, refusal) in [
             (tensor(&[4], &[0f32; 4]), "the input has rank 1, not at least 2"),
-            (tensor(&[2, 3], &[0f32; 6]), "matrices have 2 rows and 3 columns, and must be square"),
+            (tensor(&[2, 3], &[0f32; 6]), "matrices must be square, but have 2 rows and 3 columns"),
         ] {
             let found = run("Det", &[], &[Some(&x)], 1).unwrap_err();
             assert!(found.contains(refusal), "{found}");

@@ -152,7 +152,7 @@ impl Shapes {
     pub(in crate::ops) fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
         let (a, b) = (a_form.dims, b_form.dims);
         if a.is_empty() || b.is_empty() {
-            fail!("scalars have no matrix product");
+            fail!("a matrix product of scalars is not defined");
         }
         // A vector is a row on the left and a column on the right.
         let (a_batch, rows, depth) = match a {
@@ -166,7 +166,7 @@ impl Shapes {
             [] => (&[][..], 1, 1),
         };
         if depth != b_depth {
-            fail!("{a:?} and {b:?} do not multiply: {depth} columns, {b_depth} rows");
+            fail!("{a:?} and {b:?} cannot be multiplied: {depth} columns, {b_depth} rows");
         }
         let batch = broadcast_dims(&[a_batch, b_batch])?;
         let (a_side, b_side) = (a_form.side(&batch, true)?, b_form.side(&batch, false)?);

@@ -110,8 +110,8 @@ impl<'a, T> PerLine<'a, T> {
             {
                 count
             }
-            (Lines::Rows(_), _) => fail!("{what} of dimensions {dims:?} for {count} rows"),
-            (Lines::Columns(_), _) => fail!("{what} of dimensions {dims:?} for {count} columns"),
+            (Lines::Rows(_), _) => fail!("{what} have dimensions {dims:?} for {count} rows"),
+            (Lines::Columns(_), _) => fail!("{what} have dimensions {dims:?} for {count} columns"),
         };
         let mut steps = steps(leading, batch)?;
         steps.iter_mut().for_each(|step| *step *= each);
@@ -338,8 +338,8 @@ mod tests {
     fn zero_points_that_do_not_fit_are_refused() {
         let (a, b) = (tensor(&[2, 3], &[1u8; 6]), tensor(&[3, 4], &[1i8; 12]));
         for (zero, why) in [
-            (tensor(&[3], &[0u8; 3]), "zero points of dimensions [3] for 2 rows"),
-            (tensor(&[1, 2], &[0u8; 2]), "zero points of dimensions [1, 2] for 2 rows"),
+            (tensor(&[3], &[0u8; 3]), "zero points have dimensions [3] for 2 rows"),
+            (tensor(&[1, 2], &[0u8; 2]), "zero points have dimensions [1, 2] for 2 rows"),
             (tensor(&[5, 2, 1], &[0u8; 10]), "[5] does not broadcast to []"),
             (tensor(&[], &[0i8]), "input 2 is the zero point of input 0, but has another type"),
         ] {

@@ -162,7 +162,7 @@ impl Images<'_> {
     /// An operand where it lies, or a copy of one whose elements do not lie as they are wanted.
     fn find<'v>(&self, call: &Call<'_>, view: &TensorView<'v>) -> Result<Found<'v>, KernelError> {
         let ViewData::Bytes(data) = view.data() else {
-            fail!("strings are not computed with");
+            fail!("strings are not supported");
         };
         let dims = self.aligned(view);
         if let Some(bytes) = self.in_place(&dims, view, data) {

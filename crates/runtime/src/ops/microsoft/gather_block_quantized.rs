@@ -68,7 +68,7 @@ impl Kernel for GatherBlockQuantized {
         let cut = normalize_axis(self.quantize_axis, rank)?;
         if is_bytes && self.bits < 8 {
             if cut + 1 != rank || axis + 1 == rank {
-                fail!("bytes hold several elements, and are cut or taken along another axis");
+                fail!("packed elements with blocks or a gather axis other than the last axis");
             }
             dims[cut] *= 8 / self.bits;
         }

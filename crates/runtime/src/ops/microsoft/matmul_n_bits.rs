@@ -33,10 +33,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         return site.unsupported_type(elem);
     }
     if site.has_input(GROUPS) {
-        return unsupported("it reorders the rows of its matrix (g_idx)");
+        return unsupported("g_idx is not supported");
     }
     if site.int("weight_prepacked").unwrap_or(0) != 0 {
-        return unsupported("its matrix is packed for one device (weight_prepacked)");
+        return unsupported("weights packed for a device are not supported (weight_prepacked)");
     }
     let bits = size("bits")?;
     if ![2, 4, 8].contains(&bits) {
@@ -99,7 +99,7 @@ impl MatMulNBits {
         let bytes = cols * blocks * (self.block * self.bits / 8);
         if b.bytes.len() != bytes {
             fail!(
-                "B has {} bytes, and {cols} columns of {blocks} blocks have {bytes}",
+                "B has {} bytes, but {cols} columns of {blocks} blocks need {bytes}",
                 b.bytes.len()
             );
         }
@@ -151,7 +151,7 @@ impl Kernel for MatMulNBits {
             fail!("A is a scalar");
         };
         if *last != self.depth {
-            fail!("rows of A have {last} elements, and K is {}", self.depth);
+            fail!("rows of A have {last} elements, but K is {}", self.depth);
         }
         *last = self.cols;
         let rows: usize = dims[..dims.len() - 1].iter().product();

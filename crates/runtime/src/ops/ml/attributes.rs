@@ -77,7 +77,7 @@ pub(super) fn demand_per_feature(
 ) -> Result<(), KernelError> {
     if len != 1 && len != features {
         fail!(
-            "attribute '{name}' has {len} elements for {features} features: it needs 1 or as many"
+            "attribute '{name}' has {len} elements for {features} features: 1 or as many are allowed"
         );
     }
     Ok(())

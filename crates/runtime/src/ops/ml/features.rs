@@ -117,7 +117,7 @@ pub(crate) fn bind_imputer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
     let names = ["imputed_value_floats", "imputed_value_int64s"];
     let (of_floats, of_ints) = (floats(site, names[0])?, ints(site, names[1])?);
     let (name, len) = match (of_floats.len(), of_ints.len()) {
-        (0, 0) => fail!("the node needs one of '{}' and '{}'", names[0], names[1]),
+        (0, 0) => fail!("one of the attributes '{}' and '{}' is required", names[0], names[1]),
         (len, 0) => (names[0], len),
         (0, len) => (names[1], len),
         _ => fail!("the node has both '{}' and '{}'", names[0], names[1]),
@@ -136,7 +136,7 @@ pub(crate) fn bind_imputer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
         };
         let missing = if is_of_floats { of_float(replaced_float) } else { of_int(replaced_int) };
         let Some(numbers) = numbers.into_iter().collect::<Option<Vec<T>>>() else {
-            fail!("attribute '{name}' has an element that {} does not hold", T::DATA_TYPE);
+            fail!("attribute '{name}' has an element out of range of {}", T::DATA_TYPE);
         };
         Imputer { name, missing, numbers }
     })
@@ -181,7 +181,7 @@ impl<T: FeatureLoops + Element> Kernel for Imputer<T> {
     }
 
     fn describe(&self) -> String {
-        format!("replace what is missing in {}", T::DATA_TYPE)
+        format!("replace missing values of {}", T::DATA_TYPE)
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn bind_one_hot_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
     let (name, keys) = match (numbers.is_empty(), texts.is_empty()) {
         (false, true) => ("cats_int64s", Keys::Ints(Cow::Owned(numbers))),
         (true, false) => ("cats_strings", Keys::Texts(texts)),
-        (true, true) => fail!("the node needs one of 'cats_int64s' and 'cats_strings'"),
+        (true, true) => fail!("one of the attributes 'cats_int64s' and 'cats_strings' is required"),
         (false, false) => fail!("the node has both 'cats_int64s' and 'cats_strings'"),
     };
     Ok(Box::new(OneHot {
@@ -220,7 +220,7 @@ impl Kernel for OneHot {
             && let Some(at) = places.iter().position(|place| *place as usize == self.categories)
         {
             let element = call.tensor(0)?.to_tensor()?.element_text(at);
-            fail!("element {at}, {element}, is of no category, which attribute 'zeros' forbids");
+            fail!("element {at}, {element}, is not a category, and attribute 'zeros' is 0");
         }
         let pool = call.exec.pool;
         ml::one_hot(pool, self.categories, &places, call.output_slice::<f32>(0, &dims)?);
@@ -258,7 +258,7 @@ impl Kernel for Extractor {
     }
 
     fn describe(&self) -> String {
-        "take columns".to_string()
+        "gather columns".to_string()
     }
 }
 
@@ -274,7 +274,7 @@ pub(crate) fn bind_feature_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>
     }
     let counts = lengths.iter().map(|length| {
         usize::try_from(*length).map_err(|_| {
-            let what = format!("attribute 'inputdimensions' has the element {length}");
+            let what = format!("attribute 'inputdimensions' has the invalid element {length}");
             BindError::Invalid(what)
         })
     });
@@ -299,7 +299,7 @@ impl<T: FeatureLoops + Element> Kernel for Vectorizer<T> {
             let x = call.slice::<T>(index)?;
             let [found, columns] = rows_and_columns(call.tensor(index)?.dims())?;
             if index > 0 && found != rows {
-                fail!("input {index} has {found} rows and input 0 has {rows}");
+                fail!("input {index} has {found} rows, but input 0 has {rows}");
             }
             rows = found;
             let count = self.counts.get(index).copied().unwrap_or(columns);
@@ -317,7 +317,7 @@ impl<T: FeatureLoops + Element> Kernel for Vectorizer<T> {
     }
 
     fn describe(&self) -> String {
-        format!("join features of {}", T::DATA_TYPE)
+        format!("concatenate features of {}", T::DATA_TYPE)
     }
 }
 

@@ -46,7 +46,7 @@ impl Values {
                 let all = [values, default].into_iter().filter_map(Tensor::strings);
                 Ok(Values::Texts(all.flat_map(StringArray::iter).map(Box::from).collect()))
             }
-            other => fail!("attribute 'values_tensor' is of type {other}, which no output has"),
+            other => fail!("attribute 'values_tensor' has the unsupported type {other}"),
         }
     }
 
@@ -92,7 +92,7 @@ pub(crate) fn bind_category_mapper(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
     let (numbers, mut texts) = (ints(site, "cats_int64s")?, strings(site, "cats_strings")?);
     if numbers.len() != texts.len() {
         fail!(
-            "attribute 'cats_int64s' has {} elements, 'cats_strings' {}",
+            "attribute 'cats_int64s' has {} elements, but 'cats_strings' has {}",
             numbers.len(),
             texts.len()
         );
@@ -119,7 +119,7 @@ pub(crate) fn bind_label_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bin
     let (name, keys) = keys(site)?;
     let values = values(site)?;
     if keys.len() != values.len() {
-        fail!("there are {} keys in '{name}' and {} values", keys.len(), values.len());
+        fail!("'{name}' has {} keys, but there are {} values", keys.len(), values.len());
     }
     Ok(Box::new(Encoder { table: Table::new(name, site.elem(0)?, &keys)?, values }))
 }
@@ -203,8 +203,7 @@ fn values(site: &Site<'_>) -> Result<Values, BindError> {
             };
             if (default.data_type(), default.len()) != (values.data_type(), 1) {
                 fail!(
-                    "attribute 'default_tensor' has {} elements of type {}, and must have one of \
-                     type {}",
+                    "attribute 'default_tensor' has {} elements of type {}, but must have one of type {}",
                     default.len(),
                     default.data_type(),
                     values.data_type()
@@ -240,10 +239,10 @@ fn map_types(site: &Site<'_>) -> Result<(DataType, DataType), BindError> {
     match input.and_then(|input| input.ty.as_deref()) {
         Some(Type::Map(key, value)) => match value.elem() {
             Some(value) => Ok((*key, value)),
-            None => fail!("the type of the values of the map is not known"),
+            None => fail!("the value type of the map is unknown"),
         },
         Some(other) => fail!("the input is {other}, not a map"),
-        None => Err(BindError::Unsupported("input 0 has no known type".to_string())),
+        None => Err(BindError::Unsupported("the type of input 0 is unknown".to_string())),
     }
 }
 
@@ -288,11 +287,13 @@ pub(crate) fn bind_dict_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
             (names[1], DataType::String, texts.into_iter().map(MapKey::String).collect())
         }
         [true, true] => fail!("the node has both '{}' and '{}'", names[0], names[1]),
-        [false, false] => fail!("the node needs one of '{}' and '{}'", names[0], names[1]),
+        [false, false] => {
+            fail!("one of the attributes '{}' and '{}' is required", names[0], names[1])
+        }
     };
     let (found, elem) = map_types(site)?;
     if found != key {
-        fail!("attribute '{name}' has keys of type {key}, the map has keys of type {found}");
+        fail!("attribute '{name}' has keys of type {key}, but the map has keys of type {found}");
     }
     let mut places_of: HashMap<MapKey, Vec<usize>> = HashMap::with_capacity(places.len());
     for (place, key) in places.iter().enumerate() {
@@ -348,7 +349,7 @@ impl Kernel for Vectorizer {
                 let dims = Dims::from(&[self.count][..]);
                 set_texts(call, 0, &dims, y.iter().map(Vec::as_slice))
             }
-            other => fail!("a map to {other} is none of this operator"),
+            other => fail!("a map to {other} is not supported"),
         }
     }
 
@@ -370,7 +371,7 @@ pub(crate) fn bind_cast_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
         let given = site.int("max_map").unwrap_or(1);
         width = usize::try_from(given).ok().filter(|width| *width > 0);
         if width.is_none() {
-            fail!("attribute 'max_map' is {given}, and must be above 0");
+            fail!("attribute 'max_map' is {given}, but must be greater than 0");
         }
     }
     match map_types(site)? {
@@ -378,7 +379,7 @@ pub(crate) fn bind_cast_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
             Ok(Box::new(CastMap { elem, to, width }))
         }
         (key, value) => {
-            fail!("the input is map({key}, {value}), which this operator does not take")
+            fail!("the input is map({key}, {value}), which the operator does not support")
         }
     }
 }
@@ -409,7 +410,10 @@ impl CastMap {
         };
         let placed = entries.into_iter().map(|(key, value)| match usize::try_from(key) {
             Ok(place) if place < width => Ok((place, value)),
-            _ => fail!("the map has the key {key}, attribute 'max_map' allows 0 to {}", width - 1),
+            _ => fail!(
+                "the map has the key {key}, but attribute 'max_map' allows 0 to {}",
+                width - 1
+            ),
         });
         Ok((placed.collect::<Result<_, KernelError>>()?, width))
     }
@@ -474,7 +478,9 @@ pub(crate) fn bind_zip_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
         (true, false) => {
             (names[1], DataType::String, texts.into_iter().map(MapKey::String).collect())
         }
-        (true, true) => fail!("the node needs one of '{}' and '{}'", names[0], names[1]),
+        (true, true) => {
+            fail!("one of the attributes '{}' and '{}' is required", names[0], names[1])
+        }
         (false, false) => fail!("the node has both '{}' and '{}'", names[0], names[1]),
     };
     let mut sorted: Vec<&MapKey> = keys.iter().collect();
@@ -496,7 +502,7 @@ impl Kernel for ZipMap {
         let [rows, columns] = rows_and_columns(call.tensor(0)?.dims())?;
         if columns != self.keys.len() {
             fail!(
-                "attribute '{}' has {} elements, a row has {columns} scores",
+                "attribute '{}' has {} elements, but a row has {columns} scores",
                 self.name,
                 self.keys.len()
             );

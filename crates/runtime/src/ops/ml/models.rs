@@ -122,8 +122,7 @@ fn check_coefficients(len: usize, sums: usize, features: Option<usize>) -> Resul
     if !fits {
         let features = features.map_or("any".to_string(), |features| features.to_string());
         fail!(
-            "attribute 'coefficients' has {len} elements, which are not {sums} for each of \
-             {features} features"
+            "attribute 'coefficients' has {len} elements, not {sums} for each of {features} features"
         );
     }
     Ok(())
@@ -194,7 +193,7 @@ where
     }
 
     fn describe(&self) -> String {
-        format!("classes by weighted sums of {}", T::DATA_TYPE)
+        format!("classification by weighted sums of {}", T::DATA_TYPE)
     }
 }
 
@@ -204,7 +203,7 @@ pub(crate) fn bind_linear_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
     let (coefficients, intercepts) = (floats(site, "coefficients")?, floats(site, "intercepts")?);
     let given = site.need_int("targets")?;
     let Some(targets) = usize::try_from(given).ok().filter(|targets| *targets > 0) else {
-        fail!("attribute 'targets' is {given}, and must be above 0");
+        fail!("attribute 'targets' is {given}, but must be greater than 0");
     };
     check_coefficients(coefficients.len(), targets, known_features(site))?;
     if ![0, targets].contains(&intercepts.len()) {
@@ -289,7 +288,7 @@ impl<R: ScoreType> Vectors<R> {
         let vectors = floats(site, "support_vectors")?;
         if count == 0 || !vectors.len().is_multiple_of(count) {
             fail!(
-                "attribute 'support_vectors' has {} elements, which are not {count} vectors",
+                "attribute 'support_vectors' has {} elements, which cannot be divided into {count} vectors",
                 vectors.len()
             );
         }
@@ -327,7 +326,7 @@ impl<R: ScoreType> Vectors<R> {
 
 fn check_features(name: &str, of_attribute: usize, found: usize) -> Result<(), KernelError> {
     if of_attribute != found {
-        fail!("attribute '{name}' is for {of_attribute} features, the input has {found}");
+        fail!("attribute '{name}' is for {of_attribute} features, but the input has {found}");
     }
     Ok(())
 }
@@ -336,7 +335,7 @@ fn check_features(name: &str, of_attribute: usize, found: usize) -> Result<(), K
 fn exactly(site: &Site<'_>, name: &str, count: usize) -> Result<Vec<f32>, BindError> {
     let list = floats(site, name)?;
     if list.len() != count {
-        fail!("attribute '{name}' has {} elements, and must have {count}", list.len());
+        fail!("attribute '{name}' has {} elements, not {count}", list.len());
     }
     Ok(list)
 }
@@ -432,13 +431,17 @@ where
 pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let counts = ints(site, "vectors_per_class")?;
     let per_class = counts.iter().map(|count| {
-        let what = || BindError::Invalid(format!("attribute 'vectors_per_class' has {count}"));
+        let what = || {
+            BindError::Invalid(format!(
+                "attribute 'vectors_per_class' has the invalid element the invalid element {count}"
+            ))
+        };
         usize::try_from(*count).map_err(|_| what())
     });
     let per_class = per_class.collect::<Result<Vec<usize>, BindError>>()?;
     let sum = per_class.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
     let Some(vectors) = sum else {
-        fail!("attribute 'vectors_per_class' has the sum of too many vectors");
+        fail!("attribute 'vectors_per_class' has the invalid element the sum of too many vectors");
     };
     if vectors == 0 { bind_linear_machine(site) } else { bind_machine(site, per_class, vectors) }
 }
@@ -455,7 +458,7 @@ fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     // One constant says that there is one decision, whose sign is asked for.
     let has_sign = rho.len() == 1 && classes != 2;
     if has_sign && matches!(&labels, Labels::Texts(labels) if labels.len() < 2) {
-        fail!("attribute 'classlabels_strings' has 1 element, and the decision has two outcomes");
+        fail!("attribute 'classlabels_strings' has 1 element, but there are two classes");
     }
     let choice = match (has_sign, classes) {
         (true, _) => Choice::Sign,
@@ -525,7 +528,7 @@ where
     }
 
     fn describe(&self) -> String {
-        format!("classes by a linear machine of {}", T::DATA_TYPE)
+        format!("linear classification of {}", T::DATA_TYPE)
     }
 }
 
@@ -551,11 +554,13 @@ fn bind_machine(
     let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
     let classes = per_class.len();
     if classes < 2 {
-        fail!("attribute 'vectors_per_class' has 1 element, and classes are told apart by pairs");
+        fail!(
+            "attribute 'vectors_per_class' has the invalid element 1 element, and classes are told apart by pairs"
+        );
     }
     if labels.len() != classes {
         fail!(
-            "the node has {} class labels, and attribute 'vectors_per_class' has {classes} elements",
+            "the node has {} class labels, and attribute 'vectors_per_class' has the invalid element {classes} elements",
             labels.len()
         );
     }
@@ -686,7 +691,7 @@ where
     }
 
     fn describe(&self) -> String {
-        format!("classes by support vectors of {}", T::DATA_TYPE)
+        format!("classification by support vectors of {}", T::DATA_TYPE)
     }
 }
 

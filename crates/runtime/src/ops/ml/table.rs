@@ -32,7 +32,7 @@ impl Keys {
                 let texts = tensor.strings().into_iter().flat_map(|texts| texts.iter());
                 Keys::Texts(texts.map(Box::from).collect())
             }
-            other => fail!("attribute '{name}' is of type {other}, which keys cannot have"),
+            other => fail!("attribute '{name}' has type {other}, which is not supported for keys"),
         })
     }
 
@@ -67,7 +67,7 @@ impl Table {
     /// A table for elements of a type, whose keys are those of an attribute.
     pub(super) fn new(name: &str, elem: DataType, keys: &Keys) -> Result<Table, BindError> {
         if u32::try_from(keys.len()).is_err() {
-            fail!("attribute '{name}' has {} elements, which are too many", keys.len());
+            fail!("attribute '{name}' has too many elements: {}", keys.len());
         }
         let places = 0u32..;
         Ok(match (elem, keys) {
@@ -100,7 +100,7 @@ impl Table {
         match (self, view.data_type()) {
             (Table::Texts(table), DataType::String) => {
                 let ViewData::Strings(texts) = view.data() else {
-                    fail!("input {index} has no strings");
+                    fail!("input {index} is not a string tensor");
                 };
                 if !view.is_contiguous() {
                     fail!("input {index} is not dense");
@@ -126,7 +126,9 @@ impl Table {
             (Table::Floats(table), DataType::Double) => {
                 numbers::<f64>(call, index, table, other, places, float_key)
             }
-            (_, elem) => fail!("input {index} has elements of type {elem}, which cannot be keys"),
+            (_, elem) => {
+                fail!("input {index} has element type {elem}, which is not supported for keys")
+            }
         }
     }
 }

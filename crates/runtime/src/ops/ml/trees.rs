@@ -63,7 +63,7 @@ impl Kernel for Predict {
         let (read, x) = (self.trees.columns(), features(x)?);
         if read > columns {
             fail!(
-                "attribute 'nodes_featureids' has column {}, and input 0 has {columns} columns",
+                "attribute 'nodes_featureids' has column {}, but input 0 has {columns} columns",
                 read - 1
             );
         }
@@ -152,7 +152,7 @@ impl Found {
             && let Some(split) = splits.find(|split| split.feature >= columns)
         {
             refuse!(
-                "attribute 'nodes_featureids' has column {}, and input 0 has {columns} columns",
+                "attribute 'nodes_featureids' has column {}, but input 0 has {columns} columns",
                 split.feature
             );
         }
@@ -192,7 +192,7 @@ fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Numbers>, BindError> {
 /// Demands that a list has as many elements as another.
 fn same_length(name: &str, len: usize, other: &str, expected: usize) -> Result<(), BindError> {
     if len != expected {
-        refuse!("attribute '{name}' has {len} elements, and attribute '{other}' has {expected}");
+        refuse!("attribute '{name}' has {len} elements, but attribute '{other}' has {expected}");
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn same_length(name: &str, len: usize, other: &str, expected: usize) -> Result<(
 fn place(name: &str, index: usize, value: i64, count: usize, of: &str) -> Result<usize, BindError> {
     match usize::try_from(value) {
         Ok(place) if place < count => Ok(place),
-        _ => refuse!("attribute '{name}': element {index} is {value}, and there are {count} {of}"),
+        _ => refuse!("attribute '{name}': element {index} is {value}, but there are {count} {of}"),
     }
 }
 

@@ -180,7 +180,7 @@ fn fold<R: Math>(
 ) -> Result<(), KernelError> {
     let lengths = parameters.map(<[f64]>::len);
     if lengths != [scale.len(); 4] {
-        fail!("the parameters have {lengths:?} elements, but must have one per channel");
+        fail!("the parameters have {lengths:?} elements, but must have one for each channel");
     }
     let [gamma, beta, mean, variance] = parameters;
     fold_batch_norm(gamma, beta, mean, variance, epsilon, scale, shift);

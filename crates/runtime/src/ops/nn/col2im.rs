@@ -40,7 +40,7 @@ impl<T> Col2Im<T> {
         // An axis more for the parts of complex numbers.
         if blocks.len() != rank || rank >= MAX_AXES {
             fail!(
-                "image_shape has {rank} sizes and block_shape has {}, which must be equal and below {MAX_AXES}",
+                "image_shape has {rank} sizes and block_shape has {}; these must be equal and less than {MAX_AXES}",
                 blocks.len()
             );
         }
@@ -71,16 +71,14 @@ impl<T> Col2Im<T> {
         let (before, after) = (given(&self.pads, axis, 0), given(&self.pads, axis + rank, 0));
         let (Ok(image), Ok(block @ 1..)) = (usize::try_from(image), usize::try_from(block)) else {
             fail!(
-                "axis {axis} has an image of size {image}, which must not be negative, and blocks of size {block}, \
-                 which must be positive"
+                "axis {axis}: the image size {image} must not be negative and the block size {block} must be positive"
             );
         };
         let reach = (block - 1).checked_mul(dilation).and_then(|last| last.checked_add(1));
         let room = image.checked_add(before).and_then(|room| room.checked_add(after));
         let (Some(reach), Some(room)) = (reach, room) else {
             fail!(
-                "axis {axis} of size {image}, with pads {before} and {after}, blocks of size {block} and dilation \
-                 {dilation}, is larger than memory"
+                "axis {axis} of size {image} is too large, with pads {before} and {after}, blocks of size {block} and dilation {dilation}"
             );
         };
         let count = room.checked_sub(reach).map_or(0, |room| room / stride + 1);
@@ -228,12 +226,12 @@ mod tests {
         type Row<'a> = (&'a [(&'static str, &'a [i64])], &'a [i64], &'a [i64], &'a str);
         let rows: [Row<'_>; 9] = [
             (&[], &[3], &[2, 2], "image_shape has 1 sizes and block_shape has 2"),
-            (&[], &[3, -1], &[2, 2], "axis 1 has an image of size -1, which must not be negative"),
-            (&[], &[3, 3], &[2, 0], "blocks of size 0, which must be positive"),
+            (&[], &[3, -1], &[2, 2], "axis 1: the image size -1 must not be negative"),
+            (&[], &[3, 3], &[2, 0], "the block size 0 must be positive"),
             (&[], &[3], &[3], "4 elements of columns cannot be divided into blocks of [3]"),
             (&[], &[3], &[4], "the input has 2 blocks, but [0] along the axes fit"),
             (&[], &[far, far], &[1, 1], "the input has 2 blocks"),
-            (&[("dilations", &[far])], &[1], &[far], "is larger than memory"),
+            (&[("dilations", &[far])], &[1], &[far], "is too large"),
             (&[("pads", &[1, 1, 1])], &[1], &[2], "pads has 3 elements, not 2 for 1 spatial axes"),
             (&[("strides", &[0])], &[1], &[2], "strides must be positive numbers, not [0]"),
         ];

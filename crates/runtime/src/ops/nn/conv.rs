@@ -95,7 +95,7 @@ pub(in crate::ops) fn window_and_groups(
             let same = site.string("auto_pad").is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
             if lists || same {
                 return Err(BindError::Unsupported(
-                    "the size of the kernel is not known before running".to_string(),
+                    "the kernel size is known only at run time".to_string(),
                 ));
             }
             Ok((None, group))

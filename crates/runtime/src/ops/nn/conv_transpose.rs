@@ -68,7 +68,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
             )
         }
         Some(other) => {
-            return Err(BindError::Invalid(format!("auto_pad has no value '{other}'")));
+            return Err(BindError::Invalid(format!("unknown auto_pad '{other}'")));
         }
     };
     let weights = match site.constant(1).filter(|_| elem != DataType::Double) {
@@ -189,7 +189,7 @@ impl ConvTranspose {
                 }
             };
             let (Ok(begin), Ok(size)) = (isize::try_from(begin), usize::try_from(size)) else {
-                fail!("the pads take more than there is: spatial axis {axis} gets size {size}");
+                fail!("the pads are too large: spatial axis {axis} would have size {size}");
             };
             pads_begin.push(begin);
             dims.push(size);
@@ -313,7 +313,7 @@ impl ConvTranspose {
         }
         let constant = self.weights.as_ref().map(|(weights, _)| &weights[..]);
         let Some(weights) = constant.or(given) else {
-            fail!("input 1, the weights, is left out");
+            fail!("input 1, the weights, is missing");
         };
         conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y).map_err(said)
     }
@@ -452,7 +452,7 @@ mod tests {
             run("ConvTranspose", &attributes, &[Some(&x), Some(&w)], 1).unwrap_err()
         };
         let found = said(vec![("pads", ints(&[2, 2]))]);
-        assert!(found.contains("spatial axis 0 gets size -3"), "{found}");
+        assert!(found.contains("spatial axis 0 would have size -3"), "{found}");
         let found = said(vec![("group", Int(3))]);
         assert!(found.contains("channels"), "{found}");
         let found = said(vec![("strides", ints(&[1, 1]))]);

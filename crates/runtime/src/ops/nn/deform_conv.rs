@@ -81,7 +81,7 @@ impl<T: Element> DeformConv<T> {
             );
         }
         if !x[1].is_multiple_of(self.offset_group) {
-            fail!("{} channels cannot be in {} groups of offsets", x[1], self.offset_group);
+            fail!("{} channels cannot be divided into {} offset groups", x[1], self.offset_group);
         }
         let list = |name: &str, list: &Option<Vec<usize>>| match list {
             Some(list) if list.len() != rank => {

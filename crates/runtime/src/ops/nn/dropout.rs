@@ -95,7 +95,7 @@ impl Dropped {
         let dropped = match call.maybe_tensor(1)? {
             None => Dropped { ratio: 0.5, scale: 2.0 },
             Some(ratio) if ratio.len() != 1 => {
-                fail!("the ratio must be one number, not {}", ratio.len());
+                fail!("the ratio must have one element, not {}", ratio.len());
             }
             // As exactly as the ratio or the data: a scale in 32 bits would show in doubles.
             Some(ratio) if ratio.data_type() == DataType::Double => {
@@ -114,7 +114,7 @@ impl Dropped {
         };
         let ratio = dropped.ratio;
         if !(0.0..1.0).contains(&ratio) {
-            fail!("the ratio is {ratio}, but must be 0 or more and below 1");
+            fail!("the ratio is {ratio}, but must be at least 0 and less than 1");
         }
         Ok((ratio != 0.0).then_some(dropped))
     }
@@ -259,17 +259,17 @@ mod tests {
     fn ratios_and_seeds_are_refused() {
         let (x, on) = (tensor(&[2], &[1f32; 2]), tensor(&[], &[Bool8(1)]));
         for (ratio, refusal) in [
-            (tensor(&[], &[1f32]), "the ratio is 1, but must be 0 or more and below 1"),
-            (tensor(&[], &[-0.5f64]), "the ratio is -0.5, but must be 0 or more and below 1"),
-            (tensor(&[], &[bf16::NAN]), "the ratio is NaN, but must be 0 or more and below 1"),
-            (tensor(&[2], &[0.5f32; 2]), "the ratio must be one number, not 2"),
+            (tensor(&[], &[1f32]), "the ratio is 1, but must be at least 0 and less than 1"),
+            (tensor(&[], &[-0.5f64]), "the ratio is -0.5, but must be at least 0 and less than 1"),
+            (tensor(&[], &[bf16::NAN]), "the ratio is NaN, but must be at least 0 and less than 1"),
+            (tensor(&[2], &[0.5f32; 2]), "the ratio must have one element, not 2"),
         ] {
             let found = seeded(&[Some(&x), Some(&ratio), Some(&on)]);
             assert_eq!(found.unwrap_err(), refusal);
         }
         for seed in [-1, 1 << 32] {
             let found = run("Dropout", &[("seed", Int(seed))], &[Some(&x), None, Some(&on)], 1);
-            let refusal = format!("attribute 'seed' is {seed}, which is not from 0 to 4294967295");
+            let refusal = format!("attribute 'seed' is {seed}, but must be from 0 to 4294967295");
             assert_eq!(found.unwrap_err(), refusal);
         }
     }

@@ -188,7 +188,7 @@ fn residual<'a, T: Element>(
     let Some(sum) = sum else { return Ok(None) };
     let (a, b) = (call.tensor(0)?.dims(), call.tensor(sum.input)?.dims());
     if a != b {
-        fail!("{a:?} and {b:?} are added up, which the model declares to be the same");
+        fail!("{a:?} and {b:?} are added, but the model declares equal shapes");
     }
     Ok(Some(call.slice::<T>(sum.input)?))
 }
@@ -386,7 +386,7 @@ where
             fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
         if channels % self.groups != 0 {
-            fail!("{channels} channels do not split into {} groups", self.groups);
+            fail!("{channels} channels cannot be divided into {} groups", self.groups);
         }
         let (scale, shift) =
             (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
@@ -457,7 +457,7 @@ impl MeanVariance {
             let axis = normalize_axis(*axis, dims.len())?;
             match marked.get_mut(axis) {
                 Some(mark) => *mark = true,
-                None => fail!("axis {axis} is beyond rank {MAX_RANK}, the largest implemented"),
+                None => fail!("axis {axis} is beyond rank {MAX_RANK}, the largest supported"),
             }
         }
         let sizes = dims.iter().zip(&marked);
@@ -564,7 +564,7 @@ fn broadcast<'a, T: Element + Number>(
         fail!("input {index} has dimensions {own:?}, which do not broadcast to {dims:?}");
     }
     if dims.len() > MAX_RANK {
-        fail!("the rank is {}, but at most {MAX_RANK} is implemented", dims.len());
+        fail!("the rank is {}; at most {MAX_RANK} is supported", dims.len());
     }
     // Axes of size 1 in front say nothing.
     let first = own.iter().position(|size| *size != 1).unwrap_or(own.len());
@@ -628,7 +628,7 @@ mod tests {
             of(&[2, 3], &[2], -1).unwrap_err(),
             "input 1 has dimensions [2], which do not broadcast to [2, 3]"
         );
-        assert_eq!(of(&[2, 3], &[3], 2).unwrap_err(), "axis 2 is outside rank 2");
+        assert_eq!(of(&[2, 3], &[3], 2).unwrap_err(), "axis 2 is out of range for rank 2");
         let nothing = of(&[2, 0], &[0], -1).unwrap();
         assert!(nothing[1].to_vec::<f32>().unwrap().iter().all(|mean| mean.is_nan()));
         assert_eq!(of(&[0, 3], &[3], -1).unwrap()[1].dims(), [0, 1]);
@@ -681,7 +681,7 @@ mod tests {
         let expected = [-1f32, 1.0, 3.0, -1.0, -3.0, -3.0, 4.0, 4.0];
         assert_eq!(found[0], tensor(&[1, 4, 2], &expected));
         let found = run("GroupNormalization", &[("num_groups", Int(3))], &inputs, 1);
-        assert_eq!(found.unwrap_err(), "4 channels do not split into 3 groups");
+        assert_eq!(found.unwrap_err(), "4 channels cannot be divided into 3 groups");
     }
 
     #[test]

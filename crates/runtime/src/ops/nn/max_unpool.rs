@@ -26,8 +26,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let pads = counts(site, "pads")?.unwrap_or_else(|| vec![0; 2 * rank]);
     if strides.len() != rank || pads.len() != 2 * rank {
         return Err(BindError::Invalid(format!(
-            "kernel_shape has {rank} elements, so strides must have as many, not {}, and pads twice \
-             as many, not {}",
+            "kernel_shape has {rank} elements; strides must have as many, not {}, and pads twice as many, not {}",
             strides.len(),
             pads.len()
         )));
@@ -54,8 +53,7 @@ impl<T> MaxUnpool<T> {
             let size = last.map(|last| last + self.kernel[axis] as i128 - pads);
             let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
                 fail!(
-                    "spatial axis {axis} of {len} windows has no size with strides {:?}, kernel_shape \
-                     {:?} and pads {:?}",
+                    "spatial axis {axis} of {len} windows has an invalid size with strides {:?}, kernel_shape {:?} and pads {:?}",
                     self.strides,
                     self.kernel,
                     self.pads
@@ -91,8 +89,7 @@ impl<T: Element + Number> Kernel for MaxUnpool<T> {
                 match usize::try_from(*size) {
                     Ok(size) if size >= pooled[axis] => dims[axis] = size,
                     _ => fail!(
-                        "output_shape has {size} elements for axis {axis}, but what was pooled has \
-                         {}",
+                        "output_shape is {size} for axis {axis}, but the pooled size is {}",
                         pooled[axis]
                     ),
                 }
@@ -108,7 +105,10 @@ impl<T: Element + Number> Kernel for MaxUnpool<T> {
         // One after the other: of elements for one place the last one stays.
         for (x, index) in x.iter().zip(indices) {
             let Some(at) = usize::try_from(*index).ok().filter(|at| *at < len) else {
-                fail!("index {index} is not one of the {len} elements {:?}", &pooled[..]);
+                fail!(
+                    "index {index} is out of range: the output has {len} elements, {:?}",
+                    &pooled[..]
+                );
             };
             y[if is_larger { moved(at, &pooled, &dims) } else { at }] = *x;
         }
@@ -137,9 +137,9 @@ mod tests {
         assert!(found[0].bit_eq(&tensor(&[1, 2, 5], &expected)), "{found:?}");
         let shape = tensor(&[3], &[1i64, 2, 3]);
         let found = run("MaxUnpool", &given, &[Some(&x), Some(&at), Some(&shape)], 1);
-        assert!(found.unwrap_err().contains("output_shape has 3 elements for axis 2"));
+        assert!(found.unwrap_err().contains("output_shape is 3 for axis 2"));
         let at = tensor(&[1, 2, 2], &[1i64, 2, 4, 8]);
         let found = run("MaxUnpool", &given, &[Some(&x), Some(&at)], 1);
-        assert!(found.unwrap_err().contains("index 8 is not one of the 8 elements"));
+        assert!(found.unwrap_err().contains("index 8 is out of range"));
     }
 }

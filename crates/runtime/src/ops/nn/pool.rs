@@ -46,9 +46,7 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 pub(super) fn power(site: &Site<'_>) -> Result<u32, BindError> {
     let p = site.need_int("p")?;
     let p = u32::try_from(p).ok().filter(|p| *p > 0);
-    p.ok_or_else(|| {
-        BindError::Invalid("p must be positive: no sum of powers has its root".to_string())
-    })
+    p.ok_or_else(|| BindError::Invalid("p must be positive".to_string()))
 }
 
 /// `MaxPool`

@@ -81,7 +81,7 @@ impl Window {
                 None => Padding::Explicit(vec![0; rank], vec![0; rank]),
             },
             Some(other) => {
-                return Err(BindError::Invalid(format!("auto_pad has no value '{other}'")));
+                return Err(BindError::Invalid(format!("unknown auto_pad '{other}'")));
             }
         };
         Ok(Window {
@@ -137,8 +137,7 @@ impl Window {
                     };
                     let Some(room) = padded.checked_sub(reach) else {
                         fail!(
-                            "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding \
-                             {begin} and {end}"
+                            "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {begin} and {end}"
                         );
                     };
                     let mut count =
@@ -155,7 +154,7 @@ impl Window {
                     let total = last.saturating_add(reach).saturating_sub(*size);
                     if total > LONGEST {
                         fail!(
-                            "the kernel reaches over {reach} elements, too many to pad {size} of spatial axis {axis}"
+                            "the kernel spans {reach} elements, too many to pad {size} of spatial axis {axis}"
                         );
                     }
                     let half = total / 2;

@@ -109,7 +109,9 @@ impl ConvBytes {
             || weights[1].checked_mul(groups) != Some(x[1])
             || !weights[0].is_multiple_of(groups)
         {
-            fail!("channels of the input {x:?} and the weights {weights:?} in {groups} groups");
+            fail!(
+                "the channels of the input {x:?} and the weights {weights:?} do not match with {groups} groups"
+            );
         }
         let placed = window.place(&x[2..])?;
         let dims: Dims =
@@ -127,7 +129,9 @@ impl ConvBytes {
         let zeros = bytes(call, index, self.types[1])?;
         if zeros.len() != 1 && (zeros.len() != channels || call.tensor(index)?.dims().len() != 1) {
             let dims = call.tensor(index)?.dims();
-            fail!("zero points of weights are {dims:?}, but there are {channels} output channels");
+            fail!(
+                "zero points of weights have shape {dims:?}, but there are {channels} output channels"
+            );
         }
         Ok(zeros)
     }
@@ -200,7 +204,7 @@ impl Kernel for ConvBytes {
             x_zero: if call.has_input(x_zero) { one_byte(call, x_zero, x_type)? } else { 0 },
             weights: match &self.packed {
                 Some(packed) if packed.groups.is_empty() => {
-                    fail!("the session was made to be looked at, not to run")
+                    fail!("the session was built without weights and cannot run")
                 }
                 Some(packed) => ByteWeights::Packed(&packed.groups),
                 None => {
@@ -346,14 +350,14 @@ mod tests {
             (
                 none.clone(),
                 [&x, &w, &u8s, &two],
-                "zero points of weights are [2], but there are 3 output channels",
+                "zero points of weights have shape [2], but there are 3 output channels",
             ),
             (none.clone(), [&x, &w, &i8s, &i8s], "input 2 is int8, not uint8"),
             (none.clone(), [&x, &w, &u8s, &u8s], "input 3 is uint8, not int8"),
             (
                 none.clone(),
                 [&x, &w, &tensor(&[2], &[0u8; 2]), &i8s],
-                "input 2 has 2 elements, but must have one",
+                "input 2 has 2 elements, not 1",
             ),
             (
                 none.clone(),
@@ -363,12 +367,12 @@ mod tests {
             (
                 vec![("group", Int(2))],
                 [&x, &w, &u8s, &i8s],
-                "channels of the input [1, 2, 4] and the weights [3, 2, 2] in 2 groups",
+                "the channels of the input [1, 2, 4] and the weights [3, 2, 2] do not match with 2 groups",
             ),
             (
                 vec![("group", Int(0))],
                 [&x, &w, &u8s, &i8s],
-                "channels of the input [1, 2, 4] and the weights [3, 2, 2] in 0 groups",
+                "the channels of the input [1, 2, 4] and the weights [3, 2, 2] do not match with 0 groups",
             ),
             (
                 ints("kernel_shape", &[3]),
@@ -378,12 +382,12 @@ mod tests {
             (
                 ints("dilations", &[9]),
                 [&x, &w, &u8s, &i8s],
-                "the kernel reaches over 10 elements, but spatial axis 0 has 4 with padding 0 and 0",
+                "the kernel spans 10 elements, but spatial axis 0 has 4 with padding 0 and 0",
             ),
             (
                 ints("dilations", &[i64::MAX]),
                 [&x, &w, &u8s, &i8s],
-                "the kernel reaches over 9223372036854775808 elements, but spatial axis 0 has 4 with padding 0 and 0",
+                "the kernel spans 9223372036854775808 elements, but spatial axis 0 has 4 with padding 0 and 0",
             ),
             (
                 ints("pads", &[i64::MAX, i64::MAX]),
@@ -403,7 +407,7 @@ mod tests {
         for (inputs, why) in [
             (
                 [&x, &scales, &u8s, &w, &one, &i8s, &one, &u8s, &tensor(&[3], &[1i32; 3])],
-                "input 1 has 2 elements, but must have one",
+                "input 1 has 2 elements, not 1",
             ),
             (
                 [&x, &one, &u8s, &w, &scales, &i8s, &one, &u8s, &tensor(&[3], &[1i32; 3])],

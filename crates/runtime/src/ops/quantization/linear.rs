@@ -47,7 +47,7 @@ impl Layout {
             let zeros = zeros.dims();
             let is_one = spread == Spread::One && zeros.iter().all(|size| *size == 1);
             if zeros != scales && !is_one && !zeros.is_empty() {
-                fail!("zero points are {zeros:?}, but scales are {scales:?}");
+                fail!("zero points have shape {zeros:?}, but scales have shape {scales:?}");
             }
         }
         Ok(spread)
@@ -140,7 +140,7 @@ impl Division {
             DataType::Bfloat16 => Ok(Division::Single(Precision::Bf16)),
             DataType::Double => Ok(Division::Double),
             other => Err(BindError::Invalid(format!(
-                "attribute 'precision' is {number} ({other}), which is not a floating-point type to divide in"
+                "attribute 'precision' is {number} ({other}), which is not a floating-point type"
             ))),
         }
     }
@@ -752,34 +752,49 @@ mod tests {
         let axis = |axis: i64| vec![("axis", Int(axis))];
         for (attributes, scale, zero, why) in [
             (vec![], ones(&[2]), None, "2 scales for 3 slices of axis 1"),
-            (axis(2), ones(&[2]), None, "axis 2 is outside rank 2"),
-            (axis(i64::MIN), ones(&[2]), None, "axis -9223372036854775808 is outside rank 2"),
+            (axis(2), ones(&[2]), None, "axis 2 is out of range for rank 2"),
+            (
+                axis(i64::MIN),
+                ones(&[2]),
+                None,
+                "axis -9223372036854775808 is out of range for rank 2",
+            ),
             (
                 vec![],
                 ones(&[2, 3]),
                 None,
-                "scales are [2, 3], but without block_size they are one, or one for each slice of an axis",
+                "scales have shape [2, 3], but without block_size there must be one scale, or one for each slice of an axis",
             ),
-            (vec![], ones(&[3]), Some(zeros(&[2])), "zero points are [2], but scales are [3]"),
-            (vec![], ones(&[]), Some(zeros(&[3])), "zero points are [3], but scales are []"),
+            (
+                vec![],
+                ones(&[3]),
+                Some(zeros(&[2])),
+                "zero points have shape [2], but scales have shape [3]",
+            ),
+            (
+                vec![],
+                ones(&[]),
+                Some(zeros(&[3])),
+                "zero points have shape [3], but scales have shape []",
+            ),
             (block(-1), ones(&[]), None, "block_size must not be negative, not -1"),
             (
                 block(2),
                 ones(&[2]),
                 None,
-                "scales are [2], but scales of blocks have the rank of the input, 2",
+                "scales have shape [2], but scales of blocks must have the rank of the input, 2",
             ),
             (
                 block(2),
                 ones(&[2, 3]),
                 None,
-                "scales are [2, 3], but blocks of 2 along axis 1 of [2, 3] need 2 in axis 1",
+                "scales have shape [2, 3], but blocks of 2 along axis 1 of [2, 3] require 2 on axis 1",
             ),
             (
                 block(i64::MAX),
                 ones(&[2, 2]),
                 None,
-                "scales are [2, 2], but blocks of 9223372036854775807 along axis 1 of [2, 3] need 1 in axis 1",
+                "scales have shape [2, 2], but blocks of 9223372036854775807 along axis 1 of [2, 3] require 1 on axis 1",
             ),
         ] {
             for (op, x) in [("QuantizeLinear", &x), ("DequantizeLinear", &codes)] {
@@ -817,7 +832,7 @@ mod tests {
                 "QuantizeLinear",
                 vec![("precision", Int(3))],
                 [&x, &scale, &tensor(&[], &[0u8])],
-                "attribute 'precision' is 3 (int8), which is not a floating-point type to divide in",
+                "attribute 'precision' is 3 (int8), which is not a floating-point type",
             ),
             (
                 "DequantizeLinear",

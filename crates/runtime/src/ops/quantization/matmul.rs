@@ -333,20 +333,17 @@ mod tests {
         for (inputs, why) in [
             (
                 [&a, &one, &u8s, &b, &two, &i8s, &one, &u8s],
-                "scales of dimensions [2] for 4 columns",
+                "scales have dimensions [2] for 4 columns",
             ),
             (
                 [&a, &one, &tensor(&[3], &[0u8; 3]), &b, &one, &i8s, &one, &u8s],
-                "zero points of dimensions [3] for 2 rows",
+                "zero points have dimensions [3] for 2 rows",
             ),
             ([&a, &one, &i8s, &b, &one, &i8s, &one, &u8s], "input 2 is int8, not uint8"),
-            (
-                [&a, &one, &u8s, &b, &one, &i8s, &two, &u8s],
-                "input 6 has 2 elements, but must have one",
-            ),
+            ([&a, &one, &u8s, &b, &one, &i8s, &two, &u8s], "input 6 has 2 elements, not 1"),
             (
                 [&a, &one, &u8s, &short, &one, &i8s, &one, &u8s],
-                "[2, 3] and [2, 4] do not multiply: 3 columns, 2 rows",
+                "[2, 3] and [2, 4] cannot be multiplied: 3 columns, 2 rows",
             ),
             ([&a, &one, &u8s, &b, &one, &i8s, &one, &one], "type not implemented: float"),
         ] {

@@ -59,7 +59,9 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
             // An even length, where half a spectrum does not say which.
             None if self.half && self.inverse => match signal[axis] {
                 2.. => 2 * (signal[axis] - 1),
-                len => fail!("{len} elements of half a spectrum are of no signal: give dft_length"),
+                len => {
+                    fail!("a one-sided spectrum of {len} elements has no signal: set dft_length")
+                }
             },
             None => signal[axis],
         };
@@ -97,13 +99,13 @@ impl<T> Dft<T> {
         if call.has_input(AXIS) {
             let given = call.ints(AXIS)?;
             let &[given] = &given[..] else {
-                fail!("the axis must be one number, not {}", given.len());
+                fail!("the axis must have one element, not {}", given.len());
             };
             axis = given;
         }
         let resolved = normalize_axis(axis, rank)?;
         if resolved + 1 == rank {
-            fail!("axis {axis} is the last one, which has the parts of complex numbers");
+            fail!("axis {axis} is the last axis, which holds the parts of complex numbers");
         }
         Ok(resolved)
     }
@@ -116,12 +118,12 @@ fn complex(parts: usize, half: Option<bool>) -> Result<bool, KernelError> {
         (1, None | Some(false)) => Ok(false),
         (2, None | Some(true)) => Ok(true),
         (2, Some(false)) => {
-            fail!("onesided is for real signals: the last axis must have size 1, not 2")
+            fail!("onesided requires a real signal: the last axis must have size 1, not 2")
         }
         (1, Some(true)) => {
-            fail!("half a spectrum is complex: the last axis must have size 2, not 1")
+            fail!("a one-sided spectrum must be complex: the last axis must have size 2, not 1")
         }
-        _ => fail!("the last axis must have size 1 or 2, for real or complex numbers, not {parts}"),
+        _ => fail!("the last axis must have size 1 (real) or 2 (complex), not {parts}"),
     }
 }
 
@@ -140,7 +142,7 @@ impl Kept {
             return Ok(tables.clone());
         }
         let Some(tables) = Tables::new(call.exec.isa, length).map(Arc::new) else {
-            fail!("there is no memory for the roots of unity of a transform of {length} elements");
+            fail!("not enough memory for a transform of {length} elements");
         };
         *kept = Some((length, tables.clone()));
         Ok(tables)
@@ -175,10 +177,10 @@ impl<T: FloatLoops + Element> Kernel for Stft<T> {
             (None, None) => len,
         };
         if length == 0 {
-            fail!("a frame has no elements");
+            fail!("frame_length must be positive");
         }
         if length > len {
-            fail!("a frame of {length} elements is longer than the signal, which has {len}");
+            fail!("a frame of {length} elements is longer than the signal of {len}");
         }
         let frames = (len - length) / step + 1;
         let spectrum = Spectrum { length, inverse: false, half: self.half, complex };
@@ -270,39 +272,33 @@ mod tests {
         for (attributes, x, length, axis, refusal) in [
             (&[][..], &real, 0, 1, "dft_length must be positive, not 0"),
             (&[], &real, -3, 1, "dft_length must be positive, not -3"),
-            (&[], &real, 4, 2, "axis 2 is the last one, which has the parts of complex numbers"),
-            (&[], &real, 4, 3, "axis 3 is outside rank 3"),
-            (
-                &[],
-                &three,
-                4,
-                1,
-                "the last axis must have size 1 or 2, for real or complex numbers, not 3",
-            ),
+            (&[], &real, 4, 2, "axis 2 is the last axis, which holds the parts of complex numbers"),
+            (&[], &real, 4, 3, "axis 3 is out of range for rank 3"),
+            (&[], &three, 4, 1, "the last axis must have size 1 (real) or 2 (complex), not 3"),
             (
                 &half,
                 &pairs,
                 4,
                 1,
-                "onesided is for real signals: the last axis must have size 1, not 2",
+                "onesided requires a real signal: the last axis must have size 1, not 2",
             ),
             (
                 &back,
                 &real,
                 4,
                 1,
-                "half a spectrum is complex: the last axis must have size 2, not 1",
+                "a one-sided spectrum must be complex: the last axis must have size 2, not 1",
             ),
         ] {
             let inputs = [Some(x), Some(&number(length)), Some(&number(axis))];
             assert_eq!(run("DFT", attributes, &inputs, 1).unwrap_err(), refusal);
         }
         let found = run("DFT", &back, &[Some(&one)], 1).unwrap_err();
-        assert_eq!(found, "1 elements of half a spectrum are of no signal: give dft_length");
+        assert_eq!(found, "a one-sided spectrum of 1 elements has no signal: set dft_length");
         let window = tensor(&[3], &[1f32, 1.0, 1.0]);
         for (step, window, length, refusal) in [
             (0, None, Some(2), "frame_step must be positive, not 0"),
-            (1, None, Some(5), "a frame of 5 elements is longer than the signal, which has 4"),
+            (1, None, Some(5), "a frame of 5 elements is longer than the signal of 4"),
             (1, Some(&window), Some(2), "frame_length is 2, but the window has 3 elements"),
         ] {
             let length = length.map(number);

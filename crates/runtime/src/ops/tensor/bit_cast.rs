@@ -28,11 +28,11 @@ fn target(site: &Site<'_>) -> Result<DataType, BindError> {
     match (from.bits(), to.bits()) {
         (Some(before), Some(after)) if before == after => Ok(to),
         (Some(before), Some(after)) => Err(BindError::Invalid(format!(
-            "elements of {before} bits, {from}, cannot be read as {to}, which has {after} bits"
+            "{from} has {before} bits and cannot be reinterpreted as {to}, which has {after} bits"
         ))),
-        _ => {
-            Err(BindError::Invalid(format!("{from} cannot be read as {to}: strings have no bits")))
-        }
+        _ => Err(BindError::Invalid(format!(
+            "{from} cannot be reinterpreted as {to}: strings are not supported"
+        ))),
     }
 }
 
@@ -44,7 +44,11 @@ impl Kernel for BitCast {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input = call.tensor(0)?.clone();
         if input.data_type().bits() != self.to.bits() {
-            fail!("the input is {}, which is not as wide as {}", input.data_type(), self.to);
+            fail!(
+                "the input is {}, which does not have the width of {}",
+                input.data_type(),
+                self.to
+            );
         }
         let (dims, bits) = (Dims::from(input.dims()), input.len() * self.to.bits().unwrap_or(0));
         let bytes = dense(call, &input)?;
@@ -121,8 +125,14 @@ mod tests {
     fn other_widths_are_refused() {
         let x = tensor(&[1], &[1f32]);
         for (to, refusal) in [
-            (DataType::Int64, "elements of 32 bits, float, cannot be read as int64, which has 64"),
-            (DataType::String, "float cannot be read as string: strings have no bits"),
+            (
+                DataType::Int64,
+                "float has 32 bits and cannot be reinterpreted as int64, which has 64",
+            ),
+            (
+                DataType::String,
+                "float cannot be reinterpreted as string: strings are not supported",
+            ),
         ] {
             let found = cast(&x, to).unwrap_err();
             assert!(found.contains(refusal), "{found}");
@@ -130,6 +140,6 @@ mod tests {
         let found = run("BitCast", &[("to", Int(99))], &[Some(&x)], 1).unwrap_err();
         assert_eq!(found, "attribute 'to' is 99, which is not an element type");
         let strings = Tensor::from_strings([1], ["a"].iter().collect::<StringArray>()).unwrap();
-        assert!(cast(&strings, DataType::Float).unwrap_err().contains("strings have no bits"));
+        assert!(cast(&strings, DataType::Float).unwrap_err().contains("strings are not supported"));
     }
 }

@@ -43,14 +43,14 @@ pub(in crate::ops) fn join(
     inputs: &[TensorView<'_>],
     what: &str,
 ) -> Result<(), KernelError> {
-    let Some(first) = inputs.first() else { fail!("there is nothing to join") };
+    let Some(first) = inputs.first() else { fail!("there are no inputs") };
     let axis = normalize_axis(axis, first.rank())?;
     let mut dims = Dims::from(first.dims());
     for (index, input) in inputs.iter().enumerate().skip(1) {
         let same = |other: usize| other == axis || input.dims()[other] == dims[other];
         if input.rank() != dims.len() || !(0..dims.len()).all(same) {
             fail!(
-                "{what} 0 and {index} have shapes {:?} and {:?}, which do not join along axis {axis}",
+                "{what} 0 and {index} have shapes {:?} and {:?}, which cannot be concatenated along axis {axis}",
                 first.dims(),
                 input.dims()
             );
@@ -81,7 +81,7 @@ fn join_through_strides(
     inputs: &[TensorView<'_>],
 ) -> Result<(), KernelError> {
     if dims.len() > MAX_RANK {
-        fail!("rank {} is above {MAX_RANK}, the largest that is implemented", dims.len());
+        fail!("rank {} is not supported; the maximum is {MAX_RANK}", dims.len());
     }
     let pool = call.exec.pool;
     let data_type = inputs[0].data_type();
@@ -95,7 +95,7 @@ fn join_through_strides(
         };
         if input.data_type() != data_type {
             fail!(
-                "inputs of types {} and {} do not go together",
+                "inputs have different types {} and {}",
                 data_type.name(),
                 input.data_type().name()
             );
@@ -136,7 +136,7 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
         let is_same = |other: usize| other == axis || of[other] == dims[other];
         if of.len() != dims.len() || !(0..dims.len()).all(is_same) {
             fail!(
-                "input {index} of shape {of:?} cannot be joined along axis {axis} into shape {:?}",
+                "input {index} of shape {of:?} cannot be concatenated along axis {axis} into shape {:?}",
                 &dims[..]
             );
         }
@@ -166,7 +166,7 @@ fn copy_into(
     layout: &Layout,
 ) -> Result<(), KernelError> {
     let (ViewData::Bytes(data), true) = (input.data(), input.data_type() == data_type) else {
-        fail!("inputs of different types do not go together");
+        fail!("inputs have different types");
     };
     let from = Layout { offset: input.offset(), strides: input.strides() };
     let to = Layout { offset, strides: layout.strides.clone() };

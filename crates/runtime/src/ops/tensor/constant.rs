@@ -28,7 +28,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         FORMS.iter().filter_map(|name| Some((*name, site.attributes.get(name)?))).collect();
     let (name, value) = match &given[..] {
         [(name, value)] => (*name, value),
-        [] => return Err(BindError::Invalid("the node has no value".to_string())),
+        [] => return Err(BindError::Invalid("no value attribute is present".to_string())),
         [(first, _), (second, _), ..] => {
             return Err(BindError::Invalid(format!("the node has both {first} and {second}")));
         }

@@ -119,7 +119,7 @@ impl Kernel for GatherNd {
         let batch_dims = usize::try_from(self.batch_dims).unwrap_or(usize::MAX);
         if batch_dims > outer.len() || batch_dims > from.len() {
             fail!(
-                "batch_dims is {}, but the data has dimensions {from:?} and the indices have {} in front of the tuples",
+                "batch_dims is {}, but the data has dimensions {from:?} and the indices have {} before the tuples",
                 self.batch_dims,
                 outer.len()
             );
@@ -248,7 +248,7 @@ mod tests {
                 2,
                 &[2, 1],
                 &[0; 2],
-                "batch_dims is 2, but the data has dimensions [2, 2, 2] and the indices have 1 in front of the tuples",
+                "batch_dims is 2, but the data has dimensions [2, 2, 2] and the indices have 1 before the tuples",
             ),
         ] {
             let inputs = [Some(&data), Some(&tensor(dims, indices))];

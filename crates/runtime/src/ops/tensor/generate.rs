@@ -66,7 +66,9 @@ impl<T: Ranged + Element> Kernel for Range<T> {
         // As many as inference finds.
         let count = T::steps(start, limit, delta, self.double);
         if count.is_nan() || count > MOST {
-            fail!("from {start:?} to {limit:?} it takes {count} steps of {delta:?}");
+            fail!(
+                "delta is {delta:?} (start {start:?}, limit {limit:?}): {count} elements are not possible"
+            );
         }
         let count = count.max(0.0) as usize;
         let out = call.output_slice::<T>(0, &[count])?;
@@ -83,7 +85,7 @@ impl<T: Ranged + Element> Kernel for Range<T> {
 fn one<T: Element>(call: &Call<'_>, index: usize) -> Result<T, KernelError> {
     match call.slice::<T>(index)? {
         [element] => Ok(*element),
-        elements => fail!("input {index} must be one number, not {}", elements.len()),
+        elements => fail!("input {index} must have one element, not {}", elements.len()),
     }
 }
 
@@ -140,14 +142,14 @@ impl Kernel for OneHot {
         let axis = normalize_axis(self.axis, index_dims.len() + 1)?;
         let depth = integers(call, 1)?;
         let &[depth] = &depth[..] else {
-            fail!("depth must be one number, not {}", depth.len());
+            fail!("depth must have one element, not {}", depth.len());
         };
         let Ok(depth) = usize::try_from(depth) else {
             fail!("depth is {depth}");
         };
         let values = call.tensor(2)?.clone();
         if values.len() != 2 {
-            fail!("values must be two, not {}", values.len());
+            fail!("values must have two elements, not {}", values.len());
         }
         let (before, after) = index_dims.split_at(axis);
         let sizes = [before.iter().product(), depth, after.iter().product()];
@@ -264,7 +266,10 @@ mod tests {
             of([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
             tensor(&[2], &[brain(0.0), brain(-1.0)])
         );
-        assert_eq!(of([1i64, 5, 0]).unwrap_err(), "from 1 to 5 it takes NaN steps of 0");
+        assert_eq!(
+            of([1i64, 5, 0]).unwrap_err(),
+            "delta is 0 (start 1, limit 5): NaN elements are not possible"
+        );
         assert!(of([0f32, f32::INFINITY, 1.0]).is_err());
         assert!(of([0f32, f32::NAN, 1.0]).is_err());
         assert!(of([0f64, 1.0, 1e-300]).is_err());
@@ -307,8 +312,12 @@ mod tests {
         assert_eq!(found[0], expected.unwrap());
         for (depth, values, refusal) in [
             (tensor(&[], &[-2i64]), tensor(&[2], &[0u8, 1]), "depth is -2"),
-            (tensor(&[2], &[1i64, 2]), tensor(&[2], &[0u8, 1]), "depth must be one number, not 2"),
-            (tensor(&[], &[2i64]), tensor(&[1], &[0u8]), "values must be two, not 1"),
+            (
+                tensor(&[2], &[1i64, 2]),
+                tensor(&[2], &[0u8, 1]),
+                "depth must have one element, not 2",
+            ),
+            (tensor(&[], &[2i64]), tensor(&[1], &[0u8]), "values must have two elements, not 1"),
         ] {
             let inputs = [Some(&indices), Some(&depth), Some(&values)];
             assert_eq!(run("OneHot", &[], &inputs, 1).unwrap_err(), refusal);

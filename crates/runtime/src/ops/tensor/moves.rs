@@ -42,18 +42,14 @@ pub(in crate::ops) fn move_elements(
     movement: &impl Movement,
 ) -> Result<(), KernelError> {
     let Some(data_type) = sources.first().map(TensorView::data_type) else {
-        fail!("there is nothing to read");
+        fail!("there are no inputs");
     };
     if let Some(other) = sources.iter().find(|view| view.data_type() != data_type) {
-        fail!(
-            "inputs of types {} and {} do not go together",
-            data_type.name(),
-            other.data_type().name()
-        );
+        fail!("inputs have different types {} and {}", data_type.name(), other.data_type().name());
     }
     let rank = sources.iter().map(TensorView::rank).fold(dims.len(), usize::max);
     if rank > MAX_RANK {
-        fail!("rank {rank} is above {MAX_RANK}, the largest that is implemented");
+        fail!("rank {rank} is not supported; the maximum is {MAX_RANK}");
     }
     match data_type.bits() {
         None => strings(call, index, dims, sources, movement),

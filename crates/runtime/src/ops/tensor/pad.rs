@@ -38,7 +38,7 @@ impl Kernel for Pad {
             if call.has_input(3) { axes(&call.ints(3)?, rank)? } else { (0..rank).collect() };
         if pads.len() != 2 * padded.len() {
             fail!(
-                "pads has {} elements, but {} axes need {}",
+                "pads has {} elements, but {} axes require {}",
                 pads.len(),
                 padded.len(),
                 2 * padded.len()
@@ -56,12 +56,12 @@ impl Kernel for Pad {
             let size = i128::from(before) + i128::from(after) + dims[axis] as i128;
             let Ok(size) = usize::try_from(size) else {
                 fail!(
-                    "pads {before} and {after} make the size {size} of the {} elements of axis {axis}",
+                    "pads {before} and {after} give size {size} instead of {} on axis {axis}",
                     dims[axis]
                 );
             };
             if dims[axis] == 0 && size > 0 && self.mode != copy::Pad::Constant {
-                fail!("axis {axis} has no element to repeat");
+                fail!("axis {axis} is empty, so there is no element to repeat");
             }
             dims[axis] = size;
             // Sizes fit, so far larger pads only come in pairs that cancel each other out.

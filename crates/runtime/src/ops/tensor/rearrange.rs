@@ -35,7 +35,7 @@ impl Kernel for Tile {
         let data = call.tensor(0)?.clone();
         let repeats = call.ints(1)?;
         if repeats.len() != data.rank() {
-            fail!("there are {} repeats for rank {}", repeats.len(), data.rank());
+            fail!("repeats has {} elements for rank {}", repeats.len(), data.rank());
         }
         let mut dims = Dims::new();
         // Each axis becomes two, the first of which goes nowhere.
@@ -216,7 +216,7 @@ mod tests {
         let found = run("Tile", &[], &[Some(&one), Some(&tensor::<i64>(&[0], &[]))], 1).unwrap();
         assert_eq!(found[0], one);
         for (repeats, refusal) in [
-            (&[1i64][..], "there are 1 repeats for rank 2"),
+            (&[1i64][..], "repeats has 1 elements for rank 2"),
             (&[1, -1], "axis 1 of size 2 cannot be repeated -1 times"),
         ] {
             let inputs = [Some(&x), Some(&tensor(&[repeats.len()], repeats))];

@@ -128,7 +128,7 @@ pub(in crate::ops) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelErro
     for axis in axes {
         let axis = normalize_axis(*axis, rank)?;
         if list.contains(&axis) {
-            fail!("axis {axis} is named twice");
+            fail!("axis {axis} is given twice");
         }
         list.push(axis);
     }
@@ -150,11 +150,11 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
                     left[index] = 1;
                 }
                 None => fail!(
-                    "the target {target:?} copies dimension {index}, which {from:?} does not have"
+                    "the shape {target:?} copies dimension {index}, which {from:?} does not have"
                 ),
             },
             -1 if rest.replace(index).is_some() => {
-                fail!("the target {target:?} leaves more than one dimension open")
+                fail!("the shape {target:?} has more than one -1")
             }
             -1 => dims.push(1),
             size => match usize::try_from(size) {
@@ -162,7 +162,7 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
                     dims.push(size);
                     divisor.push(size);
                 }
-                Err(_) => fail!("the target {target:?} has a negative dimension"),
+                Err(_) => fail!("the shape {target:?} has a negative dimension"),
             },
         }
     }
@@ -174,7 +174,7 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
             // Nothing splits into anything.
             (Some(_), 0) => 0,
             _ => fail!(
-                "{from:?} cannot be reshaped to {target:?}: {left} elements do not divide by {divisor}"
+                "{from:?} cannot be reshaped to {target:?}: {left} elements cannot be divided by {divisor}"
             ),
         };
     }

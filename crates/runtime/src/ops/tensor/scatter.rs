@@ -135,7 +135,7 @@ impl<'a> Sequences<'a> {
     ) -> Result<Sequences<'a>, KernelError> {
         let axis = normalize_axis(axis, dims.len())?;
         let (Some((batch, between)), true) = (dims[..axis].split_first(), axis > 0) else {
-            fail!("axis 0 is the batch and cannot be written along");
+            fail!("axis 0 is the batch axis and is not allowed");
         };
         let (size, update_dims) = (dims[axis], call.tensor(1)?.dims());
         let mut expected = Dims::from(dims);
@@ -143,7 +143,7 @@ impl<'a> Sequences<'a> {
         expected[axis] = count;
         if update_dims != &expected[..] || count > size {
             fail!(
-                "the update has dimensions {update_dims:?}, which do not fit into a cache of {dims:?} along axis {axis}"
+                "the update has dimensions {update_dims:?}, which do not fit a cache of {dims:?} along axis {axis}"
             );
         }
         let starts = call.maybe_slice::<i64>(2)?;
@@ -158,8 +158,7 @@ impl<'a> Sequences<'a> {
             let outside = starts.iter().enumerate().find(|(_, start)| !room.contains(start));
             if let (Some((sequence, start)), false) = (outside, around) {
                 fail!(
-                    "write_indices is {start} for sequence {sequence}: {count} entries from there on are outside \
-                     of axis {axis} of size {size}"
+                    "write_indices is {start} for sequence {sequence}: {count} entries exceed axis {axis} of size {size}"
                 );
             }
         }
@@ -184,7 +183,7 @@ impl<'a> Places<'a> {
                 check_elements(&dims, &index_dims, axis)?;
                 if update_dims != &index_dims[..] {
                     fail!(
-                        "the updates have dimensions {update_dims:?}, the indices {index_dims:?}"
+                        "the updates have dimensions {update_dims:?}, but the indices have {index_dims:?}"
                     );
                 }
                 By::Elements { axis, index_dims, indices: Indices::of(call, 1)? }
@@ -395,7 +394,7 @@ mod tests {
                 0,
                 tensor(&[1, 1], &[0i64]),
                 tensor(&[1, 2], &[0f32; 2]),
-                "the updates have dimensions [1, 2], the indices [1, 1]",
+                "the updates have dimensions [1, 2], but the indices have [1, 1]",
             ),
         ] {
             let inputs = [Some(&data), Some(&indices), Some(&updates)];
@@ -505,7 +504,7 @@ mod tests {
             (1, &[2, 2, 2], &[0; 3], "write_indices has dimensions [3], but there are 2 sequences"),
             (1, &[2, 5, 2], &[0; 2], "the update has dimensions [2, 5, 2], which do not fit"),
             (1, &[2, 2], &[0; 2], "the update has dimensions [2, 2], which do not fit"),
-            (0, &[2, 4, 2], &[0; 2], "axis 0 is the batch and cannot be written along"),
+            (0, &[2, 4, 2], &[0; 2], "axis 0 is the batch axis and is not allowed"),
         ];
         for (axis, dims, starts, refusal) in rows {
             let update = tensor(dims, &vec![0f32; dims.iter().product()]);

@@ -69,7 +69,7 @@ impl Kernel for Compress {
             && last >= sizes[1]
         {
             fail!(
-                "the condition has {condition_len} elements and holds at {last}, but there are {} to choose from",
+                "the condition has {condition_len} elements and is true at {last}, but there are {} slices",
                 sizes[1]
             );
         }
@@ -163,10 +163,10 @@ impl<T: Loops + Element> Kernel for TopK<T> {
         let sizes = around(&dims, self.axis)?;
         let k = call.ints(1)?;
         let &[k] = &k[..] else {
-            fail!("K must be one number, not {}", k.len());
+            fail!("K must have one element, not {}", k.len());
         };
         let Some(k) = usize::try_from(k).ok().filter(|k| *k <= dims[axis]) else {
-            fail!("axis {axis} has {} elements, but {k} are asked for", dims[axis]);
+            fail!("axis {axis} has {} elements, but K is {k}", dims[axis]);
         };
         dims[axis] = k;
         if call.has_output(0)
@@ -237,9 +237,9 @@ mod tests {
         let found = run("Compress", &[("axis", Int(1))], &inputs, 1).unwrap();
         assert_eq!(found[0].dims(), [0, 1]);
         for (axis, holds, refusal) in [
-            (Some(0), condition(&[0, 0, 1]), "holds at 2, but there are 2 to choose from"),
-            (None, condition(&[1; 7]), "has 7 elements and holds at 6, but there are 6"),
-            (Some(2), condition(&[1]), "axis 2 is outside rank 2"),
+            (Some(0), condition(&[0, 0, 1]), "is true at 2, but there are 2 slices"),
+            (None, condition(&[1; 7]), "has 7 elements and is true at 6, but there are 6"),
+            (Some(2), condition(&[1]), "axis 2 is out of range for rank 2"),
             (None, tensor(&[], &[Bool8(1)]), "the condition has rank 0, not 1"),
         ] {
             let given: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
@@ -287,9 +287,9 @@ mod tests {
         let found = run("TopK", &[("axis", Int(0))], &[Some(&x), Some(&k)], 2).unwrap();
         assert_eq!(found[0], tensor(&[2, 3], &[u64::MAX, 9, 9, 5, 0, 7]));
         for (k, refusal) in [
-            (&[4i64][..], "axis 1 has 3 elements, but 4 are asked for"),
-            (&[-1], "axis 1 has 3 elements, but -1 are asked for"),
-            (&[1, 2], "K must be one number, not 2"),
+            (&[4i64][..], "axis 1 has 3 elements, but K is 4"),
+            (&[-1], "axis 1 has 3 elements, but K is -1"),
+            (&[1, 2], "K must have one element, not 2"),
         ] {
             let inputs = [Some(&x), Some(&tensor(&[k.len()], k))];
             assert_eq!(run("TopK", &[], &inputs, 2).unwrap_err(), refusal);

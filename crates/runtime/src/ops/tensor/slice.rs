@@ -72,7 +72,7 @@ fn window(
     let mut window = Window::whole(dims);
     for (index, &axis) in sliced.iter().enumerate() {
         if axis >= rank {
-            fail!("axis {axis} is outside rank {rank}");
+            fail!("axis {axis} is out of range for rank {rank}");
         }
         window.narrow(axis, starts[index], ends[index], steps[index])?;
     }
@@ -151,7 +151,7 @@ impl Window {
     ) -> Result<(), KernelError> {
         let whole = Layout { offset: data.offset(), strides: data.strides() };
         let Some(layout) = self.layout(&whole) else {
-            fail!("the steps {:?} reach outside of all memory", self.steps);
+            fail!("the steps {:?} are too large", self.steps);
         };
         let part = TensorView::with_strides(
             data.data_type(),

@@ -79,7 +79,7 @@ impl Split {
         whole: usize,
     ) -> Result<SmallVec<[usize; 8]>, KernelError> {
         if sizes.len() != self.count {
-            fail!("{} sizes are given for {} outputs", sizes.len(), self.count);
+            fail!("split has {} sizes, but the node has {} outputs", sizes.len(), self.count);
         }
         let Ok(pieces) =
             sizes.iter().map(|size| usize::try_from(*size)).collect::<Result<SmallVec<_>, _>>()
@@ -88,7 +88,7 @@ impl Split {
         };
         let sum = pieces.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
         if sum != Some(whole) {
-            fail!("pieces of {sizes:?} do not make up axis {axis} of size {whole}");
+            fail!("the lengths {sizes:?} do not add up to the size {whole} of axis {axis}");
         }
         Ok(pieces)
     }
@@ -100,7 +100,7 @@ impl Split {
         if let Some((last, others)) = pieces.split_last_mut() {
             let Some(rest) = whole.checked_sub(others.len() * size) else {
                 fail!(
-                    "axis {axis} of size {whole} does not split into {} pieces of {size}",
+                    "axis {axis} of size {whole} cannot be split into {} parts of {size}",
                     self.count
                 );
             };

@@ -279,7 +279,7 @@ mod tests {
         check(&x, (Some(0), 1), (&tensor::<u32>(&[1, 0], &[]), &[0], &[0, 0, 0], &[3]));
         check(&x, (Some(1), 1), (&x, &[], &[], &[]));
         let found = run("Unique", &[("axis", Int(2))], &[Some(&x)], 4);
-        assert_eq!(found.unwrap_err(), "axis 2 is outside rank 2");
+        assert_eq!(found.unwrap_err(), "axis 2 is out of range for rank 2");
     }
 
     #[test]

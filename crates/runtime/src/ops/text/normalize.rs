@@ -30,8 +30,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for (index, word) in words.into_iter().enumerate() {
         let word = in_case(&word, compared).ok_or_else(|| {
             BindError::Invalid(format!(
-                "attribute 'stopwords' is not UTF-8 at element {index}, and its case is to be \
-                 ignored"
+                "element {index} of attribute 'stopwords' is not UTF-8, so its case cannot be ignored"
             ))
         })?;
         stopwords.insert(word.into_owned());
@@ -73,7 +72,9 @@ impl Normalize {
     fn of<'t>(&self, text: &'t [u8], index: usize) -> Result<Option<Cow<'t, [u8]>>, KernelError> {
         let in_case = |case| match in_case(text, case) {
             Some(changed) => Ok(changed),
-            None => fail!("element {index} of the input is not UTF-8, so its letters have no case"),
+            None => {
+                fail!("element {index} of the input is not UTF-8, so its case cannot be converted")
+            }
         };
         let compared = in_case(self.compared)?;
         if self.stopwords.contains(&compared[..]) {
@@ -94,7 +95,7 @@ impl Kernel for Normalize {
         let is_row = match view.dims() {
             [_] => false,
             [1, _] => true,
-            other => fail!("the input is {other:?}, not a list or one row of a matrix"),
+            other => fail!("the input has shape {other:?}, not [C] or [1, C]"),
         };
         // Sizes first, so that memory is counted before it is taken. A text changes its case twice
         // for that.
@@ -121,9 +122,9 @@ impl Kernel for Normalize {
 
     fn describe(&self) -> String {
         match self.change {
-            None => "take words out".to_string(),
-            Some(Case::Lower) => "take words out, lower case".to_string(),
-            Some(Case::Upper) => "take words out, upper case".to_string(),
+            None => "remove stop words".to_string(),
+            Some(Case::Lower) => "remove stop words, lower case".to_string(),
+            Some(Case::Upper) => "remove stop words, upper case".to_string(),
         }
     }
 }
@@ -210,23 +211,20 @@ mod tests {
         let left = strings(&[2], &[&b"a"[..], b"B"]);
         assert_eq!(normalize(&x, "NONE", false, &[]).unwrap()[0], x);
         assert_eq!(normalize(&x, "NONE", true, &[b"\xff"]).unwrap()[0], left);
-        let no_case = "element 1 of the input is not UTF-8, so its letters have no case";
+        let no_case = "element 1 of the input is not UTF-8, so its case cannot be converted";
         let row = strings(&[2, 1], &["a", "b"]);
         for (found, refusal) in [
             (normalize(&x, "LOWER", true, &[]), no_case),
             (normalize(&x, "NONE", false, &[b"b"]), no_case),
             (
                 normalize(&x, "UPPER", false, &[b"b", b"\xff"]),
-                "attribute 'stopwords' is not UTF-8 at element 1, and its case is to be ignored",
+                "element 1 of attribute 'stopwords' is not UTF-8, so its case cannot be ignored",
             ),
             (
                 normalize(&x, "Lower", true, &[]),
                 "attribute 'case_change_action' is 'Lower', which is not one of NONE, LOWER, UPPER",
             ),
-            (
-                normalize(&row, "NONE", true, &[]),
-                "the input is [2, 1], not a list or one row of a matrix",
-            ),
+            (normalize(&row, "NONE", true, &[]), "the input has shape [2, 1], not [C] or [1, C]"),
         ] {
             assert_eq!(found.unwrap_err(), refusal);
         }

@@ -148,7 +148,7 @@ impl<'p> Reader<'p> {
             if count.parse().map_or(true, |count: u32| count > MOST_REPETITIONS) {
                 return refuse(
                     self.at,
-                    format!("{count} repetitions, and RE2 takes {MOST_REPETITIONS} at most"),
+                    format!("{count} repetitions, but RE2 supports at most {MOST_REPETITIONS}"),
                 );
             }
         }
@@ -210,7 +210,7 @@ impl<'p> Reader<'p> {
         self.at += 2;
         let name = if self.eat("{") {
             let Some((name, _)) = self.rest().split_once('}') else {
-                return refuse(start, "the name of a property without an end");
+                return refuse(start, "unterminated property name");
             };
             self.at += name.len() + 1;
             name
@@ -227,7 +227,7 @@ impl<'p> Reader<'p> {
             None => name,
         };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') {
-            return refuse(start, format!("'{name}' is the name of no property"));
+            return refuse(start, format!("unknown property '{name}'"));
         }
         self.out.push_str(if negated { "\\P{" } else { "\\p{" });
         self.out.push_str(name);
@@ -244,7 +244,7 @@ impl<'p> Reader<'p> {
             None => return refuse(start, "the pattern ends within a class"),
         }
         let Some(char) = self.next() else {
-            return refuse(start, "a backslash ends the pattern");
+            return refuse(start, "the pattern ends with a backslash");
         };
         let found = match char {
             'a' => '\x07',
@@ -258,13 +258,13 @@ impl<'p> Reader<'p> {
                 let digits = self.rest().bytes();
                 let more = digits.take(2).take_while(|digit| matches!(digit, b'0'..=b'7')).count();
                 if char != '0' && more == 0 {
-                    return refuse(start, "RE2 has no references to groups");
+                    return refuse(start, "RE2 does not support backreferences");
                 }
                 self.at += more;
                 let number = u32::from_str_radix(&self.pattern[start + 1..self.at], 8);
                 number.ok().and_then(char::from_u32).unwrap_or_default()
             }
-            '8' | '9' => return refuse(start, "RE2 has no references to groups"),
+            '8' | '9' => return refuse(start, "RE2 does not support backreferences"),
             other if other.is_ascii() && !other.is_ascii_alphanumeric() => other,
             other => return refuse(start, format!("RE2 has no escape '\\{other}'")),
         };
@@ -286,7 +286,7 @@ impl<'p> Reader<'p> {
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         match number.and_then(char::from_u32) {
             Some(char) => Ok(char),
-            None => refuse(start, "the number of no character"),
+            None => refuse(start, "invalid code point"),
         }
     }
 
@@ -300,7 +300,7 @@ impl<'p> Reader<'p> {
         let mut is_first = true;
         loop {
             let Some(char) = self.peek() else {
-                return refuse(start, "a class without an end");
+                return refuse(start, "unterminated character class");
             };
             if char == ']' && !is_first {
                 self.copy(1);
@@ -320,7 +320,7 @@ impl<'p> Reader<'p> {
                 self.copy(1);
                 let last = self.char()?;
                 if last < first {
-                    return refuse(at, "a range whose end comes before its start");
+                    return refuse(at, "the end of a range is before its start");
                 }
                 self.push_char(last);
             }
@@ -334,7 +334,7 @@ impl<'p> Reader<'p> {
             return Ok(false);
         };
         if !POSIX.contains(&name.strip_prefix('^').unwrap_or(name)) {
-            return refuse(self.at, format!("'{name}' is the name of no class"));
+            return refuse(self.at, format!("unknown character class '{name}'"));
         }
         self.copy(name.len() + 4);
         Ok(true)

@@ -64,7 +64,7 @@ impl Kernel for Split {
 
     fn describe(&self) -> String {
         match self.delimiter {
-            Delimiter::Blanks => "split at blanks".to_string(),
+            Delimiter::Blanks => "split at whitespace".to_string(),
             Delimiter::Text(_) => "split at a delimiter".to_string(),
         }
     }

@@ -30,12 +30,12 @@ fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, BindError> {
         let Some(number) = site.int(name) else { fail!("attribute '{name}' is missing") };
         match usize::try_from(number) {
             Ok(number) if number >= least => Ok(number),
-            _ => fail!("attribute '{name}' is {number}, but must be {least} or more"),
+            _ => fail!("attribute '{name}' is {number}, but must be at least {least}"),
         }
     };
     let (least, most) = (int("min_gram_length", 1)?, int("max_gram_length", 1)?);
     if least > most {
-        fail!("attribute 'min_gram_length' is {least}, above 'max_gram_length', which is {most}");
+        fail!("attribute 'min_gram_length' is {least}, greater than 'max_gram_length' {most}");
     }
     let gaps = int("max_skip_count", 0)?;
     let modes = [
@@ -102,14 +102,12 @@ fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), BindError> {
         }
         (true, true) => {
             fail!(
-                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing, \
-                        and one of them is the vocabulary"
+                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the vocabulary"
             );
         }
         (false, false) => {
             fail!(
-                "attributes 'pool_int64s' and 'pool_strings' are both there, and only one can be \
-                 the vocabulary"
+                "attributes 'pool_int64s' and 'pool_strings' are both present; only one of them can be the vocabulary"
             );
         }
     };
@@ -151,8 +149,7 @@ fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, BindError> {
             Ok(start) if (least..=end).contains(&start) => starts.push(start),
             _ => {
                 fail!(
-                    "attribute 'ngram_counts' has the element {count}, which is not from {least} \
-                     to {end}, the length of the vocabulary"
+                    "attribute 'ngram_counts' has the element {count}, but must be from {least} to {end}, the length of the vocabulary"
                 );
             }
         }
@@ -184,8 +181,7 @@ impl Tree {
             let tokens = &pool[bounds[0]..bounds[1]];
             if !tokens.len().is_multiple_of(length) {
                 fail!(
-                    "attribute 'ngram_counts' gives {} tokens to n-grams of length {length}, \
-                     which is not a multiple of it",
+                    "attribute 'ngram_counts' has {} tokens for n-grams of length {length}, which is not a multiple",
                     tokens.len()
                 );
             }
@@ -259,7 +255,7 @@ impl Vectorizer {
                     *to = known.get(token).copied().unwrap_or(UNKNOWN);
                 }
             }
-            (_, other) => fail!("the input is {other}, which the vocabulary is not"),
+            (_, other) => fail!("the input is {other}, but the vocabulary is not"),
         }
         Ok(())
     }
@@ -308,7 +304,7 @@ impl Kernel for Vectorizer {
         let (dims, rows, len) = match call.tensor(0)?.dims() {
             [len] => (Dims::from_slice(&[self.width]), 1, *len),
             [rows, len] => (Dims::from_slice(&[*rows, self.width]), *rows, *len),
-            other => fail!("the input is {other:?}, and must have rank 1 or 2"),
+            other => fail!("the input has shape {other:?}, but must have rank 1 or 2"),
         };
         shape::elems(&dims)?;
         let mut tokens = call.scratch::<u32>(rows * len)?;
@@ -439,13 +435,13 @@ mod tests {
         let ints = |name: &'static str, list: &[i64]| vec![(name, Ints(list.to_vec().into()))];
         let texts = || ("pool_strings", Strings(vec![b"a"[..].into()]));
         let rows: [([i64; 3], Given, &str); 14] = [
-            ([0, 1, 0], vec![], "attribute 'min_gram_length' is 0, but must be 1 or more"),
+            ([0, 1, 0], vec![], "attribute 'min_gram_length' is 0, but must be at least 1"),
             (
                 [2, 1, 0],
                 vec![],
-                "attribute 'min_gram_length' is 2, above 'max_gram_length', which is 1",
+                "attribute 'min_gram_length' is 2, greater than 'max_gram_length' 1",
             ),
-            ([1, 2, -1], vec![], "attribute 'max_skip_count' is -1, but must be 0 or more"),
+            ([1, 2, -1], vec![], "attribute 'max_skip_count' is -1, but must be at least 0"),
             (
                 [1, 2, 0],
                 vec![mode("tf")],
@@ -465,27 +461,27 @@ mod tests {
             (
                 [1, 2, 0],
                 ints("ngram_counts", &[0, 11]),
-                "attribute 'ngram_counts' has the element 11, which is not from 0 to 10, the length of the vocabulary",
+                "attribute 'ngram_counts' has the element 11, but must be from 0 to 10, the length of the vocabulary",
             ),
             (
                 [1, 2, 0],
                 ints("ngram_counts", &[4, 3]),
-                "attribute 'ngram_counts' has the element 3, which is not from 4 to 10, the length of the vocabulary",
+                "attribute 'ngram_counts' has the element 3, but must be from 4 to 10, the length of the vocabulary",
             ),
             (
                 [1, 2, 0],
                 ints("ngram_counts", &[0, 3]),
-                "attribute 'ngram_counts' gives 7 tokens to n-grams of length 2, which is not a multiple of it",
+                "attribute 'ngram_counts' has 7 tokens for n-grams of length 2, which is not a multiple",
             ),
             (
                 [1, 2, 0],
                 ints("pool_int64s", &[]),
-                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing, and one of them is the vocabulary",
+                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the vocabulary",
             ),
             (
                 [1, 2, 0],
                 vec![texts()],
-                "attributes 'pool_int64s' and 'pool_strings' are both there, and only one can be the vocabulary",
+                "attributes 'pool_int64s' and 'pool_strings' are both present; only one of them can be the vocabulary",
             ),
             (
                 [1, 2, 0],
@@ -504,7 +500,7 @@ mod tests {
         }
         let usual = given([1, 2, 0], vec![]);
         for (x, refusal) in [
-            (Tensor::scalar(3i64), "the input is [], and must have rank 1 or 2"),
+            (Tensor::scalar(3i64), "the input has shape [], but must have rank 1 or 2"),
             (
                 strings(&[1], &["a"]),
                 "attribute 'pool_int64s' is the vocabulary, but the input is strings",

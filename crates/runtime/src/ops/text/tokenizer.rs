@@ -20,7 +20,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(pad) = site.bytes("pad_value") else { fail!("attribute 'pad_value' is missing") };
     let least = site.need_int("mincharnum")?;
     let Some(least) = usize::try_from(least).ok().filter(|least| *least > 0) else {
-        fail!("attribute 'mincharnum' is {least}, and a token has a character at least");
+        fail!("attribute 'mincharnum' is {least}, but must be at least 1");
     };
     let separators = match site.attributes.get("separators") {
         Some(AttrValue::Strings(separators)) => separators,
@@ -38,7 +38,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         }
     };
     if matches!(cut, Cut::Characters) && least > 1 {
-        fail!("attribute 'mincharnum' is {least}, and each character is a token");
+        fail!("attribute 'mincharnum' is {least}, but each character is a token");
     }
     let is_marked = site.need_int("mark")? != 0;
     Ok(Box::new(Tokenizer { cut, least, is_marked, pad }))
@@ -47,7 +47,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 fn separator(pattern: Vec<u8>) -> Result<Regex, BindError> {
     let regex = longest("separators", pattern)?;
     if regex.is_match(b"") {
-        return Err(BindError::Unsupported("a separator that matches the empty text".to_string()));
+        return Err(BindError::Unsupported(
+            "a separator that matches the empty string".to_string(),
+        ));
     }
     Ok(regex)
 }
@@ -61,7 +63,7 @@ fn longest(name: &str, pattern: Vec<u8>) -> Result<Regex, BindError> {
         ParserBuilder::new().utf8(false).build().parse(&translation.pattern).ok()
     });
     if parsed.is_none_or(|pattern| !first_is_longest(&pattern)) {
-        let what = format!("the pattern '{text}', one of whose alternatives begins another");
+        let what = format!("the pattern '{text}', in which one alternative is a prefix of another");
         return Err(BindError::Unsupported(what));
     }
     Ok(regex)
@@ -284,20 +286,20 @@ mod tests {
             (&[], "the node has neither 'separators' nor 'tokenexp'"),
             (
                 &[text("tokenexp", "."), ("mincharnum", Int(2))],
-                "attribute 'mincharnum' is 2, and each character is a token",
+                "attribute 'mincharnum' is 2, but each character is a token",
             ),
             (
                 &[text("tokenexp", "a"), ("mincharnum", Int(0))],
-                "attribute 'mincharnum' is 0, and a token has a character at least",
+                "attribute 'mincharnum' is 0, but must be at least 1",
             ),
-            (&[texts("separators", &["x*"])], "a separator that matches the empty text"),
+            (&[texts("separators", &["x*"])], "a separator that matches the empty string"),
             (
                 &[text("tokenexp", "a|ab")],
-                "the pattern 'a|ab', one of whose alternatives begins another",
+                "the pattern 'a|ab', in which one alternative is a prefix of another",
             ),
             (
                 &[text("tokenexp", "a+?")],
-                "the pattern 'a+?', one of whose alternatives begins another",
+                "the pattern 'a+?', in which one alternative is a prefix of another",
             ),
         ];
         for (attributes, refusal) in rows {

@@ -74,12 +74,12 @@ impl<'t> Scan<'t> {
         coefficients: &mut [Coefficients],
     ) -> Result<Scan<'t>> {
         let (count, [names @ .., from, to, bits]) = (segment.body.first(), segment.body) else {
-            return segment.fail("the header of the scan is cut off");
+            return segment.fail("the scan header is truncated");
         };
         let names = names.get(1..).unwrap_or_default();
         let count = usize::from(count.copied().unwrap_or(0));
         if !(1..=4).contains(&count) || names.len() != count * 2 {
-            return segment.fail("the header of the scan has another length than its components");
+            return segment.fail("the length of the scan header does not match its components");
         }
         let (from, to) = (usize::from(*from), usize::from(*to));
         let (high, low) = (u32::from(bits >> 4), u32::from(bits & 15));
@@ -103,7 +103,7 @@ impl<'t> Scan<'t> {
             let component = component.filter(|c| parts.iter().all(|part| part.component != *c));
             let Some(component) = component else {
                 return segment.fail(&format!(
-                    "the scan names component {}, which is not in the frame or named twice",
+                    "the scan has component {}, which is not in the frame or occurs twice",
                     name[0]
                 ));
             };
@@ -125,7 +125,7 @@ impl<'t> Scan<'t> {
                 Kind::FirstAc { .. } | Kind::NextAc { .. } => [false, true],
             };
             if needs[0] && dc.is_none() || needs[1] && ac.is_none() {
-                return segment.fail("a Huffman table that the scan names is not defined");
+                return segment.fail("a Huffman table of the scan is not defined");
             }
             let unit = if count == 1 { [1, 1] } else { [info.across, info.down] };
             parts.push(Part { component, unit, stride: info.stored[0], dc, ac, before: 0 });
@@ -204,7 +204,7 @@ fn note(
         }
     };
     if !is_next {
-        return segment.fail("the scan gives bits again, or bits below others that are missing");
+        return segment.fail("the scan repeats bits, or refines bits that are missing");
     }
     known.fill(Some(low));
     Ok(())
@@ -340,7 +340,7 @@ fn blocks(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
 fn place(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
     match ZIGZAG.get(k) {
         Some(at) if k <= to => Ok(usize::from(*at)),
-        _ => bits.fail(&format!("a run of zeros leads past coefficient {to}")),
+        _ => bits.fail(&format!("a run of zeros goes beyond coefficient {to}")),
     }
 }
 

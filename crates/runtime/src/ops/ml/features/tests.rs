@@ -124,7 +124,7 @@ fn what_does_not_fit_is_refused() {
         (
             "Scaler",
             vec![floats("offset", &[1.0, 2.0])],
-            "attribute 'offset' has 2 elements for 3 features: it needs 1 or as many",
+            "attribute 'offset' has 2 elements for 3 features: 1 or as many are allowed",
         ),
         (
             "Normalizer",
@@ -134,7 +134,7 @@ fn what_does_not_fit_is_refused() {
         (
             "Imputer",
             vec![],
-            "the node needs one of 'imputed_value_floats' and 'imputed_value_int64s'",
+            "one of the attributes 'imputed_value_floats' and 'imputed_value_int64s' is required",
         ),
         (
             "Imputer",
@@ -144,19 +144,23 @@ fn what_does_not_fit_is_refused() {
         (
             "Imputer",
             vec![ints("imputed_value_int64s", &[1, 2])],
-            "attribute 'imputed_value_int64s' has 2 elements for 3 features: it needs 1 or as many",
+            "attribute 'imputed_value_int64s' has 2 elements for 3 features: 1 or as many are allowed",
         ),
         (
             "Imputer",
             vec![ints("imputed_value_int64s", &[1 << 40])],
-            "attribute 'imputed_value_int64s' has an element that int32 does not hold",
+            "attribute 'imputed_value_int64s' has an element out of range of int32",
         ),
         (
             "Imputer",
             vec![floats("imputed_value_floats", &[0.5])],
-            "attribute 'imputed_value_floats' has an element that int32 does not hold",
+            "attribute 'imputed_value_floats' has an element out of range of int32",
         ),
-        ("OneHotEncoder", vec![], "the node needs one of 'cats_int64s' and 'cats_strings'"),
+        (
+            "OneHotEncoder",
+            vec![],
+            "one of the attributes 'cats_int64s' and 'cats_strings' is required",
+        ),
         (
             "OneHotEncoder",
             vec![ints("cats_int64s", &[1]), texts("cats_strings", &["a"])],
@@ -170,7 +174,7 @@ fn what_does_not_fit_is_refused() {
         (
             "OneHotEncoder",
             vec![ints("cats_int64s", &[1, 2, 3, 5, 6]), ("zeros", 0i64.into())],
-            "element 3, 4, is of no category, which attribute 'zeros' forbids",
+            "element 3, 4, is not a category, and attribute 'zeros' is 0",
         ),
         (
             "OneHotEncoder",
@@ -185,12 +189,12 @@ fn what_does_not_fit_is_refused() {
         (
             "FeatureVectorizer",
             vec![ints("inputdimensions", &[-1])],
-            "attribute 'inputdimensions' has the element -1",
+            "attribute 'inputdimensions' has the invalid element -1",
         ),
         (
             "Scaler",
             vec![floats("scale", &[0.0; 4])],
-            "attribute 'scale' has 4 elements for 3 features: it needs 1 or as many",
+            "attribute 'scale' has 4 elements for 3 features: 1 or as many are allowed",
         ),
     ];
     for (op, attributes, refusal) in rows {
@@ -202,7 +206,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(found.unwrap_err(), "axis 1: index 3 is outside of a dimension of size 3");
     let other = tensor(&[1, 3], &[1i32, 2, 3]);
     let found = run("ai.onnx.ml.FeatureVectorizer", &[], &[Some(&x), Some(&other)], 1);
-    assert_eq!(found.unwrap_err(), "input 1 has 1 rows and input 0 has 2");
+    assert_eq!(found.unwrap_err(), "input 1 has 1 rows, but input 0 has 2");
     let cube = tensor(&[1, 1, 1], &[1f32]);
     let found = run("ai.onnx.ml.Normalizer", &[], &[Some(&cube)], 1);
     assert_eq!(found.unwrap_err(), "the input must have rank 1 or 2, not 3");

@@ -83,7 +83,7 @@ fn labels_are_found() {
         ),
         (
             vec![ints("keys_int64s", &[1]), ints("values_int64s", &[1, 2])],
-            "there are 1 keys in 'keys_int64s' and 2 values",
+            "'keys_int64s' has 1 keys, but there are 2 values",
         ),
         (
             vec![floats("keys_floats", &[1.0]), ints("values_int64s", &[1])],
@@ -95,14 +95,14 @@ fn labels_are_found() {
                 given("values_tensor", tensor(&[1], &[1i16])),
                 given("default_tensor", tensor(&[1], &[1i32])),
             ],
-            "attribute 'default_tensor' has 1 elements of type int32, and must have one of type int16",
+            "attribute 'default_tensor' has 1 elements of type int32, but must have one of type int16",
         ),
         (
             vec![
                 given("keys_tensor", tensor(&[1], &[1u8])),
                 given("values_tensor", tensor(&[1], &[1i16])),
             ],
-            "attribute 'keys_tensor' is of type uint8, which keys cannot have",
+            "attribute 'keys_tensor' has type uint8, which is not supported for keys",
         ),
     ];
     for (attributes, refusal) in rows {
@@ -121,5 +121,8 @@ fn categories_are_mapped_both_ways() {
     let found = run(OP, &lists(), &[Some(&numbers)], 1).unwrap();
     assert_eq!(found[0], strings(&[3], &["a", "_Unused", "c"]));
     let found = run(OP, &[ints("cats_int64s", &[3])], &[Some(&numbers)], 1);
-    assert_eq!(found.unwrap_err(), "attribute 'cats_int64s' has 1 elements, 'cats_strings' 0");
+    assert_eq!(
+        found.unwrap_err(),
+        "attribute 'cats_int64s' has 1 elements, but 'cats_strings' has 0"
+    );
 }

@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused() {
         (
             "LinearClassifier",
             vec![two(), floats("intercepts", &[1.0, 2.0])],
-            "attribute 'coefficients' has 2 elements, which are not 2 for each of 2 features",
+            "attribute 'coefficients' has 2 elements, not 2 for each of 2 features",
         ),
         (
             "LinearClassifier",
@@ -198,7 +198,7 @@ fn what_does_not_fit_is_refused() {
         (
             "LinearRegressor",
             vec![two(), ("targets", 0i64.into())],
-            "attribute 'targets' is 0, and must be above 0",
+            "attribute 'targets' is 0, but must be greater than 0",
         ),
         (
             "LinearRegressor",
@@ -208,7 +208,7 @@ fn what_does_not_fit_is_refused() {
         (
             "SVMRegressor",
             vec![two(), floats("rho", &[1.0]), ("n_supports", 3i64.into())],
-            "attribute 'coefficients' has 2 elements, and must have 3",
+            "attribute 'coefficients' has 2 elements, not 3",
         ),
         (
             "SVMRegressor",
@@ -218,28 +218,28 @@ fn what_does_not_fit_is_refused() {
                 ("n_supports", 1i64.into()),
                 floats("support_vectors", &[1.0, 2.0, 3.0]),
             ],
-            "attribute 'support_vectors' is for 3 features, the input has 2",
+            "attribute 'support_vectors' is for 3 features, but the input has 2",
         ),
-        ("SVMRegressor", vec![two()], "attribute 'rho' has 0 elements, and must have 1"),
+        ("SVMRegressor", vec![two()], "attribute 'rho' has 0 elements, not 1"),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[2])],
-            "attribute 'vectors_per_class' has 1 element, and classes are told apart by pairs",
+            "attribute 'vectors_per_class' has the invalid element 1 element, and classes are told apart by pairs",
         ),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[1, 1])],
-            "the node has 0 class labels, and attribute 'vectors_per_class' has 2 elements",
+            "the node has 0 class labels, and attribute 'vectors_per_class' has the invalid element 2 elements",
         ),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[i64::MAX, i64::MAX, 2, 2])],
-            "attribute 'vectors_per_class' has the sum of too many vectors",
+            "attribute 'vectors_per_class' has the invalid element the sum of too many vectors",
         ),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[-1])],
-            "attribute 'vectors_per_class' has -1",
+            "attribute 'vectors_per_class' has the invalid element -1",
         ),
         (
             "SVMClassifier",
@@ -250,7 +250,7 @@ fn what_does_not_fit_is_refused() {
                 floats("rho", &[0.0]),
                 floats("prob_a", &[0.0]),
             ],
-            "attribute 'prob_b' has 0 elements, and must have 1",
+            "attribute 'prob_b' has 0 elements, not 1",
         ),
     ];
     for (op, attributes, refusal) in rows {

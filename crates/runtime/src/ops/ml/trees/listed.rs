@@ -122,8 +122,7 @@ fn labels(site: &Site<'_>) -> Result<(Labels, usize), BindError> {
                 refuse!("attributes 'classlabels_int64s' and 'classlabels_strings' are both empty")
             }
             1 => refuse!(
-                "the node has one class label: that of the other class is known only beside the \
-                 integer 1"
+                "the node has one class label; the label of the other class is defined only for the integer 1"
             ),
             count => Ok((labels, count)),
         },
@@ -152,7 +151,7 @@ fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
 fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError> {
     let (bases, _) = numbers(site, "base_values")?;
     if bases.len() > 1 && bases.len() != count {
-        refuse!("attribute 'base_values' has {} elements, and there are {count} {of}", bases.len());
+        refuse!("attribute 'base_values' has {} elements, but there are {count} {of}", bases.len());
     }
     Ok(bases)
 }
@@ -186,9 +185,9 @@ fn bind(
         format!("node {} of tree {}", nodes.ids[at], nodes.trees[at])
     };
     Found { ensemble, finish, elem: DataType::Float, classes }.kernel(site, |fault| match fault {
-        Fault::TwoWays(split) => format!("two ways lead to {}, so it is in no tree", name(split)),
+        Fault::TwoWays(split) => format!("{} has two parents", name(split)),
         Fault::NoWay(split) => format!("{} cannot be reached from its root", name(split)),
-        Fault::TooMany => "its trees have more than 2,147,483,647 nodes".to_string(),
+        Fault::TooMany => "the trees have more than 2,147,483,647 nodes".to_string(),
     })
 }
 
@@ -275,7 +274,7 @@ impl Nodes {
             Some(place) => Ok(self.kinds[*place]),
             None => {
                 refuse!(
-                    "attribute '{name}': element {at} is {id}, and tree {tree} has no such node"
+                    "attribute '{name}': element {at} is {id}, but tree {tree} has no such node"
                 )
             }
         }
@@ -310,7 +309,7 @@ impl Nodes {
                 _ if is_after => {}
                 None => *root = Some(at),
                 Some(other) => refuse!(
-                    "tree {tree} has two roots: no way leads to node {} nor to node {}",
+                    "tree {tree} has two roots: node {} and node {}",
                     self.ids[*other],
                     self.ids[at]
                 ),
@@ -318,7 +317,7 @@ impl Nodes {
         }
         let roots = trees.into_iter().map(|(tree, root)| match root {
             Some(at) => Ok(self.kinds[at]),
-            None => refuse!("tree {tree} has no root: a way leads to each of its nodes"),
+            None => refuse!("tree {tree} has no root: every node has a parent"),
         });
         roots.collect()
     }
@@ -347,7 +346,7 @@ impl Nodes {
                     names.node
                 ),
                 None => refuse!(
-                    "attribute '{}': element {at} is {node}, and tree {tree} has no such node",
+                    "attribute '{}': element {at} is {node}, but tree {tree} has no such node",
                     names.node
                 ),
             };
@@ -378,7 +377,7 @@ impl Nodes {
 fn modes(site: &Site<'_>) -> Result<Vec<Option<Test>>, BindError> {
     let modes = match site.attributes.get("nodes_modes") {
         Some(AttrValue::Strings(modes)) if !modes.is_empty() => modes,
-        _ => refuse!("attribute 'nodes_modes' names no node: there are no trees"),
+        _ => refuse!("attribute 'nodes_modes' is empty: there are no trees"),
     };
     let tests = modes.iter().enumerate().map(|(at, mode)| {
         Ok(Some(match &mode[..] {
@@ -390,7 +389,7 @@ fn modes(site: &Site<'_>) -> Result<Vec<Option<Test>>, BindError> {
             b"BRANCH_EQ" => Test::Equal,
             b"BRANCH_NEQ" => Test::NotEqual,
             other => refuse!(
-                "attribute 'nodes_modes': element {at} is '{}', which is not a mode of nodes",
+                "attribute 'nodes_modes': element {at} is '{}', which is not a node mode",
                 String::from_utf8_lossy(other)
             ),
         }))

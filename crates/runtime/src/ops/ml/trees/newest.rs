@@ -26,9 +26,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let ensemble = ensemble(site, elem)?;
     Found { ensemble, finish, elem, classes: None }.kernel(site, |fault| match fault {
-        Fault::TwoWays(node) => format!("two ways lead to node {node}, so it is in no tree"),
-        Fault::NoWay(node) => format!("no way leads to node {node}"),
-        Fault::TooMany => "its trees have more than 2,147,483,647 nodes".to_string(),
+        Fault::TwoWays(node) => format!("node {node} has two parents"),
+        Fault::NoWay(node) => format!("node {node} cannot be reached from a root"),
+        Fault::TooMany => "the trees have more than 2,147,483,647 nodes".to_string(),
     })
 }
 
@@ -117,7 +117,7 @@ fn tests(modes: &[f64], members: &[f64]) -> Result<Vec<Test>, BindError> {
     let sets = members.iter().filter(|member| member.is_nan()).count();
     let asked = modes.iter().filter(|mode| **mode == 6.0).count();
     if sets != asked {
-        refuse!("attribute 'membership_values' has {sets} sets, and {asked} nodes ask for members");
+        refuse!("attribute 'membership_values' has {sets} sets, but {asked} nodes have mode 6");
     }
     let mut from = 0;
     let tests = modes.iter().enumerate().map(|(node, mode)| {

@@ -261,22 +261,18 @@ fn refused_lists() {
         (
             old,
             ("nodes_treeids", ints(&[0])),
-            "attribute 'nodes_treeids' has 1 elements, and attribute 'nodes_modes' has 6",
+            "attribute 'nodes_treeids' has 1 elements, but attribute 'nodes_modes' has 6",
         ),
         (
             old,
             ("nodes_values", floats(&[])),
-            "attribute 'nodes_values' has 0 elements, and attribute 'nodes_modes' has 6",
+            "attribute 'nodes_values' has 0 elements, but attribute 'nodes_modes' has 6",
         ),
-        (
-            old,
-            ("nodes_modes", words(&[])),
-            "attribute 'nodes_modes' names no node: there are no trees",
-        ),
+        (old, ("nodes_modes", words(&[])), "attribute 'nodes_modes' is empty: there are no trees"),
         (
             old,
             ("nodes_modes", words(&["LEAF", "BRANCH"])),
-            "attribute 'nodes_modes': element 1 is 'BRANCH', which is not a mode of nodes",
+            "attribute 'nodes_modes': element 1 is 'BRANCH', which is not a node mode",
         ),
         (
             old,
@@ -286,12 +282,12 @@ fn refused_lists() {
         (
             old,
             ("nodes_truenodeids", ints(&[9, 0, 3, 0, 0, 0])),
-            "attribute 'nodes_truenodeids': element 0 is 9, and tree 0 has no such node",
+            "attribute 'nodes_truenodeids': element 0 is 9, but tree 0 has no such node",
         ),
         (
             old,
             ("nodes_falsenodeids", ints(&[2, 0, 3, 0, 0, 0])),
-            "tree 0 has two roots: no way leads to node 0 nor to node 4",
+            "tree 0 has two roots: node 0 and node 4",
         ),
         (
             old,
@@ -301,12 +297,12 @@ fn refused_lists() {
         (
             old,
             ("nodes_featureids", ints(&[-1, 0, 1, 0, 0, 0])),
-            "attribute 'nodes_featureids': element 0 is -1, and there are 2147483647 columns at most",
+            "attribute 'nodes_featureids': element 0 is -1, but there are 2147483647 columns at most",
         ),
         (
             old,
             ("nodes_featureids", ints(&[0, 0, 2, 0, 0, 0])),
-            "attribute 'nodes_featureids' has column 2, and input 0 has 2 columns",
+            "attribute 'nodes_featureids' has column 2, but input 0 has 2 columns",
         ),
         (
             old,
@@ -316,7 +312,7 @@ fn refused_lists() {
         (
             old,
             ("target_ids", ints(&[0, 0, 2, 0, 1])),
-            "attribute 'target_ids': element 2 is 2, and there are 2 targets",
+            "attribute 'target_ids': element 2 is 2, but there are 2 targets",
         ),
         (
             old,
@@ -339,32 +335,28 @@ fn refused_classes_and_version_5() {
         (
             class,
             ("classlabels_int64s", ints(&[3])),
-            "the node has one class label: that of the other class is known only beside the integer 1",
+            "the node has one class label; the label of the other class is defined only for the integer 1",
         ),
         (
             class,
             ("base_values", floats(&[1.0; 3])),
-            "attribute 'base_values' has 3 elements, and there are 2 classes",
+            "attribute 'base_values' has 3 elements, but there are 2 classes",
         ),
         (
             new,
             ("nodes_splits", splits(&[1.0])),
-            "attribute 'nodes_modes' has 3 elements, and attribute 'nodes_splits' has 1",
+            "attribute 'nodes_modes' has 3 elements, but attribute 'nodes_splits' has 1",
         ),
-        (
-            new,
-            ("nodes_falseleafs", ints(&[0, 0, 1])),
-            "two ways lead to node 2, so it is in no tree",
-        ),
+        (new, ("nodes_falseleafs", ints(&[0, 0, 1])), "node 2 has two parents"),
         (
             new,
             ("membership_values", splits(&[1.0])),
-            "attribute 'membership_values' has 0 sets, and 1 nodes ask for members",
+            "attribute 'membership_values' has 0 sets, but 1 nodes have mode 6",
         ),
         (
             new,
             ("tree_roots", ints(&[0, 3])),
-            "attribute 'tree_roots': element 1 is 3, and there are 3 nodes",
+            "attribute 'tree_roots': element 1 is 3, but there are 3 nodes",
         ),
     ]);
 }

@@ -131,9 +131,9 @@ impl Form {
                 strides: [sb, f / packed * sf, sr, sf],
             }),
             (&[_, _, f], _) => {
-                fail!("the last axis of {name}, {f}, does not split into {packed} heads")
+                fail!("the last axis of {name}, {f}, cannot be divided into {packed} heads")
             }
-            (other, _) => fail!("{name} has the dimensions {other:?}, not 3 or 4 of them"),
+            (other, _) => fail!("{name} has dimensions {other:?}, but must have rank 3 or 4"),
         }
     }
 
@@ -223,7 +223,7 @@ fn joined<T: Operands>(
 ) -> Result<Part<'static, T>, KernelError> {
     let ([b, h, old, f], [b2, h2, rows, f2]) = (past.form.dims, new.form.dims);
     if [b, h, f] != [b2, h2, f2] {
-        fail!("{:?} of earlier calls does not go with {:?}", past.form.dims, new.form.dims);
+        fail!("{:?} of earlier calls does not match {:?}", past.form.dims, new.form.dims);
     }
     let form = Form::dense([b, h, old + rows, f]);
     let mut data = call.scratch::<T>(b * h * (old + rows) * f)?;
@@ -349,7 +349,7 @@ impl Attention {
         }
         let (valid, sizes) = (call.ints(VALID_KEYS)?, job.sizes);
         if valid.len() != sizes.batch || valid.iter().any(|count| *count < 0) {
-            fail!("nonpad_kv_seqlen is {valid:?} for a batch of {}", sizes.batch);
+            fail!("nonpad_kv_seqlen is {valid:?}, which does not match a batch of {}", sizes.batch);
         }
         let one = |(index, count): (usize, &i64)| {
             let (mut one, count) = (job, usize::try_from(*count).unwrap_or(0).min(sizes.keys));
@@ -402,7 +402,7 @@ fn sizes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<Sizes, KernelErr
     let shares = heads == 0 || shared_heads > 0 && heads % shared_heads == 0;
     if !same || !shares {
         fail!(
-            "queries {q:?}, keys {k:?} and values {v:?} (batch, heads, rows, features) do not go together"
+            "queries {q:?}, keys {k:?} and values {v:?} (batch, heads, rows, features) do not match"
         );
     }
     Ok(Sizes { batch, heads, shared_heads, queries, keys, features, value_features })
@@ -420,9 +420,7 @@ fn mask<'a, T: Operands>(
     let all = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
     let broadcast = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
         let Some(steps) = Layout { offset: 0, strides: strides.into() }.repeated(dims, &all) else {
-            fail!(
-                "the mask has the dimensions {dims:?}, which do not broadcast to the scores {all:?}"
-            );
+            fail!("the mask has dimensions {dims:?}, which do not broadcast to the scores {all:?}");
         };
         let strides = std::array::from_fn(|axis| steps.strides[axis] as usize);
         Ok(Form { dims: all, strides })

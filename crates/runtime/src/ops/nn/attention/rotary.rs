@@ -45,7 +45,7 @@ impl<T> RotaryEmbedding<T> {
             }
             [batch, length, packed] => {
                 if self.heads == 0 || packed % self.heads != 0 {
-                    fail!("{packed} features do not split into {} heads", self.heads);
+                    fail!("{packed} features cannot be divided into {} heads", self.heads);
                 }
                 let features = packed / self.heads;
                 Ok((batch, length, [batch * length, self.heads, 1, features]))
@@ -62,7 +62,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         let features = layout[3];
         let rotated = if self.rotated == 0 { features } else { self.rotated };
         if rotated > features || rotated % 2 != 0 {
-            fail!("{rotated} of {features} features cannot turn in pairs");
+            fail!("{rotated} of {features} features cannot be rotated in pairs");
         }
         let (cos_dims, sin_dims) = (call.tensor(1)?.dims(), call.tensor(2)?.dims());
         if cos_dims != sin_dims {
@@ -75,17 +75,21 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
             (&[rows, columns], Some(positions)) => {
                 let found = call.tensor(3)?.dims();
                 if !for_tokens(found) {
-                    fail!("there are positions for {found:?}, but [{batch}, {length}] tokens");
+                    fail!(
+                        "position_ids has shape {found:?}, but there are [{batch}, {length}] tokens"
+                    );
                 }
                 let end = rows as i64;
                 if let Some(position) = positions.iter().find(|p| !(-end..end).contains(p)) {
-                    fail!("position {position} is outside of caches for {rows}");
+                    fail!("position {position} is out of range: the caches have {rows} rows");
                 }
                 (columns, Some(positions))
             }
             (&[ref tokens @ .., columns], None) => {
                 if !for_tokens(tokens) {
-                    fail!("there are angles for {tokens:?}, but [{batch}, {length}] tokens");
+                    fail!(
+                        "the caches have angles for {tokens:?}, but there are [{batch}, {length}] tokens"
+                    );
                 }
                 (columns, None)
             }
@@ -170,17 +174,22 @@ mod tests {
         };
         let positions = tensor(&[1, 2], &[0i64, 3]);
         for (dims, positions, heads, refusal) in [
-            (&[1, 2, 6][..], Some(&positions), 4, "6 features do not split into 4 heads"),
-            (&[1, 2, 6], Some(&positions), 2, "3 of 3 features cannot turn in pairs"),
-            (&[1, 2, 4], Some(&positions), 2, "position 3 is outside of caches for 3"),
+            (&[1, 2, 6][..], Some(&positions), 4, "6 features cannot be divided into 4 heads"),
+            (&[1, 2, 6], Some(&positions), 2, "3 of 3 features cannot be rotated in pairs"),
+            (&[1, 2, 4], Some(&positions), 2, "position 3 is out of range: the caches have 3 rows"),
             (
                 &[1, 2, 8],
                 Some(&tensor(&[1, 2], &[0i64, 1])),
                 2,
                 "the caches have 1 columns for 2 pairs",
             ),
-            (&[1, 3, 4], Some(&positions), 2, "there are positions for [1, 2], but [1, 3] tokens"),
-            (&[1, 3, 4], None, 2, "there are angles for [3], but [1, 3] tokens"),
+            (
+                &[1, 3, 4],
+                Some(&positions),
+                2,
+                "position_ids has shape [1, 2], but there are [1, 3] tokens",
+            ),
+            (&[1, 3, 4], None, 2, "the caches have angles for [3], but there are [1, 3] tokens"),
             (&[2, 2], None, 2, "the input has rank 2, not 3 or 4"),
         ] {
             assert_eq!(of(dims, positions, heads), refusal);

@@ -155,7 +155,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             Some(w) => {
                 Ok(T::plain(MatRef::col_major(row_of(w, direction, rows * input), input, rows)))
             }
-            None => fail!("input {W} is left out"),
+            None => fail!("input {W} is missing"),
         }
     }
 
@@ -183,7 +183,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         }
         match self.plain_state(direction, product) {
             Some(plain) => Ok(T::plain(plain)),
-            None => fail!("input {R} is left out"),
+            None => fail!("input {R} is missing"),
         }
     }
 

@@ -77,7 +77,7 @@ impl Settings {
         let clip = site.float("clip");
         if let Some(clip) = clip.filter(|clip| clip.is_nan() || *clip <= 0.0) {
             return Err(BindError::Invalid(format!(
-                "attribute 'clip' is {clip}, and must be positive"
+                "attribute 'clip' is {clip}, but must be positive"
             )));
         }
         let batch_first = match site.int("layout").unwrap_or(0) {

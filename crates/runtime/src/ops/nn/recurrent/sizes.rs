@@ -140,7 +140,10 @@ impl Recurrent {
 /// That an input has the dimensions that the others ask for.
 fn demand(index: usize, dims: &[usize], expected: &[usize]) -> Result<(), KernelError> {
     if dims != expected {
-        fail!("{} has dimensions {dims:?}, and the others ask for {expected:?}", NAMES[index]);
+        fail!(
+            "{} has dimensions {dims:?}, but the other inputs require {expected:?}",
+            NAMES[index]
+        );
     }
     Ok(())
 }
@@ -158,7 +161,7 @@ pub(super) fn lengths(
     for (at, (to, from)) in lengths.iter_mut().zip(given).enumerate() {
         match usize::try_from(from) {
             Ok(length) if length <= sizes.steps => *to = length,
-            _ => fail!("sequence_lens[{at}] is {from}, and X has {} steps", sizes.steps),
+            _ => fail!("sequence_lens[{at}] is {from}, but X has {} steps", sizes.steps),
         }
     }
     Ok(Some(lengths))

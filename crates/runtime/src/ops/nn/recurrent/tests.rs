@@ -283,7 +283,7 @@ fn what_the_standard_does_not_know() {
             "sideways".into(),
             "attribute 'direction' is 'sideways', not forward, reverse or bidirectional",
         ),
-        ("clip", Float(-1.0), "attribute 'clip' is -1, and must be positive"),
+        ("clip", Float(-1.0), "attribute 'clip' is -1, but must be positive"),
         ("layout", Int(2), "attribute 'layout' is 2, not 0 or 1"),
         ("activations", words(&["Tanh"]), "attribute 'activations' has 1 functions, not 3"),
         (
@@ -304,19 +304,31 @@ fn inputs_that_do_not_fit() {
     let zeros = |dims: &[usize]| numbers(dims, 0, |x| x);
     let rows = [
         (X, zeros(&[2, 2]), "X has dimensions [2, 2], not 3"),
-        (X, zeros(&[2, 2, 3]), "W has dimensions [1, 8, 2], and the others ask for [1, 8, 3]"),
-        (W, zeros(&[2, 8, 2]), "W has dimensions [2, 8, 2], and the others ask for [1, 8, 2]"),
-        (R, zeros(&[1, 9, 2]), "R has dimensions [1, 9, 2], and the others ask for [1, 8, 2]"),
+        (
+            X,
+            zeros(&[2, 2, 3]),
+            "W has dimensions [1, 8, 2], but the other inputs require [1, 8, 3]",
+        ),
+        (
+            W,
+            zeros(&[2, 8, 2]),
+            "W has dimensions [2, 8, 2], but the other inputs require [1, 8, 2]",
+        ),
+        (
+            R,
+            zeros(&[1, 9, 2]),
+            "R has dimensions [1, 9, 2], but the other inputs require [1, 8, 2]",
+        ),
         (R, zeros(&[8]), "R has dimensions [8], not 3"),
-        (B, zeros(&[1, 8]), "B has dimensions [1, 8], and the others ask for [1, 16]"),
+        (B, zeros(&[1, 8]), "B has dimensions [1, 8], but the other inputs require [1, 16]"),
         (
             INITIAL_C,
             zeros(&[1, 3, 2]),
-            "initial_c has dimensions [1, 3, 2], and the others ask for [1, 2, 2]",
+            "initial_c has dimensions [1, 3, 2], but the other inputs require [1, 2, 2]",
         ),
-        (PEEPHOLES, zeros(&[1, 2]), "P has dimensions [1, 2], and the others ask for [1, 6]"),
-        (LENGTHS, tensor(&[2], &[1i32, 3]), "sequence_lens[1] is 3, and X has 2 steps"),
-        (LENGTHS, tensor(&[2], &[-1i32, 3]), "sequence_lens[0] is -1, and X has 2 steps"),
+        (PEEPHOLES, zeros(&[1, 2]), "P has dimensions [1, 2], but the other inputs require [1, 6]"),
+        (LENGTHS, tensor(&[2], &[1i32, 3]), "sequence_lens[1] is 3, but X has 2 steps"),
+        (LENGTHS, tensor(&[2], &[-1i32, 3]), "sequence_lens[0] is -1, but X has 2 steps"),
     ];
     for constants in [&[][..], &[W, R]] {
         for (index, wrong, expected) in &rows {
