@@ -7,10 +7,8 @@
 
 pub(crate) mod taps;
 
-use std::ops::Range;
-
 use crate::Exec;
-use crate::elementwise::chunks::rows;
+use crate::elementwise::chunks::{fill, rows};
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::simd::{Level, Loop};
@@ -325,68 +323,98 @@ pub fn max_pool_with_indices<T: Number>(
     y: &mut [T],
     indices: &mut [i64],
 ) {
-    let pool = exec.pool;
-    window.check(planes, x.len(), indices.len());
-    max_pool(exec, planes, window, x, y);
-    // Positions are rarely asked for: look again for what was found.
-    let width = window.width();
-    let y = &*y;
+    let &Exec { pool, isa } = exec;
+    window.check(planes, x.len(), y.len());
+    assert_eq!(y.len(), indices.len(), "one index per output");
+    let (level, width) = (Level::new(isa), window.width());
     let last = window.input.len() - 1;
-    let column = |k: usize| {
-        let outputs = taps::outputs(window, k, width);
-        let first = outputs.start * window.strides[last] + k * window.dilations[last];
-        (!outputs.is_empty()).then(|| (outputs, first - window.pads_begin[last]))
-    };
-    let columns: Vec<Column> = (0..window.kernel[last]).filter_map(column).collect();
+    let columns: Vec<Columns> = (0..width)
+        .map(|o| {
+            let inside = taps::inside(window, last, o);
+            let column = o * window.strides[last] + inside.start * window.dilations[last];
+            Columns { first: column.saturating_sub(window.pads_begin[last]), count: inside.len() }
+        })
+        .collect();
+    let columns = &columns;
     rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
-            let mut taps = Taps::new(window, first + i);
-            if order == Order::RowMajor {
-                let best = &y[(first + i) * width..][..width];
-                find_row(window, &columns, &mut taps, x, best, indices);
-                continue;
-            }
-            for (o, index) in indices.iter_mut().enumerate() {
-                let best = y[(first + i) * width + o].widen();
-                *index = taps.find(window, order, o, |at| {
-                    let x = x[at].widen();
-                    x == best || x.is_nan()
-                });
-            }
+        T::run(level, Places { window, columns, x, indices, first });
+    });
+    // Where the greatest element is says what it is.
+    let places = &*indices;
+    fill(pool, y, 1, |start, y| {
+        for (y, &place) in y.iter_mut().zip(&places[start..]) {
+            *y = usize::try_from(place).map_or(T::LOWEST, |place| x[place]);
         }
     });
+    if order == Order::ColumnMajor {
+        fill(pool, indices, 2 * window.input.len(), |_, indices| {
+            for place in indices {
+                *place = usize::try_from(*place).map_or(-1, |at| column_major(window.input, at));
+            }
+        });
+    }
 }
 
-/// The outputs of a row that see a tap of the last dim, and the column that the first of them sees.
-type Column = (Range<usize>, usize);
+/// The columns of the input that an output sees in each of its rows.
+struct Columns {
+    first: usize,
+    count: usize,
+}
 
-/// Where in `x` the greatest elements of an output row are, tap by tap: the first tap that fits
-/// stays. `columns` are those of the taps of the last dim.
-fn find_row<T: Number>(
-    window: &Window<'_>,
-    columns: &[Column],
-    taps: &mut Taps,
-    x: &[T],
-    best: &[T],
-    indices: &mut [i64],
-) {
-    let last = window.input.len() - 1;
-    let (in_width, stride) = (window.input[last], window.strides[last]);
-    indices.fill(-1);
-    taps.restart();
-    while let Some(row) = taps.next_row(window) {
-        for (outputs, column) in columns {
-            let at = row * in_width + column;
-            let x = x[at..].iter().step_by(stride);
-            let outputs = outputs.clone();
-            let found = indices[outputs.clone()].iter_mut().zip(&best[outputs]).zip(x);
-            for (step, ((index, best), x)) in found.enumerate() {
-                let (x, best) = (x.widen(), best.widen());
-                let is_first = *index < 0 && (x == best || x.is_nan());
-                *index = if is_first { (at + step * stride) as i64 } else { *index };
+/// Positions of the greatest elements, for output rows from number `first` on: output by output,
+/// as output rows are often short, and loops over them would begin more often than they turn.
+struct Places<'a, T> {
+    window: &'a Window<'a>,
+    /// For each output of a row.
+    columns: &'a [Columns],
+    x: &'a [T],
+    indices: &'a mut [i64],
+    first: usize,
+}
+
+impl<T: Number> Loop for Places<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Places { window, columns, x, indices, first } = self;
+        let last = window.input.len() - 1;
+        let (in_width, dilation) = (window.input[last], window.dilations[last]);
+        let mut starts = Vec::new();
+        for (i, indices) in indices.chunks_exact_mut(columns.len()).enumerate() {
+            let mut taps = Taps::new(window, first + i);
+            starts.clear();
+            while let Some(row) = taps.next_row(window) {
+                starts.push(row * in_width);
+            }
+            for (index, columns) in indices.iter_mut().zip(columns) {
+                if starts.is_empty() || columns.count == 0 {
+                    *index = -1;
+                    continue;
+                }
+                let mut place = starts[0] + columns.first;
+                let mut best = x[place].widen();
+                for start in &starts {
+                    for k in 0..columns.count {
+                        let at = start + columns.first + k * dilation;
+                        let x = x[at].widen();
+                        let wins = x > best || (x.is_nan() && !best.is_nan());
+                        (best, place) = if wins { (x, at) } else { (best, place) };
+                    }
+                }
+                *index = place as i64;
             }
         }
     }
+}
+
+/// A position in all planes with the first dim of a plane counted fastest.
+fn column_major(plane: &[usize], at: usize) -> i64 {
+    let (mut rest, mut position) = (at, 0);
+    for &dim in plane.iter().rev() {
+        position = position * dim + rest % dim;
+        rest /= dim;
+    }
+    (rest * plane.iter().product::<usize>() + position) as i64
 }
 
 #[cfg(test)]
