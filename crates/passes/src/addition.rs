@@ -98,9 +98,18 @@ impl Addition {
         bind_gradients(&mut model)?;
         let mut resolved = resolve(model, registry.clone()).map_err(of_original)?;
         let mut expansions = Expansions::default();
-        expand_calls(&mut resolved, &mut expansions)?;
-        let inference = infer(&resolved, InferOptions::default())?;
-        upgrade(&mut resolved, &inference, &|_, _| false).map_err(|refused| refused.findings)?;
+        let mut prepare = || {
+            expand_calls(&mut resolved, &mut expansions)?;
+            let inference = infer(&resolved, InferOptions::default())?;
+            let upgraded = upgrade(&mut resolved, &inference, &|_, _| false);
+            upgraded.map(drop).map_err(|refused| refused.findings)
+        };
+        if let Err(findings) = prepare() {
+            let findings = findings.into_iter();
+            return Err(findings
+                .map(|found| as_of_original(&original, &resolved, found))
+                .collect());
+        }
         let newest = registry.versions("").map_or(opset, |(_, newest)| newest);
         let (outputs, changed) = (Vec::new(), HashSet::new());
         let registry = registry.clone();
@@ -145,7 +154,9 @@ impl Addition {
     ///
     /// Types that contradict each other.
     pub(crate) fn types(&self) -> Result<Inference, Vec<Finding>> {
-        infer(&self.resolved, InferOptions::default())
+        infer(&self.resolved, InferOptions::default()).map_err(|findings| {
+            findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
+        })
     }
 
     /// The value of a name in the copy.
@@ -373,25 +384,9 @@ impl Addition {
         })
     }
 
-    /// A finding about the copy as one about the model: of the node that makes the same value, if
-    /// there is one.
+    /// A finding about the copy as one about the model.
     fn as_of_original(&self, finding: Finding) -> Finding {
-        let spot = match finding.place.spot.part {
-            SpotPart::Node(node) => {
-                let (model, node) = (self.model(), self.resolved.origin(node));
-                let output = model.outputs(node).iter().flatten().next();
-                let name = output.map(|value| model.value(*value).name);
-                let mut nodes = self.original.graph(self.main).nodes.iter();
-                let makes = |node: &NodeId| {
-                    let made = self.original.outputs(*node).iter().flatten().next();
-                    made.map(|value| self.original.value(*value).name) == name
-                };
-                let found = name.and_then(|_| nodes.find(|node| makes(node)));
-                found.map_or(Spot::MODEL, |node| Spot::node(*node))
-            }
-            _ => Spot::MODEL,
-        };
-        Finding { place: Places::default().of(&self.original, spot), ..finding }
+        as_of_original(&self.original, &self.resolved, finding)
     }
 
     /// Takes out what the main graph has as well and brings the rest to the version `at_least`, or
@@ -524,6 +519,28 @@ impl Addition {
         }
         borrowed.into_iter().map(|value| self.model().value(value).name).collect()
     }
+}
+
+/// A finding about a copy of the main graph as one about the model: of the node that makes the same
+/// value, if there is one.
+fn as_of_original(original: &Model, copy: &Resolved, finding: Finding) -> Finding {
+    let spot = match finding.place.spot.part {
+        SpotPart::Node(node) => {
+            let (model, node) = (copy.model(), copy.origin(node));
+            let output = model.outputs(node).iter().flatten().next();
+            let name = output.map(|value| model.value(*value).name);
+            let main = original.main.map(|main| original.graph(main));
+            let mut nodes = main.into_iter().flat_map(|main| &main.nodes);
+            let makes = |node: &&NodeId| {
+                let made = original.outputs(**node).iter().flatten().next();
+                made.map(|value| original.value(*value).name) == name
+            };
+            let found = name.and_then(|_| nodes.find(makes));
+            found.map_or(Spot::MODEL, |node| Spot::node(*node))
+        }
+        _ => Spot::MODEL,
+    };
+    Finding { place: Places::default().of(original, spot), ..finding }
 }
 
 /// Lets the nodes of a graph, and of the graphs in them, read values of one graph in place of those
