@@ -2,8 +2,10 @@
 //! trained, and what the files hold.
 #![allow(clippy::unwrap_used)]
 
-use sardonyx::training::{Initialization, Loss, OptimizerKind, Options, Refusal, Skipped};
-use sardonyx::{DataType, Model, Tensor, Trainer, check};
+use sardonyx::training::{
+    Gradients, Initialization, Loss, OptimizerKind, Options, Refusal, Skipped,
+};
+use sardonyx::{DataType, Model, Session, Tensor, Trainer, check};
 
 const LINE: &str = "<ir_version: 8, opset_import: [\"\": 17]>
     g (double[4] x) => (double[4] y) <double[4] w = {1, -2, 0.5, 3}> { y = Mul (x, w) }";
@@ -363,4 +365,42 @@ fn an_operator_without_gradient_is_named() {
     };
     assert_eq!(findings[0].code.name, "no-gradient");
     assert!(findings[0].fact.contains("Hardmax"), "{}", findings[0].fact);
+}
+
+/// The body of HardSigmoid rounds otherwise than its kernel. The gradient of its last node compares
+/// what it reads with what it makes: that has to be what the body makes.
+#[test]
+fn gradients_of_functions_read_what_the_functions_make() {
+    let line = model(
+        "<ir_version: 8, opset_import: [\"\": 17]>
+         g (float[2001] x) => (float[2001] y) { y = HardSigmoid (x) }",
+    );
+    let (changed, _) = line.add_gradients(&Gradients::new()).unwrap();
+    let values: Vec<f32> = (0..2001u16).map(|i| (f32::from(i) - 1000.0) / 256.0).collect();
+    let x = Tensor::from_slice([2001], &values).unwrap();
+    let outputs = Session::new(&changed).unwrap().run([("x", x)]).unwrap();
+    let gradients: Vec<f32> = outputs.tensor("x_grad").unwrap().to_vec().unwrap();
+    for (x, gradient) in values.iter().zip(gradients) {
+        let expected = if x.abs() < 2.5 { 0.2 } else { 0.0 };
+        // At the two kinks anything between is right.
+        assert!(gradient == expected || x.abs() == 2.5, "{gradient} at {x}");
+    }
+}
+
+/// The gradient of a Loop is one that takes no condition, so runtimes cannot tell its type.
+#[test]
+fn graphs_of_gradients_of_loops_declare_their_conditions() {
+    let repeated = model(
+        "<ir_version: 8, opset_import: [\"\": 17]>
+         g (float[2] x, int64 n) => (float[2] y) {
+             y = Loop (n, , x) <body = turn (int64 i, bool c, float[2] a) => (bool d, float[2] b) {
+                 d = Identity (c)
+                 b = Sin (a)
+             }>
+         }",
+    );
+    let (changed, _) = repeated.add_gradients(&Gradients::new()).unwrap();
+    let text = changed.to_text();
+    assert!(text.contains("turn (int64 number__"), "{text}");
+    assert!(text.contains(", bool condition__"), "{text}");
 }
