@@ -300,6 +300,38 @@ fn weights_begin_as_they_are_told() {
     }
 }
 
+/// Means and variances of 16,384 random weights are those of their distributions: their deviations
+/// are 0.8 % of the deviation of a weight, and 1.1 % of its variance or less.
+#[test]
+fn random_weights_have_the_variance_that_is_asked_for() {
+    let zeros = vec!["0"; 64 * 256].join(", ");
+    let text = format!(
+        "<ir_version: 8, opset_import: [\"\": 17]>
+         g (float[N, 64] x) => (float[N, 256] y) <float[64, 256] w = {{{zeros}}}> {{
+             y = MatMul (x, w)
+         }}"
+    );
+    let wide = model(&text);
+    for (initialization, variance) in [
+        (Initialization::He, 2.0f64 / 64.0),
+        (Initialization::Xavier, 2.0 / (64.0 + 256.0)),
+        (Initialization::Uniform(0.3), 0.3 * 0.3 / 3.0),
+    ] {
+        let (changed, _) =
+            wide.add_training(&squared_error().initialization(initialization)).unwrap();
+        let mut trainer = Trainer::builder(&changed).seed(11).build().unwrap();
+        trainer.initialize().unwrap();
+        let weights: Vec<f32> = trainer.variable("w").unwrap().to_vec().unwrap();
+        let count = weights.len() as f64;
+        let mean = weights.iter().copied().map(f64::from).sum::<f64>() / count;
+        let squares = weights.iter().map(|w| (f64::from(*w) - mean).powi(2)).sum::<f64>();
+        let found = squares / count;
+        assert!(mean.abs() < 0.04 * variance.sqrt(), "{initialization:?}: the mean is {mean}");
+        let off = (found / variance - 1.0).abs();
+        assert!(off < 0.05, "{initialization:?}: {found} instead of {variance}");
+    }
+}
+
 /// Short floats move by sums in float.
 #[test]
 fn half_precision_weights_move() {
