@@ -155,6 +155,13 @@ fn wrong_options_are_explained() {
     assert!(with(&["--train", "v*"]).contains("no initializer is called 'v*'"));
     assert!(with(&["--learning-rate", "0"]).contains("the learning rate has to be greater than 0"));
     assert!(with(&["--init", "uniform:0"]).contains("not one of keep, he, xavier"));
+    let both = with(&["--clip-norm", "1", "--clip-value", "1"]);
+    assert!(
+        both.contains("'--clip-norm <NORM>' cannot be used with '--clip-value <LIMIT>'"),
+        "{both}"
+    );
+    let message_of_norm = "the greatest norm of gradients has to be greater than 0, not 0";
+    assert!(with(&["--clip-norm", "0"]).contains(message_of_norm));
     assert!(with(&["--of", "z"]).contains("the model has no output 'z'; it has y"));
     assert!(message("add-training", &[]).contains("--loss"));
     assert!(message("differentiate", &["--of", "z"]).contains("the model has no value 'z'"));

@@ -12,7 +12,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::Registry;
 use sardonyx_ops::operators::GRADIENT;
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{DataType, Tensor};
 
 use crate::convert::{ConvertError, ConvertOptions, Target, convert};
 pub(crate) use crate::differentiate::TRAINING;
@@ -183,6 +183,14 @@ impl Addition {
         attributes: &[(&str, AttrValue<'_>)],
     ) -> ValueId {
         self.node_of(("", self.newest), op, inputs, 1, attributes)[0]
+    }
+
+    /// A value in another element type; the value itself if it has that.
+    pub(crate) fn cast(&mut self, value: ValueId, from: DataType, to: DataType) -> ValueId {
+        if from == to {
+            return value;
+        }
+        self.node("Cast", &[Some(value)], &[("to", AttrValue::Int(to.number().into()))])
     }
 
     /// A new node of a domain and its version.

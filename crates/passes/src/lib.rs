@@ -63,7 +63,7 @@ pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{
-    Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions, TrainingReport,
-    add_training,
+    Clipping, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions,
+    TrainingReport, add_training,
 };
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};

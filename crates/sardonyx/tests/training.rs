@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sardonyx::training::{
-    Gradients, Initialization, Loss, OptimizerKind, Options, Refusal, Skipped,
+    Clipping, Gradients, Initialization, Loss, OptimizerKind, Options, Refusal, Skipped,
 };
 use sardonyx::{DataType, Model, Session, Tensor, Trainer, check};
 
@@ -103,6 +103,37 @@ fn optimizers_follow_their_formulas() {
             w - rate * mean / (squares.sqrt() + 1e-3)
         });
         assert_close(&trained(&options(kind), STEPS), &adam, "Adam");
+    }
+}
+
+/// Clipping comes before weight decay, and gradients that are small enough stay as they are.
+#[test]
+fn gradients_are_clipped() {
+    let decay = 0.125;
+    let options = |clipping| {
+        squared_error().optimizer(OptimizerKind::Sgd, 0.5).weight_decay(decay).clipping(clipping)
+    };
+    let weights = [1.0, -2.0, 0.5, 3.0];
+    let gradients: Vec<f64> =
+        (0..4).map(|i| 2.0 * (X[i] * weights[i] - TARGET[i]) * X[i] / 4.0).collect();
+    let norm = gradients.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let moved = |clipped: &dyn Fn(f64) -> f64| -> Vec<f64> {
+        let pairs = weights.iter().zip(&gradients);
+        pairs.map(|(w, g)| w - 0.5 * (clipped(*g) + decay * w)).collect()
+    };
+    let half = norm / 2.0;
+    let found = trained(&options(Clipping::Norm(half)), 1);
+    assert_close(&found, &moved(&|g| g / 2.0), "norm");
+    let found = trained(&options(Clipping::Value(0.5)), 1);
+    assert_close(&found, &moved(&|g| g.clamp(-0.5, 0.5)), "value");
+    let without =
+        trained(&squared_error().optimizer(OptimizerKind::Sgd, 0.5).weight_decay(decay), 1);
+    for clipping in [Clipping::Norm(2.0 * norm), Clipping::Value(100.0)] {
+        assert_eq!(trained(&options(clipping), 1), without);
+    }
+    for clipping in [Clipping::Norm(0.0), Clipping::Value(f64::NAN)] {
+        let message = model(LINE).add_training(&options(clipping)).unwrap_err().to_string();
+        assert!(message.contains("has to be greater than 0, not"), "{message}");
     }
 }
 
