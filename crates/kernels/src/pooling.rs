@@ -7,6 +7,8 @@
 
 pub(crate) mod taps;
 
+use std::hint::select_unpredictable;
+
 use crate::Exec;
 use crate::elementwise::chunks::{fill, rows};
 use crate::number::{Arith, Number};
@@ -327,17 +329,10 @@ pub fn max_pool_with_indices<T: Number>(
     window.check(planes, x.len(), y.len());
     assert_eq!(y.len(), indices.len(), "one index per output");
     let (level, width) = (Level::new(isa), window.width());
-    let last = window.input.len() - 1;
-    let columns: Vec<Columns> = (0..width)
-        .map(|o| {
-            let inside = taps::inside(window, last, o);
-            let column = o * window.strides[last] + inside.start * window.dilations[last];
-            Columns { first: column.saturating_sub(window.pads_begin[last]), count: inside.len() }
-        })
-        .collect();
-    let columns = &columns;
+    let seen = Seen::of(window);
+    let seen = &seen;
     rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        T::run(level, Places { window, columns, x, indices, first });
+        T::run(level, Places { window, seen, x, indices, first });
     });
     // Where the greatest element is says what it is.
     let places = &*indices;
@@ -355,18 +350,41 @@ pub fn max_pool_with_indices<T: Number>(
     }
 }
 
-/// The columns of the input that an output sees in each of its rows.
-struct Columns {
-    first: usize,
-    count: usize,
+/// What the outputs of a plane see of it.
+struct Seen {
+    /// For each output of a row: the first column, and how many columns.
+    columns: Vec<(usize, usize)>,
+    /// Offsets of input rows, those of each output row one after the other.
+    starts: Vec<usize>,
+    /// By output row: where the next one's begin.
+    ends: Vec<usize>,
+}
+
+impl Seen {
+    fn of(window: &Window<'_>) -> Seen {
+        let last = window.input.len() - 1;
+        let column = |o| {
+            let inside = taps::inside(window, last, o);
+            let first = o * window.strides[last] + inside.start * window.dilations[last];
+            (first.saturating_sub(window.pads_begin[last]), inside.len())
+        };
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        for row in 0..window.output[..last].iter().product() {
+            let mut taps = Taps::new(window, row);
+            while let Some(row) = taps.next_row(window) {
+                starts.push(row * window.input[last]);
+            }
+            ends.push(starts.len());
+        }
+        Seen { columns: (0..window.width()).map(column).collect(), starts, ends }
+    }
 }
 
 /// Positions of the greatest elements, for output rows from number `first` on: output by output,
 /// as output rows are often short, and loops over them would begin more often than they turn.
 struct Places<'a, T> {
     window: &'a Window<'a>,
-    /// For each output of a row.
-    columns: &'a [Columns],
+    seen: &'a Seen,
     x: &'a [T],
     indices: &'a mut [i64],
     first: usize,
@@ -376,32 +394,36 @@ impl<T: Number> Loop for Places<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Places { window, columns, x, indices, first } = self;
-        let last = window.input.len() - 1;
-        let (in_width, dilation) = (window.input[last], window.dilations[last]);
-        let mut starts = Vec::new();
-        for (i, indices) in indices.chunks_exact_mut(columns.len()).enumerate() {
-            let mut taps = Taps::new(window, first + i);
-            starts.clear();
-            while let Some(row) = taps.next_row(window) {
-                starts.push(row * in_width);
-            }
-            for (index, columns) in indices.iter_mut().zip(columns) {
-                if starts.is_empty() || columns.count == 0 {
+        let Places { window, seen: Seen { columns, starts, ends }, x, indices, first } = self;
+        let dilation = window.dilations[window.dilations.len() - 1];
+        let plane_len: usize = window.input.iter().product();
+        let (mut plane, mut row) = (first / ends.len() * plane_len, first % ends.len());
+        for indices in indices.chunks_exact_mut(columns.len()) {
+            let begin = if row == 0 { 0 } else { ends[row - 1] };
+            let starts = &starts[begin..ends[row]];
+            for (index, &(column, count)) in indices.iter_mut().zip(columns) {
+                if starts.is_empty() || count == 0 {
                     *index = -1;
                     continue;
                 }
-                let mut place = starts[0] + columns.first;
+                let mut place = plane + starts[0] + column;
                 let mut best = x[place].widen();
-                for start in &starts {
-                    for k in 0..columns.count {
-                        let at = start + columns.first + k * dilation;
+                for start in starts {
+                    let start = plane + start + column;
+                    for k in 0..count {
+                        let at = start + k * dilation;
                         let x = x[at].widen();
-                        let wins = x > best || (x.is_nan() && !best.is_nan());
-                        (best, place) = if wins { (x, at) } else { (best, place) };
+                        let wins = (x > best) | (x.is_nan() & !best.is_nan());
+                        // Nobody can foretell it: a jump would be taken wrongly every few times.
+                        best = select_unpredictable(wins, x, best);
+                        place = select_unpredictable(wins, at, place);
                     }
                 }
                 *index = place as i64;
+            }
+            row += 1;
+            if row == ends.len() {
+                (plane, row) = (plane + plane_len, 0);
             }
         }
     }
