@@ -17,6 +17,7 @@ mod convert;
 mod cost;
 mod data_files;
 mod derived;
+mod devices;
 mod differentiate;
 mod expect;
 mod explain_model;
@@ -52,6 +53,7 @@ mod saving;
 mod scan;
 mod session;
 mod set;
+mod shard;
 mod show;
 mod stats;
 mod steps;
@@ -109,6 +111,7 @@ enum Command {
     Set(set::Args),
     Strip(strip::Args),
     Inline(inline::Args),
+    Shard(shard::Args),
     Check(check::Args),
     Infer(infer::Args),
     Cost(cost::Args),
@@ -212,6 +215,7 @@ fn main() -> ExitCode {
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Inline(args) => inline::inline(&args, &terminal),
+            Command::Shard(args) => fine(shard::shard(&args, &terminal)),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
             Command::Graph(args) => fine(graph::graph(&args, &terminal)),
             Command::Completions(args) => fine(completions::completions(&args)),

@@ -4,14 +4,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sardonyx::{Outputs, Session};
+use sardonyx::Outputs;
 use serde_json::json;
 
+use crate::devices::{DeviceArgs, Runner};
 use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
 use crate::inputs::{self, gather};
-use crate::session::{Opened, SessionArgs};
+use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
+    devices: DeviceArgs,
+    #[command(flatten)]
     stopping: StopArgs,
     /// Run N times and print minimum, median and 95th percentile of the time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -59,12 +62,14 @@ const SCHEMA: &str = "sardonyx.run/1";
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
     let dump_target = args.inner.target()?;
-    let (opened, wanted) = args.session.open_changed(&args.model, terminal, |model| {
-        let names = expected.iter().flat_map(Expected::names);
-        args.inner.apply(model, names, expected.is_some())
-    })?;
+    let only_looks = args.devices.devices;
+    let (opened, wanted) =
+        args.session.open_changed(&args.model, only_looks, terminal, |model| {
+            let names = expected.iter().flat_map(Expected::names);
+            args.inner.apply(model, names, expected.is_some())
+        })?;
     let mut inputs = gather(&args.inputs, &opened, terminal)?;
-    let Opened { model, session, .. } = opened;
+    let (model, runner) = args.devices.runner(opened, &args.session)?;
     let classes = classes::Classes::new(&args.classes, &model)?;
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
@@ -74,7 +79,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         args.leave_stdout_to_the_output()?;
     }
 
-    let (given, timing) = repeat(&session, inputs, args, terminal)?;
+    let (given, timing) = repeat(&runner, inputs, args, terminal)?;
     let outputs = wanted.outputs(&given);
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
@@ -93,7 +98,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     let differs = report.as_ref().is_some_and(expect::Report::differs);
     let results = Results { outputs, given, timing, wanted, written, dumped, report };
     if args.json {
-        terminal.json(&results.json(args, &classes, session.threads())?, true)?;
+        terminal.json(&results.json(args, &classes, runner.threads())?, true)?;
     } else {
         results.say(args, &classes, terminal)?;
     }
@@ -223,7 +228,7 @@ impl Results {
 
 /// The outputs of the last of the runs that are asked for.
 fn repeat(
-    session: &Session,
+    runner: &Runner,
     inputs: inputs::Inputs,
     args: &Args,
     terminal: &Terminal,
@@ -231,12 +236,11 @@ fn repeat(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let (mut outputs, first) =
-        timed(|| session.run_with(inputs.values.clone(), args.stopping.options()));
+    let (mut outputs, first) = timed(|| runner.run(inputs.values.clone(), &args.stopping));
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
         let values = inputs.values.clone();
-        let (again, duration) = timed(|| session.run_with(values, args.stopping.options()));
+        let (again, duration) = timed(|| runner.run(values, &args.stopping));
         outputs = again;
         durations.push(duration);
         bar.inc(1);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use sardonyx::{
-    ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Trainer, TrainerBuilder,
-    Type,
+    DeviceOptions, DeviceSession, ErrorKind, Model, Optimization, Precision, Session,
+    SessionBuilder, Trainer, TrainerBuilder, Type,
 };
 
 use crate::failure::Failure;
@@ -142,16 +142,19 @@ impl SessionArgs {
         self.open_for((model, None), terminal, &|builder| builder)
     }
 
-    /// The same for a model that is changed first.
+    /// The same for a model that is changed first; the session is only to look at, if `only_looks`.
     pub(crate) fn open_changed<T>(
         &self,
         model: &ModelArg,
+        only_looks: bool,
         terminal: &Terminal,
         change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
     ) -> Result<(Opened, T), Failure> {
         let (opened, opening) = timed(|| model.open());
         let (changed, found) = change(opened?)?;
-        let opened = self.prepare((model, changed, opening), terminal, &|builder| builder)?;
+        let opened = self.prepare((model, changed, opening), terminal, &|builder| {
+            if only_looks { builder.only_look() } else { builder }
+        })?;
         Ok((opened, found))
     }
 
@@ -222,6 +225,16 @@ impl SessionArgs {
             session.threads()
         ));
         Ok(Opened { model: opened, session, sizes })
+    }
+
+    /// The model on the devices of one of its configurations.
+    pub(crate) fn on_devices(
+        &self,
+        model: &Model,
+        sizes: &Sizes,
+        options: DeviceOptions,
+    ) -> Result<DeviceSession, Failure> {
+        Ok(self.builder(model, sizes).devices(options)?)
     }
 
     /// A trainer with these options.

@@ -75,7 +75,7 @@ pub use shard::{
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{
-    Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions, TrainingReport,
-    add_training,
+    Clipping, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions,
+    TrainingReport, add_training,
 };
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};

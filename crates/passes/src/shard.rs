@@ -183,6 +183,15 @@ impl Plan {
         &self.forms[id.0 as usize]
     }
 
+    /// The bytes that devices send each other, as far as they can be counted before the run.
+    pub fn bytes(&self) -> u64 {
+        let moves = self.steps.iter().map(|step| match step {
+            Step::Move(moved) => self.traffic(moved).values().sum(),
+            Step::Node(_) => 0,
+        });
+        moves.sum()
+    }
+
     /// What the plan does, in numbers.
     pub fn facts(&self) -> PlanFacts {
         let mut facts = PlanFacts::default();

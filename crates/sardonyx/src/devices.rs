@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{Settings, Threads, Traffic, Transport};
 use sardonyx_model::Type;
+use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, Plan, ShardError, ShardOptions, shard,
+    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, ShardError, ShardOptions, shard, suggest,
 };
+pub use sardonyx_passes::{Division, Plan, Suggested};
 use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::Value;
 
@@ -148,6 +150,29 @@ impl SessionBuilder<'_> {
     }
 }
 
+impl Model {
+    /// The same model with a device configuration of a name and a number of devices, and annotations
+    /// that divide it among them. Calls of functions are inlined, as far as they can be. Sizes that
+    /// the model leaves open are those of `sizes`, or else 64.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if the model has a configuration of the name; [`ErrorKind::Invalid`] if
+    /// it cannot be run.
+    pub fn shard(
+        &self,
+        configuration: (&str, usize),
+        division: Division,
+        sizes: &[(String, i64)],
+    ) -> Result<(Model, Suggested), Error> {
+        let registry = Registry::with_microsoft();
+        let options = ShardOptions { symbols: sizes, ..ShardOptions::default() };
+        suggest(&self.graph, &registry, configuration, division, options)
+            .map(|(graph, report)| (self.with_graph(graph), report))
+            .map_err(|error| shard_error(error, self))
+    }
+}
+
 /// The number of devices of the chosen configuration.
 fn configured(model: &Model, options: &DeviceOptions) -> Result<usize, Error> {
     sardonyx_passes::chosen_configuration(&model.graph, options.configuration.as_deref())
@@ -175,6 +200,11 @@ impl DeviceSession {
     /// What a run gives back, in the model's order.
     pub fn outputs(&self) -> &[Port] {
         self.look.outputs()
+    }
+
+    /// The threads of all devices together.
+    pub fn threads(&self) -> usize {
+        self.ends.len() * self.choices.options.threads.unwrap_or(1)
     }
 
     /// The number of devices.

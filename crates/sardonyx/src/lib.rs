@@ -44,7 +44,7 @@ pub mod check;
 pub mod convert;
 pub mod cost;
 mod custom;
-mod devices;
+pub mod devices;
 mod difference;
 mod digest;
 mod edit;

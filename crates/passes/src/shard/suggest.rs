@@ -10,6 +10,7 @@ use sardonyx_ops::operators::{GEMM, MATMUL};
 
 use super::form::{Device, Form, Split, SplitAxis};
 use super::{FormId, Planner, ShardError, ShardOptions, Step, prepare, prepare_inlined};
+use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices, configurations,
@@ -68,6 +69,8 @@ pub fn suggest(
     let options =
         ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
     let prepared = prepare(&annotated, registry, options)?;
+    // The version of the format that has configurations.
+    raise_ir_version(&mut annotated, 11);
     let mut report = Suggested::default();
     match division {
         Division::Tensor => {
