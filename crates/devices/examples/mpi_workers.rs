@@ -29,6 +29,8 @@ fn main() {
         library: library.map(OsString::from),
     };
     let worker = Mpi::start(&settings).unwrap();
+    let error = Mpi::start(&settings).unwrap_err();
+    assert_eq!(error.message(), "this process is a worker of an MPI job already");
     if worker.number() == 0 {
         println!("{} workers, {:?}", worker.workers(), worker.interface());
     }
