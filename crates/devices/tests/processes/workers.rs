@@ -151,6 +151,8 @@ fn worker(task: &str) {
         _ => transport.barrier(),
     };
     if let Err(error) = result {
+        // Others that wait for this one hear why it ends.
+        transport.fail(error.message());
         print_error(&error);
     }
 }
