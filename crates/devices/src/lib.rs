@@ -52,7 +52,7 @@ pub use error::{ErrorKind, TransportError};
 pub use mpi::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use processes::{Processes, Rendezvous};
-pub use reduction::Reduction;
+pub use reduction::{Reduction, combine};
 pub use scratch::{Piece, Scratch};
 pub use threads::Threads;
 pub use traffic::{Sent, Traffic, TrafficCounters};

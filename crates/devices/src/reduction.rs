@@ -66,6 +66,21 @@ pub(crate) struct WideLoops {
     pub(crate) narrow: fn(&mut [u8], &[f32]),
 }
 
+/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory of
+/// an element need not be aligned; both have as many elements.
+///
+/// # Errors
+/// `Unsupported` if the reduction does not exist for the type.
+pub fn combine(
+    reduction: Reduction,
+    data_type: DataType,
+    data: &mut [u8],
+    later: &[u8],
+) -> Result<(), TransportError> {
+    (Loops::of(reduction, data_type)?.with_later)(data, later);
+    Ok(())
+}
+
 impl Loops {
     /// The loops of a reduction.
     ///

@@ -27,16 +27,20 @@ use crate::infer::{Infer, InferError};
 use crate::known::{Dims, elements, held};
 use crate::math::floats_only;
 use crate::math::shape_values::{self, Ints};
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
-pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the largest element.");
+pub(crate) static ARG_MAX: OpDef =
+    position("ArgMax").about("Index of the largest element.").split_by(elements::arg);
 
-pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smallest element.");
+pub(crate) static ARG_MIN: OpDef =
+    position("ArgMin").about("Index of the smallest element.").split_by(elements::arg);
 
 pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("Sum of absolute values.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")))
-    .gradient(gradients::l1);
+    .gradient(gradients::l1)
+    .split_by(elements::sum);
 
 pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("Square root of the sum of squares.")
@@ -50,7 +54,8 @@ pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribut
             reduced = CastLike (root, data)",
         ),
     )
-    .gradient(gradients::l2);
+    .gradient(gradients::l2)
+    .split_by(elements::norm);
 
 pub static REDUCE_LOG_SUM: OpDef =
     reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
@@ -59,7 +64,8 @@ pub static REDUCE_LOG_SUM: OpDef =
         .same_down()
         .adapter(27, 28, floats_only::check)
         .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"))
-        .gradient(gradients::log_sum);
+        .gradient(gradients::log_sum)
+        .split_by(elements::log_sum);
 
 pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
     .about("Logarithm of the sum of exponentials.")
@@ -76,22 +82,28 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
             reduced = CastLike (reduced_double, data)",
         ),
     )
-    .gradient(gradients::log_sum_exp);
+    .gradient(gradients::log_sum_exp)
+    .split_by(elements::whole_axes);
 
 pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
     .about("The largest element.")
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::max);
 
-pub static REDUCE_MEAN: OpDef =
-    reduction("ReduceMean", mean, alone).about("The mean.").gradient(gradients::mean);
+pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone)
+    .about("The mean.")
+    .gradient(gradients::mean)
+    .split_by(elements::mean);
 
 pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None))
     .about("The smallest element.")
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::min);
 
 pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone)
     .about("The product.")
-    .gradient(gradients::product);
+    .gradient(gradients::product)
+    .split_by(elements::product);
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("The sum.")
@@ -113,12 +125,14 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
     .adapter(12, 13, axes_as_input)
     .adapter(13, 12, alone)
-    .gradient(gradients::sum);
+    .gradient(gradients::sum)
+    .split_by(elements::sum);
 
 pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square)
     .about("Sum of squares.")
     .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")))
-    .gradient(gradients::sum_of_squares);
+    .gradient(gradients::sum_of_squares)
+    .split_by(elements::sum);
 
 /// The sum of a value, along the axes and in the form that the node asks for.
 macro_rules! sum {

@@ -44,6 +44,7 @@ pub mod check;
 pub mod convert;
 pub mod cost;
 mod custom;
+mod devices;
 mod difference;
 mod digest;
 mod edit;
@@ -80,6 +81,7 @@ mod values;
 mod whole;
 
 pub use custom::CustomOperator;
+pub use devices::{DeviceOptions, DeviceSession};
 pub use difference::Difference;
 pub use edit::parse_version;
 pub use error::{Error, ErrorKind};

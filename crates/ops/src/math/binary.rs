@@ -33,6 +33,7 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values, shift};
 use crate::rules;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub static ADD: OpDef =
@@ -65,7 +66,8 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     )
     .same_up()
     .adapter(28, 27, shift::by_few_bits)
-    .infer(rules::broadcast);
+    .infer(rules::broadcast)
+    .split_by(elements::elementwise);
 
 pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");
 
@@ -90,7 +92,8 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .infer(|cx| compared(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align)
     .adapter(11, 10, equal_by_order)
-    .adapter(7, 6, legacy_broadcast::lower_commutative);
+    .adapter(7, 6, legacy_broadcast::lower_commutative)
+    .split_by(elements::elementwise);
 
 pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
     .about("Whether the first is larger.");
@@ -149,7 +152,8 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
         }
         Ok(())
     })
-.gradient(gradients::modulo);
+.gradient(gradients::modulo)
+    .split_by(elements::elementwise);
 
 pub static MUL: OpDef =
     arithmetic("Mul", |cx| elementwise(cx, Dim::mul), legacy_broadcast::lower_commutative)
@@ -189,7 +193,8 @@ pub static POW: OpDef = OpDef::new("Pow")
     .infer(power)
     .adapter(6, 7, legacy_broadcast::align)
     .adapter(7, 6, legacy_broadcast::lower)
-    .gradient(gradients::pow);
+    .gradient(gradients::pow)
+    .split_by(elements::elementwise);
 
 pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
     .about("Differences.")
@@ -233,6 +238,7 @@ const fn arithmetic(name: &'static str, infer: InferFn, lower: AdapterFn) -> OpD
         types("T", HIGH_PRECISION_IR4),
     ];
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .without_reference_rule(&[1])
         .since(1, FIRST)
         .since(6, NOT_IN_PLACE)
@@ -250,6 +256,7 @@ const fn arithmetic(name: &'static str, infer: InferFn, lower: AdapterFn) -> OpD
 
 const fn order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
         .since(7, BROADCAST)
         .since(9, const { &[types("T", NUMERIC)] })
@@ -270,6 +277,7 @@ use or_equal;
 
 const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
         .since(16, const { &[types("T", NUMERIC_IR4)] })
         .widens()
@@ -278,6 +286,7 @@ const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn logic(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", BOOL), T1] })
         .since(
             7,
@@ -298,6 +307,7 @@ const fn logic(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn bitwise(name: &'static str) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(
             18,
             const {

@@ -15,24 +15,28 @@ use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::rules;
+use crate::sharding::elements;
 use crate::tensor::flatten::FLATTEN;
 use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
 use crate::tensor::transpose::TRANSPOSE;
 
-pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first largest element.");
+pub(crate) static HARDMAX: OpDef =
+    along_axis("Hardmax").about("1 for the first largest element.").split_by(elements::along_axis);
 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .about("Logarithm of the softmax.")
     .body_from(13, log_softmax)
     .body_from(18, log_softmax)
-    .gradient(gradients::log_softmax);
+    .gradient(gradients::log_softmax)
+    .split_by(elements::along_axis);
 
 pub static SOFTMAX: OpDef = along_axis("Softmax")
     .about("Exponentials, scaled so that they sum up to 1.")
     .body_from(13, softmax)
     .body_from(18, softmax)
-    .gradient(gradients::softmax);
+    .gradient(gradients::softmax)
+    .split_by(elements::along_axis);
 
 const fn along_axis(name: &'static str) -> OpDef {
     const FIRST: &[Fact] =
