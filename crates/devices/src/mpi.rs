@@ -19,7 +19,7 @@ use crate::collectives::{self, check_part, check_parts, whole_elems};
 use crate::error::{ErrorKind, TransportError, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, no_answer, told};
+use crate::mailbox::{Mailbox, failed, grace, told};
 use crate::reduction::{Loops, Reduction};
 use crate::scratch::{Piece, Scratch};
 use crate::traffic::{Traffic, TrafficCounters};
@@ -284,6 +284,7 @@ impl Shared {
             Frame::Failed | Frame::Lost => {
                 self.mailbox.fail(told(ErrorKind::Failed, header.tag, &bytes));
             }
+            Frame::Overdue => self.mailbox.note_overdue(from, header.tag as usize),
             Frame::End => self.mailbox.end(from),
         }
         self.mailbox.memory.give_back(bytes);
@@ -360,6 +361,37 @@ impl Shared {
             } else {
                 thread::sleep(Duration::from_micros(100));
             }
+        }
+    }
+
+    /// Whether the message came in time. It is taken without the lock of MPI: that may take long.
+    fn receive_within(
+        &self,
+        time: Duration,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let start = Instant::now();
+        let mut in_time = true;
+        loop {
+            if self.mailbox.receive_if_there(from, tag, take)? {
+                return Ok(true);
+            }
+            if !in_time {
+                return Ok(false);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            in_time = self.wait(left, |_| self.mailbox.has(from, tag))?;
+        }
+    }
+
+    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(&self, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        for to in (0..self.workers).filter(|to| *to != self.number && *to != waits_for) {
+            // Who is not told names the worker that it waits for itself.
+            let _ = self.send(to, Frame::Overdue, waits_for as u32, &[]);
         }
     }
 
@@ -480,18 +512,14 @@ impl Transport for Mpi {
     ) -> Result<(), TransportError> {
         let shared = &self.shared;
         check_worker(from, shared.workers)?;
-        // A message is taken without the lock of MPI: who takes it may take long.
-        let mut there = shared.mailbox.receive_if_there(from, tag, take)?;
-        let start = Instant::now();
-        while !there {
-            let left = shared.deadline.saturating_sub(start.elapsed());
-            let in_time = shared.wait(left, |_| shared.mailbox.has(from, tag))?;
-            there = shared.mailbox.receive_if_there(from, tag, take)?;
-            if !there && !in_time {
-                return Err(no_answer(from, tag, shared.deadline));
-            }
+        if shared.receive_within(shared.deadline, from, tag, take)? {
+            return Ok(());
         }
-        Ok(())
+        shared.tell_overdue(from);
+        if shared.receive_within(grace(shared.deadline), from, tag, take)? {
+            return Ok(());
+        }
+        Err(shared.mailbox.no_answer(from, tag, shared.deadline))
     }
 
     fn fail(&self, reason: &str) {
