@@ -51,6 +51,11 @@ pub(crate) fn run() -> Result {
         for worker in (0..WORKERS).filter(|worker| *worker != 1) {
             expect(&lines, &format!("worker {worker}: worker 1 failed: no memory"))?;
         }
+        // The workers end the job.
+        match shell::attempt(&mut job.command(&["--hang"]))? {
+            Err(said) if said.contains("ends the job") && said.contains("worker 2 did not") => {}
+            said => return Err(format!("a job with a worker that hangs says {said:?}").into()),
+        }
         // The launcher ends the job.
         let left = shell::attempt(&mut job.command(&["--leave"]))?;
         if left.is_ok() {

@@ -3,7 +3,8 @@
 //! Without arguments it runs random collectives and compares what they give with a direct
 //! computation, then messages that are sent before any is received. `--reproducible`: collectives
 //! of messages, whose bits must be the expected ones. `--fail` and `--leave`: worker 1 fails, or
-//! ends the process at once, while the others wait for it. `--time`: how long an all-reduce takes.
+//! ends the process at once, while the others wait for it. `--hang`: worker 1 waits for worker 2,
+//! which does not answer, and the others for worker 1. `--time`: how long an all-reduce takes.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/steps/mod.rs"]
@@ -24,16 +25,21 @@ fn main() {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let library = arguments.iter().find_map(|argument| argument.strip_prefix("--library="));
     let settings = MpiSettings {
-        settings: Settings { deadline: Duration::from_secs(60) },
+        settings: Settings { deadline: Duration::from_secs(if has("--hang") { 2 } else { 60 }) },
         reproducible: has("--reproducible"),
         library: library.map(OsString::from),
     };
     let worker = Mpi::start(&settings).unwrap();
+    let error = Mpi::start(&settings).unwrap_err();
+    assert_eq!(error.message(), "this process is a worker of an MPI job already");
     if worker.number() == 0 {
         println!("{} workers, {:?}", worker.workers(), worker.interface());
     }
     if has("--fail") || has("--leave") {
         return wait_for_one_that_fails(&worker, has("--leave"));
+    }
+    if has("--hang") {
+        return wait_for_one_that_hangs(&worker);
     }
     let result = if has("--time") { time(&worker) } else { check(&worker, has("--reproducible")) };
     match result {
@@ -86,6 +92,16 @@ fn wait_for_one_that_fails(worker: &Mpi, leaves: bool) {
     } else {
         worker.fail("no memory");
     }
+}
+
+fn wait_for_one_that_hangs(worker: &Mpi) {
+    worker.barrier().unwrap();
+    if worker.number() == 2 {
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let from = if worker.number() == 1 { 2 } else { 1 };
+    worker.fail(worker.receive(from, 1).unwrap_err().message());
 }
 
 fn time(worker: &Mpi) -> Result<(), TransportError> {

@@ -14,13 +14,18 @@ pub(crate) enum Frame {
     Lost = 2,
     /// The sender will send nothing more.
     End = 3,
+    /// The sender waits for a worker longer than its deadline.
+    Overdue = 4,
 }
+
+/// By number.
+const ALL: [Frame; 5] = [Frame::Message, Frame::Failed, Frame::Lost, Frame::End, Frame::Overdue];
 
 /// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) frame: Frame,
-    /// The tag of a message, or the number of a worker that failed or is lost.
+    /// The tag of a message, or the number of the worker that is meant.
     pub(crate) tag: u32,
     /// The bytes that follow.
     pub(crate) len: usize,
@@ -38,10 +43,9 @@ impl Header {
     /// `None` if these are not the bytes of a header.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Header> {
         let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-        let frames = [Frame::Message, Frame::Failed, Frame::Lost, Frame::End];
         let len = bytes.get(8..HEADER_BYTES)?.try_into().ok().map(u64::from_le_bytes)?;
         Some(Header {
-            frame: *frames.get(word(0)? as usize)?,
+            frame: *ALL.get(word(0)? as usize)?,
             tag: word(4)?,
             len: usize::try_from(len).ok()?,
         })
@@ -54,11 +58,11 @@ mod tests {
 
     #[test]
     fn headers_are_read_as_they_are_written() {
-        for frame in [Frame::Message, Frame::Failed, Frame::Lost, Frame::End] {
+        for frame in ALL {
             let header = Header { frame, tag: 0xffff_0001, len: 1 << 40 };
             assert_eq!(Header::from_bytes(&header.to_bytes()), Some(header));
         }
-        assert_eq!(Header::from_bytes(&[4; HEADER_BYTES]), None);
+        assert_eq!(Header::from_bytes(&[5; HEADER_BYTES]), None);
         assert_eq!(Header::from_bytes(&[0; HEADER_BYTES - 1]), None);
     }
 }

@@ -27,6 +27,8 @@ struct State {
     senders: Vec<Sender>,
     /// The first failure of any worker, which ends all receives.
     failure: Option<TransportError>,
+    /// By worker: for whom it waits longer than its deadline, and since when that is known.
+    overdue: Vec<Option<(usize, Instant)>>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +42,7 @@ impl Mailbox {
     pub(crate) fn new(workers: usize) -> Mailbox {
         let senders = (0..workers).map(|_| Sender::default()).collect();
         Mailbox {
-            state: Mutex::new(State { senders, failure: None }),
+            state: Mutex::new(State { senders, failure: None, overdue: vec![None; workers] }),
             arrived: Condvar::new(),
             memory: Scratch::new(),
         }
@@ -48,7 +50,11 @@ impl Mailbox {
 
     /// Puts a message in.
     pub(crate) fn put(&self, from: usize, tag: Tag, message: Piece) {
-        locked(&self.state).senders[from].messages.push_back((tag, message));
+        let mut state = locked(&self.state);
+        state.senders[from].messages.push_back((tag, message));
+        // Who sends does not wait any more.
+        state.overdue[from] = None;
+        drop(state);
         self.arrived.notify_all();
     }
 
@@ -65,29 +71,74 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Lends the first message of `from` with this tag to `take`, as soon as it is there.
+    /// Lends the first message of `from` with this tag to `take`, as soon as it is there. After the
+    /// deadline it calls `tell`, which notes at all workers that this one waits for `from`, and
+    /// gives them some time to do the same: who waits for a worker that waits itself is to name
+    /// the one that all wait for.
     pub(crate) fn receive(
         &self,
         from: usize,
         tag: Tag,
         deadline: Duration,
         take: &mut dyn FnMut(&[u8]),
+        tell: impl FnOnce(),
     ) -> Result<(), TransportError> {
-        let until = Instant::now() + deadline;
+        if self.receive_within(deadline, from, tag, take)? {
+            return Ok(());
+        }
+        tell();
+        if self.receive_within(grace(deadline), from, tag, take)? {
+            return Ok(());
+        }
+        Err(self.no_answer(from, tag, deadline))
+    }
+
+    /// Whether the message came in time.
+    fn receive_within(
+        &self,
+        time: Duration,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let until = Instant::now() + time;
         let mut state = locked(&self.state);
         loop {
             if let Some(message) = state.find(from, tag)? {
                 drop(state);
                 take(&message);
                 self.memory.give_back(message);
-                return Ok(());
+                return Ok(true);
             }
             let now = Instant::now();
             if now >= until {
-                return Err(no_answer(from, tag, deadline));
+                return Ok(false);
             }
             state = self.wait(state, until - now);
         }
+    }
+
+    /// Notes that a worker waits for another longer than its deadline.
+    pub(crate) fn note_overdue(&self, worker: usize, waits_for: usize) {
+        let mut state = locked(&self.state);
+        if waits_for < state.overdue.len() {
+            state.overdue[worker] = Some((waits_for, Instant::now()));
+        }
+    }
+
+    /// The error of who waits for `from` longer than the deadline.
+    #[cold]
+    pub(crate) fn no_answer(&self, from: usize, tag: Tag, deadline: Duration) -> TransportError {
+        let missing = locked(&self.state).missing(from, 2 * grace(deadline));
+        let message = if missing == from {
+            format!("worker {from} did not send message {tag} within {deadline:?}")
+        } else {
+            format!(
+                "worker {missing} did not answer within {deadline:?}: worker {from}, from which \
+                 message {tag} is expected, waits for it"
+            )
+        };
+        TransportError::at(ErrorKind::Deadline, missing, message)
     }
 
     /// As [`Mailbox::receive`], but if the message is not there yet it says so at once.
@@ -176,6 +227,19 @@ impl State {
         Ok(self.senders[from].messages.remove(place).map(|(_, message)| message))
     }
 
+    /// For whom `worker` waits in the end, by what workers said lately: they give up soon after.
+    /// If workers wait in a circle, `worker` itself.
+    fn missing(&self, worker: usize, lately: Duration) -> usize {
+        let mut missing = worker;
+        for _ in &self.overdue {
+            match self.overdue[missing] {
+                Some((next, since)) if since.elapsed() <= lately => missing = next,
+                _ => return missing,
+            }
+        }
+        worker
+    }
+
     /// Where the message lies among those of its sender.
     fn place(&self, from: usize, tag: Tag) -> Result<Option<usize>, TransportError> {
         if let Some(failure) = &self.failure {
@@ -191,10 +255,9 @@ impl State {
     }
 }
 
-#[cold]
-pub(crate) fn no_answer(from: usize, tag: Tag, deadline: Duration) -> TransportError {
-    let message = format!("worker {from} did not send message {tag} within {deadline:?}");
-    TransportError::at(ErrorKind::Deadline, from, message)
+/// How long workers that all wait too long have to learn that of each other.
+pub(crate) fn grace(deadline: Duration) -> Duration {
+    (deadline / 4).min(Duration::from_secs(2))
 }
 
 /// What all others are told about a worker that failed.

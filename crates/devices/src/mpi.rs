@@ -8,6 +8,7 @@
 mod library;
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::collectives::{self, check_part, check_parts, whole_elems};
 use crate::error::{ErrorKind, TransportError, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, no_answer, told};
+use crate::mailbox::{Mailbox, failed, grace, told};
 use crate::reduction::{Loops, Reduction};
 use crate::scratch::{Piece, Scratch};
 use crate::traffic::{Traffic, TrafficCounters};
@@ -40,8 +41,9 @@ pub struct MpiSettings {
 
 /// The transport of a worker that is a process of an MPI job, such as `mpiexec -n 4 ...` starts.
 ///
-/// There is one in a process, once. Dropping it ends the worker's work: it waits until the others
-/// have ended theirs, or until the deadline, after which the job is aborted.
+/// There is one in a process at a time, and none after the library has been finalized, which is
+/// done here if it was initialized here. Dropping it ends the worker's work: it waits until the
+/// others have ended theirs, or until the deadline, after which the job is aborted.
 ///
 /// Unless `reproducible` is set, collectives are those of the library where it does what is
 /// promised here. Not left to it are reductions of `float16`, `bfloat16` and `bool`, minima and
@@ -72,7 +74,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     api: Box<dyn Api>,
-    sending: Vec<(Operation, usize)>,
+    sending: Vec<Operation>,
     /// By sender: what is being received, and the parts of a long frame that are here.
     arriving: Vec<Option<Operation>>,
     partial: Vec<Option<Partial>>,
@@ -98,13 +100,28 @@ const TESTS: usize = 20;
 /// How long a job that failed waits for workers that have not noticed it.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Whether there is an [`Mpi`]: the one that ends would end the library for another.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
 impl Mpi {
     /// Opens the MPI library of the system, and initializes it unless the process did so. All
     /// processes of the job call this.
     ///
     /// # Errors
-    /// `System` if there is no library, if it is of an unknown kind or refuses something.
+    /// `System` if there is no library, if it is of an unknown kind or refuses something,
+    /// `Argument` if there is a transport of this kind already.
     pub fn start(settings: &MpiSettings) -> Result<Mpi, TransportError> {
+        if IN_USE.swap(true, Ordering::AcqRel) {
+            return err!(Argument, "this process is a worker of an MPI job already");
+        }
+        let started = Mpi::open(settings);
+        if started.is_err() {
+            IN_USE.store(false, Ordering::Release);
+        }
+        started
+    }
+
+    fn open(settings: &MpiSettings) -> Result<Mpi, TransportError> {
         let names = match &settings.library {
             Some(name) => vec![name.clone()],
             None => usual_names(std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()),
@@ -188,9 +205,8 @@ impl Shared {
     fn advance(&self, state: &mut State) -> Result<bool, TransportError> {
         let mut index = 0;
         while index < state.sending.len() {
-            if state.api.test(&mut state.sending[index].0)? {
-                let (operation, _) = state.sending.swap_remove(index);
-                let pieces = operation.pieces();
+            if state.api.test(&mut state.sending[index])? {
+                let pieces = state.sending.swap_remove(index).pieces();
                 pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
             } else {
                 index += 1;
@@ -268,6 +284,7 @@ impl Shared {
             Frame::Failed | Frame::Lost => {
                 self.mailbox.fail(told(ErrorKind::Failed, header.tag, &bytes));
             }
+            Frame::Overdue => self.mailbox.note_overdue(from, header.tag as usize),
             Frame::End => self.mailbox.end(from),
         }
         self.mailbox.memory.give_back(bytes);
@@ -308,7 +325,7 @@ impl Shared {
             let pieces = operation.pieces();
             pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
         } else {
-            state.sending.push((operation, to));
+            state.sending.push(operation);
         }
         Ok(())
     }
@@ -329,12 +346,12 @@ impl Shared {
                 }
                 self.advance(&mut state)?
             };
-            if came {
-                continue;
-            }
             let waited = start.elapsed();
             if waited >= deadline {
                 return Ok(false);
+            }
+            if came {
+                continue;
             }
             // What is fast comes within a moment; who waits longer lets others compute.
             if waited < Duration::from_micros(50) {
@@ -344,6 +361,37 @@ impl Shared {
             } else {
                 thread::sleep(Duration::from_micros(100));
             }
+        }
+    }
+
+    /// Whether the message came in time. It is taken without the lock of MPI: that may take long.
+    fn receive_within(
+        &self,
+        time: Duration,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let start = Instant::now();
+        let mut in_time = true;
+        loop {
+            if self.mailbox.receive_if_there(from, tag, take)? {
+                return Ok(true);
+            }
+            if !in_time {
+                return Ok(false);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            in_time = self.wait(left, |_| self.mailbox.has(from, tag))?;
+        }
+    }
+
+    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(&self, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        for to in (0..self.workers).filter(|to| *to != self.number && *to != waits_for) {
+            // Who is not told names the worker that it waits for itself.
+            let _ = self.send(to, Frame::Overdue, waits_for as u32, &[]);
         }
     }
 
@@ -464,18 +512,14 @@ impl Transport for Mpi {
     ) -> Result<(), TransportError> {
         let shared = &self.shared;
         check_worker(from, shared.workers)?;
-        // A message is taken without the lock of MPI: who takes it may take long.
-        let mut there = shared.mailbox.receive_if_there(from, tag, take)?;
-        let start = Instant::now();
-        while !there {
-            let left = shared.deadline.saturating_sub(start.elapsed());
-            let in_time = shared.wait(left, |_| shared.mailbox.has(from, tag))?;
-            there = shared.mailbox.receive_if_there(from, tag, take)?;
-            if !there && !in_time {
-                return Err(no_answer(from, tag, shared.deadline));
-            }
+        if shared.receive_within(shared.deadline, from, tag, take)? {
+            return Ok(());
         }
-        Ok(())
+        shared.tell_overdue(from);
+        if shared.receive_within(grace(shared.deadline), from, tag, take)? {
+            return Ok(());
+        }
+        Err(shared.mailbox.no_answer(from, tag, shared.deadline))
     }
 
     fn fail(&self, reason: &str) {
@@ -641,6 +685,7 @@ impl Drop for Mpi {
         }
         drop(state);
         let _ = self.mover.take().map(JoinHandle::join);
+        IN_USE.store(false, Ordering::Release);
     }
 }
 

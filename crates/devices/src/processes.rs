@@ -322,6 +322,7 @@ impl Shared {
             Frame::Message => self.mailbox.put(peer, header.tag, bytes),
             Frame::Failed => self.learn(told(ErrorKind::Failed, header.tag, &bytes)),
             Frame::Lost => self.learn(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::Overdue => self.mailbox.note_overdue(peer, header.tag as usize),
             Frame::End => {}
         }
         Ok(header.frame)
@@ -345,6 +346,21 @@ impl Shared {
             // Who cannot be told will notice.
             let _ = peer.write(kind, worker as u32, failure.message().as_bytes());
         }
+    }
+
+    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(self: &Arc<Self>, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        let shared = Arc::clone(self);
+        // In a thread of its own: who does not answer may take no bytes either. Who is not told
+        // names the worker that it waits for itself.
+        let _ = thread::Builder::new().spawn(move || {
+            let peers = shared.peers.iter().enumerate();
+            for (_, peer) in peers.filter(|(number, _)| *number != waits_for) {
+                let frame = (Frame::Overdue, waits_for as u32);
+                let _ = peer.as_ref().map(|peer| peer.write(frame.0, frame.1, &[]));
+            }
+        });
     }
 
     /// What to say about a worker to which nothing can be written.
@@ -421,7 +437,9 @@ impl Transport for Processes {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
         check_worker(from, self.workers())?;
-        self.shared.mailbox.receive(from, tag, self.shared.settings.deadline, take)
+        let shared = &self.shared;
+        let deadline = shared.settings.deadline;
+        shared.mailbox.receive(from, tag, deadline, take, || shared.tell_overdue(from))
     }
 
     fn fail(&self, reason: &str) {

@@ -76,7 +76,10 @@ impl Transport for Threads {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
         check_worker(from, self.workers())?;
-        self.mailbox().receive(from, tag, self.shared.settings.deadline, take)
+        let (mailboxes, deadline) = (&self.shared.mailboxes, self.shared.settings.deadline);
+        self.mailbox().receive(from, tag, deadline, take, || {
+            mailboxes.iter().for_each(|mailbox| mailbox.note_overdue(self.number, from));
+        })
     }
 
     fn fail(&self, reason: &str) {

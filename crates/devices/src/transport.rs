@@ -22,6 +22,8 @@ pub const FIRST_RESERVED_TAG: Tag = 0xffff_0000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How long a receive waits for its message, and how long workers may take to find each other.
+    /// A receive takes up to a quarter longer, 2 seconds at most, before it ends with an error: to
+    /// learn whether the worker that it waits for waits itself, and for whom.
     pub deadline: Duration,
 }
 

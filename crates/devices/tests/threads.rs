@@ -77,6 +77,45 @@ fn a_deadline_names_who_did_not_answer() {
 }
 
 #[test]
+fn who_waits_for_a_worker_that_waits_names_the_one_at_the_end() {
+    let errors = each(with_deadline(5, 400), |worker| match worker.number() {
+        3 => {
+            thread::sleep(Duration::from_millis(2000));
+            None
+        }
+        number => {
+            let error = worker.receive([1, 2, 3, 0, 0][number], 6).unwrap_err();
+            // So that nobody ends before the others have given up.
+            thread::sleep(Duration::from_millis(1000));
+            Some(error)
+        }
+    });
+    for (number, error) in errors.iter().enumerate() {
+        let Some(error) = error else { continue };
+        assert_eq!((error.kind(), error.worker()), (ErrorKind::Deadline, Some(3)), "{error}");
+        let expected = match number {
+            2 => "worker 3 did not send message 6 within 400ms",
+            1 => {
+                "worker 3 did not answer within 400ms: worker 2, from which message 6 is \
+                  expected, waits for it"
+            }
+            _ => continue,
+        };
+        assert_eq!(error.message(), expected);
+    }
+}
+
+#[test]
+fn who_wait_for_each_other_name_each_other() {
+    let errors = each(with_deadline(2, 300), |worker| {
+        let error = worker.receive(1 - worker.number(), 6).unwrap_err();
+        thread::sleep(Duration::from_millis(500));
+        error.worker()
+    });
+    assert_eq!(errors, [Some(1), Some(0)]);
+}
+
+#[test]
 fn a_failure_ends_all_receives_and_the_first_one_stays() {
     let workers = with_deadline(4, 20_000);
     let start = Instant::now();

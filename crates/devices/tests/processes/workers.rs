@@ -151,6 +151,10 @@ fn worker(task: &str) {
         _ => transport.barrier(),
     };
     if let Err(error) = result {
+        // Others that wait for this one hear why it ends.
+        if error.kind() == ErrorKind::Deadline {
+            transport.fail(error.message());
+        }
         print_error(&error);
     }
 }
@@ -298,7 +302,7 @@ fn stopped() {
     (0..3).for_each(|worker| workers.expect(worker, "joined"));
     let process = workers.children[2].0.id().to_string();
     assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
-    // Who notices first says so; the other notices as well, or is told.
+    // One may wait for the other, which waits for the one that is stopped.
     for worker in 0..2 {
         let line = workers.line(worker);
         assert!(line.contains("worker 2 did not "), "{line}");
