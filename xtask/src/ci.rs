@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     step("conversions", &["xtask", "conversions", "--sample", "1"]).release(),
     // A part of the cells: all of them take minutes.
     step("matrix", &["xtask", "matrix", "--sample", "1500"]).release(),
+    step("devices", &["xtask", "devices", "--runs", "500"]).release(),
     step("formats", &["xtask", "formats"]).release(),
     step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
     step("training elsewhere", &["xtask", "agree", "training"]).release(),

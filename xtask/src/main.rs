@@ -6,6 +6,7 @@ mod ci;
 mod conformance;
 mod conversions;
 mod coverage;
+mod devices;
 mod findings;
 mod formats;
 mod fuzz;
@@ -52,6 +53,8 @@ enum Task {
     Ci,
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
+    /// Run backend cases with random annotations on several devices, and compare with plain runs.
+    Devices(devices::Devices),
     /// Convert the backend cases to other versions of operator sets and compare what they give.
     Conversions(conversions::Conversions),
     /// Write docs/coverage.md, or check that it is up to date.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
+        Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
         Task::Coverage(task) => coverage::run(&task),
         Task::Findings(task) => findings::run(&task),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sardonyx::infer::{NodeTypes, RuleAnswer};
 use sardonyx::ops::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema};
 use sardonyx::{
-    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Outputs,
+    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Optimization, Outputs,
     RunOptions, Session, SessionBuilder, Tensor, Type, Value,
 };
 
@@ -318,4 +318,49 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     let error = run(Opaque::new("com.example", "Letters", 0, 1u8)).expect_err("no words");
     assert_eq!(error.kind(), ErrorKind::Input);
     assert!(sardonyx::write_value(&Value::Opaque(last.clone()), "x").is_err());
+}
+
+/// The step that puts the channels of an image back before such an operator stands in its name, and
+/// has a kernel of its own.
+#[test]
+fn operators_of_the_program_read_images_between_convolutions() {
+    let model = model(
+        "g (float[1, 3, 24, 24] x, float[16, 3, 3, 3] v, float[16, 16, 3, 3] w)
+           => (float[N, C, H, W] y) {
+            a = Conv (x, v)
+            b = MaxPool <kernel_shape = [2, 2]> (a)
+            c = com.example.Copy (b)
+            d = Conv (c, w)
+            e = MaxPool <kernel_shape = [2, 2]> (d)
+            f = com.example.Copy (e)
+            y = MaxPool <kernel_shape = [9, 9]> (f)
+         }",
+    );
+    let copy = |call: &mut OperatorCall<'_, '_>| {
+        let dims = call.dims(0)?.to_vec();
+        let x = call.slice::<f32>(0)?;
+        call.output_slice::<f32>(0, &dims)?.copy_from_slice(x);
+        Ok(())
+    };
+    let fill = |dims: &[usize]| {
+        let count = dims.iter().product::<usize>();
+        let elements = (0..count).map(|index| ((index * 7919) % 101) as f32 / 50.0 - 1.0);
+        Tensor::from_vec(dims, elements.collect()).expect("as many elements as the dimensions say")
+    };
+    let inputs = || {
+        [
+            ("x", fill(&[1, 3, 24, 24])),
+            ("v", fill(&[16, 3, 3, 3])),
+            ("w", fill(&[16, 16, 3, 3])),
+        ]
+    };
+    let run = |optimization| {
+        let session = Session::builder(&model).operator("com.example", "Copy", copy);
+        let session = session.optimization(optimization).build().expect("a session");
+        numbers(&session.run(inputs()).expect("a run"), "y")
+    };
+    let (fast, plain) = (run(Optimization::All), run(Optimization::Off));
+    assert_eq!(fast.len(), plain.len());
+    let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs().max(1.0);
+    assert!(fast.iter().zip(&plain).all(is_near));
 }
