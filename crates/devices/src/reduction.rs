@@ -66,8 +66,8 @@ pub(crate) struct WideLoops {
     pub(crate) narrow: fn(&mut [u8], &[f32]),
 }
 
-/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory of
-/// an element need not be aligned; both have as many elements.
+/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory
+/// of an element need not be aligned; both have as many elements.
 ///
 /// # Errors
 /// `Unsupported` if the reduction does not exist for the type.
