@@ -48,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sardonyx-ops",
             "sardonyx-passes",
             "sardonyx-kernels",
+            "sardonyx-devices",
             "sardonyx-runtime",
         ],
     ),

@@ -74,7 +74,7 @@ fn check(worker: &Mpi, reproducible: bool) -> Result<(), TransportError> {
         let traffic = worker.traffic();
         assert_eq!(traffic.library.messages == 0, reproducible, "{traffic:?}");
         let error = agree(worker, &[worker.number() as u8; 32], "it is not").unwrap_err();
-        assert!(error.message().starts_with("workers 0 and 1 do not work on the same"));
+        assert!(error.message().starts_with("workers 0 and 1 disagree about what to run"));
     }
     worker.barrier()
 }

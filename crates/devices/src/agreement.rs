@@ -53,10 +53,12 @@ fn difference(worker: usize, first: &str, other: &str) -> TransportError {
     };
     let (of_first, of_other) = (missing(first, other), missing(other, first));
     let message = if of_first.is_empty() && of_other.is_empty() {
-        format!("workers 0 and {worker} do not work on the same, which both describe as: {first}")
+        format!(
+            "workers 0 and {worker} disagree about what to run, which both describe as: {first}"
+        )
     } else {
         format!(
-            "workers 0 and {worker} do not work on the same. Worker 0: {of_first}. \
+            "workers 0 and {worker} disagree about what to run. Worker 0: {of_first}. \
              Worker {worker}: {of_other}"
         )
     };

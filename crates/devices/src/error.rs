@@ -19,7 +19,7 @@ pub enum ErrorKind {
     Ended,
     /// A message has another length than the receiver expects.
     Size,
-    /// Workers do not work on the same ([`agree`](crate::agree)).
+    /// Workers disagree about what to run ([`agree`](crate::agree)).
     Disagreement,
     /// An element type that the operation does not exist for.
     Unsupported,

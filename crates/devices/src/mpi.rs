@@ -247,7 +247,7 @@ impl Shared {
     ) -> Result<(), TransportError> {
         let Some(mut frame) = partial.take() else {
             let Some(header) = Header::from_bytes(&bytes) else {
-                return err!(System, "what worker {from} sends is no message");
+                return err!(System, "worker {from} sent bytes that are not a message");
             };
             bytes.skip(HEADER_BYTES);
             if header.len == bytes.len() {
@@ -256,7 +256,7 @@ impl Shared {
             }
             let mut whole = self.mailbox.memory.take(header.len)?;
             let Some(place) = whole.get_mut(..bytes.len()) else {
-                return err!(System, "what worker {from} sends is longer than it says");
+                return err!(System, "worker {from} sent more bytes than it announced");
             };
             place.copy_from_slice(&bytes);
             *partial = Some(Partial { header, bytes: whole, here: bytes.len() });
@@ -265,7 +265,7 @@ impl Shared {
         };
         let end = frame.here + bytes.len();
         let Some(place) = frame.bytes.get_mut(frame.here..end) else {
-            return err!(System, "what worker {from} sends is longer than it says");
+            return err!(System, "worker {from} sent more bytes than it announced");
         };
         place.copy_from_slice(&bytes);
         self.mailbox.memory.give_back(bytes);

@@ -307,7 +307,7 @@ impl Shared {
         if self.closing.load(Ordering::Acquire) {
             return;
         }
-        let message = format!("worker {peer} is lost: its process ended without a word");
+        let message = format!("worker {peer} is lost: its process ended unexpectedly");
         self.learn(TransportError::at(ErrorKind::Lost, peer, message));
     }
 

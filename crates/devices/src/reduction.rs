@@ -66,8 +66,8 @@ pub(crate) struct WideLoops {
     pub(crate) narrow: fn(&mut [u8], &[f32]),
 }
 
-/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory of
-/// an element need not be aligned; both have as many elements.
+/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory
+/// of an element need not be aligned; both have as many elements.
 ///
 /// # Errors
 /// `Unsupported` if the reduction does not exist for the type.
@@ -105,7 +105,7 @@ impl Loops {
         };
         match loops {
             Some(loops) => Ok(loops),
-            None => err!(Unsupported, "there is no {reduction} of {data_type} over workers"),
+            None => err!(Unsupported, "{reduction} of {data_type} over workers is not supported"),
         }
     }
 }
@@ -399,11 +399,11 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_refused() {
         for (reduction, data_type, message) in [
-            (Reduction::Sum, DataType::Bool, "there is no sum of bool over workers"),
-            (Reduction::And, DataType::Int8, "there is no and of int8 over workers"),
-            (Reduction::Or, DataType::Float16, "there is no or of float16 over workers"),
-            (Reduction::Max, DataType::String, "there is no max of string over workers"),
-            (Reduction::Sum, DataType::Int4, "there is no sum of int4 over workers"),
+            (Reduction::Sum, DataType::Bool, "sum of bool over workers is not supported"),
+            (Reduction::And, DataType::Int8, "and of int8 over workers is not supported"),
+            (Reduction::Or, DataType::Float16, "or of float16 over workers is not supported"),
+            (Reduction::Max, DataType::String, "max of string over workers is not supported"),
+            (Reduction::Sum, DataType::Int4, "sum of int4 over workers is not supported"),
         ] {
             assert_eq!(Loops::of(reduction, data_type).unwrap_err().message(), message);
         }

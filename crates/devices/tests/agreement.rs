@@ -1,4 +1,4 @@
-//! Workers that do not work on the same learn it, all of them.
+//! Workers that disagree about what to run learn it, all of them.
 #![allow(clippy::unwrap_used)]
 
 use std::thread;
@@ -31,14 +31,14 @@ fn equal_digests_agree() {
 fn a_difference_is_an_error_on_all_with_the_lines_that_differ() {
     let zero = "model bert.onnx\nconfiguration tp4\nversion 1";
     let two = "model bert.onnx\nconfiguration tp2\nversion 1";
-    let message = "workers 0 and 2 do not work on the same. \
+    let message = "workers 0 and 2 disagree about what to run. \
                    Worker 0: configuration tp4. Worker 2: configuration tp2";
     for result in heard(&[(1, zero), (1, zero), (2, two), (1, zero), (3, "more")]) {
         let error = result.unwrap_err();
         assert_eq!(error.message(), message);
         assert_eq!((error.kind(), error.worker()), (ErrorKind::Disagreement, Some(2)));
     }
-    let message = "workers 0 and 1 do not work on the same, which both describe as: model x";
+    let message = "workers 0 and 1 disagree about what to run, which both describe as: model x";
     for result in heard(&[(1, "model x"), (2, "model x")]) {
         assert_eq!(result.unwrap_err().message(), message);
     }

@@ -259,9 +259,8 @@ fn killed_while_working() {
         thread::sleep(Duration::from_micros(moment * 377 % 20_000));
         let start = Instant::now();
         workers.kill(killed);
-        let message = format!(
-            "Lost Some({killed}) worker {killed} is lost: its process ended without a word"
-        );
+        let message =
+            format!("Lost Some({killed}) worker {killed} is lost: its process ended unexpectedly");
         for worker in (0..count).filter(|worker| *worker != killed) {
             workers.expect(worker, &message);
         }
