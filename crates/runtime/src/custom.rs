@@ -298,8 +298,7 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         };
         held.ok_or_else(|| {
             let wanted = std::any::type_name::<T>();
-            format!("input {index} is {}, which does not hold {wanted}", value.value_type())
-                .into()
+            format!("input {index} is {}, which does not hold {wanted}", value.value_type()).into()
         })
     }
 
