@@ -61,7 +61,7 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let (reason, place) = stopped(&session, RunOptions::new().stop(&flag).watch(&mut watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in iteration "), "{place}");
-    let end = "before  of graph 'forever' in Loop node that makes 'y'";
+    let end = " of graph 'forever' in Loop node that makes 'y'";
     assert!(place.ends_with(end), "{place}");
     // No step began after the flag was raised: what came is the ends of the steps around.
     assert!(events.len() <= 1003, "{}", events.len());
