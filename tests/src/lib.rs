@@ -11,8 +11,11 @@
 //!
 //! `cargo xtask matrix` has a case for every type that a version of an operator takes: [`cells`].
 //!
+//! `cargo xtask devices` runs the cases on several devices, with random annotations: [`annotate`].
+//!
 //! [`bench`] is what our sides of the contests with other programs share.
 
+pub mod annotate;
 pub mod bench;
 pub mod cases;
 pub mod cells;

@@ -20,7 +20,7 @@ pub fn run_case(case: &Case) -> Outcome {
 }
 
 /// What a function gives; a panic is an outcome like any other.
-pub(crate) fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
+pub fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(Box::new(|info| {
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = info.to_string();
@@ -47,15 +47,7 @@ pub(crate) fn run_model(case: &Case, model: &Model, tolerance: Tolerance) -> Out
 }
 
 fn run_data_set(case: &Case, session: &Session, data: &DataSet, tolerance: Tolerance) -> Outcome {
-    // Data sets leave out the inputs that have a default value.
-    let fed = session.inputs().iter().filter(|port| port.is_required() || is_optional(port));
-    let mut inputs: Vec<(&str, Value)> = Vec::new();
-    for (port, bytes) in fed.zip(&data.inputs) {
-        // An empty file is an input that is left out.
-        if !bytes.is_empty() {
-            inputs.push((port.name(), read(bytes, port)?));
-        }
-    }
+    let inputs = inputs(session, data)?;
     if let (true, [port], [bytes]) = (trials::are_in(case), session.outputs(), &data.outputs[..]) {
         return trials::judge(case, session, &inputs, &read(bytes, port)?);
     }
@@ -71,6 +63,20 @@ fn run_data_set(case: &Case, session: &Session, data: &DataSet, tolerance: Toler
     Ok(())
 }
 
+/// The inputs of a data set.
+pub fn inputs<'s>(session: &'s Session, data: &DataSet) -> Result<Vec<(&'s str, Value)>, Failure> {
+    // Data sets leave out the inputs that have a default value.
+    let fed = session.inputs().iter().filter(|port| port.is_required() || is_optional(port));
+    let mut inputs: Vec<(&str, Value)> = Vec::new();
+    for (port, bytes) in fed.zip(&data.inputs) {
+        // An empty file is an input that is left out.
+        if !bytes.is_empty() {
+            inputs.push((port.name(), read(bytes, port)?));
+        }
+    }
+    Ok(inputs)
+}
+
 fn is_optional(port: &Port) -> bool {
     matches!(port.ty(), Some(Type::Optional(_)))
 }
@@ -82,7 +88,7 @@ fn read(bytes: &[u8], port: &Port) -> Result<Value, Failure> {
     sardonyx::read_value(bytes.to_vec(), ty).map_err(failure)
 }
 
-pub(crate) fn wrong(why: String) -> Failure {
+pub fn wrong(why: String) -> Failure {
     Failure::new(Class::Wrong, why)
 }
 

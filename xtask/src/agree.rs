@@ -4,7 +4,8 @@
 //! in the place of constants, and real models beside the checkout. Python makes models and inputs
 //! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it. `microsoft`
 //! is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
-//! `optimized` real models as it saves them, with these operators in them.
+//! `optimized` real models as it saves them, with these operators in them. `training` are training
+//! steps and gradients that were added to models, on ONNX Runtime and on the reference evaluator.
 //!
 //! `whisper` are models as exporters write them today, from an environment with these exporters; it
 //! is made when one of these models is asked for.
@@ -21,7 +22,7 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Agree {
-    /// What to check: light, light/vgg19, resnet50, magika, microsoft, whisper, ...; everything if
+    /// What to check: light, light/vgg19, resnet50, magika, microsoft, training, ...; everything if
     /// nothing is named.
     names: Vec<String>,
     /// Keep models, inputs and outputs in target/agree also where they agree.
@@ -58,6 +59,7 @@ const MODELS: &[&str] = &[
     "optimized/resnet50.b1",
     "optimized/vit_b_16.b1",
     "silero-vad",
+    "training",
     "whisper/decoder",
     "whisper/merged",
     "whisper/dynamo",
@@ -86,8 +88,8 @@ pub(crate) fn run(task: &Agree) -> Result {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
-        if model == "microsoft" {
-            let (count, problems) = microsoft(&sides, &directory)?;
+        if let "microsoft" | "training" = model {
+            let (count, problems) = table(&sides, model, &directory)?;
             agreeing += count;
             disagreeing += problems;
             continue;
@@ -197,12 +199,13 @@ fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
     }
 }
 
-/// Single nodes of the operators that ONNX Runtime adds to the standard, and what their definitions
-/// say. Gives how many forms of nodes agree, and how many do not.
-fn microsoft(sides: &Sides, directory: &Path) -> Result<(u64, u64)> {
-    let said = shell::output(&mut sides.script("tests/agree/microsoft_schemas.py"))?;
-    print!("{said}");
-    let mut table = sides.script("tests/agree/microsoft.py");
+/// The cases of a script that makes, runs and compares them. Gives how many agree, and how many do
+/// not.
+fn table(sides: &Sides, name: &str, directory: &Path) -> Result<(u64, u64)> {
+    if name == "microsoft" {
+        print!("{}", shell::output(&mut sides.script("tests/agree/microsoft_schemas.py"))?);
+    }
+    let mut table = sides.script(&format!("tests/agree/{name}.py"));
     table.arg(&sides.ours).arg(directory).arg("--count");
     if let Some(isa) = &sides.isa {
         table.env("SARDONYX_ISA", isa);
@@ -212,7 +215,7 @@ fn microsoft(sides: &Sides, directory: &Path) -> Result<(u64, u64)> {
     let agreeing = answer["agreeing"].as_u64().unwrap_or_default();
     let worst = answer["worst"].as_f64().unwrap_or(f64::NAN);
     let word = if problems.is_empty() && agreeing > 0 { "ok" } else { "DISAGREE" };
-    println!("{:22} {agreeing:>7} {worst:>9.1e}  {word}", "microsoft");
+    println!("{name:22} {agreeing:>7} {worst:>9.1e}  {word}");
     for problem in &problems {
         println!("    {problem}");
     }

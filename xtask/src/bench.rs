@@ -5,6 +5,7 @@ mod check;
 mod commands;
 mod contest;
 mod convert;
+mod devices;
 mod infer;
 mod io;
 mod kernels;
@@ -27,6 +28,8 @@ pub(crate) enum Bench {
     /// Time conversion between versions and inlining against the onnx package, and check that both
     /// make the same.
     Convert(contest::Task),
+    /// Time collectives between two threads against a barrier and a copy of as many bytes.
+    Devices(devices::Devices),
     /// Time shape inference against the onnx package, and check that both find the same.
     Infer(contest::Task),
     /// Time opening, reading and saving files against other protobuf readers, and check that they
@@ -50,6 +53,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Check(task) => check::run(&task),
         Bench::Commands(task) => commands::run(&task),
         Bench::Convert(task) => convert::run(&task),
+        Bench::Devices(task) => devices::run(&task),
         Bench::Infer(task) => infer::run(&task),
         Bench::Io(task) => io::run(&task),
         Bench::Kernels(task) => kernels::run(&task),

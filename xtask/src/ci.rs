@@ -17,12 +17,14 @@ struct Step {
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
     step("lint", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    step("lint of mpi", MPI_LINT),
     step("tidy", &["xtask", "tidy"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
+    step("test of mpi", &["test", "--package", "sardonyx-devices", "--features", "mpi", "--lib"]),
     step("isa", &["xtask", "isa", "--lower"]),
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
@@ -34,8 +36,10 @@ const STEPS: &[Step] = &[
     step("matrix", &["xtask", "matrix", "--sample", "1500"]).release(),
     step("formats", &["xtask", "formats"]).release(),
     step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
+    step("training elsewhere", &["xtask", "agree", "training"]).release(),
     step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),
+    step("mpi", &["xtask", "mpi"]),
     step("static build", &["xtask", "static-build"]).release(),
     step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
@@ -44,6 +48,20 @@ const STEPS: &[Step] = &[
     step("bench of inference", &["xtask", "bench", "infer", "--smoke"]).release(),
     step("bench of conversions", &["xtask", "bench", "convert", "--smoke"]).release(),
     step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
+    step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
+];
+
+/// The one feature that no crate of the workspace turns on.
+const MPI_LINT: &[&str] = &[
+    "clippy",
+    "--package",
+    "sardonyx-devices",
+    "--features",
+    "mpi",
+    "--all-targets",
+    "--",
+    "-D",
+    "warnings",
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

@@ -13,6 +13,7 @@ mod interop;
 mod isa;
 mod matrix;
 mod module_graph;
+mod mpi;
 mod notation;
 mod onnx_suite;
 mod op;
@@ -67,6 +68,8 @@ enum Task {
     Isa(isa::Isa),
     /// Run every version of every operator with every type, and compare with the table of results.
     Matrix(matrix::Matrix),
+    /// Run workers of MPI jobs over MPICH and Open MPI.
+    Mpi,
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
     /// Run the tests of the onnx package on our Python module.
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
         Task::Matrix(task) => matrix::run(&task),
+        Task::Mpi => mpi::run(),
         Task::Notation(task) => notation::run(&task),
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),

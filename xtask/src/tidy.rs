@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-text", "sardonyx-ops"],
     ),
     ("sardonyx-kernels", &["sardonyx-tensor"]),
+    ("sardonyx-devices", &["sardonyx-tensor"]),
     (
         "sardonyx-runtime",
         &[
@@ -65,6 +66,7 @@ const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
 const UNSAFE_PLACES: &[&str] = &[
     "crates/kernels/",
     "crates/tensor/",
+    "crates/devices/src/mpi/library.rs",
     "crates/python/src/session/memory",
     "crates/sardonyx/src/large_pages.rs",
     "crates/sardonyx/src/mapping.rs",

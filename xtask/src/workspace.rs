@@ -55,6 +55,15 @@ pub(crate) const PROFILE: &str = "SARDONYX_XTASK_PROFILE";
 /// With the features that the crates have in the workspace as a whole: those of one package alone
 /// may be fewer, and every crate that they reach would be built again.
 pub(crate) fn build_release(program: &str, environment: Environment) -> Result<PathBuf> {
+    build_optimised("--bin", program, environment)
+}
+
+/// As [`build_release`], of a program that is an example of its crate.
+pub(crate) fn build_release_example(program: &str) -> Result<PathBuf> {
+    build_optimised("--example", program, &[])
+}
+
+fn build_optimised(kind: &str, program: &str, environment: Environment) -> Result<PathBuf> {
     let mut command = cargo();
     command.envs(environment.iter().copied());
     let given = environment.iter().find(|(name, _)| *name == PROFILE);
@@ -62,8 +71,7 @@ pub(crate) fn build_release(program: &str, environment: Environment) -> Result<P
         Some((_, profile)) => (*profile).to_string(),
         None => std::env::var(PROFILE).unwrap_or_else(|_| "release".to_string()),
     };
-    command.args(["build", "--workspace", "--profile", &profile]);
-    command.args(["--bin", program]);
+    command.args(["build", "--workspace", "--profile", &profile, kind, program]);
     // The binary's own message says where the executable is.
     built(&mut command)?
         .into_iter()

@@ -1,8 +1,12 @@
 //! `sardonyx add-training`: training information for a model that has none.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
-use sardonyx::training::{Initialization, Loss, OptimizerKind, Options, Skipped, TrainingReport};
+use sardonyx::training::{
+    self, Clipping, Initialization, Loss, Optimizer, OptimizerNumbers, Options, Skipped,
+    TrainingReport,
+};
 use serde_json::{Value, json};
 
 use crate::derived::{Command, expansions_json, notes, opset_json};
@@ -39,7 +43,7 @@ pub(crate) struct Args {
     /// Initial weights of sardonyx train --initialize: 'keep' (the stored values), 'he' (normal,
     /// variance 2 / fan-in), 'xavier' (uniform, by fan-in and fan-out), or 'uniform:BOUND'. Except
     /// with 'keep', biases become 0 and scales of normalizations 1
-    #[arg(long, value_name = "HOW", default_value = "keep", value_parser = parse_initialization)]
+    #[arg(long, value_name = "HOW", default_value = "keep", value_parser = Initialization::from_str)]
     init: Initialization,
     /// Run Dropout and BatchNormalization in training mode during training, and update running
     /// means and variances. Does not change inference
@@ -108,6 +112,13 @@ struct OptimizerArgs {
     /// the weight [default: 0; adamw: 0.01]
     #[arg(long, value_name = "PART")]
     weight_decay: Option<f64>,
+    /// Clip gradients by their norm: where the root of the sum of the squares of all gradients is
+    /// greater than NORM, all are multiplied by the factor that makes it NORM
+    #[arg(long, value_name = "NORM", conflicts_with = "clip_value")]
+    clip_norm: Option<f64>,
+    /// Clip each element of the gradients between -LIMIT and LIMIT
+    #[arg(long, value_name = "LIMIT")]
+    clip_value: Option<f64>,
     /// Write the optimizer step as an operator of ai.onnx.preview.training: Momentum, Adagrad or
     /// Adam. Its Adam adds epsilon before the bias correction
     #[arg(long)]
@@ -142,32 +153,17 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
     command.finish(&model, target, result, (as_json, as_text), terminal)
 }
 
-fn parse_initialization(text: &str) -> Result<Initialization, String> {
-    match text {
-        "keep" => Ok(Initialization::Keep),
-        "he" => Ok(Initialization::He),
-        "xavier" => Ok(Initialization::Xavier),
-        _ => {
-            let bound = text.strip_prefix("uniform:").and_then(|bound| bound.parse::<f64>().ok());
-            let bound = bound.filter(|bound| bound.is_finite() && *bound > 0.0);
-            bound.map(Initialization::Uniform).ok_or_else(|| {
-                "expected keep, he, xavier, or uniform:BOUND with a bound greater than 0"
-                    .to_string()
-            })
-        }
-    }
-}
-
 impl Args {
     fn options(&self) -> Options {
         let mut options = Options::new(self.loss.loss())
-            .weight_decay(self.optimizer.weight_decay())
-            .optimizer(self.optimizer.kind(), self.optimizer.rate())
-            .optimizer_operator(self.optimizer.optimizer_operator)
+            .with_optimizer(self.optimizer.optimizer())
             .frozen(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes);
+        if let Some(clipping) = self.optimizer.clipping() {
+            options = options.clipping(clipping);
+        }
         if !self.train.is_empty() {
             options = options.variables(&self.train);
         }
@@ -191,38 +187,29 @@ impl LossArgs {
 }
 
 impl OptimizerArgs {
-    fn kind(&self) -> OptimizerKind {
-        let momentum = self.momentum;
-        let adam = |decoupled: bool| OptimizerKind::Adam {
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon.unwrap_or(1e-8),
-            decoupled,
+    fn optimizer(&self) -> Optimizer {
+        let name = match self.optimizer {
+            OptimizerName::Sgd => training::OptimizerName::Sgd,
+            OptimizerName::Momentum => training::OptimizerName::Momentum,
+            OptimizerName::Nesterov => training::OptimizerName::Nesterov,
+            OptimizerName::Adagrad => training::OptimizerName::Adagrad,
+            OptimizerName::Adam => training::OptimizerName::Adam,
+            OptimizerName::Adamw => training::OptimizerName::AdamW,
         };
-        match self.optimizer {
-            OptimizerName::Sgd => OptimizerKind::Sgd,
-            OptimizerName::Momentum => OptimizerKind::Momentum { momentum, nesterov: false },
-            OptimizerName::Nesterov => OptimizerKind::Momentum { momentum, nesterov: true },
-            OptimizerName::Adagrad => OptimizerKind::Adagrad {
-                epsilon: self.epsilon.unwrap_or(1e-10),
-                decay: self.rate_decay,
-            },
-            OptimizerName::Adam => adam(false),
-            OptimizerName::Adamw => adam(true),
-        }
+        let optimizer = name.with(&OptimizerNumbers {
+            learning_rate: self.learning_rate,
+            momentum: Some(self.momentum),
+            beta1: Some(self.beta1),
+            beta2: Some(self.beta2),
+            epsilon: self.epsilon,
+            rate_decay: Some(self.rate_decay),
+            weight_decay: self.weight_decay,
+        });
+        Optimizer { as_operator: self.optimizer_operator, ..optimizer }
     }
 
-    fn rate(&self) -> f64 {
-        let default = match self.optimizer {
-            OptimizerName::Adam | OptimizerName::Adamw => 0.001,
-            _ => 0.01,
-        };
-        self.learning_rate.unwrap_or(default)
-    }
-
-    fn weight_decay(&self) -> f64 {
-        let default = if self.optimizer == OptimizerName::Adamw { 0.01 } else { 0.0 };
-        self.weight_decay.unwrap_or(default)
+    fn clipping(&self) -> Option<Clipping> {
+        self.clip_norm.map(Clipping::Norm).or(self.clip_value.map(Clipping::Value))
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use sardonyx::{Fusion, Port, RunDetails, Session, StepDetails, StepInfo, Type, check as findings};
+use sardonyx::{
+    DeviceOptions, Fusion, Port, RunDetails, Session, StepDetails, StepInfo, Type,
+    check as findings,
+};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -46,6 +49,13 @@ pub(crate) struct Args {
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
     #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
     after: Option<String>,
+    /// Show how the model runs on the devices of a configuration: what runs where and in which parts,
+    /// what is sent, and which annotations are not honored and why
+    #[arg(long, conflicts_with_all = ["program", "steps", "training_step"])]
+    devices: bool,
+    /// Name of the device configuration; by default the only one of the model
+    #[arg(long, value_name = "NAME", requires = "devices")]
+    configuration: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -63,6 +73,8 @@ fn stages() -> PossibleValuesParser {
 const SCHEMA: &str = "sardonyx.explain-model/1";
 /// The same for `--program`.
 const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
+/// The same for `--devices`.
+const DEVICES_SCHEMA: &str = "sardonyx.explain-devices/1";
 /// Rows of one kind that are listed.
 const SHOWN: usize = 12;
 
@@ -86,6 +98,9 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         });
     }
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
+    if args.devices {
+        return explain_devices(args, &model, terminal);
+    }
     let last = sardonyx::rewrites().last().map_or("lowering", |(name, _)| name);
     let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
     let Opened { session, sizes, .. } =
@@ -107,6 +122,41 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     } else {
         terminal.print(&story.text(args.steps))
     }
+}
+
+/// How a model runs on several devices.
+fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result<(), Failure> {
+    let mut options = DeviceOptions::new();
+    if let Some(name) = &args.configuration {
+        options = options.configuration(name);
+    }
+    let (opened, ()) = args.session.open_changed(model, true, terminal, |model| Ok((model, ())))?;
+    let sizes = &opened.sizes;
+    let session = args.session.on_devices(&opened.model, sizes, options)?;
+    let inputs = input_types(sizes, session.inputs(), terminal);
+    let inputs = inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
+    let plan = session.plan(&inputs.collect::<Vec<_>>())?;
+    let text = plan.text();
+    if args.json {
+        let lines: Vec<&str> = text.lines().collect();
+        let facts = plan.facts();
+        let refused =
+            plan.not_honoured.iter().map(|note| json!({"tensor": note.tensor, "reason": note.why}));
+        let answer = json!({
+            "schema": DEVICES_SCHEMA,
+            "model": model.name(),
+            "configuration": plan.configuration,
+            "devices": plan.devices,
+            "moves": facts.moves,
+            "bytes": plan.bytes(),
+            "nodes_in_parts": facts.in_parts,
+            "nodes_with_partial_results": facts.partial,
+            "not_honored": refused.collect::<Vec<_>>(),
+            "plan": lines,
+        });
+        return terminal.json(&answer, true);
+    }
+    terminal.print(text.trim_end())
 }
 
 /// The types of the inputs, for which memory is planned: with a number for every size.

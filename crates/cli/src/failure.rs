@@ -322,7 +322,7 @@ fn stopped_json(stopped: &Stopped) -> Value {
     json!({
         "reason": reason,
         "limit": limit,
-        "next": path_json(&stopped.next),
+        "next": stopped.next.as_ref().map(path_json),
         "turn": stopped.next_turn,
     })
 }

@@ -34,6 +34,31 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     Ok(Buffer::from_vec(bytes))
 }
 
+/// The files of a directory called PREFIX0.pb, PREFIX1.pb, …, with their numbers, in their order.
+pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, PathBuf)>, Failure> {
+    let mut files = Vec::new();
+    for path in listed(directory)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.strip_prefix(prefix)?.strip_suffix(".pb"));
+        if let Some(number) = number.and_then(|number| number.parse().ok()) {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// What is in a directory, by name.
+pub(crate) fn listed(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |error: io::Error| failed("cannot read the directory", directory, &error);
+    let entries = fs::read_dir(directory).map_err(cannot)?;
+    let paths: io::Result<Vec<PathBuf>> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths = paths.map_err(cannot)?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
 #[cfg(unix)]
 fn is_pipe(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;

@@ -10,19 +10,22 @@ use sardonyx::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, names};
 use crate::ls::storage_name;
 use crate::terminal::Terminal;
+use crate::{ModelArg, nodes};
 
-/// Say what a model is: versions, inputs, outputs, operators, metadata, and what cannot run
+/// Say what a model is: versions, inputs, outputs, operators, metadata, and what cannot run; or list
+/// its nodes
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
+    #[command(flatten)]
+    nodes: nodes::Args,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -33,6 +36,9 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    if args.nodes.is_wanted() {
+        return nodes::list(&args.nodes, &args.model, args.json, terminal);
+    }
     let model = args.model.open_with(OpenOptions::new().skip_payloads(true))?;
     if args.json {
         terminal.json(&as_json(&model, &args.model), true)

@@ -10,26 +10,26 @@ use sardonyx::{
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
+use crate::filling::taken;
 use crate::session::Opened;
 use crate::terminal::Terminal;
-use crate::{images, random};
+use crate::{filling, images, random};
 
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE
-    /// without a name goes to the next input that has none yet. For a sequence give NAME=FILE once
-    /// for each item, a .npz whose arrays are NAME.0, NAME.1 and so on, or a .pb; an optional input
-    /// may be left out
+    /// without a name goes to the next input that has none yet; of a directory of test data
+    /// input_0.pb goes to the first input, and so on. For a sequence give NAME=FILE once for each
+    /// item, a .npz whose arrays are NAME.0, NAME.1 and so on, or a .pb; an optional input may be
+    /// left out
     #[arg(value_name = "FILE|NAME=FILE")]
     files: Vec<String>,
     /// Convert arrays to the element types that the model expects
     #[arg(long)]
     cast: bool,
-    /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for
-    /// the same SEED
-    #[arg(long, value_name = "SEED")]
-    random: Option<u64>,
+    #[command(flatten)]
+    filling: filling::Args,
     #[command(flatten)]
     image: images::Args,
 }
@@ -54,7 +54,7 @@ impl Inputs {
 
 /// Reads the files, fills what is missing if that is wanted, and says what is still missing.
 pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Result<Inputs, Failure> {
-    gather_or_fill(args, args.random, opened, terminal)
+    gather_or_fill(args, &args.filling, opened, terminal)
 }
 
 /// As [`gather`], for commands to which the values hardly matter: without any inputs they are
@@ -65,19 +65,16 @@ pub(crate) fn gather_or_make(
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
     let needs_some = opened.session.inputs().iter().any(Port::is_required);
-    let seed = match args.random {
-        None if args.files.is_empty() && needs_some => {
-            terminal.detail("no inputs are given: they are filled as by --random 0");
-            Some(0)
-        }
-        seed => seed,
-    };
-    gather_or_fill(args, seed, opened, terminal)
+    if args.filling.seed().is_none() && args.files.is_empty() && needs_some {
+        terminal.detail("no inputs are given: they are filled as by --random 0");
+        return gather_or_fill(args, &filling::Args::with_seed(0), opened, terminal);
+    }
+    gather_or_fill(args, &args.filling, opened, terminal)
 }
 
 fn gather_or_fill(
     args: &Args,
-    seed: Option<u64>,
+    filling: &filling::Args,
     opened: &Opened,
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
@@ -89,9 +86,10 @@ fn gather_or_fill(
     for (name, path) in named.into_iter().chain(positional) {
         gather.file(name, &path)?;
     }
-    if let Some(seed) = seed {
+    filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
+    if filling.seed().is_some() {
         let given = &gather.inputs.values;
-        let mut filled = random::fill(seed, model, &opened.sizes, ports, given, Some(terminal))?;
+        let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
         terminal.note("sizes without a name are set for inputs that are filled: give --random");
@@ -127,6 +125,8 @@ impl<'a> Gather<'a> {
     fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
             self.port(name)?;
+        } else if path.is_dir() {
+            return self.directory(path);
         }
         let bytes = files::read(path)?;
         self.inputs.files.push(path.to_path_buf());
@@ -142,6 +142,29 @@ impl<'a> Gather<'a> {
                 self.give(port, value)
             }
         }
+    }
+
+    /// The inputs of a directory of test data: `input_0.pb` is the first one, and so on.
+    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+        let files = files::numbered(path, "input_")?;
+        if files.is_empty() {
+            let message = format!("the directory '{}' has no input_0.pb", path.display());
+            return Err(Failure::new(message)
+                .code(ErrorKind::Input)
+                .help("name files, or a directory with input_0.pb, input_1.pb, …"));
+        }
+        let ports = self.session.inputs();
+        for (number, file) in files {
+            let Some(port) = ports.get(number) else {
+                let message = format!("there is no input {number} for this file");
+                return Err(Failure::new(message)
+                    .code(ErrorKind::Input)
+                    .at(file.display())
+                    .help(self.session.describe_inputs()));
+            };
+            self.file(Some(port.name().to_string()), &file)?;
+        }
+        Ok(())
     }
 
     fn archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
@@ -353,14 +376,6 @@ impl<'a> Gather<'a> {
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
             self.session.describe_inputs()
         )))
-    }
-}
-
-/// The type of what an input takes, without an optional around it.
-fn taken(port: &Port) -> Option<&Type> {
-    match port.ty()? {
-        Type::Optional(inner) => Some(inner),
-        ty => Some(ty),
     }
 }
 

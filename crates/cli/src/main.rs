@@ -12,25 +12,32 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+mod completions;
 mod convert;
 mod cost;
 mod data_files;
 mod derived;
+mod devices;
 mod differentiate;
+mod expect;
 mod explain_model;
 mod externalize;
 mod failure;
 mod files;
+mod filling;
 mod fmt;
+mod graph;
 mod hash;
 mod human;
 mod images;
 mod infer;
 mod info;
 mod inline;
+mod inner;
 mod inputs;
 mod last_resort;
 mod ls;
+mod nodes;
 mod ops;
 mod outputs;
 mod pack;
@@ -46,6 +53,7 @@ mod saving;
 mod scan;
 mod session;
 mod set;
+mod shard;
 mod show;
 mod stats;
 mod steps;
@@ -103,6 +111,7 @@ enum Command {
     Set(set::Args),
     Strip(strip::Args),
     Inline(inline::Args),
+    Shard(shard::Args),
     Check(check::Args),
     Infer(infer::Args),
     Cost(cost::Args),
@@ -110,6 +119,9 @@ enum Command {
     Scan(scan::Args),
     Hash(hash::Args),
     Ops(ops::Args),
+    Graph(graph::Args),
+    Completions(completions::CompletionArgs),
+    Man(completions::ManArgs),
 }
 
 /// What a command found that could do its work.
@@ -185,7 +197,7 @@ fn main() -> ExitCode {
             Command::Print(args) => print::print(&args, &terminal),
             Command::Parse(args) => parse::parse(&args, &terminal),
             Command::Fmt(args) => fmt::fmt(&args, &terminal),
-            Command::Run(args) => fine(run::run(&args, &terminal)),
+            Command::Run(args) => run::run(&args, &terminal),
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
             Command::Profile(args) => fine(profile::profile(&args, &terminal)),
             Command::Train(args) => fine(train::train(&args, &terminal)),
@@ -203,7 +215,11 @@ fn main() -> ExitCode {
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Inline(args) => inline::inline(&args, &terminal),
+            Command::Shard(args) => fine(shard::shard(&args, &terminal)),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
+            Command::Graph(args) => fine(graph::graph(&args, &terminal)),
+            Command::Completions(args) => fine(completions::completions(&args)),
+            Command::Man(args) => fine(completions::man(&args, &terminal)),
         };
         match result {
             Ok(Verdict::Fine) => ExitCode::SUCCESS,

@@ -140,7 +140,7 @@ fn write_one(
 
 /// The arrays that an output becomes in a file with several: a tensor under its name, the items of
 /// a sequence under that, a dot and their position. An empty sequence would leave no trace there.
-fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
+pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
     match value {
         Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
         Value::Sequence(sequence) if !sequence.is_empty() => {
@@ -167,9 +167,8 @@ fn write_directory(
     target: &Path,
     protected: &Protected,
 ) -> Result<Vec<Written>, Failure> {
-    let mut taken = HashSet::new();
     let mut contents = Vec::new();
-    for (i, (name, value)) in outputs.iter().enumerate() {
+    for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
             Value::Tensor(tensor) => match npy::write(tensor) {
                 Ok(bytes) => (bytes, "npy"),
@@ -177,7 +176,6 @@ fn write_directory(
             },
             _ => (write_value(value, name)?, "pb"),
         };
-        let stem = file_stem(name, i, &mut taken);
         let path = target.join(format!("{stem}.{suffix}"));
         protected.check(&path)?;
         let written = Written { path, output: Some(name.to_string()), is_renamed: stem != name };
@@ -189,6 +187,12 @@ fn write_directory(
         files::write(&written.path, |file| Ok(file.write_all(bytes)?))?;
     }
     Ok(contents.into_iter().map(|(written, _)| written).collect())
+}
+
+/// The names of the files of outputs in a directory, without suffixes.
+pub(crate) fn file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    names.enumerate().map(|(index, name)| file_stem(name, index, &mut taken)).collect()
 }
 
 /// A file name for an output, without suffix. Names in a model may hold anything, so what could

@@ -3,9 +3,10 @@
 //! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014),
 //! started with SEED xor the FNV-1a hash of the input's name: so an input does not depend on the
 //! others, nor on the machine. Of the 64 bits u,
-//! - floats are 2 (u >> 40) / 2^24 - 1, evenly from -1 to below 1 (then rounded to narrower types),
-//! - integers are (u >> 32) mod 10, mod 2 for types of 2 bits,
-//! - truth values are the highest bit, strings the digit as text.
+//! - floats from a to below b are a + (b - a) (u >> 40) / 2^24, then rounded to narrower types; a is
+//!   -1 and b is 1 unless something else is asked for,
+//! - integers from a to below b are a + (u >> 32) mod (b - a); what a and b are is in `filling`,
+//! - truth values are the highest bit, strings an integer as text.
 
 use std::collections::HashMap;
 
@@ -16,6 +17,7 @@ use sardonyx::{
 };
 
 use crate::failure::{Code, Failure};
+use crate::filling::{self, Fill, Fitting, Number, taken};
 use crate::session::{self, OpenSize};
 use crate::terminal::Terminal;
 
@@ -50,6 +52,31 @@ impl<'a> Sizes<'a> {
             }
         }
         Sizes { known, open: &set.open, assumed: Vec::new() }
+    }
+
+    /// Takes the sizes that are given for an input, and what they say about names, which holds for
+    /// other inputs too.
+    fn take(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
+        let Some(shape) = taken(port).and_then(Type::shape) else { return Ok(()) };
+        let wrong = |what: String| {
+            let failure = Failure::new(format!("--shape does not fit the input '{port}': {what}"));
+            Err(failure.code(ErrorKind::Input))
+        };
+        if shape.len() != given.len() {
+            return wrong(format!("it has {} dimensions, not {}", shape.len(), given.len()));
+        }
+        for (axis, (dim, size)) in shape.iter().zip(given).enumerate() {
+            match (self.value(dim), dim.as_symbol()) {
+                (Some(known), _) if known != *size => {
+                    return wrong(format!("dimension {axis} ({dim}) is {known}, not {size}"));
+                }
+                (None, Some(symbol)) => {
+                    self.known.insert(symbol.to_string(), *size);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The sizes of a shape, 1 for what is open.
@@ -137,10 +164,10 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Values for the required inputs that are not given: a sequence gets one item. What is taken as 1
-/// is said, if there is a terminal to say it on.
+/// Values for the inputs that are not given and are required or named in `wanted`: a sequence gets
+/// one item. What is taken as 1 is said, if there is a terminal to say it on.
 pub(crate) fn fill(
-    seed: u64,
+    wanted: &filling::Args,
     model: &Model,
     set: &session::Sizes,
     ports: &[Port],
@@ -148,40 +175,73 @@ pub(crate) fn fill(
     terminal: Option<&Terminal>,
 ) -> Result<Vec<(String, Value)>, Failure> {
     let mut sizes = Sizes::new(set, ports, given);
-    let mut shapes = Vec::new();
-    for port in ports.iter().filter(|port| port.is_required()) {
-        if given.iter().any(|(name, _)| name == port.name()) {
-            continue;
+    let is_wanted = |port: &&Port| {
+        let is_named =
+            || wanted.shape_of(port.name()).is_some() || wanted.fill_of(port.name()).is_some();
+        !given.iter().any(|(name, _)| name == port.name()) && (port.is_required() || is_named())
+    };
+    let ports: Vec<&Port> = ports.iter().filter(is_wanted).collect();
+    for port in &ports {
+        if let Some(shape) = wanted.shape_of(port.name()) {
+            sizes.take(port, shape)?;
         }
-        let (item, is_sequence) = match port.ty() {
+    }
+    let mut fitting = Fitting::of(model);
+    let mut planned = Vec::new();
+    for port in ports {
+        let (item, is_sequence) = match taken(port) {
             Some(Type::Sequence(item)) => (Some(&**item), true),
             ty => (ty, false),
         };
-        let known = match item {
-            // The whole of a sparse tensor is taken as well.
-            Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) => {
-                tensor.elem.zip(tensor.shape.as_ref())
-            }
+        // The whole of a sparse tensor is taken as well.
+        let tensor = match item {
+            Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) => Some(tensor),
             _ => None,
         };
-        let Some((elem, shape)) = known else {
-            return Err(Failure::new(format!(
-                "the input '{port}' cannot be filled: its type or rank is unknown"
-            ))
-            .code(ErrorKind::Input)
-            .help("pass it as NAME=FILE"));
+        let elem = tensor.and_then(|tensor| tensor.elem);
+        let dims = match (wanted.shape_of(port.name()), tensor) {
+            (Some(dims), _) => Some(dims.to_vec()),
+            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.of(port, shape)),
+            (None, None) => None,
         };
-        shapes.push((port.name(), elem, sizes.of(port, shape), is_sequence));
+        let Some((elem, dims)) = elem.zip(dims) else {
+            let (what, help) = match elem {
+                Some(_) => ("rank", "give it as NAME=FILE, or its sizes with --shape NAME=SIZES"),
+                None => ("element type", "give it as NAME=FILE"),
+            };
+            let message = format!("the input '{port}' cannot be filled: its {what} is not known");
+            return Err(Failure::new(message).code(ErrorKind::Input).help(help));
+        };
+        let fill = wanted.fill_of(port.name()).unwrap_or_else(|| fitting.fill(port.name(), elem));
+        planned.push(Planned { name: port.name(), elem, dims, fill, is_sequence });
         if is_sequence {
             sizes.assumed.push(format!("the length of {}", port.name()));
         }
     }
     if let Some(terminal) = terminal {
         sizes.note(terminal);
+        for Planned { name, fill, .. } in &planned {
+            terminal.detail(&format!("the input '{name}' is filled with {fill}"));
+        }
     }
     sizes.demand_relations(model)?;
-    let value = |(name, elem, dims, is_sequence): (&str, DataType, Vec<usize>, bool)| {
-        let tensor = tensor(seed, name, elem, &dims)
+    let seed = wanted.seed().unwrap_or(0);
+    planned.into_iter().map(|planned| planned.value(seed)).collect()
+}
+
+/// An input that will be filled.
+struct Planned<'a> {
+    name: &'a str,
+    elem: DataType,
+    dims: Vec<usize>,
+    fill: Fill,
+    is_sequence: bool,
+}
+
+impl Planned<'_> {
+    fn value(self, seed: u64) -> Result<(String, Value), Failure> {
+        let Planned { name, elem, dims, fill, is_sequence } = self;
+        let tensor = tensor((seed, name), elem, &dims, fill)
             .map_err(|failure| failure.at(format!("input '{name}'")))?;
         let value = if is_sequence {
             Value::Sequence(Sequence::from_tensors(elem, [tensor])?)
@@ -189,37 +249,57 @@ pub(crate) fn fill(
             Value::Tensor(tensor)
         };
         Ok((name.to_string(), value))
-    };
-    shapes.into_iter().map(value).collect()
+    }
 }
 
-/// A tensor of pseudo-random elements.
-fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tensor, Failure> {
+/// A tensor of these elements.
+fn tensor(
+    (seed, name): (u64, &str),
+    elem: DataType,
+    dims: &[usize],
+    fill: Fill,
+) -> Result<Tensor, Failure> {
     let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
         return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
     };
     let stream = SplitMix64::new(seed, name);
-    let made = match elem {
-        DataType::String => {
-            let digits = collect(stream.map(|u| (u >> 32) % 10), count)?;
-            let strings: StringArray = digits.iter().map(u64::to_string).collect();
+    if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
+        let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
+        return Ok(Tensor::from_bools(dims, &bools)?);
+    }
+    let is_whole = elem.is_integer() || matches!(elem, DataType::Bool | DataType::String);
+    let made = if is_whole {
+        let whole = |number: Number| {
+            number.whole.ok_or_else(|| {
+                let message = format!("{} is not a whole number, as {elem} needs", number.float);
+                Failure::new(message).code(ErrorKind::Input)
+            })
+        };
+        let numbers = match fill {
+            Fill::Number(number) => collect(std::iter::repeat(whole(number)?), count)?,
+            Fill::Arange => collect(0i64.., count)?,
+            Fill::Range(low, high) => {
+                let (low, span) = (whole(low)?, whole(high)?.abs_diff(whole(low)?));
+                collect(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
+            }
+        };
+        if elem == DataType::String {
+            let strings: StringArray = numbers.iter().map(i64::to_string).collect();
             return Ok(Tensor::from_strings(dims, strings)?);
         }
-        DataType::Bool => {
-            let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
-            return Ok(Tensor::from_bools(dims, &bools)?);
-        }
-        _ if elem.is_integer() => {
-            let range = if elem.bits() == Some(2) { 2 } else { 10 };
-            // int4 ends at 7.
-            let range = if elem == DataType::Int4 { 8 } else { range };
-            Tensor::from_vec(dims, collect(stream.map(|u| ((u >> 32) % range) as i64), count)?)?
-        }
-        _ => Tensor::from_vec(
-            dims,
-            collect(stream.map(|u| (u >> 40) as f32 / (1u64 << 23) as f32 - 1.0), count)?,
-        )?,
+        Tensor::from_vec(dims, numbers)?
+    } else {
+        let numbers = match fill {
+            Fill::Number(number) => collect(std::iter::repeat(number.float), count)?,
+            Fill::Arange => collect((0u64..).map(|index| index as f64), count)?,
+            Fill::Range(low, high) => {
+                let (low, span) = (low.float, high.float - low.float);
+                let share = |u: u64| (u >> 40) as f64 / (1u64 << 24) as f64;
+                collect(stream.map(|u| low + span * share(u)), count)?
+            }
+        };
+        Tensor::from_vec(dims, numbers)?
     };
     Ok(cast(&made, elem, CastOptions::default())?)
 }
@@ -267,24 +347,48 @@ mod tests {
         assert_eq!(stream, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
     }
 
+    const UNIT: Fill =
+        Fill::Range(Number { float: -1.0, whole: Some(-1) }, Number { float: 1.0, whole: Some(1) });
+
+    fn filled(name: &str, elem: DataType, dims: &[usize], fill: &str) -> Tensor {
+        let fill = Fill::parse(fill).unwrap();
+        tensor((7, name), elem, dims, fill).unwrap()
+    }
+
     #[test]
     fn every_type_can_be_filled() {
         for elem in DataType::ALL {
-            let tensor = tensor(7, "x", elem, &[3, 5]).unwrap();
-            assert_eq!((tensor.data_type(), tensor.dims()), (elem, &[3usize, 5][..]));
+            let fills = ["0..2", "zeros", "ones", "arange"];
+            for fill in fills {
+                let tensor = filled("x", elem, &[1, 2], fill);
+                assert_eq!((tensor.data_type(), tensor.dims()), (elem, &[1usize, 2][..]));
+            }
         }
-        let floats = tensor(7, "x", DataType::Float, &[1000]).unwrap();
+        let floats = filled("x", DataType::Float, &[1000], "-1..1");
         let floats = floats.as_slice::<f32>().unwrap();
         assert!(floats.iter().all(|x| (-1.0..1.0).contains(x)));
         assert!(floats.iter().sum::<f32>().abs() < 100.0);
-        assert_eq!(
-            tensor(7, "x", DataType::Float, &[4]).unwrap(),
-            tensor(7, "x", DataType::Float, &[4]).unwrap()
-        );
-        assert_ne!(
-            tensor(7, "x", DataType::Float, &[4]).unwrap(),
-            tensor(7, "y", DataType::Float, &[4]).unwrap()
-        );
-        assert!(tensor(7, "x", DataType::Float, &[usize::MAX, 2]).is_err());
+        let four = |name| filled(name, DataType::Float, &[4], "-1..1");
+        assert_eq!(four("x"), four("x"));
+        assert_ne!(four("x"), four("y"));
+        assert!(tensor((7, "x"), DataType::Float, &[usize::MAX, 2], UNIT).is_err());
+    }
+
+    #[test]
+    fn fills_are_what_they_say() {
+        let integers = |fill| filled("x", DataType::Int32, &[4], fill).to_vec::<i32>().unwrap();
+        assert_eq!(integers("zeros"), [0; 4]);
+        assert_eq!(integers("-3"), [-3; 4]);
+        assert_eq!(integers("arange"), [0, 1, 2, 3]);
+        assert!(integers("5..7").iter().all(|x| (5..7).contains(x)));
+        // The first outputs of the generator, mod 10.
+        let stream: Vec<i32> =
+            SplitMix64::new(7, "x").take(4).map(|u| ((u >> 32) % 10) as i32).collect();
+        assert_eq!(integers("0..10"), stream);
+        let halves = filled("x", DataType::Float, &[2], "0.5");
+        assert_eq!(halves.as_slice::<f32>().unwrap(), [0.5, 0.5]);
+        let half = Fill::parse("0.5").unwrap();
+        let failure = tensor((7, "x"), DataType::Int64, &[2], half).unwrap_err();
+        assert!(failure.message().contains("0.5 is not a whole number"));
     }
 }

@@ -1,20 +1,25 @@
-//! `sardonyx run`: run a model once, or several times for timing, and show what it gives.
+//! `sardonyx run`: run a model once, or several times for timing, show what it gives, and compare
+//! that with what is expected.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sardonyx::{Outputs, Session};
+use sardonyx::Outputs;
 use serde_json::json;
 
+use crate::devices::{DeviceArgs, Runner};
+use crate::expect::Expected;
 use crate::failure::{Code, Failure};
+use crate::inner::Dumped;
 use crate::inputs::{self, gather};
-use crate::session::{Opened, SessionArgs};
+use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
-use crate::{ModelArg, classes, outputs, saving, show};
+use crate::{ModelArg, Verdict, classes, expect, inner, outputs, saving, show};
 
-/// Run a model on arrays, stored values or images, and show its outputs
+/// Run a model on arrays, stored values or images; show its outputs or compare them with expected
+/// ones
 ///
 /// An output with scores of classes is shown as a ranking if the names of the classes are known,
 /// from --labels or from the model's metadata (key "labels" or "classes"), or if --top asks for it;
@@ -33,7 +38,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    expect: expect::Args,
+    #[command(flatten)]
+    inner: inner::Args,
+    #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
     #[command(flatten)]
     stopping: StopArgs,
     /// Run N times and print minimum, median and 95th percentile of the time
@@ -48,77 +59,176 @@ pub(crate) struct Args {
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.run/1";
 
-pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let opened = args.session.open(&args.model, terminal)?;
-    let inputs = gather(&args.inputs, &opened, terminal)?;
-    let Opened { model, session, .. } = opened;
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
+    let dump_target = args.inner.target()?;
+    let only_looks = args.devices.devices;
+    let (opened, wanted) =
+        args.session.open_changed(&args.model, only_looks, terminal, |model| {
+            let names = expected.iter().flat_map(Expected::names);
+            args.inner.apply(model, names, expected.is_some())
+        })?;
+    let mut inputs = gather(&args.inputs, &opened, terminal)?;
+    let (model, runner) = args.devices.runner(opened, &args.session)?;
     let classes = classes::Classes::new(&args.classes, &model)?;
+    inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
 
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
-    let takes_stdout = place.as_ref().is_some_and(outputs::Place::is_stdout);
-    if takes_stdout && args.json {
-        saving::check_stdout(true, None)?;
-    }
-    if takes_stdout && args.classes.wanted() {
-        return Err(Failure::new("a ranking and the output cannot both be written to stdout")
-            .help("give --output FILE, or remove --top and --labels"));
+    if place.as_ref().is_some_and(outputs::Place::is_stdout) {
+        args.leave_stdout_to_the_output()?;
     }
 
-    let (outputs, timing) = repeat(&session, inputs, args, terminal)?;
+    let (given, timing) = repeat(&runner, inputs, args, terminal)?;
+    let outputs = wanted.outputs(&given);
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
         None => Vec::new(),
     };
+    let dumped = match dump_target {
+        Some(target) => Some(wanted.dump(&given, target, &protected, terminal)?),
+        None => None,
+    };
+    let report = match expected {
+        Some(expected) => {
+            Some(expected.compare(&args.expect, &given, wanted.own, &wanted.nodes)?)
+        }
+        None => None,
+    };
+    let differs = report.as_ref().is_some_and(expect::Report::differs);
+    let results = Results { outputs, given, timing, wanted, written, dumped, report };
     if args.json {
+        terminal.json(&results.json(args, &classes, runner.threads())?, true)?;
+    } else {
+        results.say(args, &classes, terminal)?;
+    }
+    Ok(if differs { Verdict::Findings } else { Verdict::Fine })
+}
+
+impl Args {
+    /// Only one thing can go to stdout.
+    fn leave_stdout_to_the_output(&self) -> Result<(), Failure> {
+        if self.json {
+            return saving::check_stdout(true, None);
+        }
+        let other = if self.classes.wanted() {
+            ("a ranking", "--top and --labels")
+        } else if self.expect.is_wanted() {
+            ("a comparison", "--expect")
+        } else if self.inner.shows() {
+            ("inner values", "--show")
+        } else {
+            return Ok(());
+        };
+        let (what, options) = other;
+        let message = format!("{what} and the output cannot both be written to stdout");
+        Err(Failure::new(message)
+            .help(format!("name a file with --output, or leave {options} away")))
+    }
+}
+
+/// What there is to say about a run.
+struct Results {
+    /// The outputs of the model.
+    outputs: Outputs,
+    /// These and inner values.
+    given: Outputs,
+    timing: Timing,
+    wanted: inner::Wanted,
+    written: Vec<outputs::Written>,
+    dumped: Option<Dumped>,
+    report: Option<expect::Report>,
+}
+
+impl Results {
+    fn json(
+        &self,
+        args: &Args,
+        classes: &classes::Classes<'_>,
+        threads: usize,
+    ) -> Result<serde_json::Value, Failure> {
         let mut rankings = Vec::new();
         let mut values = Vec::new();
-        for (name, value) in outputs.iter() {
+        for (name, value) in self.outputs.iter() {
             let ranking = value.as_tensor().map(|tensor| classes.rank(name, tensor)).transpose()?;
             rankings.extend(ranking.flatten().iter().flat_map(classes::Ranking::json));
             values.push(show::value_json(name, value)?);
         }
-        let paths: Vec<_> = written.iter().map(|written| &written.path).collect();
+        let mut shown = Vec::new();
+        for name in &self.wanted.shown {
+            if let Some(value) = self.given.get(name) {
+                shown.push(show::value_json(name, value)?);
+            }
+        }
+        let written = || self.written.iter();
         let files =
-            written.iter().map(|written| json!({"output": written.output, "file": written.path}));
-        let answer = json!({
+            written().map(|written| json!({"output": written.output, "file": written.path}));
+        Ok(json!({
             "schema": SCHEMA,
             "model": args.model.name(),
-            "threads": session.threads(),
-            "timing": timing,
+            "threads": threads,
+            "timing": self.timing,
             "outputs": values,
             "top": rankings,
-            "written": paths,
+            "written": written().map(|written| &written.path).collect::<Vec<_>>(),
             "files": files.collect::<Vec<_>>(),
-        });
-        return terminal.json(&answer, true);
+            "shown": shown,
+            "dumped": self.dumped.as_ref().map(Dumped::json),
+            "expected": self.report.as_ref().map(expect::Report::json),
+        }))
     }
-    for written in &written {
-        terminal.remark(&format!("wrote {}", written.path.display()));
-        if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
-            terminal.note(&format!(
-                "the file of the output '{output}' has another name, as files cannot be called so everywhere"
+
+    fn say(
+        &self,
+        args: &Args,
+        classes: &classes::Classes<'_>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        for written in &self.written {
+            terminal.remark(&format!("wrote {}", written.path.display()));
+            if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
+                terminal.note(&format!(
+                    "the file of the output '{output}' has another name, as files cannot be called so everywhere"
+                ));
+            }
+        }
+        if let Some(dumped) = &self.dumped {
+            dumped.say(terminal);
+        }
+        if args.repeat > 1 {
+            let Timing { runs, min_ms, median_ms, p95_ms, .. } = self.timing;
+            terminal.remark(&format!(
+                "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
             ));
         }
-    }
-    if args.repeat > 1 {
-        let Timing { runs, min_ms, median_ms, p95_ms, .. } = timing;
-        terminal.remark(&format!(
-            "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
-        ));
-    }
-    // Files were asked for, not a print; a ranking is asked for by its own option.
-    if place.is_none() || args.classes.wanted() {
-        let (text, notes) = as_text(&outputs, &classes)?;
-        terminal.print(&text)?;
+        // Files or a comparison were asked for, not a print; a ranking is asked for by its own
+        // option.
+        let has_answer = args.output.is_some() || self.dumped.is_some() || self.report.is_some();
+        let (mut text, mut notes) = if !has_answer || args.classes.wanted() {
+            as_text(&self.outputs, classes)?
+        } else {
+            (String::new(), Vec::new())
+        };
+        for name in &self.wanted.shown {
+            if let Some(value) = self.given.get(name) {
+                text += &show::value_text(name, value)?;
+            }
+        }
+        if let Some(report) = &self.report {
+            text += &report.text();
+            notes.extend(report.notes());
+        }
+        if !text.is_empty() {
+            terminal.print(&text)?;
+        }
         notes.iter().for_each(|note| terminal.note(note));
+        Ok(())
     }
-    Ok(())
 }
 
 /// The outputs of the last of the runs that are asked for.
 fn repeat(
-    session: &Session,
+    runner: &Runner,
     inputs: inputs::Inputs,
     args: &Args,
     terminal: &Terminal,
@@ -126,12 +236,11 @@ fn repeat(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let (mut outputs, first) =
-        timed(|| session.run_with(inputs.values.clone(), args.stopping.options()));
+    let (mut outputs, first) = timed(|| runner.run(inputs.values.clone(), &args.stopping));
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
         let values = inputs.values.clone();
-        let (again, duration) = timed(|| session.run_with(values, args.stopping.options()));
+        let (again, duration) = timed(|| runner.run(values, &args.stopping));
         outputs = again;
         durations.push(duration);
         bar.inc(1);

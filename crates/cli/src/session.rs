@@ -1,9 +1,11 @@
 //! The options of a session, and making one.
 
+use std::time::Duration;
+
 use clap::builder::PossibleValuesParser;
 use sardonyx::{
-    ErrorKind, Model, Optimization, Precision, Session, SessionBuilder, Trainer, TrainerBuilder,
-    Type,
+    DeviceOptions, DeviceSession, ErrorKind, Model, Optimization, Precision, Session,
+    SessionBuilder, Trainer, TrainerBuilder, Type,
 };
 
 use crate::failure::Failure;
@@ -140,6 +142,22 @@ impl SessionArgs {
         self.open_for((model, None), terminal, &|builder| builder)
     }
 
+    /// The same for a model that is changed first; the session is only to look at, if `only_looks`.
+    pub(crate) fn open_changed<T>(
+        &self,
+        model: &ModelArg,
+        only_looks: bool,
+        terminal: &Terminal,
+        change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
+    ) -> Result<(Opened, T), Failure> {
+        let (opened, opening) = timed(|| model.open());
+        let (changed, found) = change(opened?)?;
+        let opened = self.prepare((model, changed, opening), terminal, &|builder| {
+            if only_looks { builder.only_look() } else { builder }
+        })?;
+        Ok((opened, found))
+    }
+
     /// The same for the training step of an entry of the model, if one is given.
     pub(crate) fn open_step(
         &self,
@@ -174,6 +192,16 @@ impl SessionArgs {
             (model, Some(entry)) => model.training_step(entry)?,
             (model, None) => model,
         };
+        self.prepare((model, opened, opening), terminal, how)
+    }
+
+    /// Makes a model ready that took some time to open.
+    fn prepare(
+        &self,
+        (model, opened, opening): (&ModelArg, Model, Duration),
+        terminal: &Terminal,
+        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+    ) -> Result<Opened, Failure> {
         let sizes = self.sizes.of(&opened)?;
         let spinner = terminal.progress("preparing", None);
         let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
@@ -197,6 +225,16 @@ impl SessionArgs {
             session.threads()
         ));
         Ok(Opened { model: opened, session, sizes })
+    }
+
+    /// The model on the devices of one of its configurations.
+    pub(crate) fn on_devices(
+        &self,
+        model: &Model,
+        sizes: &Sizes,
+        options: DeviceOptions,
+    ) -> Result<DeviceSession, Failure> {
+        Ok(self.builder(model, sizes).devices(options)?)
     }
 
     /// A trainer with these options.

@@ -366,7 +366,8 @@ pub(crate) fn number_json(number: f32) -> serde_json::Value {
     found.map_or_else(|| json!(number.to_string().to_lowercase()), serde_json::Value::Number)
 }
 
-fn element_json(text: &str) -> serde_json::Value {
+/// An element of a tensor, given as text, as JSON; see [`value_json`].
+pub(crate) fn element_json(text: &str) -> serde_json::Value {
     match text {
         "True" => json!(true),
         "False" => json!(false),

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::random;
 use crate::session::{SizeArgs, Sizes};
 use crate::terminal::Terminal;
+use crate::{filling, random};
 
 /// What results may differ in where nodes compute the same in other steps.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
@@ -69,7 +69,8 @@ pub(crate) fn verify(
     let mut failed = None;
     for run in 1..=runs {
         let told = (run == 1).then_some(terminal);
-        let inputs = random::fill(run, original, &sizes, before.inputs(), &[], told)?;
+        let filling = filling::Args::with_seed(run);
+        let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], told)?;
         let wanted = before.run(inputs.clone()).map_err(|error| {
             Failure::from(error).help(format!(
                 "run {run} of the model fails on these inputs, so the models cannot be compared; remove --verify"

@@ -428,3 +428,22 @@ fn help_and_version_are_answers() {
     assert_eq!(sardonyx(&[]).code, Some(2));
     assert_eq!(sardonyx(&["info"]).code, Some(2));
 }
+
+#[test]
+fn shells_and_man_learn_the_command_line() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = sardonyx(&["completions", shell]).good();
+        for word in ["sardonyx", "differentiate", "expect"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    sardonyx(&["completions", "tcsh"]).refused(&["tcsh", "fish"]);
+    let files = Files::new(&[]);
+    let pages = files.path("man1");
+    let answer = sardonyx(&["man", "-o", &pages]);
+    assert!(answer.stderr.contains("pages to"), "{}", answer.stderr);
+    answer.good();
+    let page = fs::read_to_string(format!("{pages}/sardonyx-run.1")).unwrap();
+    assert!(page.contains(".TH sardonyx-run 1") && page.contains("\\-\\-expect"), "{page}");
+    assert!(fs::metadata(format!("{pages}/sardonyx.1")).is_ok());
+}

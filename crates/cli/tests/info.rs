@@ -85,3 +85,54 @@ fn files_of_more_than_2_gib_are_pointed_out() {
     assert!(text.starts_with("file        2.1 GB, more than the 2 GiB"), "{text}");
     assert_eq!(json["exceeds_2_gib"], true);
 }
+
+#[test]
+fn nodes_are_listed_with_what_they_read_and_make() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (bool c, float[N, 2] x) => (float[N, 2] y) <float[2] w = {1, 2}> {
+            [first] a = Add (x, w)
+            [choice] y = If (c) <
+                then_branch = yes () => (t) { [inner] t = Clip (a, , w) },
+                else_branch = no () => (e) { e = Neg (a) }>
+        }";
+    let files = Files::new(&[("m.onnxtxt", text.into())]);
+    let list = |more: &[&str]| files.run("info", "m.onnxtxt", &[&["--nodes"], more].concat());
+    let expected = "graph:
+  node  operator  name    inputs                      outputs
+     0  Add       first   x: float[N, 2], w: float[2]  a: float[N, 2]
+     1  If        choice  c: bool                     y: float[N, 2]
+graph.node[1] 'then_branch':
+  node  operator  name   inputs                         outputs
+     0  Clip      inner  a: float[N, 2], -, w: float[2]  t: float[N, 2]
+graph.node[1] 'else_branch':
+  node  operator  inputs           outputs
+     0  Neg       a: float[N, 2]   e: float[N, 2]
+
+4 nodes
+";
+    let words = |text: &str| -> Vec<Vec<String>> {
+        let lines = text.lines();
+        lines.map(|line| line.split_whitespace().map(str::to_string).collect()).collect()
+    };
+    assert_eq!(words(&list(&[]).good()), words(expected));
+    let text = list(&["--op", "C*"]).good();
+    assert!(text.starts_with("graph.node[1] 'then_branch':\n"), "{text}");
+    assert!(text.ends_with("\n1 of 4 nodes\n"), "{text}");
+    assert_eq!(list(&["--op", "Conv"]).good(), "0 of 4 nodes\n");
+    let json = list(&["--name", "*i*", "--json"])
+        .json("sardonyx.info-nodes/1", &["model", "total", "nodes"]);
+    assert_eq!(json["total"], 4);
+    let nodes = json["nodes"].as_array().unwrap();
+    let names: Vec<_> = nodes.iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["first", "choice", "inner"]);
+    let input = json!({
+        "name": "w", "type": "float[2]", "source": "initializer", "made_by": null, "output": false,
+    });
+    assert_eq!(nodes[0]["inputs"][1], input);
+    let output = json!({
+        "name": "y", "type": "float[N, 2]", "source": "node", "made_by": 1, "output": true,
+    });
+    assert_eq!(nodes[1]["outputs"][0], output);
+    assert_eq!(nodes[2]["inputs"][1], json!(null));
+    files.run("info", "m.onnxtxt", &["--op", "Add"]).refused(&["--nodes"]);
+}

@@ -121,6 +121,26 @@ fn operators_without_gradient_are_listed() {
     assert!(!std::path::Path::new(&out).exists());
 }
 
+/// What is wrong with a model is said of its own nodes.
+#[test]
+fn shapes_that_contradict_each_other_are_shown() {
+    let text = "<ir_version: 8, opset_import: [\"\": 17]>
+g (float[2] x) => (float[2] z) <float[3] c = {1, 2, 3}> {
+  y = Add (x, c)
+  z = Neg (y)
+}
+";
+    let files = Files::new(&[("wrong.onnxtxt", text.into())]);
+    let out = files.path("out.onnx");
+    for (command, more) in
+        [("add-training", &["--loss", "squared-error"][..]), ("differentiate", &[])]
+    {
+        let answer = files.run(command, "wrong.onnxtxt", &[&["-o", &out], more].concat());
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        assert!(answer.stdout.contains("y = Add (x, c)"), "{}", answer.stdout);
+    }
+}
+
 #[test]
 fn wrong_options_are_explained() {
     let files = files();
@@ -134,7 +154,14 @@ fn wrong_options_are_explained() {
     let with = |more: &[&str]| message("add-training", &[&loss[..], more].concat());
     assert!(with(&["--train", "v*"]).contains("no initializer 'v*' exists"));
     assert!(with(&["--learning-rate", "0"]).contains("the learning rate must be greater than 0"));
-    assert!(with(&["--init", "uniform:0"]).contains("expected keep, he, xavier"));
+    assert!(with(&["--init", "uniform:0"]).contains("not one of keep, he, xavier"));
+    let both = with(&["--clip-norm", "1", "--clip-value", "1"]);
+    assert!(
+        both.contains("'--clip-norm <NORM>' cannot be used with '--clip-value <LIMIT>'"),
+        "{both}"
+    );
+    let message_of_norm = "the greatest norm of gradients has to be greater than 0, not 0";
+    assert!(with(&["--clip-norm", "0"]).contains(message_of_norm));
     assert!(with(&["--of", "z"]).contains("the model has no output 'z'; it has y"));
     assert!(message("add-training", &[]).contains("--loss"));
     assert!(message("differentiate", &["--of", "z"]).contains("the model has no value 'z'"));

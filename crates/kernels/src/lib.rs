@@ -59,6 +59,6 @@ pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
 pub use per_type::{
     CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
-    RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,
+    OptimizerLoops, RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,
 };
 pub use pool::{Pool, split_even};

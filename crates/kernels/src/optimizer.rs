@@ -1,9 +1,15 @@
 //! Steps of optimizers: what becomes of weights, given their gradients and what was kept of the
-//! gradients before. Each element is computed in double precision.
+//! gradients before. Each element is computed in the type of the weights; what all elements share
+//! is computed in double precision and rounded once.
 //!
 //! Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR 12, 2011. Adam: Kingma, Ba,
 //! "Adam: A Method for Stochastic Optimization", 2015. Momentum: Sutskever, Martens, Dahl, Hinton,
 //! "On the importance of initialization and momentum in deep learning", 2013.
+
+use crate::Exec;
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::number::Math;
+use crate::simd::{Level, Loop};
 
 /// How weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,44 +49,227 @@ impl Optimizer {
             Optimizer::Adam { .. } => 2,
         }
     }
+}
 
-    /// Moves weights and changes what is kept. `norm` times the weight is added to each gradient.
-    /// Optimizers with one state leave the second alone.
-    ///
-    /// # Panics
-    ///
-    /// If gradients or states that are needed are fewer than the weights.
-    pub fn step(
-        self,
-        rate: f64,
-        norm: f64,
-        weights: &mut [f64],
-        gradients: &[f64],
-        states: [&mut [f64]; 2],
-    ) {
-        let [first, second] = states;
-        assert!(gradients.len() >= weights.len() && first.len() >= weights.len());
-        for (index, x) in weights.iter_mut().enumerate() {
-            let g = norm * *x + gradients[index];
-            let kept = &mut first[index];
-            match self {
-                Optimizer::Adagrad { epsilon } => {
-                    *kept += g * g;
-                    *x -= rate * g / (kept.sqrt() + epsilon);
+/// One step of an optimizer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    pub optimizer: Optimizer,
+    /// The learning rate.
+    pub rate: f64,
+    /// How much of a weight is added to its gradient.
+    pub norm: f64,
+}
+
+/// Weights before and after a step, and what is kept for them. All have the same length, but that
+/// optimizers with one state leave the second alone.
+#[derive(Debug)]
+pub struct Weights<'a, T> {
+    pub old: &'a [T],
+    pub new: &'a mut [T],
+    pub gradients: &'a [T],
+    pub old_states: [&'a [T]; 2],
+    pub new_states: [&'a mut [T]; 2],
+}
+
+/// Moves weights and changes what is kept.
+///
+/// # Panics
+///
+/// If lengths differ.
+pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) {
+    let &Exec { pool, isa } = exec;
+    let Weights { old, new, gradients, old_states, new_states } = weights;
+    let (level, states) = (Level::new(isa), step.optimizer.states());
+    assert_eq!((new.len(), gradients.len()), (old.len(), old.len()), "one of each per weight");
+    for (old_state, new_state) in old_states.iter().zip(&new_states).take(states) {
+        let lengths = (old_state.len(), new_state.len());
+        assert_eq!(lengths, (old.len(), old.len()), "one state per weight");
+    }
+    let new = Shared::new(new);
+    let new_states = new_states.map(Shared::new);
+    ranges(pool, old.len(), 2 + states, |range| {
+        let (start, len) = (range.start, range.len());
+        let kept = |index: usize| {
+            let is_used = index < states;
+            let (start, len) = if is_used { (start, len) } else { (0, 0) };
+            // SAFETY: ranges are disjoint.
+            (&old_states[index][start..start + len], unsafe { new_states[index].part(start, len) })
+        };
+        let ((old_first, new_first), (old_second, new_second)) = (kept(0), kept(1));
+        let part = Weights {
+            old: &old[range.clone()],
+            // SAFETY: ranges are disjoint.
+            new: unsafe { new.part(start, len) },
+            gradients: &gradients[range],
+            old_states: [old_first, old_second],
+            new_states: [new_first, new_second],
+        };
+        T::run(level, Moved { step, part });
+    });
+}
+
+/// A step of some weights.
+struct Moved<'a, T> {
+    step: Step,
+    part: Weights<'a, T>,
+}
+
+impl<T: Math> Loop for Moved<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Moved { step: Step { optimizer, rate, norm }, part } = self;
+        let Weights { old: x, new: y, gradients, old_states, new_states } = part;
+        let ([first, second], [new_first, new_second]) = (old_states, new_states);
+        // Loops over indices below one length need no other test.
+        let len = x.len();
+        let (y, gradients) = (&mut y[..len], &gradients[..len]);
+        let (first, new_first) = (&first[..len], &mut new_first[..len]);
+        let (rate, norm) = (T::from_f64(rate), T::from_f64(norm));
+        let gradient = |i: usize| x[i].mul(norm).add(gradients[i]);
+        match optimizer {
+            Optimizer::Adagrad { epsilon } => {
+                let epsilon = T::from_f64(epsilon);
+                for i in 0..len {
+                    let g = gradient(i);
+                    let sum = first[i].add(g.mul(g));
+                    new_first[i] = sum;
+                    y[i] = x[i].sub(rate.mul(g).div(sum.sqrt().add(epsilon)));
                 }
-                Optimizer::Adam { alpha, beta, epsilon, decay } => {
-                    let squares = &mut second[index];
-                    *kept = alpha * *kept + (1.0 - alpha) * g;
-                    *squares = beta * *squares + (1.0 - beta) * (g * g);
-                    let moved = *x - rate * (*kept / (squares.sqrt() + epsilon));
-                    *x = (1.0 - decay) * moved;
+            }
+            Optimizer::Adam { alpha, beta, epsilon, decay } => {
+                let (second, new_second) = (&second[..len], &mut new_second[..len]);
+                let parts = [alpha, beta, 1.0 - alpha, 1.0 - beta, epsilon, 1.0 - decay];
+                let [alpha, beta, of_gradient, of_square, epsilon, stays] = parts.map(T::from_f64);
+                for i in 0..len {
+                    let g = gradient(i);
+                    let mean = alpha.mul(first[i]).add(of_gradient.mul(g));
+                    let squares = beta.mul(second[i]).add(of_square.mul(g.mul(g)));
+                    (new_first[i], new_second[i]) = (mean, squares);
+                    let by = mean.div(squares.sqrt().add(epsilon));
+                    y[i] = stays.mul(x[i].sub(rate.mul(by)));
                 }
-                Optimizer::Momentum { alpha, beta, looks_ahead } => {
-                    *kept = alpha * *kept + beta * g;
-                    let by = if looks_ahead { g + alpha * *kept } else { *kept };
-                    *x -= rate * by;
+            }
+            Optimizer::Momentum { alpha, beta, looks_ahead } => {
+                let [alpha, beta] = [alpha, beta].map(T::from_f64);
+                for i in 0..len {
+                    let g = gradient(i);
+                    let sum = alpha.mul(first[i]).add(beta.mul(g));
+                    new_first[i] = sum;
+                    let by = if looks_ahead { g.add(alpha.mul(sum)) } else { sum };
+                    y[i] = x[i].sub(rate.mul(by));
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Isa, Pool};
+
+    /// What the texts of the operators say, in double: the new weight and the new states.
+    fn formula(step: Step, x: f64, gradient: f64, [first, second]: [f64; 2]) -> (f64, [f64; 2]) {
+        let Step { optimizer, rate, norm } = step;
+        let g = norm * x + gradient;
+        match optimizer {
+            Optimizer::Adagrad { epsilon } => {
+                let squares = first + g * g;
+                (x - rate * g / (squares.sqrt() + epsilon), [squares, second])
+            }
+            Optimizer::Adam { alpha, beta, epsilon, decay } => {
+                let mean = alpha * first + (1.0 - alpha) * g;
+                let squares = beta * second + (1.0 - beta) * g * g;
+                let moved = x - rate * mean / (squares.sqrt() + epsilon);
+                ((1.0 - decay) * moved, [mean, squares])
+            }
+            Optimizer::Momentum { alpha, beta, looks_ahead: false } => {
+                let sum = alpha * first + beta * g;
+                (x - rate * sum, [sum, second])
+            }
+            Optimizer::Momentum { alpha, beta, looks_ahead: true } => {
+                let sum = alpha * first + beta * g;
+                (x - rate * (g + alpha * sum), [sum, second])
+            }
+        }
+    }
+
+    fn steps() -> Vec<Step> {
+        let optimizers = [
+            Optimizer::Adagrad { epsilon: 1e-6 },
+            Optimizer::Adam { alpha: 0.9, beta: 0.999, epsilon: 1e-8, decay: 0.0 },
+            Optimizer::Adam { alpha: 0.5, beta: 0.75, epsilon: 1e-3, decay: 0.1 },
+            Optimizer::Momentum { alpha: 0.9, beta: 1.0, looks_ahead: false },
+            Optimizer::Momentum { alpha: 0.8, beta: 0.5, looks_ahead: true },
+        ];
+        let with = |(rate, norm)| move |optimizer| Step { optimizer, rate, norm };
+        [(0.01, 0.0), (1.0, 0.125)]
+            .into_iter()
+            .flat_map(|numbers| optimizers.into_iter().map(with(numbers)))
+            .collect()
+    }
+
+    /// Five steps of many weights, compared with the formula from the same start.
+    fn check<T: Math>(within: f64) {
+        // Enough for several chunks.
+        let len = 3 * 16 * 1024 + 5;
+        let wave = |scale: f64, speed: f64| move |i: usize| scale * (i as f64 * speed).sin();
+        let list = |f: &dyn Fn(usize) -> f64| (0..len).map(|i| T::from_f64(f(i))).collect();
+        for step_of in steps() {
+            for &isa in Isa::available() {
+                let mut x: Vec<T> = list(&wave(2.0, 0.37));
+                let mut states = [list(&|_| 0.25), list(&|_| 0.5)];
+                for turn in 0..5 {
+                    let gradients: Vec<T> = list(&wave(0.5, 0.1 + 0.07 * f64::from(turn)));
+                    let [first, second] = &states;
+                    let mut new = vec![T::ZERO; len];
+                    let [mut new_first, mut new_second] = [new.clone(), second.clone()];
+                    let weights = Weights {
+                        old: &x,
+                        new: &mut new,
+                        gradients: &gradients,
+                        old_states: [first, second],
+                        new_states: [&mut new_first, &mut new_second],
+                    };
+                    step(&Exec { pool: &Pool::new(2), isa }, step_of, weights);
+                    for i in 0..len {
+                        let kept = [first[i].to_f64(), second[i].to_f64()];
+                        let (y, [a, b]) =
+                            formula(step_of, x[i].to_f64(), gradients[i].to_f64(), kept);
+                        let found = [new[i], new_first[i], new_second[i]].map(T::to_f64);
+                        for (found, wanted) in found.into_iter().zip([y, a, b]) {
+                            let off = (found - wanted).abs();
+                            let is_near = off <= within * wanted.abs().max(1.0);
+                            assert!(is_near, "{step_of:?}: {found} is not {wanted}");
+                        }
+                    }
+                    (x, states) = (new, [new_first, new_second]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_those_of_the_formulas() {
+        check::<f32>(4e-7);
+        check::<f64>(1e-15);
+    }
+
+    #[test]
+    fn optimizers_of_one_state_need_no_second() {
+        let optimizer = Optimizer::Momentum { alpha: 0.5, beta: 1.0, looks_ahead: false };
+        let (mut new, mut sum) = ([0.0f32; 2], [0.0; 2]);
+        let weights = Weights {
+            old: &[1.0, 2.0],
+            new: &mut new,
+            gradients: &[0.5, 0.25],
+            old_states: [&[1.0, 0.0], &[]],
+            new_states: [&mut sum, &mut []],
+        };
+        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        step(&exec, Step { optimizer, rate: 0.5, norm: 0.0 }, weights);
+        assert_eq!((new, sum), ([0.5, 1.875], [1.0, 0.25]));
     }
 }

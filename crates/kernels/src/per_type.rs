@@ -17,6 +17,7 @@ use crate::grid::Reading;
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
 use crate::number::{Math, Number};
+use crate::optimizer::{Step, Weights};
 use crate::pooling::{Divisor, Order, Window};
 use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
@@ -266,5 +267,10 @@ per_type! {
             exec: &Exec<'_>, layer: &Layer<'_, Self>, sequences: &Sequences<'_>, inputs: (&[Self], Strides),
             states: States<'_, Self>, scratch: &mut [Self],
         );
+    }
+
+    /// Loops of the types that optimizers compute in.
+    trait OptimizerLoops: Math for [f32, f64] {
+        optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>);
     }
 }

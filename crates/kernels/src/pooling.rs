@@ -7,10 +7,10 @@
 
 pub(crate) mod taps;
 
-use std::ops::Range;
+use std::hint::select_unpredictable;
 
 use crate::Exec;
-use crate::elementwise::chunks::rows;
+use crate::elementwise::chunks::{fill, rows};
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::simd::{Level, Loop};
@@ -325,68 +325,118 @@ pub fn max_pool_with_indices<T: Number>(
     y: &mut [T],
     indices: &mut [i64],
 ) {
-    let pool = exec.pool;
-    window.check(planes, x.len(), indices.len());
-    max_pool(exec, planes, window, x, y);
-    // Positions are rarely asked for: look again for what was found.
-    let width = window.width();
-    let y = &*y;
-    let last = window.input.len() - 1;
-    let column = |k: usize| {
-        let outputs = taps::outputs(window, k, width);
-        let first = outputs.start * window.strides[last] + k * window.dilations[last];
-        (!outputs.is_empty()).then(|| (outputs, first - window.pads_begin[last]))
-    };
-    let columns: Vec<Column> = (0..window.kernel[last]).filter_map(column).collect();
+    let &Exec { pool, isa } = exec;
+    window.check(planes, x.len(), y.len());
+    assert_eq!(y.len(), indices.len(), "one index per output");
+    let (level, width) = (Level::new(isa), window.width());
+    let seen = Seen::of(window);
+    let seen = &seen;
     rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
-            let mut taps = Taps::new(window, first + i);
-            if order == Order::RowMajor {
-                let best = &y[(first + i) * width..][..width];
-                find_row(window, &columns, &mut taps, x, best, indices);
-                continue;
-            }
-            for (o, index) in indices.iter_mut().enumerate() {
-                let best = y[(first + i) * width + o].widen();
-                *index = taps.find(window, order, o, |at| {
-                    let x = x[at].widen();
-                    x == best || x.is_nan()
-                });
-            }
+        T::run(level, Places { window, seen, x, indices, first });
+    });
+    // Where the greatest element is says what it is.
+    let places = &*indices;
+    fill(pool, y, 1, |start, y| {
+        for (y, &place) in y.iter_mut().zip(&places[start..]) {
+            *y = usize::try_from(place).map_or(T::LOWEST, |place| x[place]);
         }
     });
+    if order == Order::ColumnMajor {
+        fill(pool, indices, 2 * window.input.len(), |_, indices| {
+            for place in indices {
+                *place = usize::try_from(*place).map_or(-1, |at| column_major(window.input, at));
+            }
+        });
+    }
 }
 
-/// The outputs of a row that see a tap of the last dim, and the column that the first of them sees.
-type Column = (Range<usize>, usize);
+/// What the outputs of a plane see of it.
+struct Seen {
+    /// For each output of a row: the first column, and how many columns.
+    columns: Vec<(usize, usize)>,
+    /// Offsets of input rows, those of each output row one after the other.
+    starts: Vec<usize>,
+    /// By output row: where the next one's begin.
+    ends: Vec<usize>,
+}
 
-/// Where in `x` the greatest elements of an output row are, tap by tap: the first tap that fits
-/// stays. `columns` are those of the taps of the last dim.
-fn find_row<T: Number>(
-    window: &Window<'_>,
-    columns: &[Column],
-    taps: &mut Taps,
-    x: &[T],
-    best: &[T],
-    indices: &mut [i64],
-) {
-    let last = window.input.len() - 1;
-    let (in_width, stride) = (window.input[last], window.strides[last]);
-    indices.fill(-1);
-    taps.restart();
-    while let Some(row) = taps.next_row(window) {
-        for (outputs, column) in columns {
-            let at = row * in_width + column;
-            let x = x[at..].iter().step_by(stride);
-            let outputs = outputs.clone();
-            let found = indices[outputs.clone()].iter_mut().zip(&best[outputs]).zip(x);
-            for (step, ((index, best), x)) in found.enumerate() {
-                let (x, best) = (x.widen(), best.widen());
-                let is_first = *index < 0 && (x == best || x.is_nan());
-                *index = if is_first { (at + step * stride) as i64 } else { *index };
+impl Seen {
+    fn of(window: &Window<'_>) -> Seen {
+        let last = window.input.len() - 1;
+        let column = |o| {
+            let inside = taps::inside(window, last, o);
+            let first = o * window.strides[last] + inside.start * window.dilations[last];
+            (first.saturating_sub(window.pads_begin[last]), inside.len())
+        };
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        for row in 0..window.output[..last].iter().product() {
+            let mut taps = Taps::new(window, row);
+            while let Some(row) = taps.next_row(window) {
+                starts.push(row * window.input[last]);
+            }
+            ends.push(starts.len());
+        }
+        Seen { columns: (0..window.width()).map(column).collect(), starts, ends }
+    }
+}
+
+/// Positions of the greatest elements, for output rows from number `first` on: output by output,
+/// as output rows are often short, and loops over them would begin more often than they turn.
+struct Places<'a, T> {
+    window: &'a Window<'a>,
+    seen: &'a Seen,
+    x: &'a [T],
+    indices: &'a mut [i64],
+    first: usize,
+}
+
+impl<T: Number> Loop for Places<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Places { window, seen: Seen { columns, starts, ends }, x, indices, first } = self;
+        let dilation = window.dilations[window.dilations.len() - 1];
+        let plane_len: usize = window.input.iter().product();
+        let (mut plane, mut row) = (first / ends.len() * plane_len, first % ends.len());
+        for indices in indices.chunks_exact_mut(columns.len()) {
+            let begin = if row == 0 { 0 } else { ends[row - 1] };
+            let starts = &starts[begin..ends[row]];
+            for (index, &(column, count)) in indices.iter_mut().zip(columns) {
+                if starts.is_empty() || count == 0 {
+                    *index = -1;
+                    continue;
+                }
+                let mut place = plane + starts[0] + column;
+                let mut best = x[place].widen();
+                for start in starts {
+                    let start = plane + start + column;
+                    for k in 0..count {
+                        let at = start + k * dilation;
+                        let x = x[at].widen();
+                        let wins = (x > best) | (x.is_nan() & !best.is_nan());
+                        // Nobody can foretell it: a jump would be taken wrongly every few times.
+                        best = select_unpredictable(wins, x, best);
+                        place = select_unpredictable(wins, at, place);
+                    }
+                }
+                *index = place as i64;
+            }
+            row += 1;
+            if row == ends.len() {
+                (plane, row) = (plane + plane_len, 0);
             }
         }
     }
+}
+
+/// A position in all planes with the first dim of a plane counted fastest.
+fn column_major(plane: &[usize], at: usize) -> i64 {
+    let (mut rest, mut position) = (at, 0);
+    for &dim in plane.iter().rev() {
+        position = position * dim + rest % dim;
+        rest /= dim;
+    }
+    (rest * plane.iter().product::<usize>() + position) as i64
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::function::{Body, BodyFn, ReasonedFn};
 use crate::gradient::GradientFn;
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
+use crate::sharding::SplitFn;
 
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
@@ -50,6 +51,7 @@ pub struct OpDef {
     cost: Cost,
     gradient: Option<GradientFn>,
     gradient_body: Option<ReasonedFn>,
+    split: Option<SplitFn>,
     deciding: &'static [usize],
     reads_part: bool,
     replacement: Option<&'static str>,
@@ -98,6 +100,7 @@ impl OpDef {
             cost: Cost::Nothing,
             gradient: None,
             gradient_body: None,
+            split: None,
             deciding: &[],
             reads_part: false,
             replacement: None,
@@ -251,6 +254,12 @@ impl OpDef {
         OpDef { gradient_body: Some(build), ..self }
     }
 
+    /// How the axes of operands go together, of a node in the newest form; without it a node is
+    /// computed whole.
+    pub(crate) const fn split_by(self, rule: SplitFn) -> OpDef {
+        OpDef { split: Some(rule), ..self }
+    }
+
     /// The inputs whose integers decide the shapes of outputs.
     pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
         OpDef { deciding: inputs, ..self }
@@ -275,6 +284,12 @@ impl OpDef {
     /// The rule by which nodes in the newest form are differentiated, if there is one.
     pub fn gradient_rule(&self) -> Option<GradientFn> {
         self.gradient
+    }
+
+    /// How the axes of the operands of a node in the newest form go together, if it can be computed
+    /// in parts.
+    pub fn split_rule(&self) -> Option<SplitFn> {
+        self.split
     }
 
     /// Whether both are the same definition, which is a comparison of addresses.

@@ -42,6 +42,7 @@ pub mod operators;
 mod registry;
 mod rules;
 mod schema;
+mod sharding;
 mod typeset;
 mod user;
 
@@ -84,3 +85,6 @@ pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};
 pub use registry::OpRef;
+pub use sharding::{
+    Axis, Change, Combine, Cut, Factor, Factors, Operand, Operands, Sizes, SplitFn, Then,
+};

@@ -15,6 +15,7 @@ use crate::facts::{input, int, ints, output, string, types};
 use crate::infer::{Infer, InferError};
 use crate::math::matmul::product_shape;
 use crate::nn::conv::Convolution;
+use crate::sharding::{contraction, layers};
 use crate::typeset::TypeSet;
 
 /// What is quantized to, by the IR version that brought the last of its types.
@@ -57,7 +58,8 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
     .infer(infer_conv_integer)
     .infer_as_reference(infer_conv_integer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
-    .cost(|node| node.convolution(1));
+    .cost(|node| node.convolution(1))
+    .split_by(layers::conv_integer);
 
 pub static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .about("Matrix product of 8-bit integers with an int32 result. The zero points are subtracted from \
@@ -76,7 +78,8 @@ pub static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
         ],
     )
     .infer(infer_matmul_integer)
-    .cost(|node| node.matrix_product(0, 1));
+    .cost(|node| node.matrix_product(0, 1))
+    .split_by(contraction::matmul_integer);
 
 pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     .about("Convolution of quantized tensors with a quantized result. Input, weights and output have a \
@@ -153,7 +156,8 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
     )
     .widens()
     .infer(infer_qlinear_matmul)
-    .cost(|node| node.matrix_product(0, 3));
+    .cost(|node| node.matrix_product(0, 3))
+    .split_by(contraction::qlinear_matmul);
 
 fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     conv_integer(cx, Convolution::output_shape)

@@ -27,22 +27,28 @@ use crate::infer::{Infer, InferError};
 use crate::known::{Dims, elements, held};
 use crate::math::floats_only;
 use crate::math::shape_values::{self, Ints};
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
-pub(crate) static ARG_MAX: OpDef = position("ArgMax").about(
-    "Index of the maximum along an axis. `select_last_index` decides between equal maxima. NaN \
+pub(crate) static ARG_MAX: OpDef = position("ArgMax")
+    .about(
+        "Index of the maximum along an axis. `select_last_index` decides between equal maxima. NaN \
          counts as the maximum.",
-);
+    )
+    .split_by(elements::arg);
 
-pub(crate) static ARG_MIN: OpDef = position("ArgMin").about(
-    "Index of the minimum along an axis. `select_last_index` decides between equal minima. NaN \
+pub(crate) static ARG_MIN: OpDef = position("ArgMin")
+    .about(
+        "Index of the minimum along an axis. `select_last_index` decides between equal minima. NaN \
          counts as the minimum.",
-);
+    )
+    .split_by(elements::arg);
 
 pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("L1 norm over axes: the sum of absolute values. 0 over an empty set.")
     .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")))
-    .gradient(gradients::l1);
+    .gradient(gradients::l1)
+    .split_by(elements::sum);
 
 pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("L2 norm over axes: the square root of the sum of squares. 0 over an empty set.")
@@ -56,7 +62,8 @@ pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer, |cx| axes_as_attribut
             reduced = CastLike (root, data)",
         ),
     )
-    .gradient(gradients::l2);
+    .gradient(gradients::l2)
+    .split_by(elements::norm);
 
 pub static REDUCE_LOG_SUM: OpDef =
     reduction("ReduceLogSum", infer, |cx| axes_as_attribute(cx, "Log"))
@@ -65,7 +72,8 @@ pub static REDUCE_LOG_SUM: OpDef =
         .same_down()
         .adapter(27, 28, floats_only::check)
         .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"))
-        .gradient(gradients::log_sum);
+        .gradient(gradients::log_sum)
+        .split_by(elements::log_sum);
 
 pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone)
     .about(
@@ -85,32 +93,37 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
             reduced = CastLike (reduced_double, data)",
         ),
     )
-    .gradient(gradients::log_sum_exp);
+    .gradient(gradients::log_sum_exp)
+    .split_by(elements::whole_axes);
 
 pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
     .about(
         "Maximum over axes. NaN if any element is NaN. Over an empty set: minus infinity, or the \
          smallest integer of the type.",
     )
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::max);
 
 pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean, alone)
     .about(
         "Mean over axes. The mean of integers truncates toward zero. Over an empty set: NaN, or \
              0 for integers.",
     )
-    .gradient(gradients::mean);
+    .gradient(gradients::mean)
+    .split_by(elements::mean);
 
 pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None))
     .about(
         "Minimum over axes. NaN if any element is NaN. Over an empty set: infinity, or the largest \
          integer of the type.",
     )
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::min);
 
 pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)), alone)
     .about("Product over axes. 1 over an empty set. Integers wrap around on overflow.")
-    .gradient(gradients::product);
+    .gradient(gradients::product)
+    .split_by(elements::product);
 
 pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .about("Sum over axes. 0 over an empty set. Integers wrap around on overflow.")
@@ -132,12 +145,14 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .adapter(11, 10, |cx| axes_from_front(cx, "axes"))
     .adapter(12, 13, axes_as_input)
     .adapter(13, 12, alone)
-    .gradient(gradients::sum);
+    .gradient(gradients::sum)
+    .split_by(elements::sum);
 
 pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer, square)
     .about("Sum of squares over axes. 0 over an empty set. Integers wrap around on overflow.")
     .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")))
-    .gradient(gradients::sum_of_squares);
+    .gradient(gradients::sum_of_squares)
+    .split_by(elements::sum);
 
 /// The sum of a value, along the axes and in the form that the node asks for.
 macro_rules! sum {

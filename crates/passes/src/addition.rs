@@ -12,7 +12,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::Registry;
 use sardonyx_ops::operators::GRADIENT;
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{DataType, Tensor};
 
 use crate::convert::{ConvertError, ConvertOptions, Target, convert};
 pub(crate) use crate::differentiate::TRAINING;
@@ -98,9 +98,18 @@ impl Addition {
         bind_gradients(&mut model)?;
         let mut resolved = resolve(model, registry.clone()).map_err(of_original)?;
         let mut expansions = Expansions::default();
-        expand_calls(&mut resolved, &mut expansions)?;
-        let inference = infer(&resolved, InferOptions::default())?;
-        upgrade(&mut resolved, &inference, &|_, _| false).map_err(|refused| refused.findings)?;
+        let mut prepare = || {
+            expand_calls(&mut resolved, &mut expansions)?;
+            let inference = infer(&resolved, InferOptions::default())?;
+            let upgraded = upgrade(&mut resolved, &inference, &|_, _| false);
+            upgraded.map(drop).map_err(|refused| refused.findings)
+        };
+        if let Err(findings) = prepare() {
+            let findings = findings.into_iter();
+            return Err(findings
+                .map(|found| as_of_original(&original, &resolved, found))
+                .collect());
+        }
         let newest = registry.versions("").map_or(opset, |(_, newest)| newest);
         let (outputs, changed) = (Vec::new(), HashSet::new());
         let registry = registry.clone();
@@ -145,7 +154,9 @@ impl Addition {
     ///
     /// Types that contradict each other.
     pub(crate) fn types(&self) -> Result<Inference, Vec<Finding>> {
-        infer(&self.resolved, InferOptions::default())
+        infer(&self.resolved, InferOptions::default()).map_err(|findings| {
+            findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
+        })
     }
 
     /// The value of a name in the copy.
@@ -172,6 +183,14 @@ impl Addition {
         attributes: &[(&str, AttrValue<'_>)],
     ) -> ValueId {
         self.node_of(("", self.newest), op, inputs, 1, attributes)[0]
+    }
+
+    /// A value in another element type; the value itself if it has that.
+    pub(crate) fn cast(&mut self, value: ValueId, from: DataType, to: DataType) -> ValueId {
+        if from == to {
+            return value;
+        }
+        self.node("Cast", &[Some(value)], &[("to", AttrValue::Int(to.number().into()))])
     }
 
     /// A new node of a domain and its version.
@@ -363,33 +382,37 @@ impl Addition {
     ///
     /// What has no gradient.
     pub(crate) fn derive(&mut self) -> Result<(), Vec<Finding>> {
+        let made_before = self.makers_of_main();
         let declared = InferOptions::default();
         let (resolved, counts) = (&mut self.resolved, &mut self.expansions);
         let derived = differentiate(resolved, declared, &|_, _| false, &|_| false, counts);
-        derived.map(drop).map_err(|findings| {
+        derived.map(drop).map_err(|findings| -> Vec<Finding> {
             findings.into_iter().map(|finding| self.as_of_original(finding)).collect()
-        })
+        })?;
+        // What a function makes can be off what its operator makes by a rounding. Gradients of
+        // functions compare values for equality, so they read those of the function.
+        let made_after: HashSet<(ValueId, NodeId)> = self.makers_of_main().into_iter().collect();
+        for (value, _) in made_before.into_iter().filter(|made| !made_after.contains(made)) {
+            let name = self.name(value);
+            self.changed.insert(value);
+            self.rename(value, &name);
+        }
+        Ok(())
     }
 
-    /// A finding about the copy as one about the model: of the node that makes the same value, if
-    /// there is one.
+    /// The values that the main graph has as well and that nodes make, with these nodes.
+    fn makers_of_main(&self) -> Vec<(ValueId, NodeId)> {
+        let nodes = self.resolved.order().iter();
+        let made = nodes.flat_map(|node| {
+            let outputs = self.model().outputs(*node).iter().flatten();
+            outputs.map(|value| (*value, *node))
+        });
+        made.filter(|(value, _)| self.is_of_main(*value)).collect()
+    }
+
+    /// A finding about the copy as one about the model.
     fn as_of_original(&self, finding: Finding) -> Finding {
-        let spot = match finding.place.spot.part {
-            SpotPart::Node(node) => {
-                let (model, node) = (self.model(), self.resolved.origin(node));
-                let output = model.outputs(node).iter().flatten().next();
-                let name = output.map(|value| model.value(*value).name);
-                let mut nodes = self.original.graph(self.main).nodes.iter();
-                let makes = |node: &NodeId| {
-                    let made = self.original.outputs(*node).iter().flatten().next();
-                    made.map(|value| self.original.value(*value).name) == name
-                };
-                let found = name.and_then(|_| nodes.find(|node| makes(node)));
-                found.map_or(Spot::MODEL, |node| Spot::node(*node))
-            }
-            _ => Spot::MODEL,
-        };
-        Finding { place: Places::default().of(&self.original, spot), ..finding }
+        as_of_original(&self.original, &self.resolved, finding)
     }
 
     /// Takes out what the main graph has as well and brings the rest to the version `at_least`, or
@@ -522,6 +545,28 @@ impl Addition {
         }
         borrowed.into_iter().map(|value| self.model().value(value).name).collect()
     }
+}
+
+/// A finding about a copy of the main graph as one about the model: of the node that makes the same
+/// value, if there is one.
+fn as_of_original(original: &Model, copy: &Resolved, finding: Finding) -> Finding {
+    let spot = match finding.place.spot.part {
+        SpotPart::Node(node) => {
+            let (model, node) = (copy.model(), copy.origin(node));
+            let output = model.outputs(node).iter().flatten().next();
+            let name = output.map(|value| model.value(*value).name);
+            let main = original.main.map(|main| original.graph(main));
+            let mut nodes = main.into_iter().flat_map(|main| &main.nodes);
+            let makes = |node: &&NodeId| {
+                let made = original.outputs(**node).iter().flatten().next();
+                made.map(|value| original.value(*value).name) == name
+            };
+            let found = name.and_then(|_| nodes.find(makes));
+            found.map_or(Spot::MODEL, |node| Spot::node(*node))
+        }
+        _ => Spot::MODEL,
+    };
+    Finding { place: Places::default().of(original, spot), ..finding }
 }
 
 /// Lets the nodes of a graph, and of the graphs in them, read values of one graph in place of those

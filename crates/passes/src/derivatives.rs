@@ -287,7 +287,7 @@ fn expand_in_main(
 }
 
 /// How many `Gradient` nodes a graph and the graphs in it have.
-fn gradients_in(model: &Model, graph: GraphId) -> usize {
+pub(crate) fn gradients_in(model: &Model, graph: GraphId) -> usize {
     let graphs = tree(model, graph);
     let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);
     nodes.filter(|node| is_gradient(model, **node)).count()

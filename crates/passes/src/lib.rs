@@ -5,6 +5,7 @@
 
 mod addition;
 mod align;
+mod annotations;
 mod attributes;
 pub mod check;
 mod convert;
@@ -26,11 +27,16 @@ mod order;
 pub mod payload;
 mod resolve;
 mod same_meaning;
+mod shard;
 mod strip;
 mod training;
 mod upgrade;
 
 pub use align::inline;
+pub use annotations::{
+    Configuration, FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim,
+    add_configuration, annotate_devices, annotations, configurations,
+};
 pub use check::{CheckOptions, CheckPart, check, check_part};
 pub use convert::{
     Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
@@ -61,9 +67,15 @@ pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
+pub use shard::{
+    Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
+    Move, NotHonoured, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
+    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration, shard,
+    suggest, transfers,
+};
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{
-    Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions, TrainingReport,
-    add_training,
+    Clipping, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions,
+    TrainingReport, add_training,
 };
 pub use upgrade::{NoUpgrade, Upgrade, upgrade};

@@ -4,6 +4,7 @@
 //! The algorithm of the entry reads what the main graph computes; the main graph stays as it is, or
 //! is converted to a newer version of `ai.onnx` where the algorithm has no equivalent in its own.
 
+mod clipping;
 mod initialization;
 mod loss;
 mod optimizer;
@@ -19,6 +20,7 @@ use crate::addition::{Added, Addition, TRAINING, import, raise_ir_version};
 use crate::derivatives::DeriveError;
 use crate::expand::Expansions;
 
+pub use clipping::Clipping;
 pub use initialization::Initialization;
 pub use loss::Loss;
 pub use optimizer::{Optimizer, OptimizerKind};
@@ -32,6 +34,8 @@ pub struct TrainingOptions<'a> {
     pub loss: Loss,
     /// How weights move.
     pub optimizer: Optimizer,
+    /// How gradients are kept small.
+    pub clipping: Option<Clipping>,
     /// Which initializers are trained, by name. By default those that are weights: see
     /// [`Skipped`] for those that are not.
     pub variables: Option<&'a dyn Fn(&str) -> bool>,
@@ -52,6 +56,7 @@ impl fmt::Debug for TrainingOptions<'_> {
         f.debug_struct("TrainingOptions")
             .field("loss", &self.loss)
             .field("optimizer", &self.optimizer)
+            .field("clipping", &self.clipping)
             .field("initialization", &self.initialization)
             .field("training_mode", &self.training_mode)
             .field("gradient_nodes", &self.gradient_nodes)
@@ -124,6 +129,7 @@ pub fn add_training(
     options: &TrainingOptions<'_>,
 ) -> Result<(Model, TrainingReport), DeriveError> {
     options.optimizer.check().map_err(DeriveError::Option)?;
+    options.clipping.map_or(Ok(()), Clipping::check).map_err(DeriveError::Option)?;
     let mut add = Addition::new(model.clone(), registry, &[])?;
     let statistics = if options.training_mode { training_mode(&mut add) } else { Modes::default() };
     let loss = loss::add(&mut add, &options.loss)?;
@@ -135,6 +141,10 @@ pub fn add_training(
     if !options.gradient_nodes {
         add.derive()?;
     }
+    let gradients = match options.clipping {
+        Some(clipping) => clipping::add(&mut add, clipping, &chosen.variables, &gradients),
+        None => gradients,
+    };
     let step = optimizer::add(&mut add, &options.optimizer, &chosen.variables, &gradients)?;
     add.output(loss.value);
     let mut bindings = step.updates;

@@ -17,6 +17,7 @@ mod settings;
 mod take;
 mod tensor;
 mod trainer;
+mod training;
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -46,6 +47,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ort::Runner>()?;
     interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
+    module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
+    module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
     module.add_function(wrap_pyfunction!(open_for_ort, module)?)
 }
 

@@ -72,7 +72,7 @@ impl CustomOperators {
 
     /// All operators that models may use: those of the standard, those that ONNX Runtime adds, and
     /// these.
-    pub(crate) fn registry(&self) -> Registry {
+    pub fn registry(&self) -> Registry {
         self.registry.clone().unwrap_or_else(Registry::with_microsoft)
     }
 

@@ -646,6 +646,26 @@ impl<'a> Call<'a> {
         Ok((into_slice(first)?, other))
     }
 
+    /// The elements of several outputs of the same shape, by number; `None` for those that nobody
+    /// wants.
+    pub(crate) fn output_slices_at<T: Element, const N: usize>(
+        &mut self,
+        indices: [usize; N],
+        dims: &[usize],
+    ) -> Result<[Option<&mut [T]>; N], KernelError> {
+        let source = self.memory_source();
+        let mut slices = [const { None }; N];
+        for (number, target) in self.targets.iter_mut().enumerate() {
+            let found = indices.iter().position(|index| *index == number);
+            let (Some(found), false) = (found, matches!(target, Target::Absent)) else {
+                continue;
+            };
+            let view = memory_of(Some(target), number, source, T::DATA_TYPE, dims)?;
+            slices[found] = Some(into_slice(view)?);
+        }
+        Ok(slices)
+    }
+
     /// The elements of the first output, whose shape is that of the first input.
     pub(crate) fn output_like<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         let (dims, is_planned) = {

@@ -65,7 +65,12 @@ impl Lowering<'_> {
         constants: &Constants,
     ) -> Result<Selected, BindError> {
         self.with_site(node, (read, order), constants, |schema, site| {
-            match self.operators.kernel(self.resolved, self.inference, node, schema) {
+            // A rewrite may have put another operation before the node, in its name.
+            let own = match op {
+                Op::Opaque(_) => self.operators.kernel(self.resolved, self.inference, node, schema),
+                _ => None,
+            };
+            match own {
                 Some(kernel) => Ok(kernel.into()),
                 None => ops::select(op, schema, site),
             }

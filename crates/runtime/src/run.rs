@@ -146,6 +146,11 @@ impl Run<'_> {
         held: &mut [Held<'_>],
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
+        // Steps look before they begin.
+        if let (true, Some(reason)) = (planned.schedule.steps.is_empty(), self.limits.reached()) {
+            let stopped = Stopped::new(reason, &self.executable.resolved, None);
+            return Err(RunError::Stopped(Box::new(stopped)));
+        }
         let mut inner = memory.inner.take();
         let arena = memory.arena(planned)?;
         let walked = self.walk(body, planned, &mut Room { arena, inner: &mut inner, held }, watch);
@@ -185,7 +190,7 @@ impl Run<'_> {
     /// The end of a run before a step, or one of its turns.
     #[cold]
     fn stopped(&self, reason: StopReason, step: &Step, next_turn: Option<usize>) -> RunError {
-        let mut stopped = Stopped::new(reason, &self.executable.resolved, step.origins[0]);
+        let mut stopped = Stopped::new(reason, &self.executable.resolved, Some(step.origins[0]));
         stopped.next_turn = next_turn;
         RunError::Stopped(Box::new(stopped))
     }

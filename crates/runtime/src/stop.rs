@@ -65,32 +65,34 @@ impl fmt::Display for StopReason {
 pub struct Stopped {
     /// Why.
     pub reason: StopReason,
-    /// The node that would have been next, and the nodes around it.
-    pub next: NodePath,
+    /// The node that would have been next, and the nodes around it; `None` if the run has no nodes,
+    /// as where outputs are inputs or constants.
+    pub next: Option<NodePath>,
     /// The turn of that node that would have been next, if the node had begun.
     pub next_turn: Option<usize>,
-    node: NodeId,
+    node: Option<NodeId>,
     turns: Vec<(NodeId, usize)>,
 }
 
 impl Stopped {
-    pub(crate) fn new(reason: StopReason, resolved: &Resolved, node: NodeId) -> Stopped {
-        let next = resolved.path_of(node);
+    pub(crate) fn new(reason: StopReason, resolved: &Resolved, node: Option<NodeId>) -> Stopped {
+        let next = node.map(|node| resolved.path_of(node));
         Stopped { reason, next, next_turn: None, node, turns: Vec::new() }
     }
 
     /// What would have been next, for people.
     pub fn place(&self) -> String {
-        match self.next_turn {
-            Some(turn) => format!("before iteration {turn} of {}", self.next),
-            None => format!("before {}", self.next),
+        match (&self.next, self.next_turn) {
+            (Some(next), Some(turn)) => format!("before iteration {turn} of {next}"),
+            (Some(next), None) => format!("before {next}"),
+            (None, _) => "before the outputs of the model".to_string(),
         }
     }
 
     /// Says in which turn of a node around it that was.
     pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
         self.turns.push((around, turn));
-        self.next = resolved.path_in_turns(self.node, &self.turns);
+        self.next = self.node.map(|node| resolved.path_in_turns(node, &self.turns));
     }
 }
 

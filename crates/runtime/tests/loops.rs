@@ -47,6 +47,24 @@ fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
 }
 
 #[test]
+fn a_run_without_steps_ends_as_well() {
+    let session = session(
+        "<ir_version: 8, opset_import: [\"\": 17]>
+         g (float[2] x) => (float[2] x) {}",
+        &Options::with_threads(1),
+    );
+    assert!(session.steps().is_empty());
+    let flag = StopFlag::new();
+    let options = || RunOptions::new().stop(&flag);
+    let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
+    session.run_with(inputs(&[("x", x)]), options()).unwrap();
+    flag.stop();
+    let (reason, place) = stopped(&session, options());
+    assert_eq!(reason, StopReason::Flag);
+    assert_eq!(place, "the outputs of the model, which were next");
+}
+
+#[test]
 fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let session = session(ENDLESS, &Options::with_threads(1));
     let flag = StopFlag::new();

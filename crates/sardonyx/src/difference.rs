@@ -65,13 +65,7 @@ impl Model {
         values: impl Iterator<Item = ValueId>,
         inputs: &[(String, Value)],
     ) -> Result<HashMap<String, Value>, Error> {
-        let mut model = self.clone();
-        let Some(main) = model.graph.main else { return Ok(HashMap::new()) };
-        for value in values {
-            if !model.graph.value(value).is_output {
-                model.graph.add_graph_output(main, value);
-            }
-        }
+        let model = self.with_output_values(values);
         // Nodes without a seed draw the same numbers in both models if their outputs are called the
         // same.
         let session = Session::builder(&model).seed(0).build()?;

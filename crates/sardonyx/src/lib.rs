@@ -44,6 +44,7 @@ pub mod check;
 pub mod convert;
 pub mod cost;
 mod custom;
+pub mod devices;
 mod difference;
 mod digest;
 mod edit;
@@ -54,6 +55,7 @@ pub mod functions;
 mod glob;
 #[cfg(feature = "images")]
 mod images;
+mod indices;
 pub mod infer;
 pub mod inline;
 mod inspect;
@@ -62,6 +64,7 @@ mod load;
 mod mapping;
 pub mod message;
 mod model;
+mod nodes;
 mod open;
 pub mod ops;
 mod outputs;
@@ -80,6 +83,7 @@ mod values;
 mod whole;
 
 pub use custom::CustomOperator;
+pub use devices::{DeviceOptions, DeviceSession};
 pub use difference::Difference;
 pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
@@ -92,6 +96,7 @@ pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals
 pub use large_pages::LargePages;
 pub use load::{ExternalFiles, Loaded, OpenOptions};
 pub use model::Model;
+pub use nodes::{NodeInfo, NodeValue, ValueSource};
 pub use open::{Access, io_reason};
 pub use outputs::Outputs;
 pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
@@ -118,8 +123,9 @@ pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
 pub use sardonyx_passes::{NEWEST_IR_VERSION, StripOptions, StripReport};
 pub use sardonyx_tensor::{
-    Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
-    Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Opaque,
-    OpaqueType, Sequence, Sparse, StringArray, Tensor, TensorError, TensorView, TensorViewMut,
-    Tolerance, Value, ValueType, ViewData, bf16, cast, f16, npy, swap_bytes,
+    Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Distance, Distances,
+    Element, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey,
+    Mismatch, Opaque, OpaqueType, Sequence, Sparse, StringArray, Tensor, TensorError, TensorView,
+    TensorViewMut, Tolerance, Value, ValueType, ViewData, WorstElement, bf16, cast, f16, npy,
+    swap_bytes,
 };

@@ -80,6 +80,13 @@ impl Outputs {
     }
 }
 
+/// Values by name, in the order in which they come.
+impl FromIterator<(String, Value)> for Outputs {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(values: I) -> Outputs {
+        Outputs(values.into_iter().collect())
+    }
+}
+
 impl Index<&str> for Outputs {
     type Output = Value;
 

@@ -57,7 +57,7 @@ impl Model {
     }
 
     /// The name of the standard's operator that a node calls.
-    fn standard_operator(&self, node: NodeId) -> Option<String> {
+    pub(crate) fn standard_operator(&self, node: NodeId) -> Option<String> {
         let graph = &self.graph;
         let node = graph.node(node);
         let name = graph.display(node.op_type);

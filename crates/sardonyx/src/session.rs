@@ -47,41 +47,59 @@ pub struct Session {
 #[derive(Debug, Clone)]
 pub struct SessionBuilder<'m> {
     model: &'m Model,
-    options: runtime::Options,
+    choices: Choices,
+}
+
+/// What was chosen for a session, of whatever model.
+#[derive(Debug, Clone)]
+pub(crate) struct Choices {
+    pub(crate) options: runtime::Options,
     /// In the notation.
     functions: Vec<String>,
     /// The first operator that was refused, and why.
     refused: Option<String>,
 }
 
-impl SessionBuilder<'_> {
-    /// The seed, if one is given.
-    pub(crate) fn seed_given(&self) -> Option<u64> {
-        self.options.seed
+impl Choices {
+    /// A session of a model with these choices, about to be made.
+    pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
+        SessionBuilder { model, choices: self.clone() }
     }
 
-    /// The same options for another model.
-    pub(crate) fn of_model<'n>(&self, model: &'n Model) -> SessionBuilder<'n> {
-        let SessionBuilder { options, functions, refused, .. } = self.clone();
-        SessionBuilder { model, options, functions, refused }
+    /// The graph of a model with the functions that were given, which are forgotten then.
+    pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
+        let functions = std::mem::take(&mut self.functions);
+        Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
+    }
+}
+
+impl SessionBuilder<'_> {
+    /// The model.
+    pub(crate) fn model(&self) -> &Model {
+        self.model
+    }
+
+    /// What was chosen.
+    pub(crate) fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// How many threads a run uses, the calling one included. By default one per processor that
     /// this process may use, and 1024 at most. The number changes no result.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.options.threads = Some(threads);
+        self.choices.options.threads = Some(threads);
         self
     }
 
     /// How much of the graph may change on the way to a program; all of it by default.
     pub fn optimization(mut self, optimization: Optimization) -> Self {
-        self.options.optimization = optimization;
+        self.choices.options.optimization = optimization;
         self
     }
 
     /// How exact products are; exact by default.
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.options.precision = precision;
+        self.choices.options.precision = precision;
         self
     }
 
@@ -92,7 +110,7 @@ impl SessionBuilder<'_> {
     /// the model: some hundred KB for each thread. A run that needs more of what counts fails
     /// before it takes more. No limit by default.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.options.memory_limit = Some(bytes);
+        self.choices.options.memory_limit = Some(bytes);
         self
     }
 
@@ -100,14 +118,14 @@ impl SessionBuilder<'_> {
     /// Sessions of a model that have the same seed draw the same numbers in their first run, in
     /// their second, and so on, with any number of threads. By default a seed from the system.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.options.seed = Some(seed);
+        self.choices.options.seed = Some(seed);
         self
     }
 
     /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. Nothing large is computed, copied or packed, and runs fail.
     pub fn only_look(mut self) -> Self {
-        self.options.only_looks = true;
+        self.choices.options.only_looks = true;
         self
     }
 
@@ -115,21 +133,21 @@ impl SessionBuilder<'_> {
     /// are as many as the session with the most wants, and in a run of another session fewer of
     /// them take part.
     pub fn private_pool(mut self) -> Self {
-        self.options.private_pool = true;
+        self.choices.options.private_pool = true;
         self
     }
 
     /// Leaves out a rewrite of the program; [`rewrites`](crate::rewrites) lists them. A session is
     /// not made if none has this name.
     pub fn without_rewrite(mut self, name: impl Into<String>) -> Self {
-        self.options.without.push(name.into());
+        self.choices.options.without.push(name.into());
         self
     }
 
     /// Has the session tell its [program](Session::program) after a rewrite; `lowering` is the
     /// program before any.
     pub fn print_after(mut self, rewrite: impl Into<String>) -> Self {
-        self.options.print_after = Some(rewrite.into());
+        self.choices.options.print_after = Some(rewrite.into());
         self
     }
 
@@ -162,9 +180,9 @@ impl SessionBuilder<'_> {
         operator: impl CustomOperator + 'static,
     ) -> Self {
         let schema = schema_of(domain, name, &operator);
-        let operators = Arc::make_mut(&mut self.options.operators);
+        let operators = Arc::make_mut(&mut self.choices.options.operators);
         let added = operators.add(schema, Arc::new(Adapter(operator)));
-        self.refused = self.refused.or(added.err().map(|error| error.to_string()));
+        self.choices.refused = self.choices.refused.or(added.err().map(|error| error.to_string()));
         self
     }
 
@@ -225,7 +243,7 @@ impl SessionBuilder<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn image_decoder(mut self, decoder: impl ImageDecoder + 'static) -> Self {
-        self.options.images = Some(Arc::new(decoder));
+        self.choices.options.images = Some(Arc::new(decoder));
         self
     }
 
@@ -248,7 +266,7 @@ impl SessionBuilder<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn function(mut self, text: impl Into<String>) -> Self {
-        self.functions.push(text.into());
+        self.choices.functions.push(text.into());
         self
     }
 
@@ -257,7 +275,7 @@ impl SessionBuilder<'_> {
     /// no input has a size of that name.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
-        self.options.dims.push((name.into(), size));
+        self.choices.options.dims.push((name.into(), size));
         self
     }
 
@@ -271,12 +289,12 @@ impl SessionBuilder<'_> {
     /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
     /// the inputs do not have, or there are too many threads.
     pub fn build(self) -> Result<Session, Error> {
-        if let Some(refused) = self.refused {
+        if let Some(refused) = self.choices.refused {
             return Err(Error::new(ErrorKind::Input, refused));
         }
-        let graph = with_functions(&self.model.graph, self.functions)?;
+        let graph = with_functions(&self.model.graph, self.choices.functions)?;
         let external = Watched::new(&self.model.data);
-        let session = runtime::Session::compile(&graph, &external, &self.options)
+        let session = runtime::Session::compile(&graph, &external, &self.choices.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         Ok(Session { session })
     }
@@ -311,17 +329,11 @@ impl Session {
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
     pub fn builder(model: &Model) -> SessionBuilder<'_> {
-        SessionBuilder {
-            model,
-            functions: Vec::new(),
-            refused: None,
-            options: {
-                let mut options = runtime::Options::default();
-                options.weights = model.weights.clone();
-                options.images = default_decoder();
-                options
-            },
-        }
+        let mut options = runtime::Options::default();
+        options.weights = model.weights.clone();
+        options.images = default_decoder();
+        let choices = Choices { options, functions: Vec::new(), refused: None };
+        SessionBuilder { model, choices }
     }
 
     /// What a run takes, in the model's order.
@@ -566,7 +578,7 @@ fn not_a_function(error: ParseError) -> Error {
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
-fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
+pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
     match &error {
         CompileError::Unsupported(operators) => {
             let count = operators.len();

@@ -26,6 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod by_name;
+
 use std::fmt;
 
 use sardonyx_model::ExternalData;
@@ -37,8 +39,10 @@ use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;
 use crate::model::Model;
 
+pub use by_name::{OptimizerName, OptimizerNumbers};
 pub use sardonyx_passes::{
-    GradientReport, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingReport,
+    Clipping, GradientReport, Initialization, Loss, Optimizer, OptimizerKind, Skipped,
+    TrainingReport,
 };
 
 /// How a model is to be trained: see [`Model::add_training`].
@@ -46,6 +50,7 @@ pub use sardonyx_passes::{
 pub struct Options {
     loss: Loss,
     optimizer: Optimizer,
+    clipping: Option<Clipping>,
     variables: Option<Vec<String>>,
     frozen: Vec<String>,
     initialization: Initialization,
@@ -56,15 +61,11 @@ pub struct Options {
 impl Options {
     /// To make this loss small, by gradient descent with the learning rate 0.01.
     pub fn new(loss: Loss) -> Options {
-        let optimizer = Optimizer {
-            kind: OptimizerKind::Sgd,
-            learning_rate: 0.01,
-            weight_decay: 0.0,
-            as_operator: false,
-        };
+        let optimizer = OptimizerName::Sgd.with(&OptimizerNumbers::default());
         Options {
             loss,
             optimizer,
+            clipping: None,
             variables: None,
             frozen: Vec::new(),
             initialization: Initialization::Keep,
@@ -78,6 +79,21 @@ impl Options {
     pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> Options {
         self.optimizer.kind = kind;
         self.optimizer.learning_rate = learning_rate;
+        self
+    }
+
+    /// How weights move: the rule with all its numbers, such as
+    /// [`OptimizerName::with`] makes it.
+    #[must_use]
+    pub fn with_optimizer(mut self, optimizer: Optimizer) -> Options {
+        self.optimizer = optimizer;
+        self
+    }
+
+    /// Makes gradients smaller that are too large, before weight decay and the optimizer use them.
+    #[must_use]
+    pub fn clipping(mut self, clipping: Clipping) -> Options {
+        self.clipping = Some(clipping);
         self
     }
 
@@ -244,6 +260,7 @@ impl Model {
         let passes = TrainingOptions {
             loss: options.loss.clone(),
             optimizer: options.optimizer.clone(),
+            clipping: options.clipping,
             variables: chosen.is_some().then_some(&is_chosen),
             frozen: &is_frozen,
             initialization: options.initialization,

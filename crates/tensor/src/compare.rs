@@ -64,6 +64,51 @@ pub enum Mismatch {
     },
 }
 
+/// How far two tensors of the same type and dims are apart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distance {
+    /// How many elements differ by more than is allowed.
+    pub count: usize,
+    /// How many elements there are.
+    pub total: usize,
+    /// The largest absolute difference; infinite if a difference is no number.
+    pub absolute: f64,
+    /// The largest difference relative to the wanted element, as a fraction of it. Wanted elements
+    /// that are 0 are left out.
+    pub relative: f64,
+    /// The element that exceeds its allowance by the largest factor, or comes nearest to it; `None`
+    /// if all elements are equal.
+    pub worst: Option<WorstElement>,
+}
+
+/// An element of a tensor that is not the wanted one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorstElement {
+    /// Where it is.
+    pub index: Vec<usize>,
+    /// The element, as text.
+    pub got: String,
+    /// What it should be.
+    pub want: String,
+    /// Their difference; infinite if there is no such number.
+    pub difference: f64,
+}
+
+impl Distance {
+    /// The elements that differ by more than is allowed, if there are any.
+    pub fn mismatch(&self) -> Option<Mismatch> {
+        let worst = self.worst.clone().filter(|_| self.count > 0)?;
+        Some(Mismatch::Elements {
+            count: self.count,
+            total: self.total,
+            worst: worst.index,
+            got: worst.got,
+            want: worst.want,
+            difference: worst.difference,
+        })
+    }
+}
+
 impl Tensor {
     /// Compares with what is wanted.
     ///
@@ -71,13 +116,21 @@ impl Tensor {
     /// How they differ, with the worst element: that which exceeds its allowance by the largest
     /// factor.
     pub fn compare(&self, want: &Tensor, tolerance: Tolerance) -> Result<(), Mismatch> {
+        self.distance(want, tolerance)?.mismatch().map_or(Ok(()), Err)
+    }
+
+    /// Measures how far the elements are from what is wanted.
+    ///
+    /// # Errors
+    /// [`Mismatch::Type`] or [`Mismatch::Dims`]; elements that differ are no error.
+    pub fn distance(&self, want: &Tensor, tolerance: Tolerance) -> Result<Distance, Mismatch> {
         if self.data_type() != want.data_type() {
             return Err(Mismatch::Type { got: self.data_type(), want: want.data_type() });
         }
         if self.dims() != want.dims() {
             return Err(Mismatch::Dims { got: self.dims().to_vec(), want: want.dims().to_vec() });
         }
-        let mut tally = Tally { count: 0, worst: None };
+        let mut tally = Tally::default();
         match self.data_type().class() {
             Class::String => {
                 if let (Some(a), Some(b)) = (self.strings(), want.strings()) {
@@ -95,7 +148,7 @@ impl Tensor {
                 let (Ok(a), Ok(b)) = (to_f64(self), to_f64(want)) else {
                     // Numbers that cannot be read as numbers agree only if their bits do.
                     tally.exact(0, self.bit_eq(want));
-                    return tally.verdict(self, want);
+                    return Ok(tally.distance(self, want));
                 };
                 let parts = if class == Class::Complex { 2 } else { 1 };
                 let wide = self.data_type().bits() == Some(64) && class != Class::Complex;
@@ -108,11 +161,11 @@ impl Tensor {
                     };
                     let allowed =
                         if b.is_finite() { tolerance.atol + tolerance.rtol * b.abs() } else { 0.0 };
-                    tally.number(i / parts, difference, allowed);
+                    tally.number(i / parts, difference, allowed, b);
                 }
             }
         }
-        tally.verdict(self, want)
+        Ok(tally.distance(self, want))
     }
 
     /// Difference of 64-bit integers, which f64 cannot hold.
@@ -130,36 +183,46 @@ impl Tensor {
     }
 }
 
+#[derive(Default)]
 struct Tally {
     count: usize,
+    absolute: f64,
+    relative: f64,
     /// Index, excess, difference.
     worst: Option<(usize, f64, f64)>,
 }
 
 impl Tally {
-    fn verdict(&self, got: &Tensor, want: &Tensor) -> Result<(), Mismatch> {
-        let Some((index, _, difference)) = self.worst else {
-            return Ok(());
-        };
-        Err(Mismatch::Elements {
+    fn distance(&self, got: &Tensor, want: &Tensor) -> Distance {
+        Distance {
             count: self.count,
             total: got.len(),
-            worst: position(got.dims(), index),
-            got: shown(got, index),
-            want: shown(want, index),
-            difference,
-        })
+            absolute: self.absolute,
+            relative: self.relative,
+            worst: self.worst.map(|(index, _, difference)| WorstElement {
+                index: position(got.dims(), index),
+                got: shown(got, index),
+                want: shown(want, index),
+                difference,
+            }),
+        }
     }
 
     fn exact(&mut self, index: usize, equal: bool) {
-        self.number(index, if equal { 0.0 } else { f64::INFINITY }, 0.0);
+        self.number(index, if equal { 0.0 } else { f64::INFINITY }, 0.0, 0.0);
     }
 
-    fn number(&mut self, index: usize, difference: f64, allowed: f64) {
-        if difference <= allowed {
+    fn number(&mut self, index: usize, difference: f64, allowed: f64, want: f64) {
+        if difference == 0.0 {
             return;
         }
-        self.count += 1;
+        self.count += usize::from(difference > allowed);
+        self.absolute = self.absolute.max(difference);
+        if want != 0.0 {
+            let relative =
+                if difference.is_finite() { difference / want.abs() } else { difference };
+            self.relative = self.relative.max(relative);
+        }
         let excess = difference / allowed.max(f64::MIN_POSITIVE);
         // Without an allowance every excess may be infinite; then the larger difference counts.
         if self.worst.is_none_or(|(_, e, d)| excess > e || excess == e && difference > d) {
@@ -240,6 +303,24 @@ mod tests {
             mismatch.to_string(),
             "2 of 4 elements differ; the worst, at [0, 1], is 2.5, not 2.0 (off by 5e-1)"
         );
+    }
+
+    #[test]
+    fn distances_are_measured_within_the_tolerance_too() {
+        let tolerance = Tolerance { rtol: 1e-2, atol: 0.0 };
+        let measure =
+            |got: &[f32], want: &[f32]| floats(got).distance(&floats(want), tolerance).unwrap();
+        let near = measure(&[1.0, 1000.0, f32::NAN], &[1.0, 1001.0, f32::NAN]);
+        assert_eq!((near.count, near.total, near.absolute), (0, 3, 1.0));
+        assert!((near.relative - 1.0 / 1001.0).abs() < 1e-12 && near.mismatch().is_none());
+        assert_eq!(near.worst.map(|worst| worst.index), Some(vec![1]));
+        // What should be 0 has no relative difference.
+        let zero = measure(&[0.5, 2.0], &[0.0, 2.0]);
+        assert_eq!((zero.count, zero.absolute, zero.relative), (1, 0.5, 0.0));
+        let infinite = measure(&[1.0], &[f32::INFINITY]);
+        assert_eq!((infinite.absolute, infinite.relative), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(measure(&[1.0], &[1.0]).worst, None);
+        assert!(floats(&[1.0]).distance(&Tensor::scalar(1f32), tolerance).is_err());
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod view;
 
 pub use arena::{Arena, ArenaError, ReadSlices, WriteSlices};
 pub use buffer::{ALIGNMENT, AlignedBytes, Buffer, BufferName, Pages, SharedBytes};
-pub use compare::{Mismatch, Tolerance};
+pub use compare::{Distance, Mismatch, Tolerance, WorstElement};
 pub use convert::{CastOptions, cast, cast_slices};
 pub use element::{Bool8, Class, Complex64, Complex128, DataType, Element, swap_bytes};
 pub use error::{ErrorKind, TensorError};
@@ -63,4 +63,5 @@ pub use small_float::{
 pub use strings::StringArray;
 pub use tensor::{Storage, Tensor, realigned_copies};
 pub use value::{Map, MapKey, Opaque, OpaqueType, Sequence, Sparse, Value, ValueType};
+pub use value_compare::Distances;
 pub use view::{TensorView, TensorViewMut, ViewData};

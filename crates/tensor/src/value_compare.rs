@@ -4,13 +4,30 @@
 //! last place if that is more and the tolerance is not zero, NaN equals NaN. Integers, booleans and
 //! strings are equal. Sequences, maps and optionals are compared element by element.
 
-use crate::compare::Tolerance;
+use crate::compare::{Distance, Tolerance};
 use crate::element::DataType;
 use crate::tensor::Tensor;
 use crate::value::{Map, Sparse, Value};
 
 /// Two units in the last place of a bfloat16, as the reference runner allows.
 const BFLOAT16_RTOL: f64 = 1.0 / 64.0;
+
+impl Tolerance {
+    /// What the reference's runner allows where elements are of this type.
+    pub fn for_type(self, data_type: DataType) -> Tolerance {
+        if data_type == DataType::Bfloat16 && self != Tolerance::EXACT {
+            Tolerance { rtol: self.rtol.max(BFLOAT16_RTOL), ..self }
+        } else if data_type.is_integer() {
+            Tolerance::EXACT
+        } else {
+            self
+        }
+    }
+}
+
+/// The tensors in a value, each with its place in words (empty for the value itself) and how far it
+/// is from what is wanted.
+pub type Distances = Vec<(String, Distance)>;
 
 impl Value {
     /// Compares with what is wanted.
@@ -19,82 +36,120 @@ impl Value {
     ///
     /// What differs, in words, from the outside in.
     pub fn compare(&self, want: &Value, tolerance: Tolerance) -> Result<(), String> {
-        match (self, want) {
-            (Value::Tensor(got), Value::Tensor(want)) => tensors(got, want, tolerance),
-            (Value::Sparse(got), Value::Sparse(want)) => sparse(got, want, tolerance),
-            (Value::Sequence(got), Value::Sequence(want)) => {
-                if got.element() != want.element() {
-                    return Err(format!(
-                        "a sequence of {}, not of {}",
-                        got.element(),
-                        want.element()
-                    ));
-                }
-                if got.len() != want.len() {
-                    return Err(format!("{} items, not {}", got.len(), want.len()));
-                }
-                let mut pairs = got.items().iter().zip(want.items()).enumerate();
-                pairs.try_for_each(|(index, (got, want))| {
-                    got.compare(want, tolerance).map_err(|why| format!("item {index}: {why}"))
-                })
+        let distances = self.distances(want, &|data_type| tolerance.for_type(data_type))?;
+        for (place, distance) in distances {
+            if let Some(mismatch) = distance.mismatch() {
+                return Err(placed(&place, &mismatch.to_string()));
             }
-            (Value::Map(got), Value::Map(want)) => maps(got, want, tolerance),
-            (Value::Optional(_, Some(got)), Value::Optional(_, Some(want))) => {
-                got.compare(want, tolerance)
-            }
-            (Value::Optional(got, None), Value::Optional(want, None)) if got == want => Ok(()),
-            (Value::Optional(_, None), Value::Optional(_, Some(_))) => {
-                Err("nothing where a value is expected".into())
-            }
-            (Value::Optional(_, Some(_)), Value::Optional(_, None)) => {
-                Err("a value where nothing is expected".into())
-            }
-            (Value::Opaque(got), Value::Opaque(want)) if got == want => Ok(()),
-            (Value::Opaque(got), Value::Opaque(want))
-                if got.opaque_type() == want.opaque_type() =>
-            {
-                Err("another opaque value, which cannot be compared".into())
-            }
-            _ => Err(format!("{}, not {}", self.value_type(), want.value_type())),
         }
+        Ok(())
+    }
+
+    /// Measures how far the elements are from what is wanted, by the tolerance for their type.
+    ///
+    /// # Errors
+    ///
+    /// Another type, shape or length than is wanted, in words.
+    pub fn distances(
+        &self,
+        want: &Value,
+        tolerance: &dyn Fn(DataType) -> Tolerance,
+    ) -> Result<Distances, String> {
+        let mut found = Vec::new();
+        measure(self, want, "", tolerance, &mut found)?;
+        Ok(found)
     }
 }
 
-fn tensors(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Result<(), String> {
-    let data_type = want.data_type();
-    let tolerance = if data_type == DataType::Bfloat16 && tolerance != Tolerance::EXACT {
-        Tolerance { rtol: tolerance.rtol.max(BFLOAT16_RTOL), ..tolerance }
-    } else if data_type.is_integer() {
-        Tolerance::EXACT
-    } else {
-        tolerance
-    };
-    got.compare(want, tolerance).map_err(|mismatch| mismatch.to_string())
+/// What is wrong at a place.
+fn placed(place: &str, what: &str) -> String {
+    if place.is_empty() { what.to_string() } else { format!("{place}: {what}") }
 }
 
-fn sparse(got: &Sparse, want: &Sparse, tolerance: Tolerance) -> Result<(), String> {
+fn measure(
+    got: &Value,
+    want: &Value,
+    place: &str,
+    tolerance: &dyn Fn(DataType) -> Tolerance,
+    found: &mut Distances,
+) -> Result<(), String> {
+    let wrong = |what: &str| Err(placed(place, what));
+    let mut tensors = |got: &Tensor, want: &Tensor| {
+        let distance = got.distance(want, tolerance(want.data_type()));
+        let distance = distance.map_err(|mismatch| placed(place, &mismatch.to_string()))?;
+        found.push((place.to_string(), distance));
+        Ok(())
+    };
+    match (got, want) {
+        (Value::Tensor(got), Value::Tensor(want)) => tensors(got, want),
+        (Value::Sparse(got), Value::Sparse(want)) => {
+            positions(got, want).map_err(|what| placed(place, &what))?;
+            tensors(got.values(), want.values())
+        }
+        (Value::Sequence(got), Value::Sequence(want)) => {
+            if got.element() != want.element() {
+                let (got, want) = (got.element(), want.element());
+                return wrong(&format!("a sequence of {got}, not of {want}"));
+            }
+            if got.len() != want.len() {
+                return wrong(&format!("{} items, not {}", got.len(), want.len()));
+            }
+            let mut pairs = got.items().iter().zip(want.items()).enumerate();
+            pairs.try_for_each(|(index, (got, want))| {
+                let place = placed(place, &format!("item {index}"));
+                measure(got, want, &place, tolerance, found)
+            })
+        }
+        (Value::Map(got), Value::Map(want)) => {
+            same_keys(got, want).map_err(|what| placed(place, &what))?;
+            for (key, want) in want.entries() {
+                let place = placed(place, &format!("entry {key:?}"));
+                if let Some(got) = got.get(key) {
+                    measure(got, want, &place, tolerance, found)?;
+                }
+            }
+            Ok(())
+        }
+        (Value::Optional(_, Some(got)), Value::Optional(_, Some(want))) => {
+            measure(got, want, place, tolerance, found)
+        }
+        (Value::Optional(got, None), Value::Optional(want, None)) if got == want => Ok(()),
+        (Value::Optional(_, None), Value::Optional(_, Some(_))) => {
+            wrong("nothing where a value is expected")
+        }
+        (Value::Optional(_, Some(_)), Value::Optional(_, None)) => {
+            wrong("a value where nothing is expected")
+        }
+        (Value::Opaque(got), Value::Opaque(want)) if got == want => Ok(()),
+        (Value::Opaque(got), Value::Opaque(want)) if got.opaque_type() == want.opaque_type() => {
+            wrong("another opaque value, which cannot be compared")
+        }
+        _ => wrong(&format!("{}, not {}", got.value_type(), want.value_type())),
+    }
+}
+
+fn positions(got: &Sparse, want: &Sparse) -> Result<(), String> {
     if got.dims() != want.dims() {
         return Err(format!("dims are {:?}, not {:?}", got.dims(), want.dims()));
     }
     if got.positions() != want.positions() {
         return Err("values at other positions".into());
     }
-    tensors(got.values(), want.values(), tolerance)
+    Ok(())
 }
 
 /// The order of entries means nothing.
-fn maps(got: &Map, want: &Map, tolerance: Tolerance) -> Result<(), String> {
+fn same_keys(got: &Map, want: &Map) -> Result<(), String> {
     if got.key_type() != want.key_type() {
         return Err(format!("keys of type {}, not {}", got.key_type(), want.key_type()));
     }
     if got.entries().len() != want.entries().len() {
         return Err(format!("{} entries, not {}", got.entries().len(), want.entries().len()));
     }
-    for (key, want) in want.entries() {
-        let got = got.get(key).ok_or_else(|| format!("no entry {key:?}"))?;
-        got.compare(want, tolerance).map_err(|why| format!("entry {key:?}: {why}"))?;
+    match want.entries().iter().find(|(key, _)| got.get(key).is_none()) {
+        Some((key, _)) => Err(format!("no entry {key:?}")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -254,6 +254,18 @@ pub fn scatter_elements<T: Plain, I: GatherIndex>(
     assert_eq!(updates.len(), indices.len(), "one update per index");
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     check_elements(axis, dims, index_dims, indices)?;
+    let (last, row, index_row) = (dims.len() - 1, dims[dims.len() - 1], index_dims[dims.len() - 1]);
+    if axis == last && row > 0 && index_row > 0 && index_dims[..last] == dims[..last] {
+        // Rows of indices belong to whole rows: nobody has to find out where an update goes.
+        let indices = indices.chunks_exact(index_row).zip(updates.chunks_exact(index_row));
+        for (y, (indices, updates)) in y.chunks_exact_mut(row).zip(indices) {
+            for (&index, &update) in indices.iter().zip(updates) {
+                let y = &mut y[checked(index, row)];
+                *y = into(*y, update);
+            }
+        }
+        return Ok(());
+    }
     for (at, (&index, &update)) in indices.iter().zip(updates).enumerate() {
         let y = &mut y[element(axis, dims, index_dims, at, index)];
         *y = into(*y, update);

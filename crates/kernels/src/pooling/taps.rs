@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Divisor, Order, Window};
+use super::{Divisor, Window};
+
 /// Outputs accumulated at a time.
 pub(super) const TILE: usize = 256;
 
@@ -130,42 +131,5 @@ impl Taps {
     #[inline(always)]
     pub(crate) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
         (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()
-    }
-
-    /// The position, in `order`, of the first element in the window of output `o` for which
-    /// `wanted` holds; -1 if there is none. `wanted` gets the offset of the element.
-    pub(super) fn find(
-        &mut self,
-        window: &Window<'_>,
-        order: Order,
-        o: usize,
-        wanted: impl Fn(usize) -> bool,
-    ) -> i64 {
-        let last = self.outer;
-        let width = window.input[last];
-        let range = inside(window, last, o);
-        self.restart();
-        while let Some(row) = self.next_row(window) {
-            for k in range.clone() {
-                let column =
-                    o * window.strides[last] + k * window.dilations[last] - window.pads_begin[last];
-                let at = row * width + column;
-                if !wanted(at) {
-                    continue;
-                }
-                return match order {
-                    Order::RowMajor => at as i64,
-                    Order::ColumnMajor => {
-                        let (mut rest, mut position) = (at, 0);
-                        for &dim in window.input.iter().rev() {
-                            position = position * dim + rest % dim;
-                            rest /= dim;
-                        }
-                        (rest * window.input.iter().product::<usize>() + position) as i64
-                    }
-                };
-            }
-        }
-        -1
     }
 }

@@ -233,6 +233,28 @@ fn indices_count_planes_and_either_order() {
 }
 
 #[test]
+fn indices_of_nan_and_of_the_lowest_value() {
+    let window = Window {
+        input: &[3],
+        output: &[1],
+        kernel: &[3],
+        strides: &[1],
+        dilations: &[1],
+        pads_begin: &[0],
+        pads_end: &[0],
+    };
+    let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
+    let x = [1.0, nan, nan, nan, 2.0, 3.0, low, low, low, low, low, 0.0, 4.0, 4.0, nan];
+    for &isa in Isa::available() {
+        let (mut y, mut indices) = ([0.0; 5], [0; 5]);
+        let exec = Exec { pool: &Pool::new(1), isa };
+        max_pool_with_indices(&exec, 5, &window, Order::RowMajor, &x, &mut y, &mut indices);
+        assert_eq!(indices, [1, 3, 6, 11, 14]);
+        assert!(y[0].is_nan() && y[1].is_nan() && y[2..4] == [low, 0.0] && y[4].is_nan());
+    }
+}
+
+#[test]
 fn nan_wins_and_threads_do_not_show() {
     let x: Vec<f32> = (0..40 * 64 * 64)
         .map(|i| if i == 5001 { f32::NAN } else { (i as f32 * 0.71).sin() })

@@ -33,6 +33,7 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values, shift};
 use crate::rules;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub static ADD: OpDef =
@@ -65,7 +66,8 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     )
     .same_up()
     .adapter(28, 27, shift::by_few_bits)
-    .infer(rules::broadcast);
+    .infer(rules::broadcast)
+    .split_by(elements::elementwise);
 
 pub(crate) static BITWISE_AND: OpDef =
     bitwise("BitwiseAnd").about("Element-wise bitwise AND: `C = A & B`.");
@@ -94,7 +96,8 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .infer(|cx| compared(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align)
     .adapter(11, 10, equal_by_order)
-    .adapter(7, 6, legacy_broadcast::lower_commutative);
+    .adapter(7, 6, legacy_broadcast::lower_commutative)
+    .split_by(elements::elementwise);
 
 pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
     .about("Element-wise comparison `A > B`. False if an operand is NaN.");
@@ -156,7 +159,8 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
         }
         Ok(())
     })
-.gradient(gradients::modulo);
+.gradient(gradients::modulo)
+    .split_by(elements::elementwise);
 
 pub static MUL: OpDef =
     arithmetic("Mul", |cx| elementwise(cx, Dim::mul), legacy_broadcast::lower_commutative)
@@ -202,7 +206,8 @@ pub static POW: OpDef = OpDef::new("Pow")
     .infer(power)
     .adapter(6, 7, legacy_broadcast::align)
     .adapter(7, 6, legacy_broadcast::lower)
-    .gradient(gradients::pow);
+    .gradient(gradients::pow)
+    .split_by(elements::elementwise);
 
 pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
     .about("Subtracts two tensors element-wise: `C = A - B`. Integers wrap around on overflow.")
@@ -246,6 +251,7 @@ const fn arithmetic(name: &'static str, infer: InferFn, lower: AdapterFn) -> OpD
         types("T", HIGH_PRECISION_IR4),
     ];
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .without_reference_rule(&[1])
         .since(1, FIRST)
         .since(6, NOT_IN_PLACE)
@@ -263,6 +269,7 @@ const fn arithmetic(name: &'static str, infer: InferFn, lower: AdapterFn) -> OpD
 
 const fn order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
         .since(7, BROADCAST)
         .since(9, const { &[types("T", NUMERIC)] })
@@ -283,6 +290,7 @@ use or_equal;
 
 const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
         .since(16, const { &[types("T", NUMERIC_IR4)] })
         .widens()
@@ -291,6 +299,7 @@ const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn logic(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", BOOL), T1] })
         .since(
             7,
@@ -311,6 +320,7 @@ const fn logic(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn bitwise(name: &'static str) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(
             18,
             const {

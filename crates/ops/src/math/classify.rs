@@ -8,6 +8,7 @@ use sardonyx_tensor::DataType::{
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, input, int, output, types};
 use crate::rules::broadcast_to_bool;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
@@ -41,7 +42,8 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
         )],
     )
     .widens()
-    .infer(broadcast_to_bool);
+    .infer(broadcast_to_bool)
+    .split_by(elements::elementwise);
 
 pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
     .about("Tests each element for NaN (not a number).")
@@ -80,7 +82,8 @@ pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
         )],
     )
     .widens()
-    .infer(broadcast_to_bool);
+    .infer(broadcast_to_bool)
+    .split_by(elements::elementwise);
 
 #[cfg(test)]
 mod tests {

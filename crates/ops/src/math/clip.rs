@@ -18,6 +18,7 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, shape_values};
 use crate::rules;
+use crate::sharding::elements;
 
 pub(crate) static CLIP: OpDef = OpDef::new("Clip")
     .about(
@@ -72,7 +73,8 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
     .adapter(11, 10, limits_as_attributes)
     .body_from(13, body)
     .without_reference_rule(&[1])
-    .gradient(gradients::clip);
+    .gradient(gradients::clip)
+    .split_by(elements::elementwise);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::same_as_first(cx)?;

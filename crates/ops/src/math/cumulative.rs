@@ -10,6 +10,7 @@ use crate::known::held;
 use crate::math::gradients;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::same_as_first;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
@@ -31,7 +32,8 @@ pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
         ],
     )
     .infer(|cx| cumulated(cx, Dim::mul, 1))
-    .gradient(gradients::cum_prod);
+    .gradient(gradients::cum_prod)
+    .split_by(elements::along_axis_input);
 
 pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .about(
@@ -54,7 +56,8 @@ pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .since(14, &[types("T", HIGH_PRECISION_IR4)])
     .widens()
     .infer(|cx| cumulated(cx, Dim::add, 0))
-    .gradient(gradients::cum_sum);
+    .gradient(gradients::cum_sum)
+    .split_by(elements::along_axis_input);
 
 type Combine = fn(&Dim, &Dim) -> Dim;
 

@@ -5,6 +5,7 @@ use crate::facts::{FLOATS_IR4, NUMERIC, float, input, output, types};
 use crate::function::{attribute_like, number_like};
 use crate::infer::{Infer, InferError};
 use crate::rules::{same_as_first, same_shape};
+use crate::sharding::elements;
 
 pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
     .about(
@@ -36,7 +37,8 @@ pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
             not_below = Where (above, lowered, zero)
             output = Where (below, raised, not_below)",
         ),
-    );
+    )
+    .split_by(elements::elementwise);
 
 pub static SWIGLU: OpDef = OpDef::new("SwiGLU")
     .about(
@@ -80,7 +82,8 @@ pub static SWISH: OpDef = OpDef::new("Swish")
             gate = Sigmoid (scaled)
             Y = Mul (X, gate)",
         ),
-    );
+    )
+    .split_by(elements::elementwise);
 
 /// Both inputs have one shape: nothing broadcasts.
 fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {

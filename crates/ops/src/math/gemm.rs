@@ -18,6 +18,7 @@ use crate::facts::{
 };
 use crate::infer::{Demand, Infer, InferError};
 use crate::math::gradients;
+use crate::sharding::contraction;
 use crate::tensor::rearrange::TILE;
 
 pub static GEMM: OpDef = OpDef::new("Gemm")
@@ -66,7 +67,8 @@ pub static GEMM: OpDef = OpDef::new("Gemm")
     .adapter(11, 10, add_zero)
     .cost(multiply_adds)
     .without_reference_rule(&[1])
-    .gradient(gradients::gemm);
+    .gradient(gradients::gemm)
+    .split_by(contraction::gemm);
 
 /// Each element of the product is a sum over the second axis of A.
 fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {

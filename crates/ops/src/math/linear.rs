@@ -9,6 +9,7 @@ use crate::facts::{
 use crate::infer::{Infer, InferError};
 use crate::math::{einsum, linear_gradients};
 use crate::rules::demand_rank_from;
+use crate::sharding::contraction;
 
 pub(crate) static DET: OpDef = OpDef::new("Det")
     .about("Determinant of square matrices in the last two axes. The determinant of an empty matrix is \
@@ -42,7 +43,8 @@ pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
     .widens()
     .infer(einsum::infer)
     .cost(|node| einsum::multiply_adds(node.cx))
-    .gradient(linear_gradients::einsum);
+    .gradient(linear_gradients::einsum)
+    .split_by(contraction::einsum);
 
 fn determinant(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 2)?;

@@ -84,14 +84,29 @@ fn of_operand<'c>(
         terms.push(Term { labels: Vec::new(), ellipsis: Some(0) });
         values.push(dy.number(1.0).expand(sizes));
     }
+    // Some runtimes refuse an equation that sums what `...` stands for.
+    let summed = hidden_axes(cx, equation).filter(|_| own.ellipsis.is_none());
+    result.ellipsis = result.ellipsis.or(summed.map(|_| 0));
     let operands: Vec<String> = terms.iter().map(spelled).collect();
     let text = format!("{}->{}", operands.join(","), spelled(&result));
-    let gradient = dy.op_with("Einsum", &values[1..], &[("equation", text.as_str().into())]);
+    let mut gradient = dy.op_with("Einsum", &values[1..], &[("equation", text.as_str().into())]);
+    if let Some(count) = summed {
+        let axes: Vec<i64> = (0..count as i64).collect();
+        gradient = gradient.sum(&axes, false);
+    }
     if are_alike(cx, equation) {
         return Ok(gradient);
     }
     // One element that an operand has of a label may stand for many that another one has.
     Ok(cx.unbroadcast_to(gradient.expand(x.shape()), x, false))
+}
+
+/// How many axes `...` stands for, if that is known and at least one.
+fn hidden_axes(cx: &Backward<'_>, equation: &Equation) -> Option<usize> {
+    let mut terms = equation.operands.iter().enumerate();
+    let (index, term) = terms.find(|(_, term)| term.ellipsis.is_some())?;
+    let rank = cx.shape_of(cx.input(index).ok()?)?.len();
+    rank.checked_sub(term.labels.len()).filter(|count| *count > 0)
 }
 
 /// The size of the axis that a label stands for.

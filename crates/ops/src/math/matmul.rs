@@ -12,6 +12,7 @@ use crate::facts::{FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, output, ty
 use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::rules;
+use crate::sharding::contraction;
 
 pub static MATMUL: OpDef = OpDef::new("MatMul")
     .about(
@@ -34,7 +35,8 @@ pub static MATMUL: OpDef = OpDef::new("MatMul")
     .widens()
     .infer(infer)
     .cost(|node| node.matrix_product(0, 1))
-    .gradient(gradients::matmul);
+    .gradient(gradients::matmul)
+    .split_by(contraction::matmul);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.shape(1)) {

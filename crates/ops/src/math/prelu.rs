@@ -18,6 +18,7 @@ use crate::math::consumed_inputs;
 use crate::math::legacy_broadcast::align_at;
 use crate::math::unary::slope_below_zero;
 use crate::rules;
+use crate::sharding::elements;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
@@ -54,7 +55,8 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     .adapter(6, 7, align_channels)
     .adapter(7, 6, slope_of_channels)
     .body(&[16], slope_below_zero!("slope"))
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .split_by(elements::elementwise);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(ty) = cx.tensor(0) else {

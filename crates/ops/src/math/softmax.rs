@@ -15,15 +15,18 @@ use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::rules;
+use crate::sharding::elements;
 use crate::tensor::flatten::FLATTEN;
 use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
 use crate::tensor::transpose::TRANSPOSE;
 
-pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about(
-    "One-hot of the maximum: 1 at the first maximum along `axis`, 0 elsewhere. Before version \
+pub(crate) static HARDMAX: OpDef = along_axis("Hardmax")
+    .about(
+        "One-hot of the maximum: 1 at the first maximum along `axis`, 0 elsewhere. Before version \
          13 the input is treated as a matrix: all axes from `axis` on form one row.",
-);
+    )
+    .split_by(elements::along_axis);
 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .about(
@@ -33,7 +36,8 @@ pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     )
     .body_from(13, log_softmax)
     .body_from(18, log_softmax)
-    .gradient(gradients::log_softmax);
+    .gradient(gradients::log_softmax)
+    .split_by(elements::along_axis);
 
 pub static SOFTMAX: OpDef = along_axis("Softmax")
     .about("Softmax along `axis`: `Y = exp(X) / sum(exp(X))`. The maximum is subtracted first, so the \
@@ -41,7 +45,8 @@ pub static SOFTMAX: OpDef = along_axis("Softmax")
          from `axis` on form one row.")
     .body_from(13, softmax)
     .body_from(18, softmax)
-    .gradient(gradients::softmax);
+    .gradient(gradients::softmax)
+    .split_by(elements::along_axis);
 
 const NEGATIVE_AXIS: &[Fact] = &[note("A negative `axis` counts from the end.")];
 

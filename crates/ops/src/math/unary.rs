@@ -32,6 +32,7 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, floats_only, shape_values};
 use crate::rules;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static ABS: OpDef = OpDef::new("Abs")
@@ -44,7 +45,8 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .infer(|cx| mapped(cx, shape_values::absolute))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
-    .gradient(gradients::abs);
+    .gradient(gradients::abs)
+    .split_by(elements::elementwise);
 
 pub(crate) static ACOS: OpDef = smooth_named("Acos", 7)
     .about("Inverse cosine (arccosine) of each element, in radians. NaN outside of -1 to 1.")
@@ -73,7 +75,8 @@ pub(crate) static ATANH: OpDef = smooth_named("Atanh", 9)
 pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
     .about("Bitwise NOT of each element.")
     .since(18, &[FIXED_X, FIXED_Y, types("T", INTEGERS)])
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .split_by(elements::elementwise);
 
 pub(crate) static CEIL: OpDef = rounding("Ceil")
     .about("Rounds each element up to an integer. Infinities, NaN and integers stay as they are.")
@@ -101,7 +104,8 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         Some(alpha + celu!())
     })
     .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()))
-    .gradient(gradients::celu);
+    .gradient(gradients::celu)
+    .split_by(elements::elementwise);
 
 pub static COS: OpDef =
     smooth_named("Cos", 7).about("Cosine of each element, in radians.").gradient(gradients::cos);
@@ -134,7 +138,8 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .types_down()
     .infer(rules::same_as_first)
     .adapter(12, 13, floats_only::check)
-    .gradient(gradients::erf);
+    .gradient(gradients::erf)
+    .split_by(elements::elementwise);
 
 pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED)
     .about("Exponential of each element: `Y = e^X`.")
@@ -156,7 +161,8 @@ pub static GELU: OpDef = OpDef::new("Gelu")
         &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)],
     )
     .infer(rules::same_as_first)
-    .body_from(20, gelu);
+    .body_from(20, gelu)
+    .split_by(elements::elementwise);
 
 pub static HARD_SIGMOID: OpDef = activation(
     "HardSigmoid",
@@ -223,12 +229,14 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .infer(|cx| mapped(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
-    .gradient(gradients::neg);
+    .gradient(gradients::neg)
+    .split_by(elements::elementwise);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
     .about("Logical NOT of each element.")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
-    .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
+    .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)))
+    .split_by(elements::elementwise);
 
 pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY)
     .about("Reciprocal of each element: `Y = 1 / X`.")
@@ -250,7 +258,8 @@ pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(rules::same_as_first)
-    .gradient(gradients::zero);
+    .gradient(gradients::zero)
+    .split_by(elements::elementwise);
 
 pub(crate) static SELU: OpDef = OpDef::new("Selu")
     .about(
@@ -299,7 +308,8 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
         ),
     )
     .without_reference_rule(&[1])
-    .gradient(gradients::selu);
+    .gradient(gradients::selu)
+    .split_by(elements::elementwise);
 
 pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY)
     .about("Logistic sigmoid of each element: `Y = 1 / (1 + exp(-X))`.")
@@ -318,7 +328,8 @@ pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     )
     .widens()
     .infer(rules::same_as_first)
-    .gradient(gradients::zero);
+    .gradient(gradients::zero)
+    .split_by(elements::elementwise);
 
 pub static SIN: OpDef =
     smooth_named("Sin", 7).about("Sine of each element, in radians.").gradient(gradients::sin);
@@ -375,7 +386,8 @@ pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
             "above = Less (alpha, X)
             Y = Where (above, X, zero)",
         ),
-    );
+    )
+    .split_by(elements::elementwise);
 
 const X: Fact = input("X", "T");
 const Y: Fact = output("Y", "T");
@@ -463,6 +475,7 @@ const fn function_inferred(
     infer: InferFn,
 ) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, first)
         .since(6, const { &[NOT_IN_PLACE] })
         .same_down()
@@ -490,6 +503,7 @@ const fn smooth_named(name: &'static str, first: u32) -> OpDef {
         types("T", FLOATS),
     ];
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(first, FIRST)
         .since(22, const { &[types("T", FLOATS_IR4)] })
         .widens()
@@ -498,6 +512,7 @@ const fn smooth_named(name: &'static str, first: u32) -> OpDef {
 
 const fn smooth_xy(name: &'static str, first: u32) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(first, const { &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS)] })
         .since(22, const { &[types("T", FLOATS_IR4)] })
         .widens()
@@ -506,6 +521,7 @@ const fn smooth_xy(name: &'static str, first: u32) -> OpDef {
 
 const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: u32) -> OpDef {
     OpDef::new(name)
+        .split_by(elements::elementwise)
         .since(1, first)
         .since(6, const { &[SMOOTH_X, SMOOTH_Y, NOT_IN_PLACE] })
         .same_down()

@@ -18,6 +18,7 @@ use crate::math::binary::{ADD, DIV};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
+use crate::sharding::elements;
 
 pub(crate) static MAX: OpDef = OpDef::new("Max")
     .about("Element-wise maximum of one or more tensors. NaN if any operand is NaN.")
@@ -35,7 +36,8 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .adapter(12, 11, |cx| choose(cx, "Greater"))
     .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1])
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::elementwise);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .about("Element-wise mean of one or more tensors.")
@@ -50,7 +52,8 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(8, 7, divide_sum)
     .without_reference_rule(&[1])
-    .gradient(gradients::mean);
+    .gradient(gradients::mean)
+    .split_by(elements::elementwise);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
     .about("Element-wise minimum of one or more tensors. NaN if any operand is NaN.")
@@ -68,7 +71,8 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .adapter(12, 11, |cx| choose(cx, "Less"))
     .adapter(8, 7, |cx| legacy_broadcast::same_sizes(cx, cx.input_count()))
     .without_reference_rule(&[1])
-    .gradient(gradients::extreme);
+    .gradient(gradients::extreme)
+    .split_by(elements::elementwise);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .about("Element-wise sum of one or more tensors.")
@@ -83,7 +87,8 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(8, 7, add_by_twos)
     .without_reference_rule(&[1])
-    .gradient(gradients::sum);
+    .gradient(gradients::sum)
+    .split_by(elements::elementwise);
 
 /// Older versions take floats only: of integers, one after the other is compared with what was
 /// chosen before.

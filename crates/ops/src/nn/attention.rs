@@ -18,6 +18,7 @@ use crate::facts::{
     unknown_determinism,
 };
 use crate::infer::{Demand, Infer, InferError};
+use crate::sharding::layers;
 use crate::typeset::TypeSet;
 
 pub static ATTENTION: OpDef = OpDef::new("Attention")
@@ -71,7 +72,8 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         }
         Ok(())
     })
-    .cost(attention_work);
+    .cost(attention_work)
+    .split_by(layers::attention);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
     .about(
@@ -167,7 +169,8 @@ pub static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
         ],
     )
     .infer(rotary::infer)
-    .body_from(23, rotary::body);
+    .body_from(23, rotary::body)
+    .split_by(layers::rotary_embedding);
 
 /// Every query with every key, and the weights with the values: each element of the queries,
 /// and each of the result, takes part once per key. Graphs that change scores are counted where

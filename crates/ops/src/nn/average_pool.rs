@@ -16,6 +16,7 @@ use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
 use crate::nn::gradients;
+use crate::sharding::layers;
 use crate::tensor::pad::PAD;
 use crate::{Adapt, AttrValue, Infer, InferError, OpDef, Refusal};
 
@@ -52,7 +53,8 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .adapter(7, 6, count_no_padding)
     .adapter(19, 18, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)])
-    .gradient(gradients::average_pool);
+    .gradient(gradients::average_pool)
+    .split_by(layers::pool);
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = pooled_shape(cx)?;

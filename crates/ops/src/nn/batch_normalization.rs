@@ -15,6 +15,7 @@ use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::nn::gradients;
 use crate::rules::same_as_first;
+use crate::sharding::layers;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
@@ -120,7 +121,8 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
         Ok(())
     })
     .without_reference_rule(&[1])
-    .gradient(gradients::batch_normalization);
+    .gradient(gradients::batch_normalization)
+    .split_by(layers::batch_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Statistics per element have no common shape with the channels.

@@ -10,6 +10,7 @@ use super::window::Window;
 use crate::denotation::{FILTERS, IMAGES};
 use crate::facts::*;
 use crate::nn::gradients;
+use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONV: OpDef = OpDef::new("Conv")
@@ -50,7 +51,8 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
     .infer_as_reference(infer_as_reference)
     .keeps_format(&[(0, IMAGES), (1, FILTERS)])
     .cost(|node| node.convolution(1))
-    .gradient(gradients::conv);
+    .gradient(gradients::conv)
+    .split_by(layers::conv);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = PLAIN.output_shape(cx)?;

@@ -13,6 +13,7 @@ use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
 use crate::nn::gradients;
 use crate::rules;
+use crate::sharding::layers;
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .about(
@@ -78,7 +79,8 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
     .cost(transposed_work)
-    .gradient(gradients::conv_transpose);
+    .gradient(gradients::conv_transpose)
+    .split_by(layers::conv_transpose);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .about(

@@ -11,6 +11,7 @@ use crate::downward::{constant, exact_float};
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::nn::gradients;
+use crate::sharding::elements;
 use crate::tensor::cast::CAST;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
@@ -74,7 +75,8 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
     .adapter(11, 12, ratio_as_input)
     .adapter(12, 11, ratio_as_attribute)
     .without_reference_rule(&[1])
-    .gradient(gradients::dropout);
+    .gradient(gradients::dropout)
+    .split_by(elements::dropout);
 
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
 const FLOATS_IR9: TypeSet = FLOATS_IR4.and(TypeSet::tensors(&[

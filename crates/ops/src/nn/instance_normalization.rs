@@ -8,6 +8,7 @@ use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::nn::gradients;
 use crate::rules::same_as_first;
+use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalization")
@@ -41,7 +42,8 @@ pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalizat
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
-    .gradient(gradients::instance_normalization);
+    .gradient(gradients::instance_normalization)
+    .split_by(layers::instance_normalization);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     per_channel(cx, 1..3)?;

@@ -13,6 +13,7 @@ use crate::function::{
 use crate::infer::{Demand, Infer, InferError};
 use crate::nn::gradients;
 use crate::rules::{broadcast_over, demand_rank_from, elem_attribute, same_as_first, shared_dim};
+use crate::sharding::{elements, layers};
 use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
@@ -37,7 +38,8 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .infer(infer_groups)
     .adapter(20, 21, factors_per_channel)
     .body_from(18, group_normalization)
-    .without_reference_rule(&[18, 21]);
+    .without_reference_rule(&[18, 21])
+    .split_by(layers::batch);
 
 pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .about(
@@ -63,7 +65,8 @@ pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .infer(infer_layer)
     .body_from(17, layer_normalization)
     .body_from(18, layer_normalization)
-    .gradient(gradients::layer_normalization);
+    .gradient(gradients::layer_normalization)
+    .split_by(elements::normalized_from_axis);
 
 pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     .about("Divides by the L1 or L2 norm along an axis. Where the norm is 0 the output is 0.")
@@ -80,7 +83,8 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer_along_axis)
-    .gradient(gradients::lp_normalization);
+    .gradient(gradients::lp_normalization)
+    .split_by(elements::along_axis);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
     .about("Normalizes to mean 0 and variance 1 over `axes`: `Y = (X - mean) / sqrt(var)`.")
@@ -107,7 +111,8 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
             mean_variance!("ReduceMean (", ", axes)"),
         ),
     )
-    .gradient(gradients::mean_variance_normalization);
+    .gradient(gradients::mean_variance_normalization)
+    .split_by(elements::normalized_over_axes);
 
 /// The mean of a value is what stands between two pieces of text.
 macro_rules! mean_variance {
@@ -156,7 +161,8 @@ pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
         ],
     )
     .infer(infer_root_mean_square)
-    .body_from(23, rms_normalization);
+    .body_from(23, rms_normalization)
+    .split_by(elements::normalized_from_axis);
 
 /// As the input; means and deviations keep the axes that they are computed over, with size 1.
 fn infer_layer(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -73,9 +73,9 @@ impl<'c> Targets<'c> {
             &[("axis", AttrValue::Int(0))],
         );
         let axis = [("axis", AttrValue::Int(1))];
-        // A vector of one element would do; some runtimes take a scalar alone.
+        // A vector of one element and int32 would do; some runtimes take a scalar and int64 alone.
         let depth = scores.sizes(1, Some(2)).squeeze(&[0]);
-        let one_hot = classes.op_with("OneHot", &[depth, values], &axis);
+        let one_hot = classes.cast(DataType::Int64).op_with("OneHot", &[depth, values], &axis);
         let one_hot = one_hot.of(scores.elem());
         let weights = cx.input_if(2).map(|weights| weights.op_with("Gather", &[classes], &[]));
         let counts = match (weights, ignored) {

@@ -10,6 +10,7 @@ use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::drop_ones;
 use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types};
+use crate::sharding::layers;
 
 pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .about("Lp norm over all spatial axes of each channel.")
@@ -25,7 +26,8 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .adapter(2, 1, float_p)
     .infer_as_reference(global_pool::infer_as_reference)
     .without_reference_rule(&[1])
-    .gradient(gradients::global_lp_pool);
+    .gradient(gradients::global_lp_pool)
+    .split_by(layers::pool);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .about("Lp pooling: the Lp norm of each window.")
@@ -59,7 +61,8 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .adapter(2, 1, float_p)
     .adapter(18, 17, |cx| drop_ones(cx, "dilations"))
     .without_reference_rule(&[1])
-    .gradient(gradients::lp_pool);
+    .gradient(gradients::lp_pool)
+    .split_by(layers::pool);
 
 /// The exponent was a float, and is an integer. To run, a norm of another exponent is made of
 /// powers.

@@ -7,6 +7,7 @@ use crate::denotation::IMAGES;
 use crate::facts::*;
 use crate::nn::gradients;
 use crate::rules::same_as_first;
+use crate::sharding::layers;
 
 pub(crate) static LRN: OpDef = OpDef::new("LRN")
     .about(
@@ -36,4 +37,5 @@ pub(crate) static LRN: OpDef = OpDef::new("LRN")
     .widens()
     .infer(same_as_first)
     .keeps_format(&[(0, IMAGES)])
-    .gradient(gradients::lrn);
+    .gradient(gradients::lrn)
+    .split_by(layers::batch);

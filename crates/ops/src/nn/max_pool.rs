@@ -12,6 +12,7 @@ use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
 use crate::nn::gradients;
+use crate::sharding::layers;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
@@ -58,7 +59,8 @@ pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
     .adapter(8, 7, drop_indices)
     .adapter(10, 9, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)])
-    .gradient(gradients::max_pool);
+    .gradient(gradients::max_pool)
+    .split_by(layers::pool);
 
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 

@@ -15,6 +15,7 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
+use crate::sharding::layers;
 use crate::tensor::transpose::TRANSPOSE;
 use crate::typeset::TypeSet;
 
@@ -84,7 +85,8 @@ pub static GRU: OpDef = OpDef::new("GRU")
     .adapter(14, 13, turn_batch)
     .cost(multiply_adds)
     .gradient_by(steps::gated)
-    .without_reference_rule(&[1]);
+    .without_reference_rule(&[1])
+    .split_by(layers::recurrent);
 
 pub static LSTM: OpDef = OpDef::new("LSTM")
     .about(
@@ -148,7 +150,8 @@ pub static LSTM: OpDef = OpDef::new("LSTM")
     })
     .adapter(14, 13, turn_batch)
     .cost(multiply_adds)
-    .gradient_by(steps::memory);
+    .gradient_by(steps::memory)
+    .split_by(layers::recurrent);
 
 pub static RNN: OpDef = OpDef::new("RNN")
     .about(
@@ -203,7 +206,8 @@ pub static RNN: OpDef = OpDef::new("RNN")
     })
     .adapter(14, 13, turn_batch)
     .cost(multiply_adds)
-    .gradient_by(steps::plain);
+    .gradient_by(steps::plain)
+    .split_by(layers::recurrent);
 
 /// The default of version 1 is a word that means nothing.
 fn write_direction(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@ use crate::def::OpDef;
 use crate::facts::{input, int, output, types, without_types};
 use crate::infer::{Infer, InferError};
 use crate::rules::elem_attribute;
+use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
 pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
@@ -100,7 +101,8 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
     .adapter(13, 12, one_scale)
     .adapter(23, 22, |cx| drop_elem(cx, "output_dtype", 1))
 .infer(infer_dequantize)
-    .infer_as_reference(infer_dequantize_as_reference);
+    .infer_as_reference(infer_dequantize_as_reference)
+    .split_by(elements::quantized);
 
 pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLinear")
     .about(
@@ -198,7 +200,8 @@ pub static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
     .adapter(21, 20, type_of_zero_point)
     .adapter(23, 22, |cx| drop_elem(cx, "precision", 1))
     .infer(infer_quantize)
-    .infer_as_reference(infer_quantize_as_reference);
+    .infer_as_reference(infer_quantize_as_reference)
+    .split_by(elements::quantized);
 
 fn infer_dynamic_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Uint8), cx.shape(0).cloned());

@@ -14,6 +14,7 @@ use crate::facts::*;
 use crate::known::{Known, MAX_KNOWN};
 use crate::math::shape_values;
 use crate::rules::elem_attribute;
+use crate::sharding::elements;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
@@ -83,7 +84,8 @@ pub static CAST: OpDef = OpDef::new("Cast")
         Ok(())
     })
     .without_reference_rule(&[1])
-    .gradient(gradients::cast);
+    .gradient(gradients::cast)
+    .split_by(elements::elements_of_first);
 
 const STRING: &[DataType] = &[DataType::String];
 const COMPLEX: &[DataType] = &[DataType::Complex64, DataType::Complex128];

@@ -9,6 +9,7 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 use crate::rules::elem_attribute;
+use crate::sharding::elements;
 use crate::tensor::cast;
 use crate::typeset::TypeSet;
 
@@ -27,7 +28,8 @@ pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
             types("T2", ALL_IR13.except(&[String])),
         ],
     )
-    .infer(bit_cast);
+    .infer(bit_cast)
+    .split_by(elements::elements_of_first);
 
 pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .about(
@@ -101,7 +103,8 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
         let saturate = if cx.since() < 19 { "" } else { ", saturate: int = @saturate" };
         let round_mode = if cx.since() < 24 { "" } else { ", round_mode: string = @round_mode" };
         Some(format!("output = Cast <to = {to}{saturate}{round_mode}> (input)"))
-    });
+    })
+    .split_by(elements::elements_of_first);
 
 fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let to = elem_attribute(cx, "to")?;

@@ -10,6 +10,7 @@ use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::computed;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -36,7 +37,8 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
     .adapter(3, 4, write_axis)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
     .without_reference_rule(&[1])
-    .gradient(gradients::concat);
+    .gradient(gradients::concat)
+    .split_by(movement::concat);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));

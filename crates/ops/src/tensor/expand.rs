@@ -9,6 +9,7 @@ use super::{unknown_dims, vector_len};
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::rules::broadcast_shapes;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
@@ -38,7 +39,8 @@ pub static EXPAND: OpDef = OpDef::new("Expand")
     .widens()
     .infer(infer)
     .shapes_by(&[1])
-    .gradient(gradients::expand);
+    .gradient(gradients::expand)
+    .split_by(movement::expand);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.demand_rank(1, 1)?;

@@ -10,6 +10,7 @@ use super::{product, widened};
 use crate::downward::axis_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
@@ -42,7 +43,8 @@ pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
     .widens()
     .infer(infer)
     .adapter(11, 10, |cx| axis_from_front(cx, "axis"))
-    .gradient(gradients::reshape);
+    .gradient(gradients::reshape)
+    .split_by(movement::regrouped);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(1);

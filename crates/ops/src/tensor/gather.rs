@@ -10,6 +10,7 @@ use crate::attributes::Attributes;
 use crate::downward::indices_from_front;
 use crate::facts::*;
 use crate::math::shape_values;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
@@ -47,7 +48,8 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
         indices_from_front(cx, 1, axis)
     })
     .reads_part_of_first()
-    .gradient(gradients::gather);
+    .gradient(gradients::gather)
+    .split_by(movement::gather);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(0);

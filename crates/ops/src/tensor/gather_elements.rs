@@ -12,6 +12,7 @@ use crate::facts::{ALL, ALL_IR4, input, int, output, types};
 use crate::infer::{Infer, InferError};
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
@@ -44,7 +45,8 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .adapter(11, 10, gather_by_places)
     .infer(gather_elements)
     .reads_part_of_first()
-    .gradient(gradients::gather_elements);
+    .gradient(gradients::gather_elements)
+    .split_by(movement::gather_elements);
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .about(

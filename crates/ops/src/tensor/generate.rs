@@ -15,6 +15,7 @@ use crate::known::{Known, MAX_KNOWN};
 use crate::math::gradients::zero;
 use crate::math::shape_values::{self, Ints, of_input};
 use crate::rules::{demand_rank_from, elem_attribute, same_as_first};
+use crate::sharding::{elements, movement};
 use crate::tensor::gradients;
 use crate::typeset::TypeSet;
 
@@ -92,7 +93,8 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
         }
         Ok(())
     })
-    .shapes_by(&[1]);
+    .shapes_by(&[1])
+    .split_by(movement::one_hot);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
     .about(
@@ -202,7 +204,8 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
     )
     .infer(triangle)
     .adapter(14, 13, triangle_by_places)
-    .gradient(gradients::trilu);
+    .gradient(gradients::trilu)
+    .split_by(elements::matrices);
 
 /// Keeps elements by how far their column is to the right of their row.
 fn triangle_by_places(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

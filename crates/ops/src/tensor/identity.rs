@@ -6,6 +6,7 @@
 use super::widened;
 use crate::facts::*;
 use crate::rules::same_as_first;
+use crate::sharding::elements;
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
@@ -44,7 +45,8 @@ pub static IDENTITY: OpDef = OpDef::new("Identity")
     .since(25, widened!("V", ALL_IR13.and(CONTAINERS)))
     .widens()
     .infer(infer)
-    .gradient(gradients::identity);
+    .gradient(gradients::identity)
+    .split_by(elements::elements_of_first);
 
 /// Sequences and optionals never gained the newer element types.
 const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());

@@ -14,6 +14,7 @@ use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::computed;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -81,7 +82,8 @@ pub static PAD: OpDef = OpDef::new("Pad")
     .adapter(19, 18, |cx| only_word(cx, "mode", &["constant", "reflect", "edge"]))
     .shapes_by(&[1])
     .without_reference_rule(&[1])
-    .gradient(gradients::pad);
+    .gradient(gradients::pad)
+    .split_by(movement::pad);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = infer_shape(cx)?;

@@ -16,6 +16,7 @@ use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::math::shape_values::{self, of_input};
 use crate::rules::{computed, demand_rank_from};
+use crate::sharding::{layers, movement};
 use crate::tensor::gradients;
 use crate::tensor::{unknown_dims, vector_len};
 use crate::typeset::TypeSet;
@@ -65,7 +66,8 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
     .infer(infer_depth_to_space)
     .adapter(11, 10, blocks_inside)
     .body_from(28, depth_to_space)
-    .gradient(gradients::depth_to_space);
+    .gradient(gradients::depth_to_space)
+    .split_by(layers::batch);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .about(
@@ -109,7 +111,8 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .infer(infer_space_to_depth)
     .adapter(28, 27, |cx| only_word(cx, "mode", &["DCR"]))
     .body_from(28, space_to_depth)
-    .gradient(gradients::space_to_depth);
+    .gradient(gradients::space_to_depth)
+    .split_by(layers::batch);
 
 pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .about("Repeats a tensor along each axis.")
@@ -143,7 +146,8 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .adapter(5, 6, repeat_one_axis)
     .adapter(6, 5, one_axis_and_times)
     .shapes_by(&[1])
-    .gradient(gradients::tile);
+    .gradient(gradients::tile)
+    .split_by(movement::tile);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");

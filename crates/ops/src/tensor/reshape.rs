@@ -13,6 +13,7 @@ use crate::downward::{ints_of, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -73,7 +74,8 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .adapter(14, 13, demand_copied_zeros)
     .shapes_by(&[1])
     .without_reference_rule(&[1])
-.gradient(gradients::reshape);
+.gradient(gradients::reshape)
+    .split_by(movement::reshape);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

@@ -11,6 +11,7 @@ use crate::infer::{Infer, InferError};
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, of_input, position};
 use crate::rules::{demand_rank_from, same_as_first, same_shape};
+use crate::sharding::movement;
 use crate::tensor::gather_elements::{element_axis, tuple_at};
 use crate::tensor::gradients;
 use crate::typeset::TypeSet;
@@ -91,7 +92,8 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
         Ok(())
     })
     .adapter(18, 17, |cx| only_word(cx, "reduction", &["none", "add", "mul"]))
-.gradient(gradients::scatter_elements);
+.gradient(gradients::scatter_elements)
+    .split_by(movement::scatter_elements);
 
 pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
     .about(

@@ -15,6 +15,7 @@ use crate::known::Dims;
 use crate::math::shape_values::{self, Ints, equal, of_input};
 use crate::math::unary::NEG;
 use crate::rules::demand_rank_from;
+use crate::sharding::elements;
 use crate::tensor::gradients;
 use crate::tensor::product;
 use crate::typeset::TypeSet;
@@ -106,7 +107,8 @@ pub static TOP_K: OpDef = OpDef::new("TopK")
     .adapter(10, 9, count_as_attribute)
     .adapter(11, 10, take_largest)
     .shapes_by(&[1])
-    .gradient(gradients::top_k);
+    .gradient(gradients::top_k)
+    .split_by(elements::along_axis);
 
 pub static UNIQUE: OpDef = OpDef::new("Unique")
     .about(

@@ -12,6 +12,7 @@ use crate::downward::{constant_ints, from_front, ints_of};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
@@ -68,7 +69,8 @@ pub static SLICE: OpDef = OpDef::new("Slice")
     .adapter(11, 10, count_forwards)
     .shapes_by(&[1, 2, 3, 4])
     .reads_part_of_first()
-    .gradient(gradients::slice);
+    .gradient(gradients::slice)
+    .split_by(movement::slice);
 
 /// One axis of a slice.
 struct Range {

@@ -13,6 +13,7 @@ use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values;
+use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Adapt, Demand, Infer, InferError, OpDef, Refusal};
 
@@ -67,7 +68,8 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     .adapter(17, 18, count_outputs)
     .shapes_by(&[1])
     .without_reference_rule(&[1])
-    .gradient(gradients::split);
+    .gradient(gradients::split)
+    .split_by(movement::split);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

@@ -9,6 +9,7 @@ use crate::facts::*;
 use crate::math::gradients;
 use crate::math::shape_values::{self, Ints};
 use crate::rules::broadcast_inputs;
+use crate::sharding::elements;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub(crate) static WHERE: OpDef = OpDef::new("Where")
@@ -27,7 +28,8 @@ pub(crate) static WHERE: OpDef = OpDef::new("Where")
     .since(16, &[types("T", ALL_IR4)])
     .widens()
     .infer(infer)
-    .gradient(gradients::choose);
+    .gradient(gradients::choose)
+    .split_by(elements::elementwise);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = broadcast_inputs(cx)?;

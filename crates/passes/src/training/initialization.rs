@@ -3,6 +3,8 @@
 //! He: He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", ICCV 2015. Xavier: Glorot, Bengio,
 //! "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
 
+use std::str::FromStr;
+
 use sardonyx_model::{AttrValue, GraphId, Model, ValueId};
 use sardonyx_ops::scalar;
 use sardonyx_tensor::{DataType, Tensor};
@@ -23,6 +25,27 @@ pub enum Initialization {
     Xavier,
     /// Uniform distributions within this bound.
     Uniform(f64),
+}
+
+impl FromStr for Initialization {
+    type Err = String;
+
+    /// `keep`, `he`, `xavier`, or `uniform:` with a bound.
+    fn from_str(text: &str) -> Result<Initialization, String> {
+        match text {
+            "keep" => Ok(Initialization::Keep),
+            "he" => Ok(Initialization::He),
+            "xavier" => Ok(Initialization::Xavier),
+            _ => {
+                let bound = text.strip_prefix("uniform:");
+                let bound = bound.and_then(|bound| bound.parse::<f64>().ok());
+                let bound = bound.filter(|bound| bound.is_finite() && *bound > 0.0);
+                bound.map(Initialization::Uniform).ok_or_else(|| {
+                    "not one of keep, he, xavier and uniform:BOUND with a bound above 0".to_string()
+                })
+            }
+        }
+    }
 }
 
 impl Initialization {

@@ -168,10 +168,7 @@ impl Nodes<'_> {
     }
 
     fn cast(&mut self, value: ValueId, from: DataType, to: DataType) -> ValueId {
-        if from == to {
-            return value;
-        }
-        self.add.node("Cast", &[Some(value)], &[("to", AttrValue::Int(to.number().into()))])
+        self.add.cast(value, from, to)
     }
 
     /// A state variable of zeros for a variable.

@@ -10,6 +10,8 @@
     trainer = sardonyx.Trainer("model.onnx")
     loss = trainer.step({"x": x, "target": target})["loss"]
 
+:func:`add_training` describes the training of a model that has none, and :func:`differentiate` adds gradients as outputs.
+
 The submodules:
 
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
@@ -38,6 +40,7 @@ from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Train
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
 from sardonyx._state import State
+from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
 
 # Needs the version above.
@@ -57,10 +60,12 @@ __all__ = [
     "Tensor",
     "Trainer",
     "__version__",
+    "add_training",
     "backend",
     "checker",
     "deadline",
     "defs",
+    "differentiate",
     "inliner",
     "parser",
     "printer",

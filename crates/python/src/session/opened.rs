@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyString;
-use sardonyx::Model;
+use pyo3::types::{PyBytes, PyString};
+use sardonyx::{ErrorKind, Model};
 
-use super::errors::raised;
+use super::errors::{of_kind, raised};
 use crate::message;
 
 /// What a model was made of.
@@ -54,6 +54,36 @@ pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
     let model = py.detach(|| Model::from_bytes(message::shared(content)));
     let model = model.map_err(|error| raised(py, &error))?;
     Ok((model, Source::Bytes(bytes.unbind())))
+}
+
+/// What makes an object of the class of a message of bytes; `None` for all that is no message.
+pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    let from_string = messages(model.py())?.call_method1("reader", (model,))?;
+    Ok((!from_string.is_none()).then(|| from_string.unbind()))
+}
+
+/// A model as a message: an object of a class if there is one, or bytes. `help` says what can be
+/// done with a model whose values are in other files.
+///
+/// # Errors
+///
+/// Values in other files; whatever the class raises.
+pub(crate) fn as_message<'py>(
+    py: Python<'py>,
+    model: &Model,
+    class: Option<&Py<PyAny>>,
+    help: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !model.external_files().is_empty() {
+        let what = "the model has values in data files, which its bytes do not hold";
+        return Err(of_kind(py, ErrorKind::ExternalData, what, Some(help)));
+    }
+    let bytes = py.detach(|| model.to_bytes());
+    let bytes = PyBytes::new(py, &bytes);
+    match class {
+        Some(from_string) => from_string.bind(py).call1((bytes,)),
+        None => Ok(bytes.into_any()),
+    }
 }
 
 /// A path as text.

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyDict, PyList};
 use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Tensor, Trainer, Type, Value};
 
 use super::errors::{of_kind, raised};
 use super::give;
 use super::limits::{Interpreter, Limits};
-use super::opened::{file_path, messages, opened};
+use super::opened::{as_message, class_of, file_path, opened};
 use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::{Taker, What, as_dict, shown};
@@ -41,7 +41,7 @@ pub(crate) struct PyTrainer {
     turns: Turns,
     settings: Settings,
     /// `FromString` of the class of the model; `None` if that has none.
-    from_string: Option<Py<PyAny>>,
+    class: Option<Py<PyAny>>,
 }
 
 /// The state of a trainer at one moment.
@@ -66,7 +66,7 @@ impl PyTrainer {
     ) -> PyResult<PyTrainer> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let from_string = messages(py)?.call_method1("reader", (model,))?;
+        let class = class_of(model)?;
         let (model, _) = opened(model)?;
         let trainer = py.detach(|| {
             let builder = Trainer::builder(&model).session(|session| settings.applied(session));
@@ -79,7 +79,7 @@ impl PyTrainer {
         Ok(PyTrainer {
             turns: Turns::default(),
             settings,
-            from_string: (!from_string.is_none()).then(|| from_string.unbind()),
+            class,
             current: Mutex::new(Arc::new(trainer)),
         })
     }
@@ -365,17 +365,7 @@ impl PyTrainer {
         let current = self.current();
         let model = py.detach(|| exported(&current, inference));
         let model = model.map_err(|error| raised(py, &error))?;
-        if !model.external_files().is_empty() {
-            let what = "the model has values in data files, which are not part of its bytes";
-            let help = Some("write it to a file with export_to");
-            return Err(of_kind(py, ErrorKind::ExternalData, what, help));
-        }
-        let bytes = py.detach(|| model.to_bytes());
-        let bytes = PyBytes::new(py, &bytes);
-        match &self.from_string {
-            Some(from_string) => from_string.bind(py).call1((bytes,)),
-            None => Ok(bytes.into_any()),
-        }
+        as_message(py, &model, self.class.as_ref(), "write it to a file with export_to")
     }
 }
 

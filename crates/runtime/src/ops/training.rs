@@ -1,7 +1,8 @@
 //! Steps of optimizers: `Adagrad`, `Adam` and `Momentum`.
 
-use sardonyx_kernels::optimizer::Optimizer;
-use sardonyx_tensor::{CastOptions, DataType, Dims, cast_slices};
+use sardonyx_kernels::OptimizerLoops;
+use sardonyx_kernels::optimizer::{Optimizer, Step, Weights};
+use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::nn::batch_normalization::wide;
 use crate::error::{BindError, KernelError, fail};
@@ -10,7 +11,7 @@ use crate::kernel::{Call, Kernel, Site};
 /// Inputs before the weights: the learning rate and the number of steps so far.
 const FIRST: usize = 2;
 
-struct Step {
+struct Update {
     kind: Kind,
     /// By how much of a weight its gradient grows.
     norm: f64,
@@ -56,7 +57,7 @@ fn bind(site: &Site<'_>, kind: Kind) -> Result<Box<dyn Kernel>, BindError> {
     let norm = f64::from(site.float("norm_coefficient").unwrap_or(0.0));
     let given = site.inputs.len().saturating_sub(FIRST);
     let weights = given / (2 + kind.optimizer(0).states());
-    Ok(Box::new(Step { kind, norm, weights }))
+    Ok(Box::new(Update { kind, norm, weights }))
 }
 
 impl Kind {
@@ -89,56 +90,66 @@ impl Kind {
     }
 }
 
-impl Kernel for Step {
+impl Kernel for Update {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (rate, steps) = (wide(call, 0)?, call.ints(1)?);
         let (&[rate], &[steps]) = (&rate[..], &steps[..]) else {
             fail!("inputs 0 and 1, the learning rate and the number of steps, must be scalars");
         };
         let optimizer = self.kind.optimizer(steps);
-        let (rate, states) = (self.kind.rate(rate, steps), optimizer.states());
+        let step = Step { optimizer, rate: self.kind.rate(rate, steps), norm: self.norm };
         for index in 0..self.weights {
-            let input = |part: usize| FIRST + part * self.weights + index;
-            let dims = Dims::from(call.tensor(input(0))?.dims());
-            for part in 1..2 + states {
-                let other = call.tensor(input(part))?.dims();
-                if other != &dims[..] {
-                    fail!(
-                        "input {} is {other:?}, but its weights are {:?}",
-                        input(part),
-                        &dims[..]
-                    );
-                }
-            }
-            let (mut x, g) = (wide(call, input(0))?, wide(call, input(1))?);
-            let mut first = wide(call, input(2))?;
-            let mut second = if states > 1 { wide(call, input(3))? } else { call.scratch(0)? };
-            optimizer.step(rate, self.norm, &mut x, &g, [&mut first, &mut second]);
-            for (part, values) in [&x, &first, &second].into_iter().enumerate().take(1 + states) {
-                let output = part * self.weights + index;
-                // After the weights and the gradients come the states.
-                let of = if part == 0 { input(0) } else { input(1 + part) };
-                write(call, output, of, &dims, values)?;
+            match call.tensor(self.input(0, index))?.data_type() {
+                DataType::Double => self.moved::<f64>(call, step, index)?,
+                _ => self.moved::<f32>(call, step, index)?,
             }
         }
         Ok(())
     }
 }
 
-/// Writes an output in the type of an input.
-fn write(
-    call: &mut Call<'_>,
-    output: usize,
-    input: usize,
-    dims: &[usize],
-    values: &[f64],
-) -> Result<(), KernelError> {
-    if !call.has_output(output) {
-        return Ok(());
+impl Update {
+    /// The input that is a part of what is known of a weight: the weight itself, its gradient, its
+    /// states.
+    fn input(&self, part: usize, index: usize) -> usize {
+        FIRST + part * self.weights + index
     }
-    let elem = call.tensor(input)?.data_type();
-    let mut target = call.output(output, elem, dims)?;
-    let (bytes, options) = (bytemuck::cast_slice(values), CastOptions::default());
-    cast_slices(DataType::Double, bytes, elem, target.bytes_mut(), values.len(), options)?;
-    Ok(())
+
+    /// Moves the weights of one tensor.
+    fn moved<T: Element + OptimizerLoops>(
+        &self,
+        call: &mut Call<'_>,
+        step: Step,
+        index: usize,
+    ) -> Result<(), KernelError> {
+        let (exec, states) = (call.exec, step.optimizer.states());
+        let dims = Dims::from(call.tensor(self.input(0, index))?.dims());
+        for input in (1..2 + states).map(|part| self.input(part, index)) {
+            let other = call.tensor(input)?.dims();
+            if other != &dims[..] {
+                fail!("input {input} is {other:?}, but its weights are {:?}", &dims[..]);
+            }
+        }
+        let slice = |part: usize| call.slice::<T>(self.input(part, index));
+        let (old, gradients, first) = (slice(0)?, slice(1)?, slice(2)?);
+        let second = if states > 1 { slice(3)? } else { &[] };
+        let outputs = [0, 1, 2].map(|part| part * self.weights + index);
+        // The kernel computes all of them, also those that nobody wants.
+        let spare = |part: usize| {
+            let is_wanted = part > states || call.has_output(outputs[part]);
+            call.scratch::<T>(if is_wanted { 0 } else { old.len() })
+        };
+        let mut spare = [spare(0)?, spare(1)?, spare(2)?];
+        let [for_weights, for_first, for_second] = spare.each_mut();
+        let [new, new_first, new_second] = call.output_slices_at::<T, 3>(outputs, &dims)?;
+        let weights = Weights {
+            old,
+            new: new.unwrap_or(for_weights),
+            gradients,
+            old_states: [first, second],
+            new_states: [new_first.unwrap_or(for_first), new_second.unwrap_or(for_second)],
+        };
+        T::optimizer_step(exec, step, weights);
+        Ok(())
+    }
 }

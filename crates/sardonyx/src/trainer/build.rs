@@ -91,7 +91,7 @@ impl<'m> TrainerBuilder<'m> {
         let warnings = checked(model)?;
         refuse_sparse(model)?;
         let places = Places::of(&model.graph);
-        let state = State::new(model, &places, self.session.seed_given())?;
+        let state = State::new(model, &places, self.session.choices().options.seed)?;
         let mut entries = Vec::with_capacity(model.graph.training_info.len());
         for index in 0..model.graph.training_info.len() {
             entries.push(self.programs(index, &places, &state)?);
@@ -176,7 +176,7 @@ impl<'m> TrainerBuilder<'m> {
         let assignments = assigned.iter().filter_map(|entry| {
             Some((places.find(info, entry.key?)?, self.model.shown(entry.value)))
         });
-        let session = self.session.of_model(&model).build()?;
+        let session = self.session.choices().of_model(&model).build()?;
         let outputs = session.outputs().iter();
         Ok(Program {
             variables: variables.collect(),

@@ -74,6 +74,19 @@ fn elements() {
     scatter_elements(|a, b| a + b, 0, &[5], &[3], &[1i64, 1, -1], &[10, 20, 30], &mut y)
         .expect("in range");
     assert_eq!(y, [1, 32, 3, 4, 35]);
+    // Along the last axis: with as many rows, and with fewer.
+    let mut y = [0; 6];
+    let indices = [2i32, 0, -1, -1];
+    scatter_elements(|a, b| a + b, 1, &[2, 3], &[2, 2], &indices, &[1, 2, 3, 4], &mut y)
+        .expect("in range");
+    assert_eq!(y, [2, 0, 1, 0, 0, 7]);
+    scatter_elements(|_, b| b, 1, &[2, 3], &[1, 3], &[1i64, 2, 0], &[5, 6, 7], &mut y)
+        .expect("in range");
+    assert_eq!(y, [7, 5, 6, 0, 0, 7]);
+    scatter_elements(|_: u8, b| b, 1, &[2, 0], &[2, 0], &[0i64; 0], &[], &mut [])
+        .expect("no index");
+    let result = scatter_elements(|_, b| b, 1, &[2, 3], &[2, 1], &[0i64, 3], &[1, 1], &mut y);
+    assert_eq!(result, Err(IndexOutOfRange { index: 3, dim: 3 }));
 }
 
 #[test]

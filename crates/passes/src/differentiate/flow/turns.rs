@@ -7,13 +7,14 @@
 //! the turns so far.
 
 use hashbrown::HashSet;
-use sardonyx_model::{Attributes, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{Attributes, Dim, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::Refusal;
 use sardonyx_ops::operators::IDENTITY;
 use sardonyx_tensor::DataType;
 
 use super::FlowBack;
 use crate::differentiate::activity::{Flow, Kind, inputs_of, outputs_of};
+use crate::infer::declaration;
 use crate::order::reads;
 
 /// The node on the way back and its graph, while it is made.
@@ -149,8 +150,17 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
         return Err(refusal("the body has no iteration or no condition input"));
     };
     let model = back.way.resolved.model_mut();
-    let of_back = model.add_graph_input(turn.graph, "number");
-    let goes_on = model.add_graph_input(turn.graph, "condition");
+    // Runtimes take the types of others from what the node is given, but it has no condition.
+    let mut input = |name, elem| {
+        let value = model.add_graph_input(turn.graph, name);
+        let ty = declaration(model, &Type::tensor(elem, std::iter::empty::<Dim>()));
+        if let Some(info) = model.graph_mut(turn.graph).inputs.last_mut() {
+            info.ty = Some(ty);
+        }
+        value
+    };
+    let of_back = input("number", DataType::Int64);
+    let goes_on = input("condition", DataType::Bool);
     let copied = model.graph(turn.graph).nodes.len();
     // The number of the turn, from the last to the first. There was a turn, so its condition held.
     define(back, turn.graph, number, "Sub", &[last, of_back]);

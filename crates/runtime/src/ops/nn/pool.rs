@@ -155,12 +155,8 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
             T::max_pool(exec, g.planes(), &g.window(), x, y);
             return Ok(());
         }
-        // Positions are found together with values, but the two outputs are borrowed one at a time.
-        let mut y = call.scratch::<T>(g.output.iter().product())?;
-        let indices = call.output_slice::<i64>(1, &g.output)?;
-        T::max_pool_with_indices(exec, g.planes(), &g.window(), self.order, x, &mut y, indices);
-        if call.has_output(0) {
-            call.output_slice::<T>(0, &g.output)?.copy_from_slice(&y);
+        if let (y, Some(indices)) = call.output_slices::<T, i64>(1, &g.output)? {
+            T::max_pool_with_indices(exec, g.planes(), &g.window(), self.order, x, y, indices);
         }
         Ok(())
     }

@@ -1,0 +1,108 @@
+//! `sardonyx completions` and `sardonyx man`: what shells and `man` know of the command line, made
+//! from its definition.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::Cli;
+use crate::failure::Failure;
+use crate::files;
+use crate::human::count;
+use crate::terminal::Terminal;
+
+/// The name of the command.
+const NAME: &str = "sardonyx";
+
+/// Print a script that completes this command's arguments in a shell
+///
+/// Bash: put it into ~/.local/share/bash-completion/completions/sardonyx. Zsh: into a directory of
+/// $fpath, as _sardonyx. Fish: into ~/.config/fish/completions/sardonyx.fish. PowerShell: append it
+/// to the file $PROFILE. Elvish: append it to ~/.config/elvish/rc.elv.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Write the manual pages of this command: sardonyx.1, and one for each subcommand
+///
+/// Put them into a directory man1 of the manual path, such as ~/.local/share/man/man1.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct ManArgs {
+    /// Directory for the pages
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+pub(crate) fn completions(args: &CompletionArgs) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&script)?;
+    Ok(stdout.flush()?)
+}
+
+pub(crate) fn man(args: &ManArgs, terminal: &Terminal) -> Result<(), Failure> {
+    let pages = pages()?;
+    fs::create_dir_all(&args.output)
+        .map_err(|error| files::failed("cannot make the directory", &args.output, &error))?;
+    for (name, page) in &pages {
+        let path = args.output.join(format!("{name}.1"));
+        files::write(&path, |file| Ok(file.write_all(page)?))?;
+    }
+    let pages = count(pages.len(), "page");
+    terminal.remark(&format!("wrote {pages} to {}", args.output.display()));
+    Ok(())
+}
+
+/// The names and texts of all pages.
+fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let mut whole = Cli::command().disable_help_subcommand(true);
+    // Options of the whole command are those of each subcommand too.
+    whole.build();
+    let mut pages = vec![(NAME.to_string(), page(whole.clone())?)];
+    for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = format!("{NAME}-{}", command.get_name());
+        pages.push((name, page(command.clone())?));
+    }
+    Ok(pages)
+}
+
+fn page(command: Command) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_its_options() {
+        let pages = pages().unwrap();
+        let commands = Cli::command();
+        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
+        let page = |name: &str| {
+            let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
+            String::from_utf8(page.clone()).unwrap()
+        };
+        for command in commands.get_subcommands() {
+            let page = page(&format!("sardonyx-{}", command.get_name()));
+            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let option = format!("\\-\\-{}", option.replace('-', "\\-"));
+                assert!(page.contains(&option), "{} lacks {option}", command.get_name());
+            }
+            assert!(page.contains(".SH SYNOPSIS"));
+        }
+        assert!(page("sardonyx").contains("sardonyx\\-run(1)"));
+    }
+}

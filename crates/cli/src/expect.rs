@@ -1,0 +1,571 @@
+//! `run --expect`: outputs and inner values compared with stored ones.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use sardonyx::{
+    Buffer, DataType, Distances, ErrorKind, NodeInfo, Outputs, Sequence, Tensor, Tolerance, Type,
+    Value, ValueType, WorstElement, npz, read_value, safetensors,
+};
+use serde_json::json;
+
+use crate::arrays;
+use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::human::count;
+use crate::outputs;
+use crate::show::{element_json, short};
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Compare with stored values, and exit with 1 if they differ: .npz or .safetensors with
+    /// outputs or inner values by name, .npy or .pb for the next output or as NAME=FILE, or a
+    /// directory with output_0.pb and so on, or with files as --output writes them
+    #[arg(long, value_name = "FILE|DIR")]
+    expect: Vec<String>,
+    /// Largest relative difference to an expected element [default: 0.001; 1/64 for bfloat16]
+    #[arg(long, value_name = "NUMBER", requires = "expect", allow_negative_numbers = true, value_parser = parse_tolerance)]
+    rtol: Option<f64>,
+    /// Largest absolute difference, added to the relative one [default: 0.0000001]; integers must
+    /// be equal unless it is given
+    #[arg(long, value_name = "NUMBER", requires = "expect", allow_negative_numbers = true, value_parser = parse_tolerance)]
+    atol: Option<f64>,
+}
+
+fn parse_tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err("expected a number of at least 0, such as 1e-3".to_string()),
+    }
+}
+
+/// The values in files, before it is known what they are.
+pub(crate) struct Expected {
+    stored: Vec<Stored>,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// A value in a file.
+struct Stored {
+    slot: Slot,
+    content: Content,
+    file: PathBuf,
+}
+
+/// Which value of the model it belongs to.
+enum Slot {
+    /// That of a name.
+    Named(String),
+    /// That of a name if there is one; else the next output, as `numpy.savez` calls arrays `arr_0`.
+    Numbered(String),
+    /// The output at a position.
+    Output(usize),
+    /// The output that is called like a file.
+    Stem(String),
+    /// The next output that has none yet.
+    Next,
+}
+
+enum Content {
+    /// A `.npy` file.
+    Array(Buffer),
+    /// A `.pb` file, which does not say of which type its value is.
+    Message(Buffer),
+    Tensor(Tensor),
+}
+
+impl Args {
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.expect.is_empty()
+    }
+
+    /// Reads the files.
+    pub(crate) fn read(&self) -> Result<Expected, Failure> {
+        let mut expected = Expected { stored: Vec::new(), files: Vec::new() };
+        for arg in &self.expect {
+            match arg.split_once('=') {
+                Some((name, path)) if !Path::new(arg).exists() => {
+                    expected.file(Path::new(path), Some(name))?;
+                }
+                _ if Path::new(arg).is_dir() => expected.directory(Path::new(arg))?,
+                _ => expected.file(Path::new(arg), None)?,
+            }
+        }
+        Ok(expected)
+    }
+
+    /// What elements of a type may differ by.
+    fn tolerance(&self, data_type: DataType) -> Tolerance {
+        let default = Tolerance::NODE_TESTS.for_type(data_type);
+        let rtol = self.rtol.filter(|_| !data_type.is_integer());
+        Tolerance { rtol: rtol.unwrap_or(default.rtol), atol: self.atol.unwrap_or(default.atol) }
+    }
+}
+
+impl Expected {
+    fn file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
+        let bytes = files::read(path)?;
+        self.files.push(path.to_path_buf());
+        let at = |failure: Failure| failure.at(path.display());
+        let mut push = |slot: Slot, content: Content| {
+            self.stored.push(Stored { slot, content, file: path.to_path_buf() });
+        };
+        let one = || name.map_or(Slot::Next, |name| Slot::Named(name.to_string()));
+        // A name in front of an archive chooses the array of that name.
+        let is_chosen = |member: &str| name.is_none_or(|name| name == member);
+        let is_safetensors =
+            path.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("safetensors"));
+        if is_safetensors {
+            let content = safetensors::read(&bytes).map_err(|error| at(error.into()))?;
+            for (member, tensor) in content.tensors {
+                if is_chosen(&member) {
+                    push(Slot::Named(member), Content::Tensor(tensor));
+                }
+            }
+            return Ok(());
+        }
+        match files::kind(path, bytes.as_slice()) {
+            Kind::Npz => {
+                for (member, array) in npz::read(&bytes).map_err(|error| at(error.into()))? {
+                    let is_numbered = member
+                        .strip_prefix("arr_")
+                        .is_some_and(|rest| rest.parse::<usize>().is_ok());
+                    if is_chosen(&member) {
+                        let slot =
+                            if is_numbered { Slot::Numbered(member) } else { Slot::Named(member) };
+                        push(slot, Content::Array(array));
+                    }
+                }
+            }
+            Kind::Npy => push(one(), Content::Array(bytes)),
+            Kind::Proto => push(one(), Content::Message(bytes)),
+            Kind::Image | Kind::Unknown(_) => {
+                let failure = Failure::new("unsupported file of expected values");
+                return Err(at(failure
+                    .code(ErrorKind::Format)
+                    .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of these")));
+            }
+        }
+        Ok(())
+    }
+
+    /// `output_0.pb`, `output_1.pb`, …, or else a file for each output, called like it.
+    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+        let numbered = files::numbered(path, "output_")?;
+        for (number, file) in &numbered {
+            let content = Content::Message(files::read(file)?);
+            self.stored.push(Stored { slot: Slot::Output(*number), content, file: file.clone() });
+            self.files.push(file.clone());
+        }
+        if !numbered.is_empty() {
+            return Ok(());
+        }
+        let paths = files::listed(path)?;
+        for file in &paths {
+            let (stem, suffix) = (file.file_stem(), file.extension());
+            let Some((stem, suffix)) =
+                stem.and_then(|stem| Some((stem.to_str()?, suffix?.to_str()?)))
+            else {
+                continue;
+            };
+            let make: fn(Buffer) -> Content = match suffix {
+                "npy" => Content::Array,
+                "pb" => Content::Message,
+                _ => continue,
+            };
+            let slot = Slot::Stem(stem.to_string());
+            let content = make(files::read(file)?);
+            self.stored.push(Stored { slot, content, file: file.clone() });
+            self.files.push(file.clone());
+        }
+        if self.stored.is_empty() {
+            let cases =
+                paths.iter().find(|path| path.is_dir() && path.join("output_0.pb").exists());
+            let message = format!("the directory '{}' has no expected outputs", path.display());
+            let failure = Failure::new(message).code(ErrorKind::Input);
+            return Err(match cases {
+                Some(case) => {
+                    failure.help(format!("name one of its data sets: {}", case.display()))
+                }
+                None => failure.help(
+                    "it needs output_0.pb, output_1.pb, …, or NAME.npy or NAME.pb for each output",
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// The names that may be those of inner values.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.stored.iter().filter_map(|stored| match &stored.slot {
+            Slot::Named(name) | Slot::Numbered(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Compares what a run gave: the outputs of the model, which are `own` ones, and inner values
+    /// after them. `nodes` are those of the main graph.
+    pub(crate) fn compare(
+        self,
+        args: &Args,
+        given: &Outputs,
+        own: usize,
+        nodes: &[NodeInfo],
+    ) -> Result<Report, Failure> {
+        let outputs: Vec<&str> = given.names().take(own).collect();
+        let stems = outputs::file_stems(outputs.iter().copied());
+        let mut wanted: HashMap<&str, Value> = HashMap::new();
+        let mut unknown = Vec::new();
+        let mut items: Vec<(String, usize, Stored)> = Vec::new();
+        for stored in self.stored {
+            let next = || outputs.iter().find(|name| !wanted.contains_key(*name)).copied();
+            let named = |name: &str| given.names().find(|given| *given == name);
+            let (name, told) = match &stored.slot {
+                Slot::Named(name) => (named(name), name.clone()),
+                Slot::Numbered(name) => (named(name).or_else(next), name.clone()),
+                Slot::Output(number) => (outputs.get(*number).copied(), format!("output {number}")),
+                Slot::Stem(stem) => {
+                    let at = stems.iter().position(|found| found == stem);
+                    (at.map(|at| outputs[at]), stem.clone())
+                }
+                Slot::Next => (next(), "one more output".to_string()),
+            };
+            let Some(name) = name else {
+                match item_of(&told, given) {
+                    Some((sequence, index)) => items.push((sequence, index, stored)),
+                    None => unknown.push((told, stored.file)),
+                }
+                continue;
+            };
+            let at = stored.file.display().to_string();
+            if wanted.contains_key(name) {
+                let message = format!("the value '{name}' is expected twice");
+                return Err(Failure::new(message).code(ErrorKind::Input).at(at));
+            }
+            let got = given.get(name).map(Value::value_type);
+            let value = stored.content.value(got.as_ref());
+            wanted.insert(name, value.map_err(|failure| failure.at(name).at(at))?);
+        }
+        let sequences = sequences(items, given)?;
+        for (name, sequence) in &sequences {
+            if let Some(name) = given.names().find(|given| given == name) {
+                wanted.insert(name, sequence.clone());
+            }
+        }
+        let missing: Vec<String> = outputs
+            .iter()
+            .filter(|name| !wanted.contains_key(*name))
+            .map(|name| name.to_string())
+            .collect();
+        refuse_misspelt(&unknown, &missing, &wanted)?;
+        let makers = makers(nodes);
+        let mut compared: Vec<Compared> = Vec::new();
+        for (position, (name, got)) in given.iter().enumerate() {
+            let Some(want) = wanted.get(name) else { continue };
+            compared.push(Compared {
+                name: name.to_string(),
+                maker: makers.get(name).map(|maker| (maker.0, maker.1.to_string())),
+                is_output: position < own,
+                ty: type_of(got),
+                result: got.distances(want, &|data_type| args.tolerance(data_type)),
+            });
+        }
+        compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
+        let unknown = unknown.into_iter().map(|(name, _)| name).collect();
+        Ok(Report { tolerance: args.tolerance(DataType::Float), compared, missing, unknown })
+    }
+}
+
+/// What was expected of something that the model does not have, while an output is left over, is
+/// likely a name with a mistake: then nothing would be compared, and nobody would notice.
+fn refuse_misspelt(
+    unknown: &[(String, PathBuf)],
+    missing: &[String],
+    wanted: &HashMap<&str, Value>,
+) -> Result<(), Failure> {
+    let Some((name, file)) = unknown.first() else {
+        return if wanted.is_empty() {
+            Err(Failure::new("the files of --expect hold no values").code(ErrorKind::Input))
+        } else {
+            Ok(())
+        };
+    };
+    if missing.is_empty() && !wanted.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::new(format!("the model has no value for the expected '{name}'"));
+    let failure = failure.code(ErrorKind::Input).at(file.display());
+    Err(match sardonyx::suggest::closest(name, missing.iter().map(String::as_str)) {
+        Some(near) => failure.help(format!("did you mean the output '{near}'?")),
+        None => failure.help(format!(
+            "outputs without an expected value: {}",
+            if missing.is_empty() { "none".to_string() } else { missing.join(", ") }
+        )),
+    })
+}
+
+/// The sequence and the position of an item that is stored alone, as `--output` does in archives.
+fn item_of(name: &str, given: &Outputs) -> Option<(String, usize)> {
+    let (sequence, index) = name.rsplit_once('.')?;
+    let is_sequence = matches!(given.get(sequence), Some(Value::Sequence(_)));
+    is_sequence.then_some(())?;
+    Some((sequence.to_string(), index.parse().ok()?))
+}
+
+fn sequences(
+    mut items: Vec<(String, usize, Stored)>,
+    given: &Outputs,
+) -> Result<HashMap<String, Value>, Failure> {
+    items.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let mut sequences: HashMap<String, Value> = HashMap::new();
+    for (name, _, stored) in items {
+        let Some(Value::Sequence(got)) = given.get(&name) else { continue };
+        let item = stored.content.value(Some(got.element()))?;
+        let empty = || Value::Sequence(Sequence::new(got.element().clone()));
+        if let Value::Sequence(sequence) = sequences.entry(name).or_insert_with(empty) {
+            let pushed = sequence.push(item);
+            pushed.map_err(|error| Failure::from(error).at(stored.file.display()))?;
+        }
+    }
+    Ok(sequences)
+}
+
+impl Content {
+    /// The value, which should be of a type.
+    fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
+        match self {
+            Content::Tensor(tensor) => Ok(tensor.into()),
+            Content::Array(file) => {
+                let elem = match ty {
+                    Some(ValueType::Tensor(elem)) => Some(*elem),
+                    _ => None,
+                };
+                Ok(arrays::read_npy(&file, elem)?.into())
+            }
+            Content::Message(bytes) => {
+                let ty = ty.map_or(Type::unranked(DataType::Float), Type::from);
+                Ok(read_value(bytes, &ty)?)
+            }
+        }
+    }
+}
+
+/// The positions and names of the nodes of the main graph, by what they make.
+fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
+    let made = nodes.iter().flat_map(|node| {
+        let values = node.outputs.iter().flatten();
+        values.map(move |value| (value.name.as_str(), (node.index, node.place.as_str())))
+    });
+    made.collect()
+}
+
+fn type_of(value: &Value) -> String {
+    match value {
+        Value::Tensor(tensor) => {
+            Type::tensor(tensor.data_type(), tensor.dims().iter().copied()).to_string()
+        }
+        other => other.value_type().to_string(),
+    }
+}
+
+/// What a comparison found.
+pub(crate) struct Report {
+    /// That of floats.
+    tolerance: Tolerance,
+    /// In the order of the graph.
+    compared: Vec<Compared>,
+    /// Outputs for which no value is expected.
+    missing: Vec<String>,
+    /// What is expected of values that the model does not have.
+    unknown: Vec<String>,
+}
+
+/// A value that was compared.
+struct Compared {
+    name: String,
+    /// The position of the node that makes it, and what messages call it.
+    maker: Option<(usize, String)>,
+    is_output: bool,
+    ty: String,
+    result: Result<Distances, String>,
+}
+
+/// Values that differ of which the details are shown.
+const SHOWN: usize = 20;
+
+impl Compared {
+    fn differs(&self) -> bool {
+        match &self.result {
+            Ok(distances) => distances.iter().any(|(_, distance)| distance.count > 0),
+            Err(_) => true,
+        }
+    }
+
+    /// The largest absolute and relative difference.
+    fn largest(&self) -> (f64, f64) {
+        let distances = self.result.iter().flatten();
+        distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
+            (f64::max(absolute, distance.absolute), f64::max(relative, distance.relative))
+        })
+    }
+
+    fn text(&self) -> String {
+        let Compared { name, ty, result, .. } = self;
+        let distances = match result {
+            Ok(distances) => distances,
+            Err(what) => return format!("{name}: {ty} differs: {what}\n"),
+        };
+        let mut text = format!("{name}: {ty} ");
+        let mut bad = distances.iter().filter(|(_, distance)| distance.count > 0);
+        match bad.next() {
+            None => text += "matches",
+            Some((place, distance)) => {
+                let at = if place.is_empty() { String::new() } else { format!(" of {place}") };
+                let elements = count(distance.total, "element");
+                text += &format!("differs: {} of {elements}{at}", distance.count);
+                if let Some(WorstElement { index, got, want, .. }) = &distance.worst {
+                    text += &format!("\n  worst at {index:?}: {got}, expected {want}");
+                }
+            }
+        }
+        let (absolute, relative) = self.largest();
+        if absolute > 0.0 {
+            text += "\n  largest difference: ";
+            text += &format!("absolute {}, relative {}", short(absolute), short(relative));
+        }
+        text + "\n"
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let (absolute, relative) = self.largest();
+        let distances = self.result.as_ref().ok();
+        let worst = distances.and_then(|distances| {
+            let distances = distances.iter().filter(|(_, distance)| distance.worst.is_some());
+            let (place, distance) = distances.max_by_key(|(_, distance)| distance.count > 0)?;
+            let worst = distance.worst.as_ref()?;
+            Some(json!({
+                "part": (!place.is_empty()).then_some(place),
+                "index": worst.index,
+                "value": element_json(&worst.got),
+                "expected": element_json(&worst.want),
+            }))
+        });
+        let sum = |of: fn(&sardonyx::Distance) -> usize| {
+            distances.map(|found| found.iter().map(|(_, distance)| of(distance)).sum::<usize>())
+        };
+        json!({
+            "name": self.name,
+            "type": self.ty,
+            "output": self.is_output,
+            "node": self.maker.as_ref().map(|maker| &maker.1),
+            "differs": self.differs(),
+            "message": self.result.as_ref().err(),
+            "elements": sum(|distance| distance.total),
+            "differing": sum(|distance| distance.count),
+            "max_absolute": distances.map(|_| number(absolute)),
+            "max_relative": distances.map(|_| number(relative)),
+            "worst": worst,
+        })
+    }
+}
+
+/// A tolerance as it is typed.
+fn plain(tolerance: f64) -> String {
+    if tolerance != 0.0 && tolerance < 1e-4 {
+        format!("{tolerance:e}")
+    } else {
+        tolerance.to_string()
+    }
+}
+
+/// JSON has no infinity.
+fn number(number: f64) -> serde_json::Value {
+    if number.is_finite() { json!(number) } else { json!("inf") }
+}
+
+impl Report {
+    pub(crate) fn differs(&self) -> bool {
+        self.compared.iter().any(Compared::differs)
+    }
+
+    /// The first value that differs, in the order of the graph.
+    fn first(&self) -> Option<&Compared> {
+        self.compared.iter().find(|compared| compared.differs())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for output in self.compared.iter().filter(|compared| compared.is_output) {
+            text += &output.text();
+        }
+        let inner = || self.compared.iter().filter(|compared| !compared.is_output);
+        let differing: Vec<&Compared> = inner().filter(|compared| compared.differs()).collect();
+        for compared in differing.iter().take(SHOWN) {
+            text += &compared.text();
+        }
+        if let Some(more) = differing.len().checked_sub(SHOWN + 1) {
+            text += &format!("… and {} that differ\n", count(more + 1, "more inner value"));
+        }
+        let all = self.compared.len();
+        let wrong = self.compared.iter().filter(|compared| compared.differs()).count();
+        let Tolerance { rtol, atol } = self.tolerance;
+        text += &match wrong {
+            0 => format!(
+                "{} as expected",
+                if all == 1 { "1 value is".into() } else { format!("{all} values are") }
+            ),
+            _ => format!(
+                "{wrong} of {} differ{}",
+                count(all, "value"),
+                if wrong == 1 { "s" } else { "" }
+            ),
+        };
+        text += &format!(" (rtol {}, atol {})\n", plain(rtol), plain(atol));
+        if let Some(first) = self.first() {
+            let node = first.maker.as_ref().map(|(_, place)| format!(", output of {place}"));
+            text += &format!(
+                "first value that differs, in the order of the graph: '{}'{}\n",
+                first.name,
+                node.unwrap_or_default()
+            );
+        }
+        text
+    }
+
+    /// What was not compared.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let list = |names: &[String]| {
+            let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+            if names.len() > SHOWN {
+                text += &format!(" and {} more", names.len() - SHOWN);
+            }
+            text
+        };
+        let mut notes = Vec::new();
+        if !self.missing.is_empty() {
+            notes.push(format!("no value is expected for the outputs {}", list(&self.missing)));
+        }
+        if !self.unknown.is_empty() {
+            notes.push(format!(
+                "expected values that the main graph of the model does not have: {}",
+                list(&self.unknown)
+            ));
+        }
+        notes
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        json!({
+            "rtol": self.tolerance.rtol,
+            "atol": self.tolerance.atol,
+            "differs": self.differs(),
+            "first": self.first().map(|first| {
+                json!({"name": first.name, "node": first.maker.as_ref().map(|maker| &maker.1)})
+            }),
+            "values": self.compared.iter().map(Compared::json).collect::<Vec<_>>(),
+            "outputs_not_compared": self.missing,
+            "not_in_model": self.unknown,
+        })
+    }
+}

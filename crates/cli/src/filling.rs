@@ -1,0 +1,306 @@
+//! What inputs are filled with that no file gives: `--shape`, `--fill`, and what fits an input.
+
+use std::fmt;
+
+use sardonyx::infer::{Inferred, Options};
+use sardonyx::{DataType, ErrorKind, Glob, Model, Port, Type};
+
+use crate::failure::Failure;
+
+/// What is said about inputs to fill.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Fill inputs that are not given with pseudo-random numbers that fit: floats evenly from -1 to
+    /// 1, integers 0 to 9 or indices of the table that they are looked up in, ones for masks, zeros
+    /// for token types; the same for the same SEED
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+    /// Sizes of an input to fill, such as x=1,3,224,224; may be given several times. Implies
+    /// --random 0
+    #[arg(long, value_name = "NAME=SIZES", value_parser = parse_shape)]
+    shape: Vec<(String, Vec<usize>)>,
+    /// What to fill an input with: zeros, ones, arange (0, 1, 2, …), a number, or pseudo-random
+    /// numbers from LO to below HI as LO..HI. NAME may be a pattern such as 'past_*'; the last one
+    /// that fits counts. Implies --random 0
+    #[arg(long, value_name = "NAME=FILL", value_parser = parse_fill)]
+    fill: Vec<(String, Fill)>,
+}
+
+/// What an input is filled with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fill {
+    /// One number everywhere.
+    Number(Number),
+    /// 0, 1, 2, … in row-major order.
+    Arange,
+    /// Pseudo-random numbers from the first to below the second.
+    Range(Number, Number),
+}
+
+/// A number of the command line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Number {
+    pub(crate) float: f64,
+    /// The same if it is a whole number.
+    pub(crate) whole: Option<i64>,
+}
+
+impl Number {
+    fn whole(number: i64) -> Number {
+        Number { float: number as f64, whole: Some(number) }
+    }
+
+    fn parse(text: &str) -> Option<Number> {
+        let float: f64 = text.parse().ok()?;
+        let whole = text.parse().ok();
+        float.is_finite().then_some(Number { float, whole })
+    }
+}
+
+impl Fill {
+    const ZEROS: Fill = Fill::Number(Number { float: 0.0, whole: Some(0) });
+    const ONES: Fill = Fill::Number(Number { float: 1.0, whole: Some(1) });
+
+    fn below(limit: i64) -> Fill {
+        Fill::Range(Number::whole(0), Number::whole(limit))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Fill> {
+        Some(match text {
+            "zeros" => Fill::ZEROS,
+            "ones" => Fill::ONES,
+            "arange" => Fill::Arange,
+            _ => match text.split_once("..") {
+                Some((low, high)) => {
+                    let (low, high) = (Number::parse(low)?, Number::parse(high)?);
+                    (low.float < high.float).then_some(Fill::Range(low, high))?
+                }
+                None => Fill::Number(Number::parse(text)?),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Fill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fill::Number(number) => write!(f, "{}", number.float),
+            Fill::Arange => f.write_str("0, 1, 2, …"),
+            Fill::Range(low, high) => {
+                write!(f, "pseudo-random numbers from {} to below {}", low.float, high.float)
+            }
+        }
+    }
+}
+
+/// `NAME=1,3,224,224`, or with `x` between the sizes; `NAME=` is a scalar.
+fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let wrong = || format!("'{text}' is not of the form NAME=SIZES, such as x=1,3,224,224");
+    let (name, sizes) = text.rsplit_once('=').ok_or_else(wrong)?;
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    let sizes = match sizes {
+        "" => Ok(Vec::new()),
+        _ => sizes.split([',', 'x']).map(|size| size.trim().parse()).collect(),
+    };
+    Ok((name.to_string(), sizes.map_err(|_| wrong())?))
+}
+
+fn parse_fill(text: &str) -> Result<(String, Fill), String> {
+    let parsed = text.rsplit_once('=').and_then(|(name, fill)| Some((name, Fill::parse(fill)?)));
+    match parsed {
+        Some((name, fill)) if !name.is_empty() => Ok((name.to_string(), fill)),
+        _ => Err(format!(
+            "'{text}' is not of the form NAME=FILL, where FILL is zeros, ones, arange, a number, or LO..HI with LO below HI"
+        )),
+    }
+}
+
+impl Args {
+    /// Filling with a seed, and nothing said about any input.
+    pub(crate) fn with_seed(seed: u64) -> Args {
+        Args { random: Some(seed), ..Args::default() }
+    }
+
+    /// The seed, if inputs are to be filled.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        let is_implied = !self.shape.is_empty() || !self.fill.is_empty();
+        self.random.or(is_implied.then_some(0))
+    }
+
+    /// The sizes that are given for an input.
+    pub(crate) fn shape_of(&self, input: &str) -> Option<&[usize]> {
+        let mut shapes = self.shape.iter().rev();
+        shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
+    }
+
+    /// What is given to fill an input with.
+    pub(crate) fn fill_of(&self, input: &str) -> Option<Fill> {
+        let mut fills = self.fill.iter().rev();
+        fills.find(|(name, _)| is_called(name, input)).map(|(_, fill)| *fill)
+    }
+
+    /// Refuses what is about no input, or about one that a file gives.
+    pub(crate) fn check(
+        &self,
+        ports: &[Port],
+        given: &dyn Fn(&str) -> bool,
+    ) -> Result<(), Failure> {
+        let shapes = self.shape.iter().map(|(name, _)| ("--shape", name, false));
+        let fills = self.fill.iter().map(|(name, _)| ("--fill", name, Glob::is_pattern(name)));
+        for (option, name, is_pattern) in shapes.chain(fills) {
+            let found = ports
+                .iter()
+                .any(|port| port.name() == name || is_pattern && is_called(name, port.name()));
+            if !found {
+                let message = format!("{option}: the model has no input '{name}'");
+                let failure = Failure::new(message).code(ErrorKind::Input);
+                let names = ports.iter().map(Port::name);
+                return Err(match sardonyx::suggest::closest(name, names.clone()) {
+                    Some(near) => failure.help(format!("did you mean '{near}'?")),
+                    None => {
+                        let names: Vec<&str> = names.take(20).collect();
+                        failure.help(format!("its inputs are: {}", names.join(", ")))
+                    }
+                });
+            }
+            if given(name) {
+                let message = format!("{option}: a file gives the input '{name}'");
+                return Err(Failure::new(message)
+                    .code(ErrorKind::Input)
+                    .help(format!("leave the file or {option} away")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name or pattern is that of an input. A name that looks like a pattern is itself too.
+fn is_called(pattern: &str, input: &str) -> bool {
+    pattern == input || Glob::parse(pattern).is_ok_and(|glob| glob.matches(input))
+}
+
+/// Finds what fits inputs about which nothing is said.
+pub(crate) struct Fitting<'m> {
+    model: &'m Model,
+    /// Inferred when the first input of integers comes.
+    types: Option<Inferred>,
+}
+
+impl<'m> Fitting<'m> {
+    pub(crate) fn of(model: &'m Model) -> Fitting<'m> {
+        Fitting { model, types: None }
+    }
+
+    /// What fits an input with elements of this type.
+    pub(crate) fn fill(&mut self, input: &str, elem: DataType) -> Fill {
+        let says = |words: &[&str]| {
+            let name = input.to_lowercase();
+            words.iter().any(|word| name.contains(word))
+        };
+        let is_integer = elem.is_integer();
+        if (is_integer || elem == DataType::Bool) && says(&["mask"]) {
+            return Fill::ONES;
+        }
+        if !is_integer {
+            return match elem {
+                DataType::Bool => Fill::below(2),
+                DataType::String => Fill::below(10),
+                _ => Fill::Range(Number { float: -1.0, whole: None }, Number::whole(1)),
+            };
+        }
+        if says(&["token_type", "tokentype", "segment_id"]) {
+            return Fill::ZEROS;
+        }
+        let model = self.model;
+        let types =
+            self.types.get_or_insert_with(|| model.infer(&Options::new().without_reasons(true)));
+        let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
+        let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        Fill::below(limit.min(end_of(elem)))
+    }
+}
+
+/// The number after the largest one of an integer type.
+fn end_of(elem: DataType) -> i64 {
+    let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
+    1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
+        .filter(|end| *end > 0)
+        .unwrap_or(i64::MAX)
+}
+
+/// The type of what an input takes, without an optional around it.
+pub(crate) fn taken(port: &Port) -> Option<&Type> {
+    match port.ty()? {
+        Type::Optional(inner) => Some(inner),
+        ty => Some(ty),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_and_fills_are_read() {
+        let shape = |text| parse_shape(text).ok().map(|(_, sizes)| sizes);
+        assert_eq!(parse_shape("a=b=1,3").unwrap(), ("a=b".to_string(), vec![1, 3]));
+        assert_eq!(shape("x=1x3x224x224"), Some(vec![1, 3, 224, 224]));
+        assert_eq!(shape("x="), Some(vec![]));
+        for wrong in ["x", "=1", "x=-1", "x=1,", "x=N", "x=1.5"] {
+            assert_eq!(shape(wrong), None, "{wrong}");
+        }
+        let fill = |text| parse_fill(text).ok().map(|(_, fill)| fill.to_string());
+        let rows = [
+            ("x=zeros", Some("0")),
+            ("x=ones", Some("1")),
+            ("x=-2.5", Some("-2.5")),
+            ("x=arange", Some("0, 1, 2, …")),
+            ("x=-1..1", Some("pseudo-random numbers from -1 to below 1")),
+            ("x=1..1", None),
+            ("x=nan", None),
+            ("x=twos", None),
+            ("=zeros", None),
+            ("zeros", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(fill(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_fits_follows_from_names_types_and_tables() {
+        let words = vec!["1"; 30].join(", ");
+        let many = vec!["1"; 300].join(", ");
+        let model = Model::from_text(&format!(
+            "<ir_version: 10, opset_import: [\"\": 21]>
+             g (int64[N] ids, int64[N] kinds, uint8[N] small) => (y, z, u)
+             <float[30] words = {{{words}}}, float[2] two = {{1, 2}}, float[300] many = {{{many}}}>
+             {{
+                 y = Gather (words, ids) z = Gather (two, kinds)
+                 i = Cast <to = 7> (small) u = Gather (many, i)
+             }}"
+        ))
+        .unwrap();
+        let mut fitting = Fitting::of(&model);
+        let rows = [
+            ("ids", DataType::Int64, Fill::below(30)),
+            ("kinds", DataType::Int64, Fill::below(2)),
+            ("small", DataType::Uint8, Fill::below(256)),
+            ("other", DataType::Int64, Fill::below(10)),
+            ("other", DataType::Int4, Fill::below(8)),
+            ("other", DataType::Uint2, Fill::below(4)),
+            ("other", DataType::Int2, Fill::below(2)),
+            ("attention_mask", DataType::Int64, Fill::ONES),
+            ("mask", DataType::Bool, Fill::ONES),
+            ("token_type_ids", DataType::Int32, Fill::ZEROS),
+        ];
+        for (name, elem, expected) in rows {
+            assert_eq!(fitting.fill(name, elem), expected, "{name}: {elem}");
+        }
+        let floats = fitting.fill("attention_mask", DataType::Float);
+        assert_eq!(floats.to_string(), "pseudo-random numbers from -1 to below 1");
+    }
+}

@@ -1,0 +1,246 @@
+//! `sardonyx graph`: a picture of a model or of a part of it.
+
+mod dot;
+mod folds;
+mod html;
+mod layout;
+mod picture;
+mod svg;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use sardonyx::Model;
+use sardonyx::infer::Options;
+use sardonyx::text::PrintOptions;
+
+use crate::failure::{Code, Failure};
+use crate::human::group;
+use crate::saving::{self, Target};
+use crate::terminal::Terminal;
+use crate::{ModelArg, files};
+use folds::Folds;
+use picture::{Graph, Picture};
+
+/// Draw the main graph of a model, or a part of it, as SVG, HTML or DOT
+///
+/// Constants are listed in the nodes that read them. HTML is the same picture as SVG, in a page
+/// that can be moved and zoomed and shows the details of a node. DOT is for Graphviz, and for
+/// stdout.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    /// File to write: .svg, .html, .dot or .gv, or - for DOT on stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Draw only what is near a node, given by its name, its position in the main graph, or the
+    /// name of a value that it makes
+    #[arg(long, value_name = "NODE")]
+    around: Option<String>,
+    /// With --around: how many edges before and after the node
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "around")]
+    depth: usize,
+    /// Whether to draw parts of the graph that repeat, such as the layers of a transformer, only
+    /// once
+    #[arg(long, value_enum, default_value_t = Fold::Auto, value_name = "WHEN", conflicts_with = "around")]
+    fold: Fold,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Fold {
+    /// If the graph has more than 100 nodes
+    Auto,
+    Always,
+    Never,
+}
+
+/// Nodes from which on repetitions are folded.
+const FOLDED_ABOVE: usize = 100;
+/// Most boxes of a picture: more are no picture that anybody can read.
+const MOST_VERTICES: usize = 400;
+/// Most bytes of a tensor in the text of a node.
+const SHOWN_BYTES: u64 = 64;
+
+/// A form of a picture.
+enum Form {
+    Svg,
+    Html,
+    Dot,
+}
+
+impl Form {
+    fn of(target: &Target, path: &Path) -> Result<Form, Failure> {
+        if matches!(target, Target::Stdout) {
+            return Ok(Form::Dot);
+        }
+        let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("");
+        match suffix.to_ascii_lowercase().as_str() {
+            "svg" => Ok(Form::Svg),
+            "html" | "htm" => Ok(Form::Html),
+            "dot" | "gv" => Ok(Form::Dot),
+            _ => {
+                let message = format!("'{}' does not say which form it has", path.display());
+                Err(Failure::new(message)
+                    .help("name a file that ends in .svg, .html or .dot; Graphviz makes other forms of the last"))
+            }
+        }
+    }
+}
+
+pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let target = saving::target_of(&args.output)?;
+    let form = Form::of(&target, &args.output)?;
+    let model = args.model.open()?;
+    let types = model.infer(&Options::new().without_reasons(true));
+    let graph = Graph::of(model.nodes(Some(&types)));
+    let picture = args.picture(&graph)?;
+    let title = match &*model.graph_name() {
+        "" => args.model.name(),
+        name => format!("{name}, {}", args.model.name()),
+    };
+    let text = match form {
+        Form::Svg => svg::write(&picture, &title),
+        Form::Html => html::write(&with_texts(picture, &model)?, &title)?,
+        Form::Dot => dot::write(&picture, &title),
+    };
+    match target {
+        Target::Stdout => terminal.print(&text),
+        Target::File(path) => {
+            saving::protect_inputs(&args.model, &model, &[]).check(&path)?;
+            files::write(&path, |file| Ok(file.write_all(text.as_bytes())?))?;
+            terminal.remark(&format!("wrote {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+impl Args {
+    fn picture(&self, graph: &Graph) -> Result<Picture, Failure> {
+        let all = graph.listed();
+        if all.is_empty() {
+            return Err(Failure::new("the main graph has no nodes to draw"));
+        }
+        let picture = match &self.around {
+            Some(centre) => {
+                let part = graph.around(find(graph, centre)?, self.depth);
+                let is_part = part.len() < all.len();
+                graph.picture(&part, &Folds::none(graph.nodes.len()), is_part)
+            }
+            None => {
+                let is_folded = match self.fold {
+                    Fold::Auto => all.len() > FOLDED_ABOVE,
+                    Fold::Always => true,
+                    Fold::Never => false,
+                };
+                let folds = if is_folded {
+                    Folds::of(&graph.nodes, &all)
+                } else {
+                    Folds::none(graph.nodes.len())
+                };
+                graph.picture(&all, &folds, false)
+            }
+        };
+        if picture.vertices.len() <= MOST_VERTICES {
+            return Ok(picture);
+        }
+        let boxes = group(picture.vertices.len() as u64);
+        let message = format!(
+            "the picture would have {boxes} boxes, more than {MOST_VERTICES}, which nobody can read"
+        );
+        Err(Failure::new(message).help(match (&self.around, self.fold) {
+            (Some(_), _) => "lower --depth",
+            (None, Fold::Never) => "draw a part with --around NODE --depth N, or leave --fold away",
+            (None, _) => {
+                "draw a part with --around NODE --depth N; `sardonyx info --nodes` lists the nodes"
+            }
+        }))
+    }
+}
+
+/// The node of a name or a position, or that makes a value.
+fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
+    let nodes = &graph.nodes;
+    let makes =
+        |node: &sardonyx::NodeInfo| node.outputs.iter().flatten().any(|value| value.name == wanted);
+    let found = nodes
+        .iter()
+        .position(|node| node.name == wanted && !wanted.is_empty())
+        .or_else(|| nodes.iter().position(makes))
+        .or_else(|| wanted.parse().ok().filter(|index| *index < nodes.len()));
+    found.ok_or_else(|| {
+        let message = format!("no node of the main graph is '{wanted}'");
+        let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
+        let names = nodes.iter().map(|node| node.name.as_str());
+        let names = names.chain(values.map(|value| value.name.as_str()));
+        let failure = Failure::new(message);
+        match sardonyx::suggest::closest(wanted, names) {
+            Some(near) => failure.help(format!("did you mean '{near}'?")),
+            None => failure.help("`sardonyx info --nodes` lists the nodes with their positions"),
+        }
+    })
+}
+
+/// The picture with the text of each node among its details.
+fn with_texts(mut picture: Picture, model: &Model) -> Result<Picture, Failure> {
+    let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
+    for vertex in &mut picture.vertices {
+        let Some(node) = vertex.node else { continue };
+        let (text, _) = options.print_range(model, node..node + 1).map_err(|error| {
+            Failure::new(format!("the node cannot be printed: {error}")).code(Code::Internal)
+        })?;
+        let text = String::from_utf8_lossy(&text).trim_end().to_string();
+        vertex.details.push(("text".to_string(), text));
+    }
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(nodes: &str, draw: impl Fn(&Graph) -> Picture) -> (Vec<String>, Vec<(usize, usize)>) {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 21]>
+             g (float[2] x, bool c) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} }}"
+        );
+        let model = Model::from_text(&text).unwrap();
+        let picture = draw(&Graph::of(model.nodes(None)));
+        let titles = picture.vertices.iter().map(|vertex| vertex.lines[0].clone()).collect();
+        (titles, picture.edges.iter().map(|edge| (edge.from, edge.to)).collect())
+    }
+
+    fn whole(graph: &Graph) -> Picture {
+        graph.picture(&graph.listed(), &Folds::none(graph.nodes.len()), false)
+    }
+
+    #[test]
+    fn constants_stand_in_the_nodes_that_read_them() {
+        let nodes = "k = Constant <value_float = 1.0> () a = Mul (x, w) b = Add (a, k) y = Neg (b)";
+        let (titles, edges) = drawn(nodes, whole);
+        assert_eq!(titles, ["Mul", "Add", "Neg", "x", "y"]);
+        assert_eq!(edges, [(0, 1), (1, 2), (2, 4), (3, 0)]);
+    }
+
+    #[test]
+    fn values_that_inner_graphs_read_lead_to_their_node() {
+        let nodes = "a = Neg (x) y = If (c) <
+            then_branch = t () => (p) { p = Exp (a) }, else_branch = e () => (q) { q = Abs (x) }>";
+        let (titles, edges) = drawn(nodes, whole);
+        assert_eq!(titles, ["Neg", "If", "x", "c", "y"]);
+        assert_eq!(edges, [(0, 1), (1, 4), (2, 0), (2, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn a_part_says_where_it_ends() {
+        let nodes = "a = Neg (x) b = Exp (a) d = Abs (b) e = Relu (d) y = Add (e, b)";
+        let (titles, edges) = drawn(nodes, |graph| {
+            let part = graph.around(find(graph, "d").unwrap(), 1);
+            assert_eq!(part, [1, 2, 3]);
+            graph.picture(&part, &Folds::none(graph.nodes.len()), true)
+        });
+        assert_eq!(titles, ["Exp", "Abs", "Relu", "… a", "… 1 reader", "… 1 reader"]);
+        assert_eq!(edges, [(0, 1), (0, 4), (1, 2), (2, 5), (3, 0)]);
+    }
+}

@@ -1,0 +1,124 @@
+//! A picture as SVG.
+
+use super::layout::{Layout, Size, layout};
+use super::picture::{Kind, Picture, Vertex};
+use crate::human;
+
+/// Width of a column of the font, and height of a line.
+const COLUMN: f64 = 6.65;
+const LINE: f64 = 15.0;
+/// Free space between the text of a vertex and its border.
+const PADDING: f64 = 8.0;
+/// Free space around the picture.
+const MARGIN: f64 = 16.0;
+
+const STYLE: &str = "text{font:11px monospace;fill:#1a1a1a}\
+.title{font-weight:bold}\
+rect{fill:#f4f7fb;stroke:#5b7083;}\
+.input rect,.output rect{fill:#d9ead3;stroke:#4f7a43;}\
+.more rect{fill:none;stroke-dasharray:4 3}\
+.repeated rect{fill:#fff2cc;stroke:#8a6d1a}\
+path{fill:none;stroke:#7a8794;stroke-width:1.2}\
+marker path{fill:#7a8794;stroke:none}";
+
+/// The text of a picture.
+pub(crate) fn write(picture: &Picture, title: &str) -> String {
+    let sizes: Vec<Size> = picture.vertices.iter().map(size).collect();
+    let edges: Vec<(usize, usize)> =
+        picture.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let Layout { centres, routes, size } = layout(&sizes, &edges);
+    let (width, height) = (size.0 + 2.0 * MARGIN, size.1 + 2.0 * MARGIN);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
+         <title>{}</title>\n<style>{STYLE}</style>\n\
+         <defs><marker id=\"arrow\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker></defs>\n\
+         <g transform=\"translate({MARGIN} {MARGIN})\">\n",
+        escaped(title)
+    );
+    for (edge, route) in picture.edges.iter().zip(&routes) {
+        let values: Vec<String> = edge.values.iter().map(|value| escaped(value)).collect();
+        text += &format!(
+            "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
+            curve(route),
+            values.join("\n")
+        );
+    }
+    for (index, vertex) in picture.vertices.iter().enumerate() {
+        text += &drawn(index, vertex, centres[index], sizes[index]);
+    }
+    text + "</g>\n</svg>\n"
+}
+
+fn size(vertex: &Vertex) -> Size {
+    let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
+    let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
+    (width, vertex.lines.len() as f64 * LINE + 2.0 * PADDING)
+}
+
+/// A box with its lines of text.
+fn drawn(index: usize, vertex: &Vertex, centre: (f64, f64), size: Size) -> String {
+    let class = match vertex.kind {
+        Kind::Input => "input",
+        Kind::Output => "output",
+        Kind::More => "more",
+        Kind::Node if vertex.repeats > 1 => "node repeated",
+        Kind::Node => "node",
+    };
+    let corner = if matches!(vertex.kind, Kind::Input | Kind::Output) { 14 } else { 5 };
+    let (left, top) = (centre.0 - size.0 / 2.0, centre.1 - size.1 / 2.0);
+    let mut text = format!(
+        "<g class=\"{class}\" data-vertex=\"{index}\"><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"{corner}\"/>",
+        size.0, size.1
+    );
+    for (at, line) in vertex.lines.iter().enumerate() {
+        let y = top + PADDING + LINE * (at as f64 + 0.75);
+        let class = if at == 0 { " class=\"title\"" } else { "" };
+        text += &format!(
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"middle\"{class}>{}</text>",
+            centre.0,
+            escaped(line)
+        );
+    }
+    text + "</g>\n"
+}
+
+/// A curve through points, upright at each.
+fn curve(route: &[(f64, f64)]) -> String {
+    let mut text = String::new();
+    for (at, (x, y)) in route.iter().enumerate() {
+        if at == 0 {
+            text += &format!("M{x:.1} {y:.1}");
+            continue;
+        }
+        let (from_x, from_y) = route[at - 1];
+        if (from_x - x).abs() < 0.05 {
+            // A piece without length would have no direction for the arrow.
+            if (from_y - y).abs() < 0.05 {
+                continue;
+            }
+            text += &format!("V{y:.1}");
+            continue;
+        }
+        let middle = f64::midpoint(from_y, *y);
+        text += &format!("C{from_x:.1} {middle:.1} {x:.1} {middle:.1} {x:.1} {y:.1}");
+    }
+    text
+}
+
+/// Text between tags or in an attribute. XML has no form for most control characters.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

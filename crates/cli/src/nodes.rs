@@ -1,0 +1,153 @@
+//! `sardonyx info --nodes`: the nodes of a model as a table.
+
+use sardonyx::infer::Options;
+use sardonyx::{Glob, Model, NodeInfo, NodeValue, Type, ValueSource};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::ModelArg;
+use crate::failure::Failure;
+use crate::human::{Align, columns, count, group};
+use crate::info::{domain_name, qualified};
+use crate::terminal::{Each, Terminal};
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// List the nodes instead: position, operator, name, and the values that each reads and makes,
+    /// with their types
+    #[arg(long)]
+    nodes: bool,
+    /// With --nodes: those whose operator fits a pattern, such as 'Conv*' or 'com.microsoft.*'
+    #[arg(long, value_name = "PATTERN", requires = "nodes", value_parser = Glob::parse)]
+    op: Option<Glob>,
+    /// With --nodes: those whose name fits a pattern, such as '*layer.0*'
+    #[arg(long, value_name = "PATTERN", requires = "nodes", value_parser = Glob::parse)]
+    name: Option<Glob>,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.info-nodes/1";
+
+impl Args {
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.nodes
+    }
+
+    fn fits(&self, node: &NodeInfo) -> bool {
+        let op = self.op.as_ref().is_none_or(|op| {
+            op.matches(&node.operator) || op.matches(&qualified(&node.domain, &node.operator))
+        });
+        op && self.name.as_ref().is_none_or(|name| name.matches(&node.name))
+    }
+}
+
+/// Lists the nodes that fit.
+pub(crate) fn list(
+    args: &Args,
+    arg: &ModelArg,
+    json: bool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let model: Model = arg.open()?;
+    let types = model.infer(&Options::new().without_reasons(true));
+    let nodes = model.nodes(Some(&types));
+    let total = nodes.len();
+    let fitting: Vec<NodeInfo> = nodes.into_iter().filter(|node| args.fits(node)).collect();
+    if json {
+        let nodes = Each(|| fitting.iter().map(node_json));
+        return terminal.json(&Answer { schema: SCHEMA, model: arg.name(), total, nodes }, true);
+    }
+    terminal.print(&text(&fitting, total))
+}
+
+/// The answer in JSON. Nodes are written one by one.
+#[derive(Serialize)]
+struct Answer<Nodes: Serialize> {
+    schema: &'static str,
+    model: String,
+    /// Nodes of the model, with those that are not listed.
+    total: usize,
+    nodes: Nodes,
+}
+
+fn node_json(node: &NodeInfo) -> Value {
+    let values = |values: &[Option<NodeValue>]| -> Vec<Value> {
+        values.iter().map(|value| value.as_ref().map_or(Value::Null, value_json)).collect()
+    };
+    json!({
+        "graph": &*node.graph,
+        "index": node.index,
+        "name": node.name,
+        "domain": domain_name(&node.domain),
+        "operator": node.operator,
+        "inputs": values(&node.inputs),
+        "outputs": values(&node.outputs),
+    })
+}
+
+fn value_json(value: &NodeValue) -> Value {
+    let (source, made_by) = match value.source {
+        ValueSource::Input => ("input", None),
+        ValueSource::Initializer => ("initializer", None),
+        ValueSource::Node(index) => ("node", Some(index)),
+        ValueSource::Outside => ("outside", None),
+        _ => ("nothing", None),
+    };
+    json!({
+        "name": value.name,
+        "type": value.ty.as_ref().map(Type::to_string),
+        "source": source,
+        "made_by": made_by,
+        "output": value.is_output,
+    })
+}
+
+/// A table for each graph, and how many nodes there are.
+fn text(nodes: &[NodeInfo], total: usize) -> String {
+    let headings = [
+        ("  node", Align::Right),
+        ("operator", Align::Left),
+        ("name", Align::Left),
+        ("inputs", Align::Left),
+        ("outputs", Align::Left),
+    ];
+    let mut text = String::new();
+    for graph in nodes.chunk_by(|one, other| one.graph == other.graph) {
+        let rows: Vec<[String; 5]> = graph.iter().map(row).collect();
+        text += &format!("{}:\n{}", graph[0].graph, columns(&headings, &rows));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let all = count(total, "node");
+    text + &if nodes.len() == total {
+        format!("{all}\n")
+    } else {
+        format!("{} of {all}\n", group(nodes.len() as u64))
+    }
+}
+
+fn row(node: &NodeInfo) -> [String; 5] {
+    let values = |values: &[Option<NodeValue>]| {
+        let values: Vec<String> = values.iter().map(|value| value_text(value.as_ref())).collect();
+        values.join(", ")
+    };
+    [
+        node.index.to_string(),
+        qualified(&node.domain, &node.operator),
+        node.name.clone(),
+        values(&node.inputs),
+        values(&node.outputs),
+    ]
+}
+
+/// Name and type; a dash where an input or output is left out.
+fn value_text(value: Option<&NodeValue>) -> String {
+    match value {
+        None => "-".to_string(),
+        Some(NodeValue { name, ty: Some(ty), .. }) => format!("{name}: {ty}"),
+        Some(NodeValue { name, .. }) => name.clone(),
+    }
+}

@@ -1,0 +1,99 @@
+//! `sardonyx shard`: annotations for running a model on several devices.
+
+use sardonyx::devices::{Division, Suggested};
+use sardonyx::{SaveOptions, Weights};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::{count, group};
+use crate::session::SizeArgs;
+use crate::terminal::Terminal;
+use crate::{ModelArg, saving};
+
+/// Annotate a model for several devices: split its matrix products, or divide it into stages
+///
+/// The model gets a device configuration (IR version 11), and nodes say for it how their tensors are
+/// split over the devices. Annotations never change results; `sardonyx run --devices` uses them, and
+/// `sardonyx explain --devices` shows what they come to. Calls of functions are inlined first.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Number of devices, at least 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1024))]
+    devices: u64,
+    /// Split products with constant matrices of at least 4096 elements over all devices: by columns,
+    /// and by rows where a later product reads the parts; heads of attention go with them. This is
+    /// the default
+    #[arg(long)]
+    tensor: bool,
+    /// Divide the nodes into one pipeline stage for each device, with about equal multiply-adds
+    #[arg(long, conflicts_with = "tensor")]
+    pipeline: bool,
+    /// Name of the configuration; by default tensor-N or pipeline-N
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    sizes: SizeArgs,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.shard/1";
+
+pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    let devices = usize::try_from(args.devices).unwrap_or(usize::MAX);
+    let (division, kind) =
+        if args.pipeline { (Division::Pipeline, "pipeline") } else { (Division::Tensor, "tensor") };
+    let name = args.name.clone().unwrap_or_else(|| format!("{kind}-{devices}"));
+    let sizes: Vec<(String, i64)> = args
+        .sizes
+        .of(&model)?
+        .fixed
+        .into_iter()
+        .map(|(name, size)| (name, i64::try_from(size).unwrap_or(i64::MAX)))
+        .collect();
+    let (annotated, report) = model.shard((&name, devices), division, &sizes)?;
+    let save = SaveOptions::new();
+    let saved = args.saving.save(&args.model, &annotated, save, Weights::Keep, target, terminal)?;
+    if args.saving.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "configuration": name,
+            "devices": devices,
+            "report": as_json(&report),
+            "saved": saved.json(),
+        });
+        return terminal.json(&answer, true);
+    }
+    terminal.remark(&as_text(&name, &report, args.pipeline));
+    saved.say(terminal);
+    Ok(())
+}
+
+fn as_json(report: &Suggested) -> Value {
+    json!({
+        "products_by_columns": report.columns,
+        "products_by_rows": report.rows,
+        "products_whole": report.whole,
+        "multiply_adds_of_stages": report.stages,
+    })
+}
+
+fn as_text(name: &str, report: &Suggested, is_pipeline: bool) -> String {
+    if is_pipeline {
+        let stages: Vec<String> = report.stages.iter().map(|work| group(*work)).collect();
+        return format!("configuration '{name}': multiply-adds by stage: {}", stages.join(", "));
+    }
+    let Suggested { columns, rows, whole, .. } = report;
+    format!(
+        "configuration '{name}': {} split by columns, {rows} by rows, {whole} not split",
+        count(*columns, "product"),
+    )
+}

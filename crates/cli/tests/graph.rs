@@ -1,0 +1,118 @@
+//! `sardonyx graph`: pictures of models.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{Files, digits_model, sardonyx};
+
+/// A model of many equal layers.
+fn deep(layers: usize) -> Vec<u8> {
+    let mut nodes = "h0 = Cos (x) ".to_string();
+    for layer in 0..layers {
+        let from = format!("h{layer}");
+        nodes += &format!(
+            "[l{layer}_mul] a{layer} = Mul ({from}, w) [l{layer}_exp] b{layer} = Exp (a{layer})
+             [l{layer}_abs] c{layer} = Abs (b{layer}) [l{layer}_add] h{} = Add (c{layer}, {from})\n",
+            layer + 1
+        );
+    }
+    format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         deep (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} y = Neg (h{layers}) }}"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn the_suffix_says_which_form_a_picture_has() {
+    let files = Files::new(&[]);
+    let draw = |name: &str| {
+        let path = files.path(name);
+        let answer = sardonyx(&["graph", &digits_model(), "-o", &path]);
+        assert_eq!(answer.stderr, format!("wrote {path}\n"));
+        assert_eq!(answer.good(), "");
+        String::from_utf8(files.read(name)).unwrap()
+    };
+    let svg = draw("digits.svg");
+    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
+    for words in
+        [">Conv<", ">conv1<", ">image<", "conv1.weight: float[16, 1, 3, 3]", "→ float[N, 10]"]
+    {
+        assert!(svg.contains(words), "lacks {words}: {svg}");
+    }
+    let html = draw("digits.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg xmlns="));
+    for place in ["@SVG@", "@TITLE@", "@DETAILS@", "http://", "https://"] {
+        let html = html.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(!html.contains(place), "{place}");
+    }
+    let details = html.split_once("id=\"details\">").unwrap().1.split_once("</script>").unwrap().0;
+    let details: serde_json::Value = serde_json::from_str(details).unwrap();
+    assert_eq!(details.as_array().unwrap().len(), svg.matches("data-vertex=").count());
+    assert_eq!(details[0][0], serde_json::json!(["operator", "Conv"]));
+    let dot = draw("digits.dot");
+    assert!(dot.starts_with("digraph ") && dot.contains("v0 -> v1"), "{dot}");
+    assert_eq!(sardonyx(&["graph", &digits_model(), "-o", "-"]).good(), dot);
+    sardonyx(&["graph", &digits_model(), "-o", &files.path("digits.png")])
+        .refused(&["does not say which form", ".svg"]);
+    sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).refused(&["digits.svg"]);
+}
+
+#[test]
+fn repeated_layers_are_drawn_once() {
+    let files = Files::new(&[("deep.onnxtxt", deep(30)), ("short.onnxtxt", deep(3))]);
+    let boxes = |model: &str, more: &[&str]| {
+        let text = files.run("graph", model, &[&["-o", "-"], more].concat()).good();
+        (text.matches("[label=").count(), text.matches("× ").count())
+    };
+    // Four nodes of a layer, one before and one after them, the input and the output.
+    assert_eq!(boxes("deep.onnxtxt", &[]), (8, 4));
+    assert_eq!(boxes("deep.onnxtxt", &["--fold", "never"]), (124, 0));
+    assert_eq!(boxes("short.onnxtxt", &[]), (16, 0));
+    assert_eq!(boxes("short.onnxtxt", &["--fold", "always"]), (8, 4));
+    let text = files.run("graph", "deep.onnxtxt", &["-o", "-"]).good();
+    assert!(text.contains("Mul × 30\\nl0_mul"), "{text}");
+}
+
+#[test]
+fn a_part_of_a_large_model_is_drawn_around_a_node() {
+    let files = Files::new(&[("deep.onnxtxt", deep(120))]);
+    let run = |more: &[&str]| {
+        files.run("graph", "deep.onnxtxt", &[&["-o", "-", "--fold", "never"], more].concat())
+    };
+    run(&[]).refused(&["484 boxes", "more than 400", "--around"]);
+    let around = |node: &str, depth: &str| {
+        let args = ["-o", "-", "--around", node, "--depth", depth];
+        files.run("graph", "deep.onnxtxt", &args)
+    };
+    let text = around("l7_exp", "1").good();
+    for words in ["Mul\\nl7_mul", "Exp\\nl7_exp", "Abs\\nl7_abs", "… h7", "… 1 reader"] {
+        assert!(text.contains(words), "lacks {words}: {text}");
+    }
+    assert_eq!(text.matches("[label=").count(), 5);
+    // By a value that it makes, and by its position.
+    assert_eq!(around("b7", "1").good(), text);
+    assert_eq!(around("30", "1").good(), text);
+    around("l7_ex", "1").refused(&["no node of the main graph is 'l7_ex'", "'l7_exp'"]);
+    around("l7_exp", "1000").refused(&["boxes", "lower --depth"]);
+}
+
+/// What names hold is text wherever it goes.
+#[test]
+fn names_cannot_leave_their_places() {
+    let name = "</script><img src=x onerror=alert(1)>&'";
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         \"{name}\" (float[2] \"{name}\") => (float[2] y) {{ [\"{name}\"] y = Relu (\"{name}\") }}"
+    );
+    let files = Files::new(&[("odd.onnxtxt", text.into())]);
+    for form in ["odd.svg", "odd.html", "odd.dot"] {
+        files.run("graph", "odd.onnxtxt", &["-o", &files.path(form)]).good();
+        let text = String::from_utf8(files.read(form)).unwrap();
+        assert!(form.ends_with("dot") || !text.contains("<img"), "{text}");
+    }
+    let html = String::from_utf8(files.read("odd.html")).unwrap();
+    assert_eq!(html.matches("</script>").count(), 2);
+    let dot = String::from_utf8(files.read("odd.dot")).unwrap();
+    assert!(dot.contains(name), "{dot}");
+}

@@ -1,0 +1,176 @@
+//! A transport for tests: messages arrive late and in another order.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::TransportError;
+use crate::locked;
+use crate::scratch::Scratch;
+use crate::traffic::Traffic;
+use crate::transport::{Tag, Transport, check_worker};
+
+/// Delays the messages that are sent over another transport, each by a time of its own, so they
+/// arrive in any order that a [`Transport`] allows. The times follow from a seed. A plan that waits
+/// for messages in a circle, or that takes them in the order in which they happen to arrive, fails
+/// with it sooner or later.
+#[derive(Debug)]
+pub struct Delayed<T: Transport + 'static> {
+    inner: Arc<T>,
+    outbox: Arc<Outbox>,
+    courier: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Outbox {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The one that is due first on top.
+    letters: BinaryHeap<Reverse<Letter>>,
+    /// When the last message with a receiver and a tag is due: the next is not due before.
+    last: HashMap<(usize, Tag), Instant>,
+    random: u64,
+    most: Duration,
+    count: u64,
+    closed: bool,
+}
+
+/// In the order in which they are delivered.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Letter {
+    due: Instant,
+    count: u64,
+    to: usize,
+    tag: Tag,
+    bytes: Vec<u8>,
+}
+
+impl<T: Transport + 'static> Delayed<T> {
+    /// Every second message sent over `inner` is delayed, by at most `most`.
+    pub fn new(inner: T, seed: u64, most: Duration) -> Delayed<T> {
+        let inner = Arc::new(inner);
+        let state = State {
+            letters: BinaryHeap::new(),
+            last: HashMap::new(),
+            random: seed ^ (inner.number() as u64) << 32,
+            most,
+            count: 0,
+            closed: false,
+        };
+        let outbox = Arc::new(Outbox { state: Mutex::new(state), changed: Condvar::new() });
+        let courier = {
+            let (inner, outbox) = (Arc::clone(&inner), Arc::clone(&outbox));
+            thread::spawn(move || outbox.deliver(&*inner))
+        };
+        Delayed { inner, outbox, courier: Some(courier) }
+    }
+}
+
+impl Outbox {
+    /// Sends what is due, until all is sent and nothing more will come.
+    fn deliver(&self, inner: &impl Transport) {
+        let mut state = locked(&self.state);
+        loop {
+            let now = Instant::now();
+            let wait = match state.letters.peek() {
+                Some(Reverse(letter)) => letter.due.saturating_duration_since(now),
+                None if state.closed => return,
+                None => Duration::from_secs(1),
+            };
+            if wait.is_zero() {
+                if let Some(Reverse(letter)) = state.letters.pop() {
+                    drop(state);
+                    // What is wrong, a failure of a worker, its receives say as well.
+                    let _ = inner.send(letter.to, letter.tag, &letter.bytes);
+                    state = locked(&self.state);
+                }
+            } else {
+                let waited = self.changed.wait_timeout(state, wait);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, to: usize, tag: Tag, bytes: &[u8]) {
+        let mut due = Instant::now();
+        let random = next_random(&mut self.random);
+        if random & 1 == 1 {
+            due += self.most.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64);
+        }
+        let last = self.last.entry((to, tag)).or_insert(due);
+        *last = due.max(*last);
+        let letter = Letter { due: *last, count: self.count, to, tag, bytes: bytes.to_vec() };
+        self.letters.push(Reverse(letter));
+        self.count += 1;
+    }
+}
+
+/// The next number of G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators"
+/// (2014).
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+impl<T: Transport + 'static> Transport for Delayed<T> {
+    fn workers(&self) -> usize {
+        self.inner.workers()
+    }
+
+    fn number(&self) -> usize {
+        self.inner.number()
+    }
+
+    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        check_worker(to, self.workers())?;
+        locked(&self.outbox.state).add(to, tag, bytes);
+        self.outbox.changed.notify_all();
+        Ok(())
+    }
+
+    fn receive_with(
+        &self,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TransportError> {
+        self.inner.receive_with(from, tag, take)
+    }
+
+    /// At once: a notice of failure overtakes messages.
+    fn fail(&self, reason: &str) {
+        self.inner.fail(reason);
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.inner.traffic()
+    }
+
+    fn scratch(&self) -> &Scratch {
+        self.inner.scratch()
+    }
+}
+
+impl<T: Transport + 'static> Drop for Delayed<T> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.inner.fail("its thread panicked");
+        }
+        locked(&self.outbox.state).closed = true;
+        self.outbox.changed.notify_all();
+        if let Some(courier) = self.courier.take() {
+            // It has no way to panic but that of the inner transport, which is in the test's log.
+            let _ = courier.join();
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The workers of a model that runs on several devices: messages between them, and collectives.
+//!
+//! The one idea: a [`Transport`] is one worker's end of the connections between all workers. It
+//! sends and receives bytes; everything else is made of that and may be replaced by what an engine
+//! does better. [`Threads`] connects threads of one process.
+//!
+//! ```
+//! use sardonyx_devices::{Group, Reduction, Settings, Threads, Transport};
+//! use sardonyx_tensor::DataType;
+//! let workers = Threads::new(2, &Settings::default());
+//! std::thread::scope(|scope| {
+//!     for worker in workers {
+//!         scope.spawn(move || {
+//!             let mut data = [worker.number() as u8 + 1, 10];
+//!             let group = Group { workers: &[0, 1], tag: 0 };
+//!             worker.all_reduce(group, Reduction::Sum, DataType::Uint8, &mut data).unwrap();
+//!             assert_eq!(data, [3, 20]);
+//!         });
+//!     }
+//! });
+//! ```
+//!
+//! What it is not: it knows no models and no graphs. What is sent, and when, is the caller's plan.
+
+#![warn(missing_docs)]
+// In a test, a panic is the report.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod agreement;
+pub mod collectives;
+mod delayed;
+mod error;
+#[cfg(unix)]
+mod frame;
+mod mailbox;
+#[cfg(all(unix, feature = "mpi"))]
+mod mpi;
+#[cfg(unix)]
+mod processes;
+mod reduction;
+mod scratch;
+mod threads;
+mod traffic;
+mod transport;
+
+pub use agreement::agree;
+pub use delayed::Delayed;
+pub use error::{ErrorKind, TransportError};
+#[cfg(all(unix, feature = "mpi"))]
+pub use mpi::{Mpi, MpiInterface, MpiSettings};
+#[cfg(unix)]
+pub use processes::{Processes, Rendezvous};
+pub use reduction::{Reduction, combine};
+pub use scratch::{Piece, Scratch};
+pub use threads::Threads;
+pub use traffic::{Sent, Traffic, TrafficCounters};
+pub use transport::{FIRST_RESERVED_TAG, Group, Settings, Tag, Transport};
+
+/// Locks. What a lock guards here is whole at every moment, so a thread that panicked while it
+/// held the lock harms nobody else.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,719 @@
+//! Workers that are the processes of an MPI job.
+//!
+//! A message is one message of MPI with a header, so that any tag fits, and that a notice of
+//! failure comes the same way. Sends and receives are never waited for within MPI: what is on its
+//! way is kept here, and every call that waits moves it on, as does a thread of its own while no
+//! call waits.
+
+mod library;
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sardonyx_tensor::DataType;
+
+use crate::collectives::{self, check_part, check_parts, whole_elems};
+use crate::error::{ErrorKind, TransportError, err};
+use crate::frame::{Frame, HEADER_BYTES, Header};
+use crate::locked;
+use crate::mailbox::{Mailbox, failed, grace, told};
+use crate::reduction::{Loops, Reduction};
+use crate::scratch::{Piece, Scratch};
+use crate::traffic::{Traffic, TrafficCounters};
+use crate::transport::{Group, Settings, Tag, Transport, check_worker};
+pub use library::MpiInterface;
+use library::{Api, Call, Communicator, Operation};
+
+/// What [`Mpi`] can be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MpiSettings {
+    /// As for all transports.
+    pub settings: Settings,
+    /// Make collectives of messages, as over other transports, so that they have the same bits.
+    /// Otherwise sums and products are the library's, which may combine in any order.
+    pub reproducible: bool,
+    /// The file of the library; if there is none, the usual names are tried.
+    pub library: Option<OsString>,
+}
+
+/// The transport of a worker that is a process of an MPI job, such as `mpiexec -n 4 ...` starts.
+///
+/// There is one in a process at a time, and none after the library has been finalized, which is
+/// done here if it was initialized here. Dropping it ends the worker's work: it waits until the
+/// others have ended theirs, or until the deadline, after which the job is aborted.
+///
+/// Unless `reproducible` is set, collectives are those of the library where it does what is
+/// promised here. Not left to it are reductions of `float16`, `bfloat16` and `bool`, minima and
+/// maxima of floats, which lose a NaN, and sums and products of integers of 8 and 16 bits, which do
+/// not wrap in Open MPI.
+#[derive(Debug)]
+pub struct Mpi {
+    interface: MpiInterface,
+    shared: Arc<Shared>,
+    mover: Option<JoinHandle<()>>,
+    scratch: Scratch,
+    reproducible: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    number: usize,
+    workers: usize,
+    mailbox: Mailbox,
+    state: Mutex<State>,
+    /// There is something to move, or nothing more will be.
+    changed: Condvar,
+    counters: TrafficCounters,
+    deadline: Duration,
+}
+
+/// All that calls MPI.
+#[derive(Debug)]
+struct State {
+    api: Box<dyn Api>,
+    sending: Vec<Operation>,
+    /// By sender: what is being received, and the parts of a long frame that are here.
+    arriving: Vec<Option<Operation>>,
+    partial: Vec<Option<Partial>>,
+    groups: Vec<(Vec<usize>, Communicator)>,
+    closing: bool,
+}
+
+/// A frame of which more is to come.
+#[derive(Debug)]
+struct Partial {
+    header: Header,
+    bytes: Piece,
+    here: usize,
+}
+
+/// Bytes of a message of MPI at most, whose counts have 31 bits. Longer frames are sent in pieces.
+const MOST: usize = 64 << 20;
+
+/// How often MPI is asked for a collective before messages are looked at again: it moves on while
+/// it is asked.
+const TESTS: usize = 20;
+
+/// How long a job that failed waits for workers that have not noticed it.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Whether there is an [`Mpi`]: the one that ends would end the library for another.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+impl Mpi {
+    /// Opens the MPI library of the system, and initializes it unless the process did so. All
+    /// processes of the job call this.
+    ///
+    /// # Errors
+    /// `System` if there is no library, if it is of an unknown kind or refuses something,
+    /// `Argument` if there is a transport of this kind already.
+    pub fn start(settings: &MpiSettings) -> Result<Mpi, TransportError> {
+        if IN_USE.swap(true, Ordering::AcqRel) {
+            return err!(Argument, "this process is a worker of an MPI job already");
+        }
+        let started = Mpi::open(settings);
+        if started.is_err() {
+            IN_USE.store(false, Ordering::Release);
+        }
+        started
+    }
+
+    fn open(settings: &MpiSettings) -> Result<Mpi, TransportError> {
+        let names = match &settings.library {
+            Some(name) => vec![name.clone()],
+            None => usual_names(std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()),
+        };
+        let (interface, mut api) = library::open(&names)?;
+        let (number, workers) = api.place()?;
+        let state = State {
+            api,
+            sending: Vec::new(),
+            arriving: (0..workers).map(|_| None).collect(),
+            partial: (0..workers).map(|_| None).collect(),
+            groups: vec![((0..workers).collect(), Communicator::ALL)],
+            closing: false,
+        };
+        let shared = Arc::new(Shared {
+            number,
+            workers,
+            mailbox: Mailbox::new(workers),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            counters: TrafficCounters::new(workers),
+            deadline: settings.settings.deadline,
+        });
+        let mover = Arc::clone(&shared);
+        let mover =
+            thread::Builder::new().name("mpi".to_string()).spawn(move || mover.keep_moving());
+        let mover = match mover {
+            Ok(mover) => Some(mover),
+            Err(error) => return err!(System, "no thread can be started: {error}"),
+        };
+        Ok(Mpi {
+            interface,
+            shared,
+            mover,
+            scratch: Scratch::new(),
+            reproducible: settings.reproducible,
+        })
+    }
+}
+
+impl Mpi {
+    /// Which kind of library was found.
+    pub fn interface(&self) -> MpiInterface {
+        self.interface
+    }
+}
+
+/// Under which names MPI libraries are installed: first the standard interface, then the versions
+/// of MPICH and of Open MPI that are in use. `is_open_mpi`: Open MPI started this process.
+fn usual_names(is_open_mpi: bool) -> Vec<OsString> {
+    let mut names = if cfg!(target_os = "macos") {
+        ["libmpi_abi.1.dylib", "libmpi.12.dylib", "libmpi.40.dylib", "libmpi.dylib"].to_vec()
+    } else {
+        let names = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
+        [&names[..], &["libmpi.so"]].concat()
+    };
+    // Started by the one, a process must not use the other.
+    names.sort_by_key(|name| is_open_mpi && !name.contains(".40"));
+    names.into_iter().map(OsString::from).collect()
+}
+
+impl Shared {
+    /// Moves what is on its way while nobody waits, until the end.
+    fn keep_moving(&self) {
+        let mut state = locked(&self.state);
+        while !state.closing {
+            let is_idle = state.sending.is_empty() && state.arriving.iter().all(Option::is_none);
+            if is_idle {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                // What is wrong, those who wait say.
+                let _ = self.advance(&mut state);
+                drop(state);
+                thread::sleep(Duration::from_micros(200));
+                state = locked(&self.state);
+            }
+        }
+    }
+
+    /// Moves what is on its way; says whether anything came.
+    fn advance(&self, state: &mut State) -> Result<bool, TransportError> {
+        let mut index = 0;
+        while index < state.sending.len() {
+            if state.api.test(&mut state.sending[index])? {
+                let pieces = state.sending.swap_remove(index).pieces();
+                pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
+            } else {
+                index += 1;
+            }
+        }
+        let mut came = false;
+        for from in (0..self.workers).filter(|from| *from != self.number) {
+            came |= self.advance_from(state, from)?;
+        }
+        Ok(came)
+    }
+
+    /// Takes in all that is here of a worker.
+    fn advance_from(&self, state: &mut State, from: usize) -> Result<bool, TransportError> {
+        let mut came = false;
+        loop {
+            if state.arriving[from].is_none() {
+                state.arriving[from] = state.api.receive(from, &self.mailbox.memory)?;
+            }
+            let Some(operation) = &mut state.arriving[from] else { return Ok(came) };
+            if !state.api.test(operation)? {
+                return Ok(came);
+            }
+            let pieces = state.arriving[from].take().map(Operation::pieces);
+            if let Some([_, Some(bytes)]) = pieces {
+                self.take_in(&mut state.partial[from], from, bytes)?;
+            }
+            came = true;
+        }
+    }
+
+    /// Takes in a message of MPI: a frame, or a part of one.
+    fn take_in(
+        &self,
+        partial: &mut Option<Partial>,
+        from: usize,
+        mut bytes: Piece,
+    ) -> Result<(), TransportError> {
+        let Some(mut frame) = partial.take() else {
+            let Some(header) = Header::from_bytes(&bytes) else {
+                return err!(System, "what worker {from} sends is no message");
+            };
+            bytes.skip(HEADER_BYTES);
+            if header.len == bytes.len() {
+                self.take_frame(from, header, bytes);
+                return Ok(());
+            }
+            let mut whole = self.mailbox.memory.take(header.len)?;
+            let Some(place) = whole.get_mut(..bytes.len()) else {
+                return err!(System, "what worker {from} sends is longer than it says");
+            };
+            place.copy_from_slice(&bytes);
+            *partial = Some(Partial { header, bytes: whole, here: bytes.len() });
+            self.mailbox.memory.give_back(bytes);
+            return Ok(());
+        };
+        let end = frame.here + bytes.len();
+        let Some(place) = frame.bytes.get_mut(frame.here..end) else {
+            return err!(System, "what worker {from} sends is longer than it says");
+        };
+        place.copy_from_slice(&bytes);
+        self.mailbox.memory.give_back(bytes);
+        frame.here = end;
+        if end == frame.header.len {
+            self.take_frame(from, frame.header, frame.bytes);
+        } else {
+            *partial = Some(frame);
+        }
+        Ok(())
+    }
+
+    fn take_frame(&self, from: usize, header: Header, bytes: Piece) {
+        match header.frame {
+            Frame::Message => return self.mailbox.put(from, header.tag, bytes),
+            Frame::Failed | Frame::Lost => {
+                self.mailbox.fail(told(ErrorKind::Failed, header.tag, &bytes));
+            }
+            Frame::Overdue => self.mailbox.note_overdue(from, header.tag as usize),
+            Frame::End => self.mailbox.end(from),
+        }
+        self.mailbox.memory.give_back(bytes);
+    }
+
+    /// Starts to send a frame.
+    fn send(&self, to: usize, frame: Frame, tag: u32, bytes: &[u8]) -> Result<(), TransportError> {
+        let header = Header { frame, tag, len: bytes.len() }.to_bytes();
+        let first = bytes.len().min(MOST - HEADER_BYTES);
+        let mut state = locked(&self.state);
+        let mut piece = self.mailbox.memory.take(HEADER_BYTES + first)?;
+        piece[..HEADER_BYTES].copy_from_slice(&header);
+        piece[HEADER_BYTES..].copy_from_slice(&bytes[..first]);
+        self.start_to_send(&mut state, to, piece)?;
+        for bytes in bytes[first..].chunks(MOST) {
+            let mut piece = self.mailbox.memory.take(bytes.len())?;
+            piece.copy_from_slice(bytes);
+            self.start_to_send(&mut state, to, piece)?;
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn tell(&self, to: usize, failure: &TransportError) -> Result<(), TransportError> {
+        let worker = failure.worker().unwrap_or(self.number) as u32;
+        self.send(to, Frame::Failed, worker, failure.message().as_bytes())
+    }
+
+    fn start_to_send(
+        &self,
+        state: &mut State,
+        to: usize,
+        piece: Piece,
+    ) -> Result<(), TransportError> {
+        let mut operation = state.api.send(to, piece)?;
+        // Short messages are on their way at once.
+        if state.api.test(&mut operation)? {
+            let pieces = operation.pieces();
+            pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
+        } else {
+            state.sending.push(operation);
+        }
+        Ok(())
+    }
+
+    /// Calls `done` until it says so, and moves what is on its way meanwhile; `false` if the
+    /// deadline passes.
+    fn wait(
+        &self,
+        deadline: Duration,
+        mut done: impl FnMut(&mut State) -> Result<bool, TransportError>,
+    ) -> Result<bool, TransportError> {
+        let start = Instant::now();
+        loop {
+            let came = {
+                let mut state = locked(&self.state);
+                if done(&mut state)? {
+                    return Ok(true);
+                }
+                self.advance(&mut state)?
+            };
+            let waited = start.elapsed();
+            if waited >= deadline {
+                return Ok(false);
+            }
+            if came {
+                continue;
+            }
+            // What is fast comes within a moment; who waits longer lets others compute.
+            if waited < Duration::from_micros(50) {
+                std::hint::spin_loop();
+            } else if waited < Duration::from_millis(2) {
+                thread::yield_now();
+            } else {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    /// Whether the message came in time. It is taken without the lock of MPI: that may take long.
+    fn receive_within(
+        &self,
+        time: Duration,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let start = Instant::now();
+        let mut in_time = true;
+        loop {
+            if self.mailbox.receive_if_there(from, tag, take)? {
+                return Ok(true);
+            }
+            if !in_time {
+                return Ok(false);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            in_time = self.wait(left, |_| self.mailbox.has(from, tag))?;
+        }
+    }
+
+    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(&self, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        for to in (0..self.workers).filter(|to| *to != self.number && *to != waits_for) {
+            // Who is not told names the worker that it waits for itself.
+            let _ = self.send(to, Frame::Overdue, waits_for as u32, &[]);
+        }
+    }
+
+    /// Runs a collective of the library, and returns the memory with its result.
+    fn collective(
+        &self,
+        group: Group<'_>,
+        communicator: Communicator,
+        call: Call,
+    ) -> Result<[Option<Piece>; 2], TransportError> {
+        self.mailbox.check()?;
+        let mut operation = locked(&self.state).api.collective(communicator, call)?;
+        let in_time = self.wait(self.deadline, |state| {
+            for _ in 0..TESTS {
+                if state.api.test(&mut operation)? {
+                    return Ok(true);
+                }
+            }
+            self.mailbox.check().map(|()| false)
+        })?;
+        if in_time {
+            return Ok(operation.pieces());
+        }
+        let (workers, deadline) = (group.workers, self.deadline);
+        err!(Deadline, "a collective of workers {workers:?} did not end within {deadline:?}")
+    }
+}
+
+impl Mpi {
+    /// The communicator of a group, which is made when it is used for the first time.
+    fn communicator(&self, group: Group<'_>) -> Result<Communicator, TransportError> {
+        let known = |state: &State| {
+            let known = state.groups.iter().find(|(workers, _)| workers == group.workers);
+            known.map(|(_, communicator)| *communicator)
+        };
+        if let Some(communicator) = known(&locked(&self.shared.state)) {
+            return Ok(communicator);
+        }
+        // MPI waits for all workers of the group without a deadline, so they are all here first.
+        collectives::all_reduce(self, group, Reduction::Or, DataType::Bool, &mut [0])?;
+        let mut state = locked(&self.shared.state);
+        let communicator = state.api.group(group.workers)?;
+        state.groups.push((group.workers.to_vec(), communicator));
+        Ok(communicator)
+    }
+
+    /// Whether a collective of so many bytes is left to the library. All workers of the group come
+    /// to the same answer.
+    fn is_for_library(&self, group: Group<'_>, bytes: usize) -> bool {
+        !self.reproducible && group.workers.len() > 1 && bytes > 0 && c_count(bytes).is_some()
+    }
+
+    fn piece_of(&self, bytes: &[u8]) -> Result<Piece, TransportError> {
+        let mut piece = self.scratch.take(bytes.len())?;
+        piece.copy_from_slice(bytes);
+        Ok(piece)
+    }
+
+    /// Runs a collective that works on so many bytes of this worker, and copies its result.
+    fn run(
+        &self,
+        group: Group<'_>,
+        bytes: usize,
+        call: Call,
+        into: &mut [u8],
+    ) -> Result<(), TransportError> {
+        let communicator = self.communicator(group)?;
+        let [sent, received] = self.shared.collective(group, communicator, call)?;
+        self.shared.counters.count_library(bytes);
+        if let Some(received) = received {
+            into.copy_from_slice(&received);
+            self.scratch.give_back(received);
+        }
+        if let Some(sent) = sent {
+            self.scratch.give_back(sent);
+        }
+        Ok(())
+    }
+}
+
+/// As MPI counts.
+fn c_count(len: usize) -> Option<i32> {
+    i32::try_from(len).ok()
+}
+
+/// As MPI counts, of parts that together are no more than it can count.
+fn c_counts(parts: &[usize], element_bytes: usize) -> Vec<i32> {
+    parts.iter().map(|part| (part / element_bytes) as i32).collect()
+}
+
+impl Transport for Mpi {
+    fn workers(&self) -> usize {
+        self.shared.workers
+    }
+
+    fn number(&self) -> usize {
+        self.shared.number
+    }
+
+    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        let shared = &self.shared;
+        check_worker(to, shared.workers)?;
+        shared.mailbox.check()?;
+        if to == shared.number {
+            shared.mailbox.put_copy(to, tag, bytes)?;
+        } else {
+            shared.send(to, Frame::Message, tag, bytes)?;
+        }
+        shared.counters.count(to, bytes.len());
+        Ok(())
+    }
+
+    fn receive_with(
+        &self,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TransportError> {
+        let shared = &self.shared;
+        check_worker(from, shared.workers)?;
+        if shared.receive_within(shared.deadline, from, tag, take)? {
+            return Ok(());
+        }
+        shared.tell_overdue(from);
+        if shared.receive_within(grace(shared.deadline), from, tag, take)? {
+            return Ok(());
+        }
+        Err(shared.mailbox.no_answer(from, tag, shared.deadline))
+    }
+
+    fn fail(&self, reason: &str) {
+        let shared = &self.shared;
+        let failure = failed(shared.number, reason);
+        if shared.mailbox.fail(failure.clone()) {
+            for to in (0..shared.workers).filter(|to| *to != shared.number) {
+                // Who cannot be told waits until its deadline.
+                let _ = shared.tell(to, &failure);
+            }
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.shared.counters.read()
+    }
+
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    fn all_reduce(
+        &self,
+        group: Group<'_>,
+        reduction: Reduction,
+        data_type: DataType,
+        data: &mut [u8],
+    ) -> Result<(), TransportError> {
+        let of = (reduction, data_type);
+        let has = locked(&self.shared.state).api.has(reduction, data_type);
+        if !has || !self.is_for_library(group, data.len()) {
+            return collectives::all_reduce(self, group, reduction, data_type, data);
+        }
+        group.place(self)?;
+        let elems = whole_elems(&Loops::of(reduction, data_type)?, data_type, data.len())?;
+        let into = self.scratch.take(data.len())?;
+        let elems = elems as i32;
+        let call = Call::AllReduce { of, data: self.piece_of(data)?, into, elems };
+        self.run(group, data.len(), call, data)
+    }
+
+    fn reduce_scatter(
+        &self,
+        group: Group<'_>,
+        of: (Reduction, DataType),
+        data: &[u8],
+        parts: &[usize],
+        into: &mut [u8],
+    ) -> Result<(), TransportError> {
+        let has = locked(&self.shared.state).api.has(of.0, of.1);
+        if !has || !self.is_for_library(group, data.len()) {
+            return collectives::reduce_scatter(self, group, of, data, parts, into);
+        }
+        let own = group.place(self)?;
+        check_parts(group, parts, data.len())?;
+        check_part(parts[own], into.len())?;
+        let loops = Loops::of(of.0, of.1)?;
+        for &part in parts {
+            whole_elems(&loops, of.1, part)?;
+        }
+        let parts = c_counts(parts, loops.element_bytes);
+        let result = self.scratch.take(into.len())?;
+        let call = Call::ReduceScatter { of, data: self.piece_of(data)?, into: result, parts };
+        self.run(group, data.len(), call, into)
+    }
+
+    fn all_gather(
+        &self,
+        group: Group<'_>,
+        part: &[u8],
+        parts: &[usize],
+        into: &mut [u8],
+    ) -> Result<(), TransportError> {
+        if !self.is_for_library(group, into.len()) {
+            return collectives::all_gather(self, group, part, parts, into);
+        }
+        let own = group.place(self)?;
+        check_parts(group, parts, into.len())?;
+        check_part(parts[own], part.len())?;
+        let (parts, result) = (c_counts(parts, 1), self.scratch.take(into.len())?);
+        let call = Call::AllGather { data: self.piece_of(part)?, into: result, parts };
+        self.run(group, part.len(), call, into)
+    }
+
+    /// That of the library moves at most 2 GiB from and to each worker.
+    fn all_to_all(
+        &self,
+        group: Group<'_>,
+        (data, parts): (&[u8], &[usize]),
+        (into, into_parts): (&mut [u8], &[usize]),
+    ) -> Result<(), TransportError> {
+        // Sizes differ between workers, so the answer must not depend on them.
+        if !self.is_for_library(group, 1) {
+            return collectives::all_to_all(self, group, (data, parts), (into, into_parts));
+        }
+        let own = group.place(self)?;
+        check_parts(group, parts, data.len())?;
+        check_parts(group, into_parts, into.len())?;
+        check_part(parts[own], into_parts[own])?;
+        if c_count(data.len().max(into.len())).is_none() {
+            return err!(Argument, "{} bytes are more than MPI can count", data.len());
+        }
+        let call = Call::AllToAll {
+            data: self.piece_of(data)?,
+            parts: c_counts(parts, 1),
+            into: self.scratch.take(into.len())?,
+            into_parts: c_counts(into_parts, 1),
+        };
+        self.run(group, data.len(), call, into)
+    }
+
+    fn broadcast(
+        &self,
+        group: Group<'_>,
+        root: usize,
+        data: &mut [u8],
+    ) -> Result<(), TransportError> {
+        if !self.is_for_library(group, data.len()) {
+            return collectives::broadcast(self, group, root, data);
+        }
+        group.place(self)?;
+        let Ok(place) = group.workers.binary_search(&root) else {
+            return err!(Argument, "worker {root} is not in the group {:?}", group.workers);
+        };
+        let call = Call::Broadcast { data: self.piece_of(data)?, root: place as i32 };
+        self.run(group, data.len(), call, data)
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.fail("it panicked");
+        }
+        let shared = &self.shared;
+        let others = || (0..shared.workers).filter(|other| *other != shared.number);
+        let failure = shared.mailbox.check().err();
+        for to in others() {
+            // Who ends because of a failure must not be noticed before the failure. Who cannot be
+            // told waits until its deadline.
+            if let Some(failure) = &failure {
+                let _ = shared.tell(to, failure);
+            }
+            let _ = shared.send(to, Frame::End, 0, &[]);
+        }
+        let has_failed = failure.is_some();
+        let patience = if has_failed { shared.deadline.min(FAREWELL) } else { shared.deadline };
+        let all_ended = shared.wait(patience, |state| {
+            let mut others = others();
+            Ok(state.sending.is_empty() && others.all(|other| shared.mailbox.has_ended(other)))
+        });
+        let mut state = locked(&shared.state);
+        state.closing = true;
+        shared.changed.notify_all();
+        if let Ok(true) = all_ended {
+            state.api.finish();
+        } else {
+            // The process ends here, so nobody else can say why.
+            let failure = failure.or(shared.mailbox.check().err());
+            let reason = failure.map_or("other workers did not end".to_string(), |f| f.to_string());
+            eprintln!("error: worker {} ends the job: {reason}", shared.number);
+            state.api.abort();
+        }
+        drop(state);
+        let _ = self.mover.take().map(JoinHandle::join);
+        IN_USE.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_started_the_process_decides_which_library_is_tried_first() {
+        let first = |is_open_mpi| usual_names(is_open_mpi)[0].display().to_string();
+        assert!(first(false).starts_with("libmpi_abi."));
+        assert!(first(true).contains("40"));
+        assert_eq!(usual_names(false).len(), usual_names(true).len());
+    }
+
+    #[test]
+    fn what_is_no_mpi_library_is_refused() {
+        let start = |library: &str| {
+            let library = Some(OsString::from(library));
+            Mpi::start(&MpiSettings { library, ..MpiSettings::default() }).unwrap_err()
+        };
+        let error = start("libno-such-mpi.so");
+        assert_eq!(error.kind(), ErrorKind::System);
+        assert!(error.message().starts_with("no MPI library can be opened: tried libno-such-mpi"));
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        assert_eq!(
+            start("libc.so.6").message(),
+            "the MPI library has neither the interface of MPI 5 nor MPICH's nor Open MPI's"
+        );
+    }
+}

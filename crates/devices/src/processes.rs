@@ -1,0 +1,479 @@
+//! Workers that are processes of one machine, connected by Unix sockets.
+//!
+//! There is a socket for each pair of workers, and in each worker a thread for each other one that
+//! puts what arrives into the mailbox. So a writer waits only while the other process takes bytes
+//! out of the socket, never for its work.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, DirBuilder};
+use std::hash::BuildHasher;
+use std::io::{self, ErrorKind as IoErrorKind, IoSlice, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::{ErrorKind, TransportError, err};
+use crate::frame::{Frame, HEADER_BYTES, Header};
+use crate::locked;
+use crate::mailbox::{Mailbox, failed, told};
+use crate::scratch::Scratch;
+use crate::traffic::{Traffic, TrafficCounters};
+use crate::transport::{Settings, Tag, Transport, check_worker};
+
+/// A private directory where processes of one machine find each other: only the user who made it
+/// can look into it. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct Rendezvous {
+    path: PathBuf,
+}
+
+impl Rendezvous {
+    /// Makes a directory with a random name in the directory of temporary files.
+    ///
+    /// # Errors
+    /// `System` if no directory can be made there.
+    pub fn new() -> Result<Rendezvous, TransportError> {
+        let temporary = std::env::temp_dir();
+        for _ in 0..16 {
+            // Seeded by the system, differently for each state.
+            let random = RandomState::new().hash_one(std::process::id());
+            let path = temporary.join(format!("sardonyx-{random:016x}"));
+            // Fails if there is something with this name, even a link.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Rendezvous { path }),
+                Err(error) if error.kind() == IoErrorKind::AlreadyExists => {}
+                Err(error) => return err!(System, "{}: {error}", path.display()),
+            }
+        }
+        err!(System, "{}: no name is free", temporary.display())
+    }
+
+    /// The directory, which workers are given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Rendezvous {
+    fn drop(&mut self) {
+        // What stays in a directory of temporary files harms nobody.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The transport of a worker that is a process of its own, on the machine of all others.
+///
+/// Dropping it ends the worker's work: who waits for a message of it then gets the error `Ended`.
+/// If it is dropped by a panic, the worker failed; if the process ends otherwise, or is killed, the
+/// worker is `Lost`.
+#[derive(Debug)]
+pub struct Processes {
+    shared: Arc<Shared>,
+    readers: Vec<JoinHandle<()>>,
+    scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Shared {
+    number: usize,
+    mailbox: Mailbox,
+    /// By worker; none to this one.
+    peers: Vec<Option<Peer>>,
+    /// Tells the others of a failure that a reader noticed.
+    telling: Mutex<Option<JoinHandle<()>>>,
+    /// This worker has ended its work: it is not interested in the others any more.
+    closing: AtomicBool,
+    counters: TrafficCounters,
+    settings: Settings,
+}
+
+#[derive(Debug)]
+struct Peer {
+    /// A whole frame is written at a time.
+    writing: Mutex<UnixStream>,
+}
+
+/// What a connection begins with: who connects, and to how many.
+const GREETING: &[u8; 12] = b"sardonyx-1\r\n";
+const GREETING_BYTES: usize = GREETING.len() + 16;
+
+impl Processes {
+    /// Connects worker `number` of so many with the others, which call this with the same
+    /// directory, that of a [`Rendezvous`].
+    ///
+    /// # Errors
+    /// `Deadline` if a worker does not connect in time, `Disagreement` if one counts other workers,
+    /// `System` if the directory is open to other users or connections are refused.
+    pub fn join(
+        directory: &Path,
+        number: usize,
+        workers: usize,
+        settings: &Settings,
+    ) -> Result<Processes, TransportError> {
+        check_worker(number, workers)?;
+        let until = Instant::now() + settings.deadline;
+        let streams = connect(directory, number, workers, until).map_err(|failure| {
+            let deadline = settings.deadline;
+            match failure {
+                Unconnected::Missing(worker) => TransportError::at(
+                    ErrorKind::Deadline,
+                    worker,
+                    format!("worker {worker} did not connect within {deadline:?}"),
+                ),
+                Unconnected::Other(error) => error,
+            }
+        })?;
+        let refused = |error: io::Error| TransportError::new(ErrorKind::System, error.to_string());
+        let mut peers = Vec::new();
+        for stream in &streams {
+            let peer = stream.as_ref().map(|stream| {
+                stream.set_nonblocking(false)?;
+                stream.set_read_timeout(None)?;
+                stream.set_write_timeout(Some(settings.deadline))?;
+                Ok(Peer { writing: Mutex::new(stream.try_clone()?) })
+            });
+            peers.push(peer.transpose().map_err(refused)?);
+        }
+        let shared = Arc::new(Shared {
+            number,
+            mailbox: Mailbox::new(workers),
+            peers,
+            telling: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            counters: TrafficCounters::new(workers),
+            settings: settings.clone(),
+        });
+        let mut processes = Processes { shared, readers: Vec::new(), scratch: Scratch::new() };
+        for (peer, stream) in streams.into_iter().enumerate() {
+            let Some(stream) = stream else { continue };
+            let shared = Arc::clone(&processes.shared);
+            let reader = thread::Builder::new().name(format!("from worker {peer}"));
+            let reader = reader.spawn(move || shared.read(peer, stream)).map_err(refused)?;
+            processes.readers.push(reader);
+        }
+        Ok(processes)
+    }
+}
+
+enum Unconnected {
+    Missing(usize),
+    Other(TransportError),
+}
+
+impl From<TransportError> for Unconnected {
+    fn from(error: TransportError) -> Unconnected {
+        Unconnected::Other(error)
+    }
+}
+
+/// Connects to workers with lower numbers, and waits for those with higher ones.
+fn connect(
+    directory: &Path,
+    number: usize,
+    workers: usize,
+    until: Instant,
+) -> Result<Vec<Option<UnixStream>>, Unconnected> {
+    let own = directory.join(number.to_string());
+    let shown = |path: &Path, error: io::Error| {
+        TransportError::new(ErrorKind::System, format!("{}: {error}", path.display()))
+    };
+    let listener = UnixListener::bind(&own).map_err(|error| shown(&own, error))?;
+    check_private(directory, &own)?;
+    let mut streams: Vec<Option<UnixStream>> = (0..workers).map(|_| None).collect();
+    for (peer, place) in streams.iter_mut().enumerate().take(number) {
+        let path = directory.join(peer.to_string());
+        let mut stream = loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => break stream,
+                // It has not started yet, or has more to do than accept.
+                Err(error) if comes_later(error.kind()) => {
+                    pause(until).ok_or(Unconnected::Missing(peer))?;
+                }
+                Err(error) => return Err(shown(&path, error).into()),
+            }
+        };
+        let written = stream.write_all(&greeting(number, workers));
+        written.map_err(|error| shown(&path, error))?;
+        *place = Some(stream);
+    }
+    listener.set_nonblocking(true).map_err(|error| shown(&own, error))?;
+    while let Some(missing) = (number + 1..workers).find(|peer| streams[*peer].is_none()) {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let left = until.saturating_duration_since(Instant::now());
+                let greeted = greeted(&stream, left.max(Duration::from_millis(1)));
+                let bytes = greeted.map_err(|_| Unconnected::Missing(missing))?;
+                let peer = check_greeting(&bytes, workers)?;
+                let expected = peer > number && streams[peer].is_none();
+                if !expected {
+                    let message = format!("there are two workers {peer}");
+                    return Err(TransportError::at(ErrorKind::Disagreement, peer, message).into());
+                }
+                streams[peer] = Some(stream);
+            }
+            Err(error) if comes_later(error.kind()) => {
+                pause(until).ok_or(Unconnected::Missing(missing))?;
+            }
+            Err(error) => return Err(shown(&own, error).into()),
+        }
+    }
+    // Nobody else will connect.
+    let _ = fs::remove_file(&own);
+    Ok(streams)
+}
+
+fn comes_later(kind: IoErrorKind) -> bool {
+    use IoErrorKind::{ConnectionRefused, Interrupted, NotFound, WouldBlock};
+    matches!(kind, ConnectionRefused | Interrupted | NotFound | WouldBlock)
+}
+
+/// Waits a moment, unless it is too late.
+fn pause(until: Instant) -> Option<()> {
+    if Instant::now() >= until {
+        return None;
+    }
+    thread::sleep(Duration::from_millis(1));
+    Some(())
+}
+
+/// That no other user can have put a socket into the directory, or can connect to ours: it belongs
+/// to the user of this process, whose socket has just been made in it, and is closed to others.
+fn check_private(directory: &Path, own: &Path) -> Result<(), TransportError> {
+    let metadata = |path: &Path| {
+        fs::symlink_metadata(path).map_err(|error| {
+            TransportError::new(ErrorKind::System, format!("{}: {error}", path.display()))
+        })
+    };
+    let (of_directory, of_socket) = (metadata(directory)?, metadata(own)?);
+    let is_closed = of_directory.is_dir() && of_directory.mode() & 0o077 == 0;
+    if is_closed && of_directory.uid() == of_socket.uid() {
+        return Ok(());
+    }
+    err!(System, "{}: the directory is open to other users", directory.display())
+}
+
+fn greeting(number: usize, workers: usize) -> [u8; GREETING_BYTES] {
+    let mut bytes = [0; GREETING_BYTES];
+    let (text, numbers) = bytes.split_at_mut(GREETING.len());
+    text.copy_from_slice(GREETING);
+    numbers[..8].copy_from_slice(&(number as u64).to_ne_bytes());
+    numbers[8..].copy_from_slice(&(workers as u64).to_ne_bytes());
+    bytes
+}
+
+fn greeted(mut stream: &UnixStream, wait: Duration) -> io::Result<[u8; GREETING_BYTES]> {
+    let mut bytes = [0; GREETING_BYTES];
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(wait))?;
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The number of the worker that connects.
+fn check_greeting(bytes: &[u8; GREETING_BYTES], workers: usize) -> Result<usize, TransportError> {
+    let (text, numbers) = bytes.split_at(GREETING.len());
+    let (peer, peer_workers) = numbers.split_at(8);
+    let (peer, peer_workers) = (number_of(peer), number_of(peer_workers));
+    if text != GREETING {
+        return err!(Disagreement, "a worker of another version connects");
+    }
+    if peer_workers != workers || peer >= workers {
+        let message = format!("worker {peer} counts {peer_workers} workers instead of {workers}");
+        return Err(TransportError::at(ErrorKind::Disagreement, peer, message));
+    }
+    Ok(peer)
+}
+
+fn number_of(bytes: &[u8]) -> usize {
+    bytes.try_into().map_or(usize::MAX, |bytes| u64::from_ne_bytes(bytes) as usize)
+}
+
+impl Shared {
+    /// Takes in what a worker sends, until it ends.
+    fn read(self: &Arc<Self>, peer: usize, mut stream: UnixStream) {
+        loop {
+            match self.read_frame(peer, &mut stream) {
+                Ok(Frame::End) => return self.mailbox.end(peer),
+                Ok(_) => {}
+                // However its end is noticed.
+                Err(_) => break,
+            }
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let message = format!("worker {peer} is lost: its process ended without a word");
+        self.learn(TransportError::at(ErrorKind::Lost, peer, message));
+    }
+
+    fn read_frame(self: &Arc<Self>, peer: usize, stream: &mut UnixStream) -> io::Result<Frame> {
+        let mut bytes = [0; HEADER_BYTES];
+        stream.read_exact(&mut bytes)?;
+        let header = Header::from_bytes(&bytes).ok_or(IoErrorKind::InvalidData)?;
+        let refused = |error: TransportError| io::Error::other(error.to_string());
+        let mut bytes = self.mailbox.memory.take(header.len).map_err(refused)?;
+        stream.read_exact(&mut bytes)?;
+        match header.frame {
+            Frame::Message => self.mailbox.put(peer, header.tag, bytes),
+            Frame::Failed => self.learn(told(ErrorKind::Failed, header.tag, &bytes)),
+            Frame::Lost => self.learn(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::Overdue => self.mailbox.note_overdue(peer, header.tag as usize),
+            Frame::End => {}
+        }
+        Ok(header.frame)
+    }
+
+    /// Notes a failure that a reader noticed or was told, and tells the others in a thread of its
+    /// own: a reader that waited for a writer would let others wait.
+    fn learn(self: &Arc<Self>, failure: TransportError) {
+        let mut telling = locked(&self.telling);
+        if self.mailbox.fail(failure.clone()) {
+            let shared = Arc::clone(self);
+            *telling = thread::Builder::new().spawn(move || shared.tell(&failure)).ok();
+        }
+    }
+
+    /// Tells all others of a failure. Who is told it more than once keeps the first.
+    fn tell(&self, failure: &TransportError) {
+        let kind = if failure.kind() == ErrorKind::Lost { Frame::Lost } else { Frame::Failed };
+        let worker = failure.worker().unwrap_or(self.number);
+        for peer in self.peers.iter().flatten() {
+            // Who cannot be told will notice.
+            let _ = peer.write(kind, worker as u32, failure.message().as_bytes());
+        }
+    }
+
+    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(self: &Arc<Self>, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        let shared = Arc::clone(self);
+        // In a thread of its own: who does not answer may take no bytes either. Who is not told
+        // names the worker that it waits for itself.
+        let _ = thread::Builder::new().spawn(move || {
+            let peers = shared.peers.iter().enumerate();
+            for (_, peer) in peers.filter(|(number, _)| *number != waits_for) {
+                let frame = (Frame::Overdue, waits_for as u32);
+                let _ = peer.as_ref().map(|peer| peer.write(frame.0, frame.1, &[]));
+            }
+        });
+    }
+
+    /// What to say about a worker to which nothing can be written.
+    fn unwritable(
+        self: &Arc<Self>,
+        peer: usize,
+        tag: Tag,
+        error: &io::Error,
+    ) -> Result<(), TransportError> {
+        let deadline = self.settings.deadline;
+        if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) {
+            let message = format!("worker {peer} did not take message {tag} within {deadline:?}");
+            let failure = TransportError::at(ErrorKind::Deadline, peer, message);
+            // Half a frame may be written, so this connection is over.
+            self.learn(failed(self.number, failure.message()));
+            return Err(failure);
+        }
+        // Its reader comes to the end of what the worker said before.
+        self.mailbox.wait_for_end(peer, deadline)
+    }
+}
+
+impl Peer {
+    /// Writes a frame.
+    fn write(&self, frame: Frame, tag: u32, bytes: &[u8]) -> io::Result<()> {
+        let header = Header { frame, tag, len: bytes.len() }.to_bytes();
+        let mut rest = &mut [IoSlice::new(&header), IoSlice::new(bytes)][..];
+        let mut stream = locked(&self.writing);
+        while !rest.is_empty() {
+            match stream.write_vectored(rest) {
+                Ok(0) if rest.iter().all(|slice| slice.is_empty()) => break,
+                Ok(0) => return Err(IoErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == IoErrorKind::Interrupted => {}
+                Err(error) => {
+                    let _ = stream.shutdown(Shutdown::Write);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Processes {
+    fn workers(&self) -> usize {
+        self.shared.peers.len()
+    }
+
+    fn number(&self) -> usize {
+        self.shared.number
+    }
+
+    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        check_worker(to, self.workers())?;
+        let shared = &self.shared;
+        shared.mailbox.check()?;
+        match &shared.peers[to] {
+            None => shared.mailbox.put_copy(to, tag, bytes)?,
+            Some(peer) => {
+                if let Err(error) = peer.write(Frame::Message, tag, bytes) {
+                    return shared.unwritable(to, tag, &error);
+                }
+            }
+        }
+        shared.counters.count(to, bytes.len());
+        Ok(())
+    }
+
+    fn receive_with(
+        &self,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TransportError> {
+        check_worker(from, self.workers())?;
+        let shared = &self.shared;
+        let deadline = shared.settings.deadline;
+        shared.mailbox.receive(from, tag, deadline, take, || shared.tell_overdue(from))
+    }
+
+    fn fail(&self, reason: &str) {
+        let failure = failed(self.shared.number, reason);
+        if self.shared.mailbox.fail(failure.clone()) {
+            self.shared.tell(&failure);
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.shared.counters.read()
+    }
+
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.fail("it panicked");
+        }
+        self.shared.closing.store(true, Ordering::Release);
+        let telling = locked(&self.shared.telling).take();
+        // Threads of ours do not panic; if one did, its message was printed.
+        let _ = telling.map(JoinHandle::join);
+        for peer in self.shared.peers.iter().flatten() {
+            // Who is gone needs no farewell.
+            let _ = peer.write(Frame::End, 0, &[]);
+            let _ = locked(&peer.writing).shutdown(Shutdown::Both);
+        }
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}

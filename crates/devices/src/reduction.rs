@@ -1,0 +1,411 @@
+//! How elements of several workers become one.
+//!
+//! Every reduction has two loops over bytes, which differ in whose element comes first: results
+//! must not depend on which worker computes them. Half-precision types have three more, over sums
+//! in `float`.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use sardonyx_tensor::{Bool8, DataType, Element, bf16, f16};
+
+use crate::error::{TransportError, err};
+
+/// What becomes of the elements of several workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Their sum; integers wrap.
+    Sum,
+    /// Their product; integers wrap.
+    Product,
+    /// The smallest, or NaN if one is NaN.
+    Min,
+    /// The largest, or NaN if one is NaN.
+    Max,
+    /// Whether all are true; for `bool` alone, which has no other reduction but [`Reduction::Or`].
+    And,
+    /// Whether one is true.
+    Or,
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reduction::Sum => "sum",
+            Reduction::Product => "product",
+            Reduction::Min => "min",
+            Reduction::Max => "max",
+            Reduction::And => "and",
+            Reduction::Or => "or",
+        })
+    }
+}
+
+/// The loops of a reduction for an element type. Both slices of a loop have as many elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loops {
+    /// `x = x op y`: the elements of `y` are those of a later worker.
+    pub(crate) with_later: fn(&mut [u8], &[u8]),
+    /// `x = y op x`: the elements of `y` are those of earlier workers.
+    pub(crate) with_earlier: fn(&mut [u8], &[u8]),
+    /// If partial results have another type.
+    pub(crate) wide: Option<WideLoops>,
+    /// Of an element.
+    pub(crate) element_bytes: usize,
+}
+
+/// The loops over partial results in `float`, of elements that have half its width.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WideLoops {
+    /// `x = y`
+    pub(crate) widen: fn(&mut [f32], &[u8]),
+    /// `x = x op y`
+    pub(crate) with_later: fn(&mut [f32], &[u8]),
+    /// `x = y`, rounded.
+    pub(crate) narrow: fn(&mut [u8], &[f32]),
+}
+
+/// Combines elements with those of a later worker, place by place: `data = data op later`. Memory of
+/// an element need not be aligned; both have as many elements.
+///
+/// # Errors
+/// `Unsupported` if the reduction does not exist for the type.
+pub fn combine(
+    reduction: Reduction,
+    data_type: DataType,
+    data: &mut [u8],
+    later: &[u8],
+) -> Result<(), TransportError> {
+    (Loops::of(reduction, data_type)?.with_later)(data, later);
+    Ok(())
+}
+
+impl Loops {
+    /// The loops of a reduction.
+    ///
+    /// # Errors
+    /// `Unsupported` if it does not exist for the type.
+    pub(crate) fn of(reduction: Reduction, data_type: DataType) -> Result<Loops, TransportError> {
+        let loops = match data_type {
+            DataType::Float => numbers::<f32>(reduction),
+            DataType::Double => numbers::<f64>(reduction),
+            DataType::Float16 => halves::<f16>(reduction),
+            DataType::Bfloat16 => halves::<bf16>(reduction),
+            DataType::Int8 => numbers::<i8>(reduction),
+            DataType::Int16 => numbers::<i16>(reduction),
+            DataType::Int32 => numbers::<i32>(reduction),
+            DataType::Int64 => numbers::<i64>(reduction),
+            DataType::Uint8 => numbers::<u8>(reduction),
+            DataType::Uint16 => numbers::<u16>(reduction),
+            DataType::Uint32 => numbers::<u32>(reduction),
+            DataType::Uint64 => numbers::<u64>(reduction),
+            DataType::Bool => bools(reduction),
+            _ => None,
+        };
+        match loops {
+            Some(loops) => Ok(loops),
+            None => err!(Unsupported, "there is no {reduction} of {data_type} over workers"),
+        }
+    }
+}
+
+fn numbers<T: Number>(reduction: Reduction) -> Option<Loops> {
+    Some(match reduction {
+        Reduction::Sum => of_numbers::<T, Sum>(),
+        Reduction::Product => of_numbers::<T, Product>(),
+        Reduction::Min => of_numbers::<T, Min>(),
+        Reduction::Max => of_numbers::<T, Max>(),
+        Reduction::And | Reduction::Or => return None,
+    })
+}
+
+fn halves<T: Half>(reduction: Reduction) -> Option<Loops> {
+    Some(match reduction {
+        Reduction::Sum => of_halves::<T, Sum>(),
+        Reduction::Product => of_halves::<T, Product>(),
+        Reduction::Min => of_halves::<T, Min>(),
+        Reduction::Max => of_halves::<T, Max>(),
+        Reduction::And | Reduction::Or => return None,
+    })
+}
+
+fn bools(reduction: Reduction) -> Option<Loops> {
+    let of = |with_later, with_earlier| Loops {
+        with_later,
+        with_earlier,
+        wide: None,
+        element_bytes: size_of::<Bool8>(),
+    };
+    let and = |x: &mut [u8], y: &[u8]| zip(x, y, |x: Bool8, y| Bool8::from(x.get() && y.get()));
+    let or = |x: &mut [u8], y: &[u8]| zip(x, y, |x: Bool8, y| Bool8::from(x.get() || y.get()));
+    match reduction {
+        Reduction::And => Some(of(and, and)),
+        Reduction::Or => Some(of(or, or)),
+        _ => None,
+    }
+}
+
+fn of_numbers<T: Number, O: Operation>() -> Loops {
+    Loops {
+        with_later: |x, y| zip(x, y, |x: T, y| O::apply(x, y)),
+        with_earlier: |x, y| zip(x, y, |x: T, y| O::apply(y, x)),
+        wide: None,
+        element_bytes: size_of::<T>(),
+    }
+}
+
+fn of_halves<T: Half, O: Operation>() -> Loops {
+    Loops {
+        with_later: |x, y| zip_halves::<T>(x, y, |x, y| O::apply(x, y)),
+        with_earlier: |x, y| zip_halves::<T>(x, y, |x, y| O::apply(y, x)),
+        wide: Some(WideLoops {
+            widen: |x, y| {
+                for (x, y) in x.chunks_mut(BLOCK).zip(y.chunks(BLOCK * size_of::<T>())) {
+                    widen::<T>(y, x);
+                }
+            },
+            with_later: |x, y| {
+                let mut wide = [0f32; BLOCK];
+                for (x, y) in x.chunks_mut(BLOCK).zip(y.chunks(BLOCK * size_of::<T>())) {
+                    let wide = &mut wide[..x.len()];
+                    widen::<T>(y, wide);
+                    x.iter_mut().zip(wide).for_each(|(x, y)| *x = O::apply(*x, *y));
+                }
+            },
+            narrow: |x, y| {
+                for (x, y) in x.chunks_mut(BLOCK * size_of::<T>()).zip(y.chunks(BLOCK)) {
+                    narrow::<T>(y, x);
+                }
+            },
+        }),
+        element_bytes: size_of::<T>(),
+    }
+}
+
+/// `x = f(x, y)` for all elements.
+fn zip<T: Pod>(x: &mut [u8], y: &[u8], f: impl Fn(T, T) -> T) {
+    let aligned = bytemuck::try_cast_slice_mut::<u8, T>(x).ok();
+    if let (Some(x), Ok(y)) = (aligned, bytemuck::try_cast_slice::<u8, T>(y)) {
+        x.iter_mut().zip(y).for_each(|(x, y)| *x = f(*x, *y));
+        return;
+    }
+    let width = size_of::<T>();
+    for (x, y) in x.chunks_exact_mut(width).zip(y.chunks_exact(width)) {
+        let result = f(bytemuck::pod_read_unaligned(x), bytemuck::pod_read_unaligned(y));
+        x.copy_from_slice(bytemuck::bytes_of(&result));
+    }
+}
+
+/// Elements that are converted at once.
+const BLOCK: usize = 256;
+
+/// `x = f(x, y)` for all elements, each computed in `float` and rounded.
+fn zip_halves<T: Half>(x: &mut [u8], y: &[u8], f: impl Fn(f32, f32) -> f32) {
+    let (mut wide_x, mut wide_y) = ([0f32; BLOCK], [0f32; BLOCK]);
+    let block = BLOCK * size_of::<T>();
+    for (x, y) in x.chunks_mut(block).zip(y.chunks(block)) {
+        let elems = x.len() / size_of::<T>();
+        let (wide_x, wide_y) = (&mut wide_x[..elems], &mut wide_y[..elems]);
+        widen::<T>(x, wide_x);
+        widen::<T>(y, wide_y);
+        wide_x.iter_mut().zip(wide_y).for_each(|(x, y)| *x = f(*x, *y));
+        narrow::<T>(wide_x, x);
+    }
+}
+
+/// At most a block of elements.
+fn widen<T: Half>(bytes: &[u8], wide: &mut [f32]) {
+    let mut block = [T::zeroed(); BLOCK];
+    let block = &mut block[..wide.len()];
+    bytemuck::cast_slice_mut(block).copy_from_slice(bytes);
+    T::to_wide(block, wide);
+}
+
+/// At most a block of elements.
+fn narrow<T: Half>(wide: &[f32], bytes: &mut [u8]) {
+    let mut block = [T::zeroed(); BLOCK];
+    let block = &mut block[..wide.len()];
+    T::round(wide, block);
+    bytes.copy_from_slice(bytemuck::cast_slice(block));
+}
+
+/// Elements with arithmetic of their own.
+trait Number: Element {
+    fn sum(self, later: Self) -> Self;
+    fn product(self, later: Self) -> Self;
+    fn min(self, later: Self) -> Self;
+    fn max(self, later: Self) -> Self;
+}
+
+/// Elements whose arithmetic is that of `float`.
+trait Half: Element {
+    fn to_wide(from: &[Self], into: &mut [f32]);
+    fn round(from: &[f32], into: &mut [Self]);
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            fn sum(self, later: Self) -> Self {
+                self.wrapping_add(later)
+            }
+            fn product(self, later: Self) -> Self {
+                self.wrapping_mul(later)
+            }
+            fn min(self, later: Self) -> Self {
+                Ord::min(self, later)
+            }
+            fn max(self, later: Self) -> Self {
+                Ord::max(self, later)
+            }
+        }
+    )*};
+}
+integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+// Which of two NaNs a machine instruction gives on depends on how the code was compiled, so every
+// NaN that is computed becomes the same one. Of zeros with different signs, the earlier worker's
+// is the smaller and the larger.
+macro_rules! floats {
+    ($($t:ident)*) => {$(
+        impl Number for $t {
+            fn sum(self, later: Self) -> Self {
+                let sum = self + later;
+                if sum.is_nan() { $t::NAN } else { sum }
+            }
+            fn product(self, later: Self) -> Self {
+                let product = self * later;
+                if product.is_nan() { $t::NAN } else { product }
+            }
+            fn min(self, later: Self) -> Self {
+                let min = if later < self { later } else { self };
+                if self.is_nan() | later.is_nan() { $t::NAN } else { min }
+            }
+            fn max(self, later: Self) -> Self {
+                let max = if later > self { later } else { self };
+                if self.is_nan() | later.is_nan() { $t::NAN } else { max }
+            }
+        }
+    )*};
+}
+floats! { f32 f64 }
+
+macro_rules! halves {
+    ($($t:ident)*) => {$(
+        impl Half for $t {
+            fn to_wide(from: &[Self], into: &mut [f32]) {
+                from.convert_to_f32_slice(into);
+            }
+            fn round(from: &[f32], into: &mut [Self]) {
+                into.convert_from_f32_slice(from);
+            }
+        }
+    )*};
+}
+halves! { f16 bf16 }
+
+trait Operation {
+    fn apply<T: Number>(earlier: T, later: T) -> T;
+}
+
+macro_rules! operations {
+    ($($name:ident $method:ident)*) => {$(
+        struct $name;
+        impl Operation for $name {
+            fn apply<T: Number>(earlier: T, later: T) -> T {
+                earlier.$method(later)
+            }
+        }
+    )*};
+}
+operations! { Sum sum Product product Min min Max max }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(reduction: Reduction, x: &[T], y: &[T], expected: &[T]) {
+        let loops = Loops::of(reduction, T::DATA_TYPE).unwrap();
+        let mut later = x.to_vec();
+        (loops.with_later)(bytemuck::cast_slice_mut(&mut later), bytemuck::cast_slice(y));
+        let mut earlier = y.to_vec();
+        (loops.with_earlier)(bytemuck::cast_slice_mut(&mut earlier), bytemuck::cast_slice(x));
+        let bytes = |elements: &[T]| bytemuck::cast_slice::<T, u8>(elements).to_vec();
+        assert_eq!(bytes(&later), bytes(expected), "{reduction} {later:?}");
+        assert_eq!(bytes(&earlier), bytes(expected), "{reduction} {earlier:?}");
+
+        // The same at odd addresses.
+        let mut odd = [&[0][..], &bytes(x)].concat();
+        (loops.with_later)(&mut odd[1..], &[&[0][..], &bytes(y)].concat()[1..]);
+        assert_eq!(odd[1..], bytes(expected));
+    }
+
+    #[test]
+    fn numbers_are_combined_in_their_type() {
+        check(Reduction::Sum, &[1f32, 1e30], &[2.5, -1e30], &[3.5, 0.0]);
+        check(Reduction::Product, &[3f64], &[-0.5], &[-1.5]);
+        check(Reduction::Sum, &[i8::MAX], &[1], &[i8::MIN]);
+        check(Reduction::Product, &[u64::MAX], &[2], &[u64::MAX - 1]);
+        check(Reduction::Min, &[-3i16, 5], &[4, -6], &[-3, -6]);
+        check(Reduction::Max, &[3u32], &[u32::MAX], &[u32::MAX]);
+    }
+
+    #[test]
+    fn a_nan_stays_and_is_always_the_same() {
+        let odd_nan = f32::from_bits(0xffc1_2345);
+        for reduction in [Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max] {
+            check(reduction, &[odd_nan, 1.0], &[1.0, odd_nan], &[f32::NAN, f32::NAN]);
+            let half_nan = f16::from_bits(0xfe12);
+            check(reduction, &[half_nan, f16::ONE], &[f16::ONE, half_nan], &[f16::NAN; 2]);
+        }
+        check(Reduction::Sum, &[f64::INFINITY], &[f64::NEG_INFINITY], &[f64::NAN]);
+    }
+
+    #[test]
+    fn of_equal_zeros_the_earlier_stays() {
+        for reduction in [Reduction::Min, Reduction::Max] {
+            check(reduction, &[0f32, -0.0], &[-0.0, 0.0], &[0.0, -0.0]);
+        }
+    }
+
+    #[test]
+    fn halves_are_combined_in_float() {
+        let (one, small) = (f16::ONE, f16::from_f32(1.0 / 2048.0));
+        // Each sum of two alone rounds back to 1.
+        check(Reduction::Sum, &[one], &[small], &[one]);
+        let wide = Loops::of(Reduction::Sum, DataType::Float16).unwrap().wide.unwrap();
+        let bytes = |x: f16| x.to_bits().to_ne_bytes().repeat(300);
+        let mut sum = vec![0f32; 300];
+        (wide.widen)(&mut sum, &bytes(one));
+        for _ in 0..2 {
+            (wide.with_later)(&mut sum, &bytes(small));
+        }
+        let mut rounded = bytes(one);
+        (wide.narrow)(&mut rounded, &sum);
+        assert_eq!(rounded, bytes(f16::from_f32(1.0 + 1.0 / 1024.0)));
+        check(Reduction::Max, &[bf16::from_f32(-2.0)], &[bf16::ONE], &[bf16::ONE]);
+    }
+
+    #[test]
+    fn truth_values_have_and_and_or() {
+        let (f, t) = (Bool8(0), Bool8(1));
+        check(Reduction::And, &[f, f, t, t], &[f, t, f, t], &[f, f, f, t]);
+        check(Reduction::Or, &[f, f, t, t], &[f, t, f, t], &[f, t, t, t]);
+        // Any byte but 0 is true.
+        check(Reduction::And, &[Bool8(2)], &[Bool8(4)], &[t]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for (reduction, data_type, message) in [
+            (Reduction::Sum, DataType::Bool, "there is no sum of bool over workers"),
+            (Reduction::And, DataType::Int8, "there is no and of int8 over workers"),
+            (Reduction::Or, DataType::Float16, "there is no or of float16 over workers"),
+            (Reduction::Max, DataType::String, "there is no max of string over workers"),
+            (Reduction::Sum, DataType::Int4, "there is no sum of int4 over workers"),
+        ] {
+            assert_eq!(Loops::of(reduction, data_type).unwrap_err().message(), message);
+        }
+    }
+}

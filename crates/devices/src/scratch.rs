@@ -1,0 +1,135 @@
+//! Memory that is kept between calls: of messages on their way, and of partial results.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Mutex;
+
+use sardonyx_tensor::{ALIGNMENT, AlignedBytes};
+
+use crate::error::{ErrorKind, TransportError};
+use crate::locked;
+
+/// Pieces of memory that are used again. A piece that is given back stays here until the whole is
+/// dropped, so calls with the same sizes allocate nothing from the second time on.
+#[derive(Default)]
+pub struct Scratch {
+    free: Mutex<Free>,
+}
+
+#[derive(Default)]
+struct Free {
+    /// By size in bytes.
+    pieces: BTreeMap<usize, Vec<AlignedBytes>>,
+    /// Of all pieces made here, those in use included.
+    bytes: usize,
+}
+
+/// A piece of memory in use, aligned to a cache line. [`Scratch::give_back`] keeps it for the next
+/// call.
+pub struct Piece {
+    memory: AlignedBytes,
+    used: Range<usize>,
+}
+
+impl Piece {
+    /// Leaves out the first bytes.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.used.start = (self.used.start + bytes).min(self.used.end);
+    }
+}
+
+impl Scratch {
+    /// No memory yet.
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+
+    /// A piece of `len` bytes with any content.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn take(&self, len: usize) -> Result<Piece, TransportError> {
+        let size = size_class(len);
+        let used_again = locked(&self.free).pieces.get_mut(&size).and_then(Vec::pop);
+        if let Some(memory) = used_again {
+            return Ok(Piece { memory, used: 0..len });
+        }
+        let memory = AlignedBytes::zeroed(size)
+            .map_err(|error| TransportError::new(ErrorKind::System, error.message()))?;
+        locked(&self.free).bytes += size;
+        Ok(Piece { memory, used: 0..len })
+    }
+
+    /// Keeps a piece, which is from here, for the next call.
+    pub fn give_back(&self, piece: Piece) {
+        let mut free = locked(&self.free);
+        free.pieces.entry(piece.memory.len()).or_default().push(piece.memory);
+    }
+
+    /// The bytes of all pieces that were made here.
+    pub fn bytes(&self) -> usize {
+        locked(&self.free).bytes
+    }
+}
+
+/// The size of the piece that `len` bytes get: at most an eighth larger, or a cache line. Few
+/// different sizes let pieces be used again when sizes of messages change a little.
+fn size_class(len: usize) -> usize {
+    let power = 1usize << len.max(1).ilog2();
+    let step = (power / 8).max(ALIGNMENT);
+    len.max(1).checked_next_multiple_of(step).unwrap_or(len)
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.used.clone()]
+    }
+}
+
+impl DerefMut for Piece {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.used.clone()]
+    }
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scratch({} bytes)", self.bytes())
+    }
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Piece({} bytes)", self.used.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_by_an_eighth_at_most() {
+        for len in [0, 1, 63, 64, 65, 511, 512, 513, 1000, 1 << 20, (1 << 20) + 1, 3_000_001] {
+            let size = size_class(len);
+            assert!(size >= len && size <= len + (len / 8).max(ALIGNMENT), "{len}: {size}");
+        }
+        assert_eq!(size_class(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn a_piece_is_used_again() {
+        let scratch = Scratch::new();
+        let mut piece = scratch.take(1000).unwrap();
+        piece.fill(7);
+        scratch.give_back(piece);
+        assert_eq!(scratch.take(990).unwrap()[..], [7; 990]);
+        assert_eq!(scratch.bytes(), 1024);
+        let refused = scratch.take(usize::MAX).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::System);
+    }
+}

@@ -1,0 +1,45 @@
+//! Workers that do not work on the same learn it, all of them.
+#![allow(clippy::unwrap_used)]
+
+use std::thread;
+
+use sardonyx_devices::{ErrorKind, Settings, Threads, TransportError, agree};
+
+/// What each worker hears if these are the digests and texts by worker.
+fn heard(statements: &[(u8, &str)]) -> Vec<Result<(), TransportError>> {
+    let workers = Threads::new(statements.len(), &Settings::default());
+    thread::scope(|scope| {
+        let started: Vec<_> = workers
+            .iter()
+            .zip(statements)
+            .map(|(worker, (digest, text))| {
+                scope.spawn(move || agree(worker, &[*digest; 32], text))
+            })
+            .collect();
+        started.into_iter().map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn equal_digests_agree() {
+    assert_eq!(heard(&[(1, "a")]), [Ok(())]);
+    // The text is for people only.
+    assert_eq!(heard(&[(1, "a.onnx"), (1, "b.onnx"), (1, "")]), [Ok(()), Ok(()), Ok(())]);
+}
+
+#[test]
+fn a_difference_is_an_error_on_all_with_the_lines_that_differ() {
+    let zero = "model bert.onnx\nconfiguration tp4\nversion 1";
+    let two = "model bert.onnx\nconfiguration tp2\nversion 1";
+    let message = "workers 0 and 2 do not work on the same. \
+                   Worker 0: configuration tp4. Worker 2: configuration tp2";
+    for result in heard(&[(1, zero), (1, zero), (2, two), (1, zero), (3, "more")]) {
+        let error = result.unwrap_err();
+        assert_eq!(error.message(), message);
+        assert_eq!((error.kind(), error.worker()), (ErrorKind::Disagreement, Some(2)));
+    }
+    let message = "workers 0 and 1 do not work on the same, which both describe as: model x";
+    for result in heard(&[(1, "model x"), (2, "model x")]) {
+        assert_eq!(result.unwrap_err().message(), message);
+    }
+}

@@ -1,0 +1,74 @@
+//! Collectives against a direct computation: random ones, in random groups, with messages that
+//! arrive late and in another order. Results are compared bit by bit.
+#![allow(clippy::unwrap_used)]
+
+mod steps;
+
+use std::thread;
+use std::time::Duration;
+
+use sardonyx_devices::{Delayed, ErrorKind, Settings, Threads, Transport};
+use steps::{Random, Sums, run, steps};
+
+#[test]
+fn random_collectives_are_right_whatever_the_order_of_messages() {
+    for seed in 0..21 {
+        let mut random = Random(seed);
+        let workers = 2 + seed as usize % 7;
+        let steps = &steps(&mut random, workers, 60);
+        let transports = Threads::new(workers, &Settings { deadline: Duration::from_secs(100) });
+        thread::scope(|scope| {
+            for transport in transports {
+                let most = Duration::from_micros(800);
+                scope.spawn(move || {
+                    run(&Delayed::new(transport, seed, most), steps, Sums::InOrder).unwrap()
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn random_collectives_are_right_at_full_speed() {
+    for seed in 100..170 {
+        let mut random = Random(seed);
+        let workers = 2 + seed as usize % 7;
+        let steps = &steps(&mut random, workers, 100);
+        let transports = Threads::new(workers, &Settings { deadline: Duration::from_secs(100) });
+        thread::scope(|scope| {
+            for transport in transports {
+                scope.spawn(move || run(&transport, steps, Sums::InOrder).unwrap());
+            }
+        });
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_worker_that_failed_learns_its_reason() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let workers = 2 + seed as usize % 7;
+        let steps = &steps(&mut random, workers, 40);
+        let (failing, at) = (random.below(workers), random.below(steps.len()));
+        let transports = Threads::new(workers, &Settings { deadline: Duration::from_secs(100) });
+        thread::scope(|scope| {
+            for transport in transports {
+                let transport = Delayed::new(transport, seed, Duration::from_micros(300));
+                scope.spawn(move || {
+                    if transport.number() == failing {
+                        run(&transport, &steps[..at], Sums::InOrder).unwrap();
+                        transport.fail("no memory");
+                        assert!(transport.barrier().is_err());
+                        return;
+                    }
+                    // Who needs nothing of it any more may come to the end.
+                    if let Err(error) = run(&transport, steps, Sums::InOrder) {
+                        assert_eq!(error.kind(), ErrorKind::Failed, "{error}");
+                        assert_eq!(error.worker(), Some(failing));
+                        assert!(error.message().ends_with("failed: no memory"));
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,316 @@
+//! Random collectives, and what they should give.
+
+use sardonyx_devices::{Group, Reduction, Transport, TransportError};
+use sardonyx_tensor::{DataType, bf16, f16};
+
+const TYPES: [DataType; 13] = [
+    DataType::Float,
+    DataType::Double,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::Uint8,
+    DataType::Uint16,
+    DataType::Uint32,
+    DataType::Uint64,
+    DataType::Bool,
+];
+
+/// D. Knuth's linear congruential generator MMIX, upper half.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) as u32
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() as usize) % limit
+    }
+
+    fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// A collective and all that each worker of its group gives.
+pub(crate) struct Step {
+    kind: Kind,
+    workers: Vec<usize>,
+    tag: u32,
+    reduction: Reduction,
+    data_type: DataType,
+    /// By place in the group.
+    data: Vec<Vec<u8>>,
+    /// By place of the sender and of the receiver, in bytes.
+    parts: Vec<Vec<usize>>,
+    root: usize,
+}
+
+/// What is known of the order in which sums of floats are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// That of workers.
+    InOrder,
+    /// Any.
+    AnyOrder,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    AllToAll,
+    Broadcast,
+    Barrier,
+}
+
+impl Step {
+    fn random(random: &mut Random, workers: usize) -> Step {
+        let kind = random.one_of(&[
+            Kind::AllReduce,
+            Kind::AllReduce,
+            Kind::ReduceScatter,
+            Kind::AllGather,
+            Kind::AllToAll,
+            Kind::Broadcast,
+            Kind::Barrier,
+        ]);
+        let mut group: Vec<usize> = (0..workers).filter(|_| random.below(3) > 0).collect();
+        if group.is_empty() {
+            group.push(random.below(workers));
+        }
+        let data_type = random.one_of(&TYPES);
+        let reduction = if data_type == DataType::Bool {
+            random.one_of(&[Reduction::And, Reduction::Or])
+        } else {
+            random.one_of(&[Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max])
+        };
+        let width = data_type.element_bytes().unwrap();
+        let most = random.one_of(&[1, 4, 30, 3000]);
+        let equal: Vec<usize> = group.iter().map(|_| random.below(most) * width).collect();
+        let parts: Vec<Vec<usize>> = match kind {
+            Kind::AllToAll => {
+                let row = |random: &mut Random| {
+                    group.iter().map(|_| random.below(most) * width).collect()
+                };
+                group.iter().map(|_| row(random)).collect()
+            }
+            _ => vec![equal; group.len()],
+        };
+        let data = (0..group.len()).map(|place| {
+            let bytes = match kind {
+                Kind::AllGather => parts[place][place],
+                _ => parts[place].iter().sum(),
+            };
+            elements(random, data_type, bytes / width)
+        });
+        let data = data.collect();
+        let (tag, root) = (random.below(3) as u32, random.below(group.len()));
+        Step { kind, workers: group, tag, reduction, data_type, data, parts, root }
+    }
+
+    /// What the collective gives one worker.
+    fn run(&self, transport: &dyn Transport, place: usize) -> Result<Vec<u8>, TransportError> {
+        let group = Group { workers: &self.workers, tag: self.tag };
+        let (mut data, parts) = (self.data[place].clone(), &self.parts[place]);
+        let of = (self.reduction, self.data_type);
+        Ok(match self.kind {
+            Kind::AllReduce => {
+                transport.all_reduce(group, of.0, of.1, &mut data)?;
+                data
+            }
+            Kind::ReduceScatter => {
+                let mut into = vec![0; parts[place]];
+                transport.reduce_scatter(group, of, &data, parts, &mut into)?;
+                into
+            }
+            Kind::AllGather => {
+                let mut into = vec![0; parts.iter().sum()];
+                transport.all_gather(group, &data, parts, &mut into)?;
+                into
+            }
+            Kind::AllToAll => {
+                let into_parts: Vec<usize> = self.parts.iter().map(|row| row[place]).collect();
+                let mut into = vec![0; into_parts.iter().sum()];
+                transport.all_to_all(group, (&data, parts), (&mut into, &into_parts))?;
+                into
+            }
+            Kind::Broadcast => {
+                transport.broadcast(group, self.workers[self.root], &mut data)?;
+                data
+            }
+            Kind::Barrier => Vec::new(),
+        })
+    }
+
+    /// Whether a sum or product is right but for the order in which it was made.
+    fn is_close(&self, found: &[u8], expected: &[u8]) -> bool {
+        let is_reduction = matches!(self.kind, Kind::AllReduce | Kind::ReduceScatter)
+            && matches!(self.reduction, Reduction::Sum | Reduction::Product);
+        let numbers = |bytes: &[u8]| -> Vec<f64> {
+            match self.data_type {
+                DataType::Float => bytemuck::pod_collect_to_vec::<u8, f32>(bytes)
+                    .into_iter()
+                    .map(f64::from)
+                    .collect(),
+                DataType::Double => bytemuck::pod_collect_to_vec(bytes),
+                _ => Vec::new(),
+            }
+        };
+        let (found, expected) = (numbers(found), numbers(expected));
+        // Elements are at most 4, and there are at most 8 workers.
+        let close = |(a, b): (&f64, &f64)| {
+            a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * b.abs() + 1e-5
+        };
+        is_reduction && !expected.is_empty() && found.iter().zip(&expected).all(close)
+    }
+
+    /// What it should give, computed from the data of all.
+    fn expected(&self, place: usize) -> Vec<u8> {
+        let part = |of: usize, to: usize| {
+            let start: usize = self.parts[of][..to].iter().sum();
+            &self.data[of][start..start + self.parts[of][to]]
+        };
+        let places = 0..self.workers.len();
+        match self.kind {
+            Kind::AllReduce if self.workers.len() == 1 => self.data[0].clone(),
+            Kind::AllReduce => {
+                let data: Vec<&[u8]> = self.data.iter().map(Vec::as_slice).collect();
+                reduced(self.reduction, self.data_type, &data)
+            }
+            Kind::ReduceScatter if self.workers.len() == 1 => self.data[0].clone(),
+            Kind::ReduceScatter => {
+                let data: Vec<&[u8]> = places.map(|of| part(of, place)).collect();
+                reduced(self.reduction, self.data_type, &data)
+            }
+            Kind::AllGather => self.data.concat(),
+            Kind::AllToAll => places.map(|of| part(of, place)).collect::<Vec<_>>().concat(),
+            Kind::Broadcast => self.data[self.root].clone(),
+            Kind::Barrier => Vec::new(),
+        }
+    }
+}
+
+/// Numbers of which sums and products depend on their order, and all special ones of floats.
+fn elements(random: &mut Random, data_type: DataType, elems: usize) -> Vec<u8> {
+    let float = |random: &mut Random| match random.below(40) {
+        0 => f64::from_bits(0x7ff8_1234_5000_0000 | u64::from(random.next() & 1) << 63),
+        1 => f64::INFINITY,
+        2 => -0.0,
+        3 => 0.0,
+        _ => (f64::from(random.next()) / f64::from(u32::MAX) - 0.5) * 8.0,
+    };
+    let mut bytes = Vec::new();
+    for _ in 0..elems {
+        match data_type {
+            DataType::Float => bytes.extend((float(random) as f32).to_ne_bytes()),
+            DataType::Double => bytes.extend(float(random).to_ne_bytes()),
+            DataType::Float16 => bytes.extend(f16::from_f64(float(random)).to_ne_bytes()),
+            DataType::Bfloat16 => bytes.extend(bf16::from_f64(float(random)).to_ne_bytes()),
+            _ => {
+                let width = data_type.element_bytes().unwrap();
+                let number =
+                    (u64::from(random.next()) << 32 | u64::from(random.next())) >> random.below(64);
+                bytes.extend(&number.to_le_bytes()[..width]);
+            }
+        }
+    }
+    bytes
+}
+
+/// The bytes of the elements combined from left to right.
+fn reduced(reduction: Reduction, data_type: DataType, data: &[&[u8]]) -> Vec<u8> {
+    macro_rules! fold {
+        ($t:ty, $wide:ty, $widen:expr, $narrow:expr, $op:expr) => {{
+            let rows: Vec<Vec<$t>> = data.iter().map(|x| bytemuck::pod_collect_to_vec(x)).collect();
+            let columns = (0..rows[0].len()).map(|column| {
+                let mut elements = rows.iter().map(|row| $widen(row[column]));
+                let first: $wide = elements.next().unwrap();
+                $narrow(elements.fold(first, $op))
+            });
+            let result: Vec<$t> = columns.collect();
+            bytemuck::cast_slice(&result).to_vec()
+        }};
+    }
+    macro_rules! float {
+        ($t:ty, $wide:ident, $widen:expr, $narrow:expr) => {
+            fold!($t, $wide, $widen, $narrow, |a: $wide, b: $wide| {
+                let result = match reduction {
+                    Reduction::Sum => a + b,
+                    Reduction::Product => a * b,
+                    Reduction::Min if b < a => b,
+                    Reduction::Max if b > a => b,
+                    _ => a,
+                };
+                if a.is_nan() || b.is_nan() || result.is_nan() { $wide::NAN } else { result }
+            })
+        };
+    }
+    macro_rules! integer {
+        ($t:ident) => {
+            fold!($t, $t, |x| x, |x| x, |a: $t, b: $t| match reduction {
+                Reduction::Sum => a.wrapping_add(b),
+                Reduction::Product => a.wrapping_mul(b),
+                Reduction::Min => a.min(b),
+                _ => a.max(b),
+            })
+        };
+    }
+    match data_type {
+        DataType::Float => float!(f32, f32, |x| x, |x| x),
+        DataType::Double => float!(f64, f64, |x| x, |x| x),
+        DataType::Float16 => float!(f16, f32, f16::to_f32, f16::from_f32),
+        DataType::Bfloat16 => float!(bf16, f32, bf16::to_f32, bf16::from_f32),
+        DataType::Int8 => integer!(i8),
+        DataType::Int16 => integer!(i16),
+        DataType::Int32 => integer!(i32),
+        DataType::Int64 => integer!(i64),
+        DataType::Uint8 => integer!(u8),
+        DataType::Uint16 => integer!(u16),
+        DataType::Uint32 => integer!(u32),
+        DataType::Uint64 => integer!(u64),
+        _ => fold!(u8, u8, |x| u8::from(x != 0), |x| x, |a: u8, b: u8| if reduction
+            == Reduction::And
+        {
+            a & b
+        } else {
+            a | b
+        }),
+    }
+}
+
+/// Runs the steps that concern a worker.
+pub(crate) fn run(
+    transport: &dyn Transport,
+    steps: &[Step],
+    sums: Sums,
+) -> Result<(), TransportError> {
+    for (index, step) in steps.iter().enumerate() {
+        if let Kind::Barrier = step.kind {
+            transport.barrier()?;
+        }
+        let Ok(place) = step.workers.binary_search(&transport.number()) else { continue };
+        let (found, expected) = (step.run(transport, place)?, step.expected(place));
+        assert!(
+            found == expected || sums == Sums::AnyOrder && step.is_close(&found, &expected),
+            "step {index}: {:?} of {} ({}) among {:?} at worker {}",
+            step.kind,
+            step.data_type,
+            step.reduction,
+            step.workers,
+            transport.number()
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn steps(random: &mut Random, workers: usize, count: usize) -> Vec<Step> {
+    (0..count).map(|_| Step::random(random, workers)).collect()
+}

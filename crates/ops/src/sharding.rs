@@ -1,0 +1,262 @@
+//! How the axes of a node's operands go together: what must be known to compute a node in parts, on
+//! several devices.
+//!
+//! A rule writes each axis as a product of *factors*, from the outermost to the innermost. Operands
+//! share factors: of a matrix product the rows of the first operand and of the result are one
+//! factor. A factor can be cut into parts. Each device then has the same part of all operands with
+//! that factor, and the node computes its part of the result from these. A factor that no output
+//! has is summed over (or its maximum taken, and so on): the results of the devices are partial
+//! then, and are combined.
+//!
+//! This is the way of describing operators of Xu et al., "GSPMD: General and Scalable
+//! Parallelization for ML Computation Graphs", 2021, with products of factors for reshaped axes.
+//! The rules stand beside the operators, those of whole families in the files here.
+
+use sardonyx_model::{Model, NodeAttributes, NodeId};
+use sardonyx_tensor::DataType;
+use smallvec::{SmallVec, smallvec};
+
+use crate::attributes::AttributeView;
+use crate::schema::Schema;
+
+pub(crate) mod contraction;
+pub(crate) mod elements;
+pub(crate) mod layers;
+pub(crate) mod movement;
+
+/// Says how the axes of the operands of a node go together. The node is in the newest form of its
+/// operator. `None` if the node can only be computed whole.
+pub type SplitFn = fn(&Operands<'_>) -> Option<Factors>;
+
+/// Sizes of a tensor.
+pub type Sizes = SmallVec<[usize; 4]>;
+
+/// What is known of an input or an output of a node.
+#[derive(Debug, Clone)]
+pub struct Operand {
+    /// Element type.
+    pub elem: DataType,
+    /// Sizes of the whole tensor.
+    pub dims: Sizes,
+    /// Its elements, if they are integers that are known.
+    pub known: Option<Vec<i64>>,
+}
+
+/// A node whose operands are tensors of known sizes.
+pub struct Operands<'a> {
+    schema: &'static Schema,
+    attributes: NodeAttributes<'a>,
+    inputs: &'a [Option<Operand>],
+    outputs: &'a [Option<Operand>],
+}
+
+impl std::fmt::Debug for Operands<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operands")
+            .field("operator", &self.schema.name)
+            .field("inputs", &self.inputs)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Operands<'a> {
+    /// Those of a node that follows a schema; `None` stands for an operand that it does not have.
+    pub fn new(
+        (model, node): (&'a Model, NodeId),
+        schema: &'static Schema,
+        inputs: &'a [Option<Operand>],
+        outputs: &'a [Option<Operand>],
+    ) -> Operands<'a> {
+        Operands { schema, attributes: NodeAttributes::new(model, node), inputs, outputs }
+    }
+
+    fn view(&self) -> AttributeView<'_> {
+        AttributeView::new(self.schema, &self.attributes)
+    }
+
+    /// An integer attribute, or its default.
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        self.view().int(name)
+    }
+
+    /// A list of integers, or its default.
+    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.view().ints(name)
+    }
+
+    /// A text, or its default.
+    pub(crate) fn string(&self, name: &str) -> Option<String> {
+        self.view().string(name)
+    }
+
+    /// An input.
+    pub(crate) fn input(&self, index: usize) -> Option<&'a Operand> {
+        self.inputs.get(index)?.as_ref()
+    }
+
+    /// The sizes of an input.
+    pub(crate) fn dims(&self, index: usize) -> Option<&'a [usize]> {
+        self.input(index).map(|operand| &operand.dims[..])
+    }
+
+    /// The elements of an input, if they are integers that are known.
+    pub(crate) fn known(&self, index: usize) -> Option<&'a [i64]> {
+        self.input(index)?.known.as_deref()
+    }
+
+    /// The sizes of an output.
+    pub(crate) fn output_dims(&self, index: usize) -> Option<&'a [usize]> {
+        self.outputs.get(index)?.as_ref().map(|operand| &operand.dims[..])
+    }
+
+    /// The number of inputs, absent ones counted.
+    pub(crate) fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The number of outputs, absent ones counted.
+    pub(crate) fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// An axis that counts from the back if it is negative.
+    pub(crate) fn axis(&self, axis: i64, rank: usize) -> Option<usize> {
+        let rank = i64::try_from(rank).ok()?;
+        let axis = if axis < 0 { axis + rank } else { axis };
+        (0..rank).contains(&axis).then(|| usize::try_from(axis).ok()).flatten()
+    }
+}
+
+/// How partial results of devices become the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// By a sum.
+    Sum,
+    /// By a product.
+    Product,
+    /// The smallest; NaN if one is NaN.
+    Min,
+    /// The largest; NaN if one is NaN.
+    Max,
+}
+
+/// What it means to cut a factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Each part gives the same part of the outputs.
+    Parts,
+    /// Each part gives partial results.
+    Combined(Combine),
+    /// It cannot be cut.
+    Never,
+}
+
+/// A factor of axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Factor {
+    /// Its size in the whole tensor.
+    pub size: usize,
+    /// What it means to cut it.
+    pub cut: Cut,
+}
+
+/// The factors of an axis, from the outermost.
+pub type Axis = SmallVec<[usize; 2]>;
+
+/// Something of a node that holds sizes, which are those of the part where the node is computed in
+/// parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The elements of an input are the sizes of an output.
+    Sizes {
+        /// Which input.
+        input: usize,
+        /// Which output.
+        output: usize,
+    },
+    /// An attribute is the product of factors.
+    Attribute {
+        /// Its name.
+        name: &'static str,
+        /// The factors.
+        factors: [Option<usize>; 2],
+    },
+    /// Where results are partial, the node is one of this operator.
+    Partly {
+        /// The operator of the default domain, with the same inputs and attributes.
+        operator: &'static str,
+        /// What makes the result of the combined parts.
+        then: Then,
+    },
+}
+
+/// What makes a result of the combined parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// The square root.
+    Sqrt,
+    /// The natural logarithm.
+    Log,
+    /// Division by the product of the sizes of all factors that are combined.
+    Divide,
+}
+
+/// The axes of a node's operands in factors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Factors {
+    /// All factors.
+    pub factors: Vec<Factor>,
+    /// The axes of each input. An axis without factors is whole everywhere.
+    pub inputs: Vec<SmallVec<[Axis; 4]>>,
+    /// The axes of each output.
+    pub outputs: Vec<SmallVec<[Axis; 4]>>,
+    /// What else of the node holds sizes.
+    pub changes: Vec<Change>,
+}
+
+impl Factors {
+    /// All axes whole.
+    pub(crate) fn whole(cx: &Operands<'_>) -> Factors {
+        let axes = |operand: &Option<Operand>| {
+            let rank = operand.as_ref().map_or(0, |operand| operand.dims.len());
+            smallvec![Axis::new(); rank]
+        };
+        Factors {
+            factors: Vec::new(),
+            inputs: cx.inputs.iter().map(axes).collect(),
+            outputs: cx.outputs.iter().map(axes).collect(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// A new factor that outputs have.
+    pub(crate) fn factor(&mut self, size: usize) -> usize {
+        self.add(size, Cut::Parts)
+    }
+
+    /// A new factor that no output has.
+    pub(crate) fn combined(&mut self, size: usize, combine: Combine) -> usize {
+        self.add(size, Cut::Combined(combine))
+    }
+
+    /// A new factor that is always whole, inside of others.
+    pub(crate) fn fixed(&mut self, size: usize) -> usize {
+        self.add(size, Cut::Never)
+    }
+
+    fn add(&mut self, size: usize, cut: Cut) -> usize {
+        self.factors.push(Factor { size, cut });
+        self.factors.len() - 1
+    }
+
+    /// Says that an axis of an input is a factor, or ends with it.
+    pub(crate) fn input(&mut self, input: usize, axis: usize, factor: usize) {
+        self.inputs[input][axis].push(factor);
+    }
+
+    /// Says that an axis of an output is a factor, or ends with it.
+    pub(crate) fn output(&mut self, output: usize, axis: usize, factor: usize) {
+        self.outputs[output][axis].push(factor);
+    }
+}

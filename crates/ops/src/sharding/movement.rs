@@ -1,0 +1,259 @@
+//! Operators that move elements: axes that they leave alone can be split.
+
+use smallvec::SmallVec;
+
+use super::{Change, Factors, Operands};
+
+/// `Transpose`.
+pub(crate) fn transpose(cx: &Operands<'_>) -> Option<Factors> {
+    let dims = cx.dims(0)?;
+    let mut found = Factors::whole(cx);
+    let from: Vec<usize> = match cx.ints("perm") {
+        Some(perm) => {
+            let axes = perm.iter().map(|axis| cx.axis(*axis, dims.len()));
+            axes.collect::<Option<Vec<usize>>>()?
+        }
+        None => (0..dims.len()).rev().collect(),
+    };
+    for (to, from) in from.into_iter().enumerate() {
+        let factor = found.factor(dims[from]);
+        found.input(0, from, factor);
+        found.output(0, to, factor);
+    }
+    Some(found)
+}
+
+/// The same elements in the same order in other axes. Axes are cut into the factors that both sides
+/// have: `[12 * 64]` and `[12, 64]` share 12 and 64.
+pub(crate) fn regrouped(cx: &Operands<'_>) -> Option<Factors> {
+    let (from, to) = (cx.dims(0)?, cx.output_dims(0)?);
+    let mut found = Factors::whole(cx);
+    if from.contains(&0) || from.iter().product::<usize>() != to.iter().product::<usize>() {
+        return None;
+    }
+    let (mut i, mut j) = (0, 0);
+    let (mut left, mut right) = (1, 1);
+    // What is left of the two axes that are being matched, from the outside.
+    loop {
+        while left == 1 && i < from.len() {
+            left = from[i];
+            i += 1;
+        }
+        while right == 1 && j < to.len() {
+            right = to[j];
+            j += 1;
+        }
+        if left == 1 || right == 1 {
+            break;
+        }
+        let shared = left.min(right);
+        if left % shared == 0 && right % shared == 0 {
+            let factor = found.factor(shared);
+            found.input(0, i - 1, factor);
+            found.output(0, j - 1, factor);
+            (left, right) = (left / shared, right / shared);
+            continue;
+        }
+        // The factors of these axes are not shared from here until both sides end together.
+        let (mut under, mut over) = (left, right);
+        while under != over {
+            if under < over {
+                under *= from[i];
+                i += 1;
+            } else {
+                over *= to[j];
+                j += 1;
+            }
+        }
+        (left, right) = (1, 1);
+    }
+    Some(fill(found, cx))
+}
+
+/// Takes factors away from axes that are not made of factors alone, apart from those outside of
+/// what is not shared.
+fn fill(mut found: Factors, cx: &Operands<'_>) -> Factors {
+    let factors = found.factors.clone();
+    let size = |axis: &[usize]| axis.iter().map(|factor| factors[*factor].size).product::<usize>();
+    let mut rest = Vec::new();
+    let operands = [(&found.inputs[0], cx.dims(0)), (&found.outputs[0], cx.output_dims(0))];
+    for (which, (axes, dims)) in operands.into_iter().enumerate() {
+        for (axis, whole) in dims.into_iter().flatten().enumerate() {
+            let own = size(&axes[axis]);
+            if !axes[axis].is_empty() && own != *whole {
+                rest.push((which, axis, *whole / own));
+            }
+        }
+    }
+    for (which, axis, size) in rest {
+        let factor = found.fixed(size);
+        if which == 0 { found.input(0, axis, factor) } else { found.output(0, axis, factor) }
+    }
+    found
+}
+
+/// `Reshape`, whose second input has the sizes.
+pub(crate) fn reshape(cx: &Operands<'_>) -> Option<Factors> {
+    let mut found = regrouped(cx)?;
+    found.changes.push(Change::Sizes { input: 1, output: 0 });
+    Some(found)
+}
+
+/// `Expand`: axes of the result, which the input has unless it broadcasts.
+pub(crate) fn expand(cx: &Operands<'_>) -> Option<Factors> {
+    let mut found = super::elements::elements_of_first(cx)?;
+    found.changes.push(Change::Sizes { input: 1, output: 0 });
+    Some(found)
+}
+
+/// Axes of the first input and of all outputs that are not `whole`.
+fn untouched(cx: &Operands<'_>, whole: &dyn Fn(usize) -> bool) -> Option<Factors> {
+    let dims = cx.dims(0)?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in dims.iter().enumerate().filter(|(axis, _)| !whole(*axis)) {
+        let factor = found.factor(*size);
+        found.input(0, axis, factor);
+        for output in 0..cx.output_count() {
+            let Some(own) = cx.output_dims(output) else { continue };
+            (own.get(axis) == Some(size)).then(|| found.output(output, axis, factor))?;
+        }
+    }
+    Some(found)
+}
+
+/// `Split`: all axes but the one that is split.
+pub(crate) fn split(cx: &Operands<'_>) -> Option<Factors> {
+    let along = cx.axis(cx.int("axis")?, cx.dims(0)?.len())?;
+    untouched(cx, &|axis| axis == along)
+}
+
+/// `Concat`: all axes but the one along which tensors are joined.
+pub(crate) fn concat(cx: &Operands<'_>) -> Option<Factors> {
+    let dims = cx.output_dims(0)?;
+    let along = cx.axis(cx.int("axis")?, dims.len())?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in dims.iter().enumerate().filter(|(axis, _)| *axis != along) {
+        let factor = found.factor(*size);
+        found.output(0, axis, factor);
+        for input in 0..cx.input_count() {
+            (cx.dims(input)?.get(axis) == Some(size)).then(|| found.input(input, axis, factor))?;
+        }
+    }
+    Some(found)
+}
+
+/// `Slice`: axes of which everything is taken, in order.
+pub(crate) fn slice(cx: &Operands<'_>) -> Option<Factors> {
+    let (starts, ends) = (cx.known(1)?, cx.known(2)?);
+    let rank = cx.dims(0)?.len();
+    let count = i64::try_from(starts.len()).ok()?;
+    let axes = match cx.input(3) {
+        None => (0..count).collect(),
+        Some(_) => cx.known(3)?.to_vec(),
+    };
+    let steps = match cx.input(4) {
+        None => vec![1; starts.len()],
+        Some(_) => cx.known(4)?.to_vec(),
+    };
+    let mut touched: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
+    for (index, axis) in axes.iter().enumerate() {
+        let axis = cx.axis(*axis, rank)?;
+        let size = i64::try_from(cx.dims(0)?[axis]).ok()?;
+        let (start, end, step) = (*starts.get(index)?, *ends.get(index)?, *steps.get(index)?);
+        // Also where the size of a part stands in place of that of the whole.
+        touched[axis] = !(start == 0 && end >= size && step == 1);
+    }
+    untouched(cx, &|axis| touched[axis])
+}
+
+/// `Pad`: axes to which nothing is added.
+pub(crate) fn pad(cx: &Operands<'_>) -> Option<Factors> {
+    let (from, to) = (cx.dims(0)?, cx.output_dims(0)?);
+    let pads = cx.known(1)?;
+    let rank = from.len();
+    let axes: Vec<usize> = match cx.input(3) {
+        None => (0..rank).collect(),
+        Some(_) => {
+            let axes = cx.known(3)?.iter().map(|axis| cx.axis(*axis, rank));
+            axes.collect::<Option<Vec<usize>>>()?
+        }
+    };
+    let mut touched: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
+    for (index, axis) in axes.iter().enumerate() {
+        touched[*axis] = *pads.get(index)? != 0 || *pads.get(axes.len() + index)? != 0;
+    }
+    (from.len() == to.len()).then_some(())?;
+    untouched(cx, &|axis| touched[axis])
+}
+
+/// `Tile`: axes that are not repeated.
+pub(crate) fn tile(cx: &Operands<'_>) -> Option<Factors> {
+    let repeats = cx.known(1)?;
+    untouched(cx, &|axis| repeats.get(axis) != Some(&1))
+}
+
+/// `Gather`: axes of the data but the one that is looked up, and axes of the indices.
+pub(crate) fn gather(cx: &Operands<'_>) -> Option<Factors> {
+    let (data, indices) = (cx.dims(0)?, cx.dims(1)?);
+    let along = cx.axis(cx.int("axis")?, data.len())?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in data.iter().enumerate().filter(|(axis, _)| *axis != along) {
+        let factor = found.factor(*size);
+        found.input(0, axis, factor);
+        let to = if axis < along { axis } else { axis + indices.len() - 1 };
+        found.output(0, to, factor);
+    }
+    for (axis, size) in indices.iter().enumerate() {
+        let factor = found.factor(*size);
+        found.input(1, axis, factor);
+        found.output(0, along + axis, factor);
+    }
+    Some(found)
+}
+
+/// `GatherElements`: all axes but the one that is looked up, where data and indices are alike.
+pub(crate) fn gather_elements(cx: &Operands<'_>) -> Option<Factors> {
+    let (data, indices) = (cx.dims(0)?, cx.dims(1)?);
+    let along = cx.axis(cx.int("axis")?, data.len())?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in indices.iter().enumerate() {
+        let factor = found.factor(*size);
+        if axis == along {
+            found.input(1, axis, factor);
+            found.output(0, axis, factor);
+        } else if data.get(axis) == Some(size) {
+            found.input(0, axis, factor);
+            found.input(1, axis, factor);
+            found.output(0, axis, factor);
+        }
+    }
+    Some(found)
+}
+
+/// `ScatterElements`: all axes but the one along which elements are written, where all are alike.
+pub(crate) fn scatter_elements(cx: &Operands<'_>) -> Option<Factors> {
+    let (data, indices) = (cx.dims(0)?, cx.dims(1)?);
+    let along = cx.axis(cx.int("axis")?, data.len())?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in data.iter().enumerate() {
+        if axis != along && indices.get(axis) == Some(size) {
+            let factor = found.factor(*size);
+            (0..3).for_each(|input| found.input(input, axis, factor));
+            found.output(0, axis, factor);
+        }
+    }
+    Some(found)
+}
+
+/// `OneHot`: axes of the indices.
+pub(crate) fn one_hot(cx: &Operands<'_>) -> Option<Factors> {
+    let (indices, out) = (cx.dims(0)?, cx.output_dims(0)?);
+    let along = cx.axis(cx.int("axis")?, out.len())?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in indices.iter().enumerate() {
+        let factor = found.factor(*size);
+        found.input(0, axis, factor);
+        found.output(0, if axis < along { axis } else { axis + 1 }, factor);
+    }
+    Some(found)
+}

@@ -1,0 +1,739 @@
+//! Plans for running a model on several devices, from what its nodes say of a configuration.
+//!
+//! The annotations are hints: whatever they say, the model computes the same. A plan walks over the
+//! graph in order and decides for each node on which devices it runs, in which form it reads its
+//! inputs, and in which form it leaves its outputs ([`Form`]). What a node says of its operands
+//! comes first, then the forms that its inputs have, then the rule of its operator
+//! ([`sardonyx_ops::Factors`]), without which it runs whole. Where a value is needed in another
+//! form than it has, it is moved. What is not honoured is listed with the reason.
+//!
+//! The meaning of annotations is that of the section on devices of the specification and of the
+//! proposals 0006 and 0007 of ONNX. A plan is made for inputs of known sizes.
+
+mod assign;
+mod form;
+mod local;
+mod place;
+mod print;
+mod spec;
+mod suggest;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_ops::{Change, Operand, Registry, Sizes};
+use sardonyx_tensor::DataType;
+
+pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
+pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
+pub use suggest::{Division, Suggested, suggest};
+
+use crate::annotations::configurations;
+use crate::convert::{ConvertOptions, Target, convert};
+use crate::derivatives::{DeriveError, expand_gradients, gradients_in};
+use crate::finding::Finding;
+use crate::infer::{InferOptions, Inference, infer};
+use crate::inline::InlineOptions;
+use crate::resolve::{Resolved, resolve};
+use assign::Assignment;
+use suggest::Columns;
+
+/// What a plan is made for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShardOptions<'a> {
+    /// The configuration; without it the only one that the model has.
+    pub configuration: Option<&'a str>,
+    /// The types of inputs, by position, in place of the declared ones. Sizes that stay open keep
+    /// what depends on them whole.
+    pub inputs: &'a [Option<Type>],
+    /// Numbers for symbols of the file.
+    pub symbols: &'a [(String, i64)],
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone)]
+pub enum ShardError {
+    /// The configuration does not exist, cannot be chosen, or says too little.
+    Configuration(String),
+    /// What stands against running the model.
+    Invalid(Vec<Finding>),
+}
+
+impl fmt::Display for ShardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShardError::Configuration(why) => f.write_str(why),
+            ShardError::Invalid(findings) => match findings.first() {
+                Some(finding) => write!(f, "{finding}"),
+                None => f.write_str("the model cannot be run"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for ShardError {}
+
+/// A form of a plan, by number. Equal forms have the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FormId(u32);
+
+/// A value that gets another form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The value, in the model of the plan.
+    pub value: ValueId,
+    /// The form that it has.
+    pub from: FormId,
+    /// The form that it gets, on those devices that need it.
+    pub to: FormId,
+    /// That form on all devices that could have it: what nodes say that they read.
+    form: FormId,
+    /// Its element type.
+    pub elem: DataType,
+    /// Its sizes; `None` if they are not known before the run, in which case both forms are whole.
+    pub dims: Option<Sizes>,
+}
+
+/// A node that runs on some devices.
+#[derive(Debug, Clone)]
+pub struct Computed {
+    /// The node, in the model of the plan.
+    pub node: NodeId,
+    /// The form in which each input is read; `None` for an absent one.
+    pub inputs: Vec<Option<FormId>>,
+    /// The form of each output.
+    pub outputs: Vec<Option<FormId>>,
+    /// Values that graphs in the node read.
+    captured: Vec<(ValueId, FormId)>,
+    /// What of the node holds sizes.
+    changes: Vec<Change>,
+    assignment: Assignment,
+}
+
+impl Computed {
+    /// The devices that run it.
+    pub fn devices(&self) -> impl Iterator<Item = Device> + '_ {
+        self.assignment.places.keys().copied()
+    }
+}
+
+/// A step of a plan. All devices take theirs in the same order.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A value gets another form.
+    Move(Move),
+    /// A node runs.
+    Node(Computed),
+}
+
+/// What a plan does, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlanFacts {
+    /// Moves for which devices send something.
+    pub moves: usize,
+    /// Nodes that are computed in parts.
+    pub in_parts: usize,
+    /// Nodes whose results are partial.
+    pub partial: usize,
+}
+
+/// Something that the model asks for and that is not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotHonoured {
+    /// The node, in the model of the plan.
+    pub node: NodeId,
+    /// The name of the tensor that it is about, if it is about one.
+    pub tensor: Option<String>,
+    /// Why, as a sentence whose subject is the specification or the node.
+    pub why: String,
+}
+
+/// How a model runs on several devices.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The model: calls are inlined, and nodes have the newest forms of their operators.
+    model: Model,
+    /// The name of the configuration.
+    pub configuration: String,
+    /// The number of its devices.
+    pub devices: usize,
+    forms: Vec<Form>,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+    /// What is asked for and not done.
+    pub not_honoured: Vec<NotHonoured>,
+    /// The types of all values that are known.
+    types: Inference,
+    /// Types of values that the plan added.
+    added: HashMap<ValueId, (DataType, Option<Sizes>)>,
+    /// The form in which each output of the model is given back.
+    outputs: Vec<(ValueId, FormId)>,
+}
+
+impl Plan {
+    /// The model that nodes and values of the plan belong to.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// A form.
+    pub fn form(&self, id: FormId) -> &Form {
+        &self.forms[id.0 as usize]
+    }
+
+    /// The bytes that devices send each other, as far as they can be counted before the run.
+    pub fn bytes(&self) -> u64 {
+        let moves = self.steps.iter().map(|step| match step {
+            Step::Move(moved) => self.traffic(moved).values().sum(),
+            Step::Node(_) => 0,
+        });
+        moves.sum()
+    }
+
+    /// What the plan does, in numbers.
+    pub fn facts(&self) -> PlanFacts {
+        let mut facts = PlanFacts::default();
+        for step in &self.steps {
+            match step {
+                Step::Move(moved) => facts.moves += usize::from(!self.is_local(moved)),
+                Step::Node(computed) => {
+                    facts.in_parts += usize::from(computed.assignment.is_cut());
+                    let forms = computed.outputs.iter().flatten();
+                    let partial = forms.filter(|form| self.form(**form).partial().is_some());
+                    facts.partial += usize::from(partial.count() > 0);
+                }
+            }
+        }
+        facts
+    }
+
+    /// Element type and sizes of a tensor, as far as they are known before the run.
+    pub fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Sizes>)> {
+        self.added.get(&value).cloned().or_else(|| tensor(self.types.ty(value)?))
+    }
+
+    /// Whether a move takes no communication: each device makes its part of what it holds.
+    pub fn is_local(&self, moved: &Move) -> bool {
+        let (from, to) = (self.form(moved.from), self.form(moved.to));
+        is_within(from, to, moved.dims.as_deref())
+    }
+
+    /// The devices whose part of a value is read when it is moved.
+    pub fn givers(&self, moved: &Move) -> BTreeSet<Device> {
+        givers(self.form(moved.from), self.form(moved.to), moved.dims.as_deref())
+    }
+
+    /// The bytes that each device has to send to each other one, where they can be counted.
+    pub fn traffic(&self, moved: &Move) -> BTreeMap<(Device, Device), u64> {
+        let mut bytes = BTreeMap::new();
+        if self.is_local(moved) {
+            return bytes;
+        }
+        let Some(dims) = &moved.dims else { return bytes };
+        for transfer in transfers(self.form(moved.from), self.form(moved.to), dims) {
+            if transfer.from != transfer.to {
+                let elements: usize = transfer.runs.iter().map(|axis| elements_of(axis)).product();
+                let size = (elements * moved.elem.bits().unwrap_or(0)).div_ceil(8) as u64;
+                *bytes.entry((transfer.from, transfer.to)).or_default() += size;
+            }
+        }
+        bytes
+    }
+}
+
+fn elements_of(axis: &[Run]) -> usize {
+    axis.iter().map(|run| run.len).sum()
+}
+
+/// Element type and sizes of a type.
+fn tensor(ty: &Type) -> Option<(DataType, Option<Sizes>)> {
+    let elem = ty.elem()?;
+    let dims = ty.shape().and_then(|shape| shape.iter().map(Dim::size).collect());
+    Some((elem, dims))
+}
+
+/// Whether each device that is to hold something in one form finds it in what it holds in another.
+fn is_within(from: &Form, to: &Form, dims: Option<&[usize]>) -> bool {
+    from.partial().is_none()
+        && to.devices().all(|device| {
+            if from.is_whole() {
+                return from.is_on(device);
+            }
+            let Some(dims) = dims else { return false };
+            match (from.ranges(device, dims), to.ranges(device, dims)) {
+                (Some(have), Some(want)) => {
+                    have.iter().zip(&want).all(|(have, want)| have.contain(want))
+                }
+                _ => false,
+            }
+        })
+}
+
+/// A part of a value that a device has and another one, or the same one, needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// Who has it.
+    pub from: Device,
+    /// Who needs it.
+    pub to: Device,
+    /// The number of the partial result that it belongs to.
+    pub partial: usize,
+    /// Axis by axis the runs of indices: positions in what the one has, and in what the other one
+    /// gets.
+    pub runs: Vec<Vec<Run>>,
+}
+
+/// What has to be sent so that a value of these sizes gets another form, also what devices keep. Of
+/// devices that hold the same, what is needed is taken from the one that needs it, or else from
+/// each in turn. Sorted by receiver, partial result and sender.
+pub fn transfers(from: &Form, to: &Form, dims: &[usize]) -> Vec<Transfer> {
+    // Devices that hold the same.
+    let mut holders: BTreeMap<(usize, &Place), Vec<Device>> = BTreeMap::new();
+    for (device, place) in from.places() {
+        holders.entry((from.partial_of(*device), place)).or_default().push(*device);
+    }
+    let mut found = Vec::new();
+    for (turn, device) in to.devices().enumerate() {
+        let Some(want) = to.ranges(device, dims) else { continue };
+        for ((partial, _), devices) in &holders {
+            let sender =
+                if devices.contains(&device) { device } else { devices[turn % devices.len()] };
+            let Some(have) = from.ranges(sender, dims) else { continue };
+            let runs: Vec<Vec<Run>> =
+                have.iter().zip(&want).map(|(have, want)| have.shared(want)).collect();
+            if runs.iter().all(|axis| !axis.is_empty()) {
+                found.push(Transfer { from: sender, to: device, partial: *partial, runs });
+            }
+        }
+    }
+    found
+}
+
+/// The devices whose part of a value is read when it gets another form.
+fn givers(from: &Form, to: &Form, dims: Option<&[usize]>) -> BTreeSet<Device> {
+    if is_within(from, to, dims) {
+        return to.devices().collect();
+    }
+    match dims {
+        Some(dims) => transfers(from, to, dims).iter().map(|transfer| transfer.from).collect(),
+        None => {
+            let mut givers: BTreeSet<Device> =
+                to.devices().filter(|taker| from.is_on(*taker)).collect();
+            if to.devices().any(|taker| !from.is_on(taker)) {
+                givers.extend(from.devices().next());
+            }
+            givers
+        }
+    }
+}
+
+/// A plan for a model.
+///
+/// # Errors
+///
+/// A configuration that cannot be chosen; what stands against running the model.
+pub fn shard(
+    model: &Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Plan, ShardError> {
+    chosen_configuration(model, options.configuration)?;
+    let inlined = prepare_inlined(model, registry)?;
+    let prepared = prepare(&inlined, registry, options)?;
+    Ok(Planner::new(&prepared, None).finish().plan)
+}
+
+/// What plans are made of.
+struct Prepared {
+    resolved: Resolved,
+    types: Inference,
+    symbols: HashMap<String, usize>,
+    configuration: String,
+    devices: usize,
+}
+
+/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
+fn prepare_inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
+    // What cannot be inlined is computed whole.
+    let inlined = crate::align::inline(model, registry, &InlineOptions::default())
+        .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
+    without_gradients(inlined, registry)
+}
+
+fn prepare(
+    inlined: &Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Prepared, ShardError> {
+    let (configuration, devices) = chosen_configuration(inlined, options.configuration)?;
+    let newest = registry.versions("").map_or(1, |(_, newest)| newest);
+    let convert_options = ConvertOptions {
+        target: Target::new().opset("", newest),
+        expand: false,
+        granted: Vec::new(),
+        like_reference: false,
+    };
+    // A node without an exact newer form keeps the whole model as it is: it runs whole then.
+    let model = match convert(inlined, registry, &convert_options) {
+        Ok(converted) => converted.model,
+        Err(_) => inlined.clone(),
+    };
+    let resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
+    let infer_options = InferOptions {
+        inputs: options.inputs,
+        symbols: options.symbols,
+        // A branch that is not taken may fit other sizes only.
+        inner_may_contradict: true,
+        ..InferOptions::default()
+    };
+    let types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+    let symbols = symbols_of(&resolved, &types, options.symbols);
+    Ok(Prepared { resolved, types, symbols, configuration, devices })
+}
+
+/// A model whose `Gradient` nodes have become what they mean: they go by names of the graph around
+/// them, which a part of it does not have.
+fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardError> {
+    let has_any = model.main.is_some_and(|main| gradients_in(&model, main) > 0);
+    if !has_any {
+        return Ok(model);
+    }
+    match expand_gradients(&model, registry) {
+        Ok((expanded, _)) => Ok(expanded),
+        Err(DeriveError::Refused(findings)) => Err(ShardError::Invalid(findings)),
+        Err(DeriveError::Option(why)) => Err(ShardError::Configuration(why)),
+    }
+}
+
+/// The name of the configuration that is chosen, and the number of its devices. Without a name it is
+/// the only one that the model has.
+///
+/// # Errors
+///
+/// None or several of that name, or an unknown number of devices.
+pub fn chosen_configuration(
+    model: &Model,
+    wanted: Option<&str>,
+) -> Result<(String, usize), ShardError> {
+    let all = configurations(model);
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let names = || {
+        let names: Vec<String> = all.iter().map(|one| format!("'{}'", text(one.name))).collect();
+        names.join(", ")
+    };
+    let refuse = |why: String| Err(ShardError::Configuration(why));
+    let found: Vec<_> = match wanted {
+        Some(wanted) => all.iter().filter(|one| one.name == wanted.as_bytes()).collect(),
+        None => all.iter().collect(),
+    };
+    match (&found[..], wanted) {
+        ([one], _) => {
+            let count = one.num_devices.and_then(|count| usize::try_from(count).ok());
+            match count.filter(|count| (1..=MOST_DEVICES).contains(count)) {
+                Some(count) => Ok((text(one.name), count)),
+                None => refuse(format!(
+                    "the configuration '{}' has {} devices; 1 to {MOST_DEVICES} can be used",
+                    text(one.name),
+                    one.num_devices
+                        .map_or_else(|| "no number of".into(), |count| count.to_string())
+                )),
+            }
+        }
+        ([], Some(wanted)) if all.is_empty() => {
+            refuse(format!("the model has no configuration '{wanted}': it has none at all"))
+        }
+        ([], Some(wanted)) => {
+            refuse(format!("the model has no configuration '{wanted}'; it has {}", names()))
+        }
+        ([], None) => refuse("the model has no device configuration".into()),
+        (_, Some(wanted)) => {
+            refuse(format!("the model has several configurations with the name '{wanted}'"))
+        }
+        (_, None) => refuse(format!("choose one of the configurations of the model: {}", names())),
+    }
+}
+
+/// A plan for more devices than this is refused: its size is that of the model times their number.
+const MOST_DEVICES: usize = 1024;
+
+/// The numbers that symbols of the model's inputs have.
+fn symbols_of(
+    resolved: &Resolved,
+    types: &Inference,
+    given: &[(String, i64)],
+) -> HashMap<String, usize> {
+    let known =
+        given.iter().filter_map(|(name, size)| Some((name.clone(), usize::try_from(*size).ok()?)));
+    let mut symbols: HashMap<String, usize> = known.collect();
+    let model = resolved.model();
+    for info in &model.graph(resolved.main()).inputs {
+        let declared = info.ty.as_ref().and_then(|ty| model.type_of(ty));
+        let found = info.value.and_then(|value| types.ty(value));
+        let (Some(declared), Some(found)) = (declared, found) else { continue };
+        let dims = declared.shape().into_iter().flatten().zip(found.shape().into_iter().flatten());
+        for (declared, found) in dims {
+            if let (Some(name), Some(size)) = (declared.as_symbol(), found.size()) {
+                symbols.entry(name.to_string()).or_insert(size);
+            }
+        }
+    }
+    symbols
+}
+
+/// A plan in the making.
+struct Planner<'r> {
+    plan: Plan,
+    resolved: &'r Resolved,
+    symbols: &'r HashMap<String, usize>,
+    numbers: HashMap<Form, FormId>,
+    /// The forms that values have, the first one that they were computed in first.
+    forms_of: HashMap<ValueId, Vec<FormId>>,
+    /// The form that a value is read in where nothing else is asked for, if it is not the first.
+    preferred: HashMap<ValueId, FormId>,
+    everywhere: FormId,
+    /// The devices of each stage.
+    stages: BTreeMap<i64, BTreeSet<Device>>,
+    /// Where annotations are looked for and not read.
+    columns: Option<Columns>,
+}
+
+impl<'r> Planner<'r> {
+    fn new(prepared: &'r Prepared, columns: Option<Columns>) -> Self {
+        let Prepared { resolved, types, symbols, configuration, devices } = prepared;
+        let plan = Plan {
+            model: resolved.model().clone(),
+            configuration: configuration.clone(),
+            devices: *devices,
+            forms: Vec::new(),
+            steps: Vec::new(),
+            not_honoured: Vec::new(),
+            types: types.clone(),
+            added: HashMap::new(),
+            outputs: Vec::new(),
+        };
+        let mut planner = Planner {
+            plan,
+            resolved,
+            symbols,
+            numbers: HashMap::new(),
+            forms_of: HashMap::new(),
+            preferred: HashMap::new(),
+            everywhere: FormId(0),
+            stages: BTreeMap::new(),
+            columns,
+        };
+        let all = Form::whole(planner.all());
+        planner.everywhere = planner.number(all);
+        planner
+    }
+
+    fn all(&self) -> impl Iterator<Item = Device> + use<> {
+        0..Device::try_from(self.plan.devices).unwrap_or(Device::MAX)
+    }
+
+    /// The number of a form.
+    fn number(&mut self, form: Form) -> FormId {
+        if let Some(known) = self.numbers.get(&form) {
+            return *known;
+        }
+        let id = FormId(u32::try_from(self.plan.forms.len()).unwrap_or(u32::MAX));
+        self.plan.forms.push(form.clone());
+        self.numbers.insert(form, id);
+        id
+    }
+
+    /// Plans everything.
+    fn finish(mut self) -> Self {
+        self.find_stages();
+        let main = self.resolved.main();
+        let order = self.resolved.order_of(main).to_vec();
+        for node in order {
+            if !self.is_known(node) {
+                self.place(node);
+            }
+        }
+        let outputs = self.plan.model.graph(main).outputs.iter().filter_map(|info| info.value);
+        for value in outputs.collect::<Vec<_>>() {
+            let first = Form::whole([0]);
+            let first = self.number(first);
+            let form = if self.can_move(value) { first } else { self.everywhere };
+            let has = self.has(value);
+            let form = has.into_iter().find(|has| self.is_whole_on_first(*has)).unwrap_or(form);
+            self.need(value, form);
+            self.plan.outputs.push((value, form));
+        }
+        self.prune();
+        self
+    }
+
+    /// Takes away what no device needs: nodes on devices that read none of what they make, and
+    /// moves to devices that do not read what they get.
+    fn prune(&mut self) {
+        let mut needed: HashSet<(ValueId, FormId, Device)> =
+            self.plan.outputs.iter().map(|(value, form)| (*value, *form, 0)).collect();
+        let mut kept = Vec::with_capacity(self.plan.steps.len());
+        for step in std::mem::take(&mut self.plan.steps).into_iter().rev() {
+            match step {
+                Step::Move(moved) => {
+                    let all = self.plan.form(moved.to);
+                    let is_needed =
+                        |device: &Device| needed.contains(&(moved.value, moved.form, *device));
+                    let takers: BTreeSet<Device> = all.devices().filter(is_needed).collect();
+                    if takers.is_empty() {
+                        continue;
+                    }
+                    let only = all.only_on(&takers);
+                    let moved = Move { to: self.number(only), ..moved };
+                    let givers = self.plan.givers(&moved);
+                    needed.extend(givers.into_iter().map(|one| (moved.value, moved.from, one)));
+                    kept.push(Step::Move(moved));
+                }
+                Step::Node(mut computed) => {
+                    let outputs = self.plan.model.outputs(computed.node).iter();
+                    let made: Vec<(ValueId, FormId)> = outputs
+                        .zip(&computed.outputs)
+                        .filter_map(|(value, form)| Some(((*value)?, (*form)?)))
+                        .collect();
+                    computed.assignment.places.retain(|device, _| {
+                        made.iter().any(|(value, form)| needed.contains(&(*value, *form, *device)))
+                    });
+                    if computed.assignment.places.is_empty() {
+                        continue;
+                    }
+                    let inputs = self.plan.model.inputs(computed.node).zip(&computed.inputs);
+                    let inputs = inputs.filter_map(|(value, form)| Some((value?, (*form)?)));
+                    for (value, form) in inputs.chain(computed.captured.iter().copied()) {
+                        let devices = computed.devices();
+                        needed.extend(devices.map(|device| (value, form, device)));
+                    }
+                    kept.push(Step::Node(computed));
+                }
+            }
+        }
+        kept.reverse();
+        self.plan.steps = kept;
+    }
+
+    fn is_whole_on_first(&self, form: FormId) -> bool {
+        let form = self.plan.form(form);
+        form.is_whole() && form.is_on(0)
+    }
+
+    /// Whether nobody has to compute a node, as inference knows its integers: shapes, mostly. What
+    /// is known takes its place.
+    fn is_known(&mut self, node: NodeId) -> bool {
+        let outputs: Vec<ValueId> =
+            self.plan.model.outputs(node).iter().flatten().copied().collect();
+        let known = outputs.iter().map(|output| {
+            let is_free = !self.plan.model.value(*output).is_output;
+            let has_ints = |elem: DataType| elem.is_integer() || elem == DataType::Bool;
+            let known = self.plan.types.known(*output);
+            let known = known.filter(|known| is_free && has_ints(known.elem()));
+            known.and_then(sardonyx_ops::Known::to_tensor)
+        });
+        let Some(tensors) = known.collect::<Option<Vec<_>>>() else { return false };
+        if outputs.is_empty() || self.resolved.is(node, &sardonyx_ops::operators::CONSTANT) {
+            return false;
+        }
+        let graph = self.plan.model.node(node).graph;
+        for (output, tensor) in outputs.into_iter().zip(tensors) {
+            let dims = Some(tensor.dims().iter().copied().collect());
+            let constant = self.plan.model.add_initializer(graph, "known", &tensor);
+            self.plan.added.insert(constant, (tensor.data_type(), dims));
+            self.plan.model.replace_uses(output, constant, None);
+        }
+        true
+    }
+
+    /// The forms that a value has.
+    fn has(&self, value: ValueId) -> Vec<FormId> {
+        match self.forms_of.get(&value) {
+            Some(forms) => forms.clone(),
+            // Inputs and constants are whole, and everybody has them.
+            None => vec![self.everywhere],
+        }
+    }
+
+    /// The form that a value is read in where nothing else is asked for.
+    fn current(&mut self, value: ValueId) -> FormId {
+        if let Some(preferred) = self.preferred.get(&value) {
+            return *preferred;
+        }
+        let forms = self.has(value);
+        let complete = forms.iter().find(|form| self.plan.form(**form).partial().is_none());
+        match complete {
+            Some(form) => *form,
+            None => {
+                let combined = self.plan.form(forms[0]).combined();
+                self.number(combined)
+            }
+        }
+    }
+
+    /// Element type and sizes of a tensor.
+    fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Sizes>)> {
+        self.plan.tensor(value)
+    }
+
+    /// Whether a value can be sent: whether it is a tensor of numbers that are whole bytes.
+    fn can_move(&self, value: ValueId) -> bool {
+        // Elements that share bytes cannot be moved one by one.
+        let has_bytes = |elem: DataType| elem.bits().is_some_and(|bits| bits % 8 == 0);
+        self.tensor(value).is_some_and(|(elem, _)| has_bytes(elem))
+    }
+
+    /// Lets a value have a form.
+    fn need(&mut self, value: ValueId, to: FormId) {
+        let has = self.has(value);
+        if has.contains(&to) {
+            return;
+        }
+        let Some((elem, dims)) = self.tensor(value) else { return };
+        let is_near =
+            |form: &FormId| is_within(self.plan.form(*form), self.plan.form(to), dims.as_deref());
+        let is_complete = |form: &FormId| self.plan.form(*form).partial().is_none();
+        let from = has.iter().copied().find(is_near);
+        let from = from.or_else(|| has.iter().copied().find(is_complete)).unwrap_or(has[0]);
+        self.plan.steps.push(Step::Move(Move { value, from, to, form: to, elem, dims }));
+        let everywhere = self.everywhere;
+        self.forms_of.entry(value).or_insert_with(|| vec![everywhere]).push(to);
+    }
+
+    /// What is known of an operand, if it is a tensor whose sizes are known.
+    fn operand(&self, value: ValueId) -> Option<Operand> {
+        let (elem, dims) = self.tensor(value)?;
+        let known = match self.plan.model.value(value).producer {
+            // What the plan added has its numbers in the file alone.
+            Producer::Initializer(_) if self.plan.added.contains_key(&value) => {
+                let initializer = self.plan.model.initializer(value)?;
+                let tensor =
+                    self.plan.model.tensor(&initializer.tensor, &sardonyx_model::NoExternalData);
+                tensor.ok().and_then(|tensor| sardonyx_ops::Known::Tensor(tensor).ints())
+            }
+            _ => self.plan.types.known(value).and_then(|known| known.ints()),
+        };
+        let known = known.and_then(|ints| ints.iter().map(Dim::known).collect());
+        Some(Operand { elem, dims: dims?, known })
+    }
+
+    fn name(&self, value: ValueId) -> String {
+        self.plan.model.display(Some(self.plan.model.value(value).name)).into_owned()
+    }
+
+    /// Notes what is not done.
+    fn refuse(&mut self, node: NodeId, tensor: Option<&[u8]>, why: impl Into<String>) {
+        let tensor = tensor.map(|name| String::from_utf8_lossy(name).into_owned());
+        let note = NotHonoured { node, tensor, why: why.into() };
+        if !self.plan.not_honoured.contains(&note) {
+            self.plan.not_honoured.push(note);
+        }
+    }
+
+    /// The devices on which all values that a node reads and makes have to be, if some of these
+    /// cannot be sent.
+    fn reads_of(&self, node: NodeId) -> HashSet<ValueId> {
+        crate::order::reads(&self.plan.model, node).into_iter().collect()
+    }
+}

@@ -1,0 +1,193 @@
+//! Which parts of a node's factors devices compute.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sardonyx_ops::{Combine, Cut, Factors, Sizes};
+use smallvec::{SmallVec, smallvec};
+
+use super::form::{Device, Form, Place, Split, SplitAxis, cuts};
+
+/// How a node is divided among devices: into how many parts each factor of its operands is cut, and
+/// which of them each device computes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Assignment {
+    /// The size of each factor, and the number of its parts.
+    pub(super) splits: Vec<Split>,
+    /// By device the part of each factor.
+    pub(super) places: BTreeMap<Device, SmallVec<[usize; 4]>>,
+}
+
+impl Assignment {
+    /// A node that some devices compute as a whole.
+    pub(super) fn whole(devices: impl IntoIterator<Item = Device>) -> Assignment {
+        let places = devices.into_iter().map(|device| (device, SmallVec::new())).collect();
+        Assignment { splits: Vec::new(), places }
+    }
+
+    /// Whether a factor is cut.
+    pub(super) fn is_cut(&self) -> bool {
+        self.splits.iter().any(|split| split.parts > 1)
+    }
+
+    /// The size of what a device computes of a factor.
+    pub(super) fn size(&self, device: Device, factor: usize) -> usize {
+        let split = self.splits[factor];
+        let part = self.places.get(&device).and_then(|place| place.get(factor).copied());
+        split.part(part.unwrap_or(0)).len()
+    }
+}
+
+/// An assignment that grows as operands are looked at.
+pub(super) struct Assigning<'a> {
+    rule: &'a Factors,
+    splits: Vec<Split>,
+    /// By device the parts of the factors that are cut so far; `None` before any is.
+    places: Option<BTreeMap<Device, SmallVec<[usize; 4]>>>,
+}
+
+impl<'a> Assigning<'a> {
+    pub(super) fn new(rule: &'a Factors) -> Self {
+        let splits = rule.factors.iter().map(|factor| Split { size: factor.size, parts: 1 });
+        Assigning { rule, splits: splits.collect(), places: None }
+    }
+
+    /// Takes the form of an operand over, if it agrees with what was taken before.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not, as the end of a sentence.
+    pub(super) fn take(
+        &mut self,
+        axes: &[SmallVec<[usize; 2]>],
+        form: &Form,
+    ) -> Result<(), String> {
+        if form.axes().is_empty() {
+            return Ok(());
+        }
+        if form.axes().len() != axes.len() {
+            return Err("has another number of dimensions".into());
+        }
+        // The factors that it cuts, in the order of the indices of its places.
+        let mut cut: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for (number, (axis, factors)) in form.axes().iter().zip(axes).enumerate() {
+            let sized: SmallVec<[(usize, usize); 2]> =
+                factors.iter().map(|factor| (*factor, self.rule.factors[*factor].size)).collect();
+            if axis.iter().all(|split| split.parts == 1) {
+                continue;
+            }
+            if factors.is_empty() {
+                return Err(format!("the operator needs axis {number} whole"));
+            }
+            let found = cuts(axis, &sized);
+            let found = found.ok_or_else(|| {
+                format!("the operator cannot be computed for these parts of axis {number}")
+            })?;
+            for (factor, parts) in found {
+                if self.rule.factors[factor].cut == Cut::Never {
+                    return Err(format!("the operator needs axis {number} whole"));
+                }
+                cut.push((factor, parts));
+            }
+        }
+        self.join(&cut, form.places())
+    }
+
+    fn join(
+        &mut self,
+        cut: &[(usize, usize)],
+        places: &BTreeMap<Device, Place>,
+    ) -> Result<(), String> {
+        let mut splits = self.splits.clone();
+        for (at, (factor, parts)) in cut.iter().enumerate() {
+            let is_taken = self.splits[*factor].parts > 1;
+            if cut[..at].iter().any(|(other, _)| other == factor) {
+                return Err("an axis is split twice".into());
+            }
+            if is_taken && self.splits[*factor].parts != *parts {
+                return Err("operands that go together are split into different parts".into());
+            }
+            splits[*factor].parts = *parts;
+        }
+        let mut joined = BTreeMap::new();
+        for (device, place) in places {
+            let mut own = match &self.places {
+                None => smallvec![0; splits.len()],
+                Some(known) => match known.get(device) {
+                    Some(own) => own.clone(),
+                    None => continue,
+                },
+            };
+            for ((factor, _), part) in cut.iter().zip(place) {
+                if self.splits[*factor].parts > 1 && own[*factor] != *part {
+                    return Err(
+                        "operands that go together have their parts on different devices".into()
+                    );
+                }
+                own[*factor] = *part;
+            }
+            joined.insert(*device, own);
+        }
+        // Every combination of parts needs a device.
+        let combinations: BTreeSet<&SmallVec<[usize; 4]>> = joined.values().collect();
+        let wanted = splits.iter().try_fold(1usize, |all, split| all.checked_mul(split.parts));
+        if wanted != Some(combinations.len()) {
+            return Err("no device has the parts of all operands that go together".into());
+        }
+        let kinds = self.rule.factors.iter().zip(&splits).filter(|(_, split)| split.parts > 1);
+        let kinds: BTreeSet<u8> = kinds
+            .filter_map(|(factor, _)| match factor.cut {
+                Cut::Combined(combine) => Some(combine as u8),
+                _ => None,
+            })
+            .collect();
+        if kinds.len() > 1 {
+            return Err("partial results would have to be combined in two ways".into());
+        }
+        (self.splits, self.places) = (splits, Some(joined));
+        Ok(())
+    }
+
+    /// What was agreed upon, if anything is cut.
+    pub(super) fn finish(self) -> Option<Assignment> {
+        let found = Assignment { splits: self.splits, places: self.places? };
+        found.is_cut().then_some(found)
+    }
+}
+
+/// The form of an operand whose axes are these factors.
+pub(super) fn form_of(
+    rule: &Factors,
+    axes: &[SmallVec<[usize; 2]>],
+    dims: &Sizes,
+    assignment: &Assignment,
+    is_output: bool,
+) -> Form {
+    let mut cut = Vec::new();
+    let split_axes = axes.iter().zip(dims).map(|(factors, size)| {
+        if factors.is_empty() {
+            return SplitAxis::from_elem(Split { size: *size, parts: 1 }, 1);
+        }
+        cut.extend(factors.iter().copied().filter(|factor| assignment.splits[*factor].parts > 1));
+        factors.iter().map(|factor| assignment.splits[*factor]).collect()
+    });
+    let split_axes: Vec<SplitAxis> = split_axes.collect();
+    let combined = |factor: usize| match rule.factors[factor].cut {
+        Cut::Combined(combine) if assignment.splits[factor].parts > 1 => Some(combine),
+        _ => None,
+    };
+    let summed: Vec<usize> =
+        (0..rule.factors.len()).filter(|factor| is_output && combined(*factor).is_some()).collect();
+    let combine: Option<Combine> = summed.first().and_then(|factor| combined(*factor));
+    let count = summed.iter().map(|factor| assignment.splits[*factor].parts).product();
+    let places = assignment.places.iter().map(|(device, parts)| {
+        let mut place: Place = cut.iter().map(|factor| parts[*factor]).collect();
+        if combine.is_some() {
+            let number = summed.iter().fold(0, |number, factor| {
+                number * assignment.splits[*factor].parts + parts[*factor]
+            });
+            place.push(number);
+        }
+        (*device, place)
+    });
+    Form::new(split_axes, combine.map(|combine| (combine, count)), places.collect())
+}

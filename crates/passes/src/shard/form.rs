@@ -1,0 +1,427 @@
+//! The form of a value that several devices hold: how its axes are split, and who has which part.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Write as _};
+use std::ops::Range;
+
+use sardonyx_ops::{Combine, Sizes};
+use smallvec::{SmallVec, smallvec};
+
+/// A device of a configuration, by number.
+pub type Device = u32;
+
+/// A factor of an axis, and into how many parts it is split. Where the size is not divisible by the
+/// number of parts, the first parts have one element more; parts may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Split {
+    /// The size of the factor.
+    pub size: usize,
+    /// The number of parts.
+    pub parts: usize,
+}
+
+impl Split {
+    /// The indices of a part.
+    pub fn part(self, part: usize) -> Range<usize> {
+        let start =
+            |part: usize| part * (self.size / self.parts) + part.min(self.size % self.parts);
+        start(part)..start(part + 1)
+    }
+
+    /// Whether the parts of this factor, each index repeated `by` times, are those of a factor that
+    /// is `by` times as large.
+    fn is_even(self, by: usize) -> bool {
+        let larger = Split { size: self.size * by, parts: self.parts };
+        (0..self.parts).all(|part| self.part(part).start * by == larger.part(part).start)
+    }
+}
+
+/// The factors of an axis, from the outermost. The axis is their product.
+pub type SplitAxis = SmallVec<[Split; 1]>;
+
+/// The part of a value that a device holds: an index for each factor that is split, in the order of
+/// axes and factors, and last the number of the partial result.
+pub type Place = SmallVec<[usize; 2]>;
+
+/// How a value is spread over devices. Equal forms are equal: an axis has as few factors as can
+/// say how it is split.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Axis by axis; nothing if no axis is split.
+    axes: Vec<SplitAxis>,
+    /// How partial results become the value, and how many there are.
+    partial: Option<(Combine, usize)>,
+    /// Who holds what.
+    places: BTreeMap<Device, Place>,
+}
+
+impl Form {
+    /// The whole value on each of some devices.
+    pub fn whole(devices: impl IntoIterator<Item = Device>) -> Form {
+        let places = devices.into_iter().map(|device| (device, Place::new())).collect();
+        Form { axes: Vec::new(), partial: None, places }
+    }
+
+    /// A form with split axes. Each place has an index for each factor with more than one part,
+    /// and one for the partial result if there are several.
+    pub fn new(
+        axes: Vec<SplitAxis>,
+        partial: Option<(Combine, usize)>,
+        places: BTreeMap<Device, Place>,
+    ) -> Form {
+        let is_split = |axis: &SplitAxis| axis.iter().any(|split| split.parts > 1);
+        let axes = if axes.iter().any(is_split) {
+            axes.iter().map(|axis| merged(axis)).collect()
+        } else {
+            Vec::new()
+        };
+        let partial = partial.filter(|(_, count)| *count > 1);
+        Form { axes, partial, places }
+    }
+
+    /// Whether each device that holds anything holds the whole value.
+    pub fn is_whole(&self) -> bool {
+        self.axes.is_empty() && self.partial.is_none()
+    }
+
+    /// Whether what devices hold are partial results, how they are combined, and how many there are.
+    pub fn partial(&self) -> Option<(Combine, usize)> {
+        self.partial
+    }
+
+    /// Axis by axis the factors; nothing if no axis is split.
+    pub fn axes(&self) -> &[SplitAxis] {
+        &self.axes
+    }
+
+    /// Who holds something, and what.
+    pub fn places(&self) -> &BTreeMap<Device, Place> {
+        &self.places
+    }
+
+    /// The devices that hold something, in order.
+    pub fn devices(&self) -> impl Iterator<Item = Device> + '_ {
+        self.places.keys().copied()
+    }
+
+    /// Whether a device holds something.
+    pub fn is_on(&self, device: Device) -> bool {
+        self.places.contains_key(&device)
+    }
+
+    /// The number of the partial result that a device holds.
+    pub fn partial_of(&self, device: Device) -> usize {
+        match (self.partial, self.places.get(&device)) {
+            (Some(_), Some(place)) => place.last().copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// The same without partial results: each device that holds one holds the combined part.
+    pub fn combined(&self) -> Form {
+        if self.partial.is_none() {
+            return self.clone();
+        }
+        let without_last = |place: &Place| place[..place.len() - 1].iter().copied().collect();
+        let places = self.places.iter().map(|(device, place)| (*device, without_last(place)));
+        Form { axes: self.axes.clone(), partial: None, places: places.collect() }
+    }
+
+    /// The same on some of its devices.
+    pub fn only_on(&self, devices: &BTreeSet<Device>) -> Form {
+        let mut form = self.clone();
+        form.places.retain(|device, _| devices.contains(device));
+        form
+    }
+
+    /// The indices that a device holds, axis by axis, of a tensor of these sizes. `None` if it
+    /// holds nothing.
+    pub fn ranges(&self, device: Device, dims: &[usize]) -> Option<Vec<Ranges>> {
+        let place = self.places.get(&device)?;
+        if self.axes.is_empty() {
+            return Some(dims.iter().map(|size| Ranges::all(*size)).collect());
+        }
+        let mut indices = place.iter().copied();
+        let axes = self.axes.iter().map(|axis| {
+            let parts = axis.iter().map(|split| {
+                let part = if split.parts > 1 { indices.next().unwrap_or(0) } else { 0 };
+                (split.size, split.part(part))
+            });
+            Ranges::of_factors(&parts.collect::<SmallVec<[_; 2]>>())
+        });
+        Some(axes.collect())
+    }
+
+    /// The sizes of what a device holds of a tensor of these sizes.
+    pub fn dims(&self, device: Device, dims: &[usize]) -> Option<Sizes> {
+        Some(self.ranges(device, dims)?.iter().map(Ranges::len).collect())
+    }
+}
+
+/// The fewest factors that split an axis in the same way.
+fn merged(axis: &[Split]) -> SplitAxis {
+    let mut found = SplitAxis::new();
+    for split in axis.iter().copied().filter(|split| split.size != 1 || split.parts > 1) {
+        match found.last_mut() {
+            // A whole factor inside of another one.
+            Some(outer) if split.parts == 1 && outer.is_even(split.size) => {
+                outer.size *= split.size
+            }
+            _ => found.push(split),
+        }
+    }
+    if found.is_empty() {
+        found.push(Split { size: axis.iter().map(|split| split.size).product(), parts: 1 });
+    }
+    found
+}
+
+/// Ranges of indices of an axis, in order, that do not touch each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranges(SmallVec<[Range<usize>; 1]>);
+
+impl Ranges {
+    /// All indices.
+    pub fn all(size: usize) -> Ranges {
+        Ranges(smallvec![0..size])
+    }
+
+    /// The indices of an axis that is a product of factors, of each of which it has a range.
+    fn of_factors(factors: &[(usize, Range<usize>)]) -> Ranges {
+        let mut found: SmallVec<[Range<usize>; 1]> = smallvec![0..1];
+        let mut stride = 1;
+        for (size, part) in factors.iter().rev() {
+            let is_all = found.len() == 1 && found[0] == (0..stride);
+            if is_all {
+                found = smallvec![part.start * stride..part.end * stride];
+            } else {
+                let inner = found.clone();
+                found.clear();
+                for index in part.clone() {
+                    let moved =
+                        inner.iter().map(|r| r.start + index * stride..r.end + index * stride);
+                    moved.for_each(|range| match found.last_mut() {
+                        Some(last) if last.end == range.start => last.end = range.end,
+                        _ => found.push(range),
+                    });
+                }
+            }
+            stride *= size;
+        }
+        found.retain(|range| range.start < range.end);
+        Ranges(found)
+    }
+
+    /// The number of indices.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Range::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.0.iter()
+    }
+
+    /// Whether all indices of others are among these.
+    pub fn contain(&self, others: &Ranges) -> bool {
+        self.shared(others).iter().map(|run| run.len).sum::<usize>() == others.len()
+    }
+
+    /// The indices that both have, in runs, with their positions among the indices of each.
+    pub fn shared(&self, others: &Ranges) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let (mut i, mut j, mut at, mut other_at) = (0, 0, 0, 0);
+        while let (Some(a), Some(b)) = (self.0.get(i), others.0.get(j)) {
+            let both = a.start.max(b.start)..a.end.min(b.end);
+            if both.start < both.end {
+                let (from, to) = (at + both.start - a.start, other_at + both.start - b.start);
+                runs.push(Run { from, to, len: both.len() });
+            }
+            if a.end <= b.end {
+                at += a.len();
+                i += 1;
+            } else {
+                other_at += b.len();
+                j += 1;
+            }
+        }
+        runs
+    }
+}
+
+/// Indices that follow each other in two lists of ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The position of the first among the indices of one.
+    pub from: usize,
+    /// Among those of the other.
+    pub to: usize,
+    /// How many.
+    pub len: usize,
+}
+
+/// The factors of a rule that an axis in a form cuts, each with the number of parts, in the order of
+/// the split factors of the form. `None` if its parts are none of these factors.
+pub(super) fn cuts(
+    axis: &[Split],
+    factors: &[(usize, usize)],
+) -> Option<SmallVec<[(usize, usize); 2]>> {
+    if let ([split], [(factor, size)]) = (axis, factors)
+        && split.size == *size
+    {
+        return Some(smallvec![(*factor, split.parts)]);
+    }
+    let mut found = SmallVec::new();
+    let total: usize = axis.iter().map(|split| split.size).product();
+    if total == 0 {
+        return None;
+    }
+    let mut outer = 1;
+    for split in axis {
+        let before = outer;
+        outer *= split.size;
+        if split.parts == 1 {
+            continue;
+        }
+        // The factor that starts where this one does.
+        let mut at = 1;
+        let factor = factors.iter().find(|(_, size)| {
+            let is_here = at == before && *size > 1;
+            at *= size;
+            is_here
+        });
+        let (factor, size) = factor?;
+        let own = Split { size: *size, parts: split.parts };
+        let fits = if *size <= split.size {
+            split.size % size == 0 && own.is_even(split.size / size)
+        } else {
+            size % split.size == 0 && split.is_even(size / split.size)
+        };
+        if !fits || total % outer != 0 {
+            return None;
+        }
+        found.push((*factor, split.parts));
+    }
+    Some(found)
+}
+
+/// The parts of a [`Form`] as text: `whole`, or for each axis its size and the number of parts, such
+/// as `[8/4, -]`, where `-` is an axis that is not split.
+struct Parts<'f>(&'f Form);
+
+impl Form {
+    /// The parts as text, without the devices.
+    pub(super) fn parts(&self) -> impl Display + '_ {
+        Parts(self)
+    }
+}
+
+impl Display for Parts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts(form) = self;
+        if let Some((combine, count)) = form.partial {
+            let what = match combine {
+                Combine::Sum => "sums",
+                Combine::Product => "products",
+                Combine::Min => "minima",
+                Combine::Max => "maxima",
+            };
+            write!(f, "{count} partial {what} ")?;
+        }
+        if form.axes.is_empty() {
+            f.write_str("whole")?;
+        } else {
+            f.write_char('[')?;
+            for (index, axis) in form.axes.iter().enumerate() {
+                f.write_str(if index > 0 { ", " } else { "" })?;
+                if axis.iter().all(|split| split.parts == 1) {
+                    f.write_char('-')?;
+                    continue;
+                }
+                for (index, split) in axis.iter().enumerate() {
+                    f.write_str(if index > 0 { "*" } else { "" })?;
+                    match split.parts {
+                        1 => write!(f, "{}", split.size)?,
+                        parts => write!(f, "{}/{parts}", split.size)?,
+                    }
+                }
+            }
+            f.write_char(']')?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Form {
+    /// The parts, and the devices that have them in order.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on ", self.parts())?;
+        for (index, device) in self.devices().enumerate() {
+            f.write_str(if index > 0 { " " } else { "" })?;
+            write!(f, "{device}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn splits(axis: &[(usize, usize)]) -> SplitAxis {
+        axis.iter().map(|(size, parts)| Split { size: *size, parts: *parts }).collect()
+    }
+
+    #[test]
+    fn first_parts_are_larger_and_some_are_empty() {
+        let parts =
+            |size, parts| (0..parts).map(|k| Split { size, parts }.part(k)).collect::<Vec<_>>();
+        assert_eq!(parts(5, 3), [0..2, 2..4, 4..5]);
+        assert_eq!(parts(2, 4), [0..1, 1..2, 2..2, 2..2]);
+        assert_eq!(parts(0, 2), [0..0, 0..0]);
+    }
+
+    #[test]
+    fn axes_have_as_few_factors_as_possible() {
+        assert_eq!(merged(&splits(&[(12, 2), (64, 1)])), splits(&[(768, 2)]));
+        assert_eq!(merged(&splits(&[(12, 5), (64, 1)])), splits(&[(12, 5), (64, 1)]));
+        assert_eq!(merged(&splits(&[(1, 1), (4, 1), (6, 1)])), splits(&[(24, 1)]));
+        assert_eq!(merged(&splits(&[(2, 1), (6, 3)])), splits(&[(2, 1), (6, 3)]));
+    }
+
+    #[test]
+    fn fused_axes_give_ranges() {
+        let place = |indices: &[usize]| indices.iter().copied().collect::<Place>();
+        let places = [(0, place(&[0])), (1, place(&[1]))].into_iter().collect();
+        let form = Form::new(vec![splits(&[(2, 1), (4, 2)])], None, places);
+        let ranges = form.ranges(1, &[8]).expect("it is on the device");
+        assert_eq!(ranges[0].iter().cloned().collect::<Vec<_>>(), [2..4, 6..8]);
+        assert_eq!(form.dims(0, &[8]).expect("it is on the device")[..], [4]);
+    }
+
+    #[test]
+    fn ranges_meet_in_runs() {
+        let a = Ranges(smallvec![0..4, 8..12]);
+        let b = Ranges(smallvec![2..10]);
+        let run = |from, to, len| Run { from, to, len };
+        assert_eq!(a.shared(&b), [run(2, 0, 2), run(4, 6, 2)]);
+        assert!(!a.contain(&b) && Ranges::all(12).contain(&b));
+    }
+
+    #[test]
+    fn parts_of_an_axis_are_those_of_factors() {
+        // The heads of a transformer.
+        let heads = [(0, 12), (1, 64)];
+        assert_eq!(cuts(&splits(&[(768, 4)]), &heads).as_deref(), Some(&[(0, 4)][..]));
+        assert_eq!(cuts(&splits(&[(768, 5)]), &heads), None);
+        assert_eq!(cuts(&splits(&[(12, 5), (64, 1)]), &heads).as_deref(), Some(&[(0, 5)][..]));
+        assert_eq!(cuts(&splits(&[(12, 1), (64, 2)]), &heads).as_deref(), Some(&[(1, 2)][..]));
+        assert_eq!(cuts(&splits(&[(12, 4)]), &[(7, 768)]), None);
+        assert_eq!(cuts(&splits(&[(12, 4), (64, 1)]), &[(7, 768)]).as_deref(), Some(&[(7, 4)][..]));
+    }
+}

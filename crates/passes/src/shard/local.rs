@@ -1,0 +1,287 @@
+//! The model that one device runs: nodes on parts, with exchanges between them.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, Model, NodeId, ValueId};
+use sardonyx_ops::Change;
+use sardonyx_tensor::Tensor;
+
+use super::form::{Device, Form};
+use super::{Computed, FormId, Move, Plan, Step};
+use crate::addition::import;
+use crate::order::{inner_graphs, tree};
+
+/// The domain of the operator [`EXCHANGE`], which no file has.
+pub const EXCHANGE_DOMAIN: &str = "sardonyx.devices";
+/// An operator of local models: all devices that hold a value, or are to hold it in another form,
+/// run it together. It reads what the device holds, if it holds anything. Its first output is what
+/// the device gets, if it gets anything. The second one is a byte, and an output of the model: so
+/// the device takes part even if it turns out that it needs nothing of what it gets.
+pub const EXCHANGE: &str = "Exchange";
+/// Its attribute: the number of the step of the plan, which is a [`Move`].
+pub const EXCHANGE_STEP: &str = "step";
+
+/// The model of one device.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// The model. Its inputs are those of the whole model that the device reads, whole.
+    pub model: Model,
+    /// By output of the whole model, the output of the local model that is its value; `None` on a
+    /// device that does not give it back.
+    pub outputs: Vec<Option<usize>>,
+}
+
+impl Plan {
+    /// The model of a device.
+    pub fn local(&self, device: Device) -> Local {
+        Building::new(self, device).build()
+    }
+}
+
+/// A local model in the making.
+struct Building<'p> {
+    plan: &'p Plan,
+    device: Device,
+    model: Model,
+    graph: GraphId,
+    /// What the device holds of values, by form, where it is not the value itself.
+    held: HashMap<(ValueId, FormId), ValueId>,
+    order: Vec<NodeId>,
+    /// The second outputs of exchanges.
+    tokens: Vec<ValueId>,
+}
+
+impl<'p> Building<'p> {
+    fn new(plan: &'p Plan, device: Device) -> Self {
+        let mut model = plan.model.clone_to_run();
+        let graph = model.main.expect("a model that was resolved has a graph");
+        import(&mut model, (EXCHANGE_DOMAIN, 1));
+        model.graph_mut(graph).value_info.clear();
+        let (held, order, tokens) = (HashMap::new(), Vec::new(), Vec::new());
+        Building { plan, device, model, graph, held, order, tokens }
+    }
+
+    fn build(mut self) -> Local {
+        for (number, step) in self.plan.steps.iter().enumerate() {
+            match step {
+                Step::Move(moved) => self.exchange(number, moved),
+                Step::Node(computed) => self.node(computed),
+            }
+        }
+        let kept: HashSet<NodeId> = self.order.iter().copied().collect();
+        let gone = self.model.graph(self.graph).nodes.clone();
+        for node in gone.into_iter().filter(|node| !kept.contains(node)) {
+            self.model.detach_node(node);
+        }
+        let mut order = std::mem::take(&mut self.order);
+        std::mem::swap(&mut self.model.graph_mut(self.graph).nodes, &mut order);
+        let outputs = self.outputs();
+        self.drop_unread();
+        Local { model: self.model, outputs }
+    }
+
+    /// What the device has of a value in a form.
+    fn held(&self, value: ValueId, form: FormId) -> ValueId {
+        self.held.get(&(value, form)).copied().unwrap_or(value)
+    }
+
+    fn is_on(&self, form: FormId) -> bool {
+        self.plan.form(form).is_on(self.device)
+    }
+
+    fn add(&mut self, op: &str, domain: &str, inputs: &[Option<ValueId>]) -> (NodeId, ValueId) {
+        let node = self.model.add_node(self.graph, op, domain, inputs, 1);
+        self.order.push(node);
+        let output = self.model.outputs(node)[0].expect("a new node has its outputs");
+        (node, output)
+    }
+
+    fn constant(&mut self, values: &[i64]) -> ValueId {
+        let tensor = Tensor::from_slice([values.len()], values).expect("a vector has its length");
+        self.model.add_initializer(self.graph, "indices", &tensor)
+    }
+
+    fn exchange(&mut self, number: usize, moved: &Move) {
+        let gives = self.plan.givers(moved).contains(&self.device);
+        let gets = self.is_on(moved.to);
+        let given = gives.then(|| self.held(moved.value, moved.from));
+        if self.plan.is_local(moved) {
+            if let (Some(given), true) = (given, gets) {
+                let part = self.part(given, moved);
+                self.held.insert((moved.value, moved.form), part);
+            }
+            return;
+        }
+        if !(gives || gets) {
+            return;
+        }
+        let node = self.model.add_node(self.graph, EXCHANGE, EXCHANGE_DOMAIN, &[given], 2);
+        self.order.push(node);
+        let [output, token] = [0, 1].map(|index| self.model.outputs(node)[index]);
+        let step = i64::try_from(number).unwrap_or(i64::MAX);
+        self.model.set_attribute(node, EXCHANGE_STEP, sardonyx_model::AttrValue::Int(step));
+        self.tokens.extend(token);
+        match output {
+            Some(output) if gets => {
+                self.held.insert((moved.value, moved.form), output);
+            }
+            _ => self.model.drop_output(node, 0),
+        }
+    }
+
+    /// The part of what the device holds that it holds in another form.
+    fn part(&mut self, given: ValueId, moved: &Move) -> ValueId {
+        let Some(dims) = &moved.dims else { return given };
+        let ranges = |form: &Form| form.ranges(self.device, dims);
+        let (from, to) = (self.plan.form(moved.from), self.plan.form(moved.to));
+        let (Some(have), Some(want)) = (ranges(from), ranges(to)) else { return given };
+        let (mut starts, mut ends, mut axes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut gathered: Vec<(usize, Vec<i64>)> = Vec::new();
+        for (axis, (have, want)) in have.iter().zip(&want).enumerate() {
+            if have == want {
+                continue;
+            }
+            match &have.shared(want)[..] {
+                [] => {
+                    // An empty part.
+                    starts.push(0);
+                    ends.push(0);
+                    axes.push(signed(axis));
+                }
+                [run] => {
+                    starts.push(signed(run.from));
+                    ends.push(signed(run.from + run.len));
+                    axes.push(signed(axis));
+                }
+                runs => {
+                    let indices = runs.iter().flat_map(|run| run.from..run.from + run.len);
+                    gathered.push((axis, indices.map(signed).collect()));
+                }
+            }
+        }
+        let mut part = given;
+        if !axes.is_empty() {
+            let bounds = [starts, ends, axes].map(|values| Some(self.constant(&values)));
+            (_, part) = self.add("Slice", "", &[Some(part), bounds[0], bounds[1], bounds[2]]);
+        }
+        for (axis, indices) in gathered {
+            let indices = self.constant(&indices);
+            let (node, output) = self.add("Gather", "", &[Some(part), Some(indices)]);
+            self.model.set_attribute(node, "axis", sardonyx_model::AttrValue::Int(signed(axis)));
+            part = output;
+        }
+        part
+    }
+
+    fn node(&mut self, computed: &Computed) {
+        if !computed.assignment.places.contains_key(&self.device) {
+            return;
+        }
+        let node = computed.node;
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let held = inputs.iter().zip(&computed.inputs).map(|(value, form)| match (value, form) {
+            (Some(value), Some(form)) => Some(self.held(*value, *form)),
+            (value, _) => *value,
+        });
+        let held: Vec<Option<ValueId>> = held.collect();
+        self.model.set_inputs(node, &held);
+        for (value, form) in &computed.captured {
+            let held = self.held(*value, *form);
+            if held != *value {
+                self.capture(node, *value, held);
+            }
+        }
+        self.order.push(node);
+        if computed.assignment.is_cut() {
+            computed.changes.iter().for_each(|change| self.change(computed, *change));
+        }
+    }
+
+    /// Lets the graphs in a node read another value of the graph around.
+    fn capture(&mut self, node: NodeId, from: ValueId, to: ValueId) {
+        let graphs: Vec<GraphId> = inner_graphs(&self.model, node).collect();
+        for graph in
+            graphs.into_iter().flat_map(|graph| tree(&self.model, graph)).collect::<Vec<_>>()
+        {
+            for inner in self.model.graph(graph).nodes.clone() {
+                let inputs: Vec<Option<ValueId>> = self.model.inputs(inner).collect();
+                for (index, input) in inputs.into_iter().enumerate() {
+                    if input == Some(from) {
+                        self.model.set_input(inner, index, Some(to));
+                    }
+                }
+            }
+            for output in &mut self.model.graph_mut(graph).outputs {
+                if output.value == Some(from) {
+                    output.value = Some(to);
+                }
+            }
+        }
+    }
+
+    /// Gives a node the sizes of its part.
+    fn change(&mut self, computed: &Computed, change: Change) {
+        match change {
+            Change::Sizes { input, output } => {
+                let value = self.plan.model.outputs(computed.node)[output];
+                let form = computed.outputs[output].map(|form| self.plan.form(form));
+                let dims = value.and_then(|value| self.plan.tensor(value)?.1);
+                let own = form.zip(dims).and_then(|(form, dims)| form.dims(self.device, &dims));
+                let Some(own) = own else { return };
+                let own: Vec<i64> = own.iter().map(|size| signed(*size)).collect();
+                let sizes = self.constant(&own);
+                self.model.set_input(computed.node, input, Some(sizes));
+            }
+            Change::Attribute { name, factors } => {
+                let factors = factors.iter().flatten();
+                let sizes = factors.map(|factor| computed.assignment.size(self.device, *factor));
+                let value = sardonyx_model::AttrValue::Int(signed(sizes.product()));
+                self.model.set_attribute(computed.node, name, value);
+            }
+            // The plan has done that.
+            Change::Partly { .. } => {}
+        }
+    }
+
+    /// Makes the outputs of the local model those that the device gives back, and what keeps
+    /// exchanges alive that it takes nothing from.
+    fn outputs(&mut self) -> Vec<Option<usize>> {
+        self.model.retain_outputs(self.graph, |_, _| false);
+        let mut given: Vec<ValueId> = Vec::new();
+        let mut places = Vec::new();
+        for (value, form) in &self.plan.outputs {
+            let gives = self.device == 0 && self.is_on(*form);
+            places.push(gives.then(|| {
+                let held = self.held(*value, *form);
+                given.iter().position(|known| *known == held).unwrap_or_else(|| {
+                    given.push(held);
+                    given.len() - 1
+                })
+            }));
+        }
+        given.append(&mut self.tokens);
+        for value in given {
+            self.model.add_graph_output(self.graph, value);
+        }
+        places
+    }
+
+    /// Leaves inputs and constants out that the device does not read.
+    fn drop_unread(&mut self) {
+        let inputs: Vec<ValueId> =
+            self.model.graph(self.graph).inputs.iter().filter_map(|info| info.value).collect();
+        let is_needed =
+            |model: &Model, value: ValueId| model.is_read(value) || model.value(value).is_output;
+        let kept: HashSet<ValueId> =
+            inputs.iter().copied().filter(|value| is_needed(&self.model, *value)).collect();
+        self.model.retain_inputs(self.graph, |info| {
+            info.value.is_some_and(|value| kept.contains(&value))
+        });
+        self.model.retain_initializers(self.graph, |model, initializer| {
+            initializer.value.is_some_and(|value| is_needed(model, value))
+        });
+    }
+}
+
+fn signed(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}

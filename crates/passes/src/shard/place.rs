@@ -1,0 +1,426 @@
+//! Where a node runs, and in which forms it reads and leaves its operands.
+
+use std::collections::BTreeSet;
+
+use sardonyx_model::{NodeId, ValueId};
+use sardonyx_ops::{Change, Cut, Factors, Operand, Operands, SplitFn, Then, scalar};
+
+use super::assign::{Assigning, Assignment, form_of};
+use super::form::{Device, Form};
+use super::spec::Reading;
+use super::{Computed, FormId, Planner, Step};
+use crate::annotations::{NodeAnnotation, ShardingSpec, annotations};
+
+/// What a node says of the chosen configuration.
+#[derive(Default)]
+struct Wishes {
+    /// By input.
+    inputs: Vec<Option<FormId>>,
+    /// By output.
+    outputs: Vec<Option<FormId>>,
+    stage: Option<i64>,
+}
+
+impl Planner<'_> {
+    /// Finds the devices of each stage: those that nodes of the stage name. Stages that name none
+    /// share all devices evenly, in the order of their numbers.
+    pub(super) fn find_stages(&mut self) {
+        let main = self.resolved.main();
+        let nodes = self.resolved.order_of(main).to_vec();
+        for node in nodes {
+            let Some(annotation) = self.annotation(node) else { continue };
+            let Some(stage) = annotation.stage else { continue };
+            let named = annotation.specs.iter().flat_map(devices_of);
+            let named = named.filter_map(|device| Device::try_from(device).ok());
+            let count = self.plan.devices;
+            let named: Vec<Device> = named.filter(|device| (*device as usize) < count).collect();
+            self.stages.entry(stage).or_default().extend(named);
+        }
+        let count = self.stages.len();
+        let devices = self.plan.devices;
+        for (index, stage) in self.stages.values_mut().enumerate() {
+            if stage.is_empty() {
+                let (from, to) = (index * devices / count, (index + 1) * devices / count);
+                let range = from..to.max(from + 1).min(devices);
+                stage.extend(range.filter_map(|device| Device::try_from(device).ok()));
+            }
+        }
+    }
+
+    /// What a node says of the chosen configuration, with nothing borrowed from the plan.
+    fn annotation(&self, node: NodeId) -> Option<NodeAnnotation<'_>> {
+        let name = self.plan.configuration.as_bytes();
+        annotations(self.resolved.model(), node).find(|one| one.configuration == name)
+    }
+
+    fn wishes(&mut self, node: NodeId) -> Wishes {
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let outputs: Vec<Option<ValueId>> = self.plan.model.outputs(node).to_vec();
+        let mut wishes = Wishes {
+            inputs: vec![None; inputs.len()],
+            outputs: vec![None; outputs.len()],
+            stage: None,
+        };
+        if self.columns.is_some() {
+            let columns = self.columns_of(node);
+            if let Some(wish) = wishes.inputs.get_mut(1) {
+                *wish = columns;
+            }
+            return wishes;
+        }
+        let Some(annotation) = self.annotation(node) else { return wishes };
+        wishes.stage = annotation.stage;
+        let mut found = Vec::new();
+        for spec in &annotation.specs {
+            found.push((spec.tensor.to_vec(), self.read(spec, node)));
+        }
+        for (tensor, form) in found {
+            match form {
+                Ok((places, form)) => {
+                    let id = self.number(form);
+                    for (is_output, index) in places {
+                        let list = if is_output { &mut wishes.outputs } else { &mut wishes.inputs };
+                        list[index] = Some(id);
+                    }
+                }
+                Err(why) => self.refuse(node, Some(&tensor), why),
+            }
+        }
+        wishes
+    }
+
+    /// The operands that a specification is about, and the form that it asks for.
+    fn read(
+        &self,
+        spec: &ShardingSpec<'_>,
+        node: NodeId,
+    ) -> Result<(Vec<(bool, usize)>, Form), String> {
+        // Names are those of the model as it was resolved: known values took the place of some.
+        let model = self.resolved.model();
+        let is_it = |value: &ValueId| model.text(model.value(*value).name) == spec.tensor;
+        let inputs = model.inputs(node).enumerate();
+        let inputs = inputs.filter(|(_, value)| value.as_ref().is_some_and(is_it));
+        let mut places: Vec<(bool, usize)> = inputs.map(|(index, _)| (false, index)).collect();
+        let mut value = places.first().and_then(|(_, index)| model.inputs(node).nth(*index)?);
+        for (index, output) in model.outputs(node).iter().enumerate() {
+            if output.as_ref().is_some_and(is_it) {
+                places.push((true, index));
+                value = value.or(*output);
+            }
+        }
+        let value = value.ok_or("is about a tensor that the node neither reads nor makes")?;
+        if !self.can_move(value) {
+            return Err("is about a value that is not a tensor of numbers".into());
+        }
+        let symbol = |name: &str| self.symbols.get(name).copied();
+        let reading = Reading { devices: self.plan.devices, symbol: &symbol };
+        let dims = self.tensor(value).and_then(|(_, dims)| dims);
+        Ok((places, reading.form(spec, dims.as_deref())?))
+    }
+
+    /// Decides about a node, and what has to be moved before and after it.
+    pub(super) fn place(&mut self, node: NodeId) {
+        let wishes = self.wishes(node);
+        let operands = self.reads_of(node);
+        let outputs: Vec<ValueId> =
+            self.plan.model.outputs(node).iter().flatten().copied().collect();
+        let all_move = operands.iter().chain(&outputs).all(|value| self.can_move(*value));
+        if !all_move {
+            // What cannot be sent is computed on each device.
+            self.compute(node, Assignment::whole(self.all()), None, &wishes);
+            return;
+        }
+        let rule = self.rule(node);
+        match rule.as_ref().and_then(|rule| self.assign(node, rule, &wishes)) {
+            Some(assignment) => self.compute(node, assignment, rule.as_ref(), &wishes),
+            None => {
+                if rule.is_none() {
+                    self.note_without_rule(node, &wishes);
+                }
+                let devices = self.devices_of(node, &wishes);
+                self.compute(node, Assignment::whole(devices), None, &wishes);
+            }
+        }
+    }
+
+    /// Says that a node runs whole although it asks for parts.
+    fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
+        let asked = wishes.inputs.iter().chain(&wishes.outputs).flatten();
+        if asked.copied().collect::<Vec<_>>().iter().any(|form| !self.plan.form(*form).is_whole()) {
+            let model = self.resolved.model();
+            let op = model.display(model.node(node).op_type).into_owned();
+            self.refuse(
+                node,
+                None,
+                format!("{op} is computed whole: there is no rule for its parts"),
+            );
+        }
+    }
+
+    /// How the axes of a node's operands go together.
+    pub(super) fn rule(&self, node: NodeId) -> Option<Factors> {
+        let op = self.resolved.op(node)?;
+        let schema = self.resolved.schema(node)?;
+        let rule: SplitFn = op.def.split_rule().filter(|_| schema.since == op.def.newest())?;
+        let known = |value: Option<ValueId>| match value {
+            Some(value) => self.operand(value).map(Some),
+            None => Some(None),
+        };
+        let model = &self.plan.model;
+        let inputs: Option<Vec<Option<Operand>>> = model.inputs(node).map(known).collect();
+        let outputs: Option<Vec<Option<Operand>>> =
+            model.outputs(node).iter().map(|value| known(*value)).collect();
+        rule(&Operands::new((model, node), schema, &inputs?, &outputs?))
+    }
+
+    /// Who computes which part of a node, if it is computed in parts.
+    fn assign(&mut self, node: NodeId, rule: &Factors, wishes: &Wishes) -> Option<Assignment> {
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let mut assigning = Assigning::new(rule);
+        // What is asked for comes first, and of the rest the largest.
+        let mut order: Vec<(bool, u64, usize)> = Vec::new();
+        for (index, value) in inputs.iter().enumerate() {
+            let Some(value) = value else { continue };
+            order.push((wishes.inputs[index].is_none(), u64::MAX - self.bytes(*value), index));
+        }
+        order.sort_unstable();
+        for (is_own_form, _, index) in order {
+            let Some(value) = inputs[index] else { continue };
+            let form = match wishes.inputs[index] {
+                Some(form) => form,
+                None => self.current(value),
+            };
+            let form = self.plan.form(form).clone();
+            if let (Err(why), false) = (assigning.take(&rule.inputs[index], &form), is_own_form) {
+                let name = self.name(value).into_bytes();
+                self.refuse(node, Some(&name), format!("is not honoured: {why}"));
+            }
+        }
+        if let Some(found) = assigning.finish() {
+            return Some(found);
+        }
+        // Whole inputs can be read in parts, where the node is to leave parts.
+        let mut assigning = Assigning::new(rule);
+        for (index, form) in wishes.outputs.iter().enumerate() {
+            let Some(form) = form else { continue };
+            let form = self.plan.form(*form).clone();
+            if form.partial().is_none() {
+                // Otherwise it is computed whole, and then split.
+                let _ = assigning.take(&rule.outputs[index], &form);
+            }
+        }
+        assigning.finish()
+    }
+
+    fn bytes(&self, value: ValueId) -> u64 {
+        let Some((elem, dims)) = self.tensor(value) else { return 0 };
+        let elements =
+            dims.iter().flatten().fold(1u64, |all, size| all.saturating_mul(*size as u64));
+        elements.saturating_mul(elem.bits().unwrap_or(0) as u64)
+    }
+
+    /// The devices of a node that is computed whole.
+    fn devices_of(&mut self, node: NodeId, wishes: &Wishes) -> Vec<Device> {
+        let asked = wishes.outputs.iter().chain(&wishes.inputs).flatten().next();
+        if let Some(form) = asked {
+            return self.plan.form(*form).devices().collect();
+        }
+        let stage = wishes.stage.and_then(|stage| self.stages.get(&stage).cloned());
+        let mut largest: Option<(u64, Vec<Device>)> = None;
+        let mut values: Vec<ValueId> = self.reads_of(node).into_iter().collect();
+        values.sort_unstable();
+        for value in values {
+            let form = self.current(value);
+            if form == self.everywhere {
+                continue;
+            }
+            let bytes = self.bytes(value);
+            if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                largest = Some((bytes, self.plan.form(form).devices().collect()));
+            }
+        }
+        match (largest, stage) {
+            (Some((_, devices)), None) => devices,
+            (Some((_, devices)), Some(stage)) if devices.iter().all(|one| stage.contains(one)) => {
+                devices
+            }
+            (_, Some(stage)) => stage.into_iter().collect(),
+            (None, None) => self.all().collect(),
+        }
+    }
+
+    /// Lets a node run, and notes the forms of its operands.
+    fn compute(
+        &mut self,
+        node: NodeId,
+        assignment: Assignment,
+        rule: Option<&Factors>,
+        wishes: &Wishes,
+    ) {
+        let whole = self.number(Form::whole(assignment.places.keys().copied()));
+        let rule = rule.filter(|_| assignment.is_cut());
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let outputs: Vec<Option<ValueId>> = self.plan.model.outputs(node).to_vec();
+        let mut read = Vec::with_capacity(inputs.len());
+        for (index, value) in inputs.iter().enumerate() {
+            let Some(value) = value else {
+                read.push(None);
+                continue;
+            };
+            let form = self.operand_form(*value, whole, &assignment, rule, (false, index));
+            self.need(*value, form);
+            read.push(Some(form));
+        }
+        let mut captured = Vec::new();
+        for value in self.reads_of(node) {
+            if !inputs.contains(&Some(value)) {
+                self.need(value, whole);
+                captured.push((value, whole));
+            }
+        }
+        captured.sort_unstable();
+        let changes = rule.map_or_else(Vec::new, |rule| rule.changes.clone());
+        let mut left = Vec::with_capacity(outputs.len());
+        for (index, value) in outputs.iter().enumerate() {
+            left.push(
+                value
+                    .map(|value| self.operand_form(value, whole, &assignment, rule, (true, index))),
+            );
+        }
+        let is_partial =
+            left.iter().flatten().any(|form| self.plan.form(*form).partial().is_some());
+        let partly = changes.iter().find_map(|change| match change {
+            Change::Partly { operator, then } if is_partial => Some((*operator, *then)),
+            _ => None,
+        });
+        let divisor: usize = rule.map_or(1, |rule| {
+            let summed =
+                rule.factors.iter().filter(|factor| matches!(factor.cut, Cut::Combined(_)));
+            summed.map(|factor| factor.size).product()
+        });
+        self.note_columns(node, (&inputs, &read), (&outputs, &left));
+        let computed =
+            Computed { node, inputs: read, outputs: left.clone(), captured, changes, assignment };
+        match (partly, outputs.first().copied().flatten(), left.first().copied().flatten()) {
+            (Some((operator, then)), Some(output), Some(form)) => {
+                self.compute_partly(computed, operator, (then, divisor), output, form);
+            }
+            _ => {
+                self.plan.steps.push(Step::Node(computed));
+                for (value, form) in outputs.iter().zip(&left) {
+                    if let (Some(value), Some(form)) = (value, form) {
+                        self.forms_of.insert(*value, vec![*form]);
+                    }
+                }
+            }
+        }
+        for (value, form) in outputs.iter().zip(&wishes.outputs) {
+            if let (Some(value), Some(form)) = (value, form) {
+                self.need(*value, *form);
+                self.preferred.insert(*value, *form);
+            }
+        }
+    }
+
+    /// Notes where splits come from, while annotations are looked for.
+    fn note_columns(
+        &mut self,
+        node: NodeId,
+        inputs: (&[Option<ValueId>], &[Option<FormId>]),
+        outputs: (&[Option<ValueId>], &[Option<FormId>]),
+    ) {
+        let Some(columns) = &mut self.columns else { return };
+        let plan = &self.plan;
+        let split = |(values, forms): (&[Option<ValueId>], &[Option<FormId>])| {
+            let both = values.iter().zip(forms).filter_map(|(value, form)| (*value).zip(*form));
+            let is_split = |form: &FormId| {
+                let form = plan.form(*form);
+                !form.is_whole() && form.partial().is_none()
+            };
+            both.filter(|(_, form)| is_split(form)).map(|(value, _)| value).collect::<Vec<_>>()
+        };
+        columns.note(node, &split(inputs), &split(outputs));
+    }
+
+    /// The form in which a node reads or leaves an operand.
+    fn operand_form(
+        &mut self,
+        value: ValueId,
+        whole: FormId,
+        assignment: &Assignment,
+        rule: Option<&Factors>,
+        (is_output, index): (bool, usize),
+    ) -> FormId {
+        let dims = self.tensor(value).and_then(|(_, dims)| dims);
+        let (Some(rule), Some(dims)) = (rule, dims) else { return whole };
+        let axes = if is_output { &rule.outputs[index] } else { &rule.inputs[index] };
+        self.number(form_of(rule, axes, &dims, assignment, is_output))
+    }
+
+    /// A node whose partial results are those of another operator, and what makes its result of
+    /// the combined ones.
+    fn compute_partly(
+        &mut self,
+        computed: Computed,
+        operator: &str,
+        (then, divisor): (Then, usize),
+        output: ValueId,
+        form: FormId,
+    ) {
+        let node = computed.node;
+        let Some((elem, dims)) = self.tensor(output) else { return };
+        let model = &mut self.plan.model;
+        let graph = model.node(node).graph;
+        let raw = model.add_value(graph, "partial");
+        model.redefine_output(node, 0, raw);
+        let op_type = Some(model.intern(operator));
+        model.node_mut(node).op_type = op_type;
+        let (op, operand) = match then {
+            Then::Sqrt => ("Sqrt", None),
+            Then::Log => ("Log", None),
+            Then::Divide => ("Div", Some(divisor)),
+        };
+        let mut inputs = vec![Some(raw)];
+        if let Some(number) = operand {
+            let number = scalar(elem, number as f64);
+            let constant = model.add_initializer(graph, "count", &number);
+            self.plan.added.insert(constant, (elem, Some(number.dims().iter().copied().collect())));
+            inputs.push(Some(constant));
+        }
+        let model = &mut self.plan.model;
+        let last = model.add_node(graph, op, "", &inputs, 1);
+        model.redefine_output(last, 0, output);
+        self.plan.added.insert(raw, (elem, dims));
+        self.plan.steps.push(Step::Node(computed));
+        self.forms_of.insert(raw, vec![form]);
+        let combined = self.plan.form(form).combined();
+        let devices: BTreeSet<Device> = combined.devices().collect();
+        let combined = self.number(combined);
+        self.need(raw, combined);
+        let whole = self.number(Form::whole(devices.iter().copied()));
+        let inputs = inputs.iter().enumerate();
+        let inputs = inputs.map(|(index, _)| Some(if index == 0 { combined } else { whole }));
+        let inputs: Vec<_> = inputs.collect();
+        let constant = self.plan.model.inputs(last).nth(1).flatten();
+        if let Some(constant) = constant {
+            self.need(constant, whole);
+        }
+        self.plan.steps.push(Step::Node(Computed {
+            node: last,
+            inputs,
+            outputs: vec![Some(combined)],
+            captured: Vec::new(),
+            changes: Vec::new(),
+            assignment: Assignment::whole(devices),
+        }));
+        self.forms_of.insert(output, vec![combined]);
+    }
+}
+
+/// The devices that a specification names.
+fn devices_of<'s>(spec: &'s ShardingSpec<'_>) -> impl Iterator<Item = i64> + 's {
+    spec.devices.iter().flat_map(|entry| match spec.groups.get(entry) {
+        Some(group) => group.clone(),
+        None => vec![*entry],
+    })
+}

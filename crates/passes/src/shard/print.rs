@@ -1,0 +1,76 @@
+//! A plan as text.
+
+use std::fmt::Write as _;
+
+use sardonyx_model::ValueId;
+
+use super::{Computed, FormId, Move, Plan, Step};
+
+impl Plan {
+    /// What is done, a line for each step: which node runs where and in which forms it reads and
+    /// leaves its operands, and what is moved, with the bytes that are sent; then what is asked for
+    /// and not done.
+    pub fn text(&self) -> String {
+        let mut text =
+            format!("configuration '{}' of {} devices\n", self.configuration, self.devices);
+        for step in &self.steps {
+            match step {
+                Step::Move(moved) => self.print_move(moved, &mut text),
+                Step::Node(computed) => self.print_node(computed, &mut text),
+            }
+        }
+        for note in &self.not_honoured {
+            let node = self.node_text(note.node);
+            let tensor = note.tensor.as_ref().map(|name| format!("'{name}' of "));
+            let what = if tensor.is_some() { "the specification" } else { "the node" };
+            let tensor = tensor.unwrap_or_default();
+            let _ = writeln!(text, "not honoured: {tensor}{node}: {what} {}", note.why);
+        }
+        text
+    }
+
+    fn name(&self, value: ValueId) -> String {
+        self.model.display(Some(self.model.value(value).name)).into_owned()
+    }
+
+    /// An operator with the first output of the node, or its name if it has one.
+    fn node_text(&self, node: sardonyx_model::NodeId) -> String {
+        let op = self.model.display(self.model.node(node).op_type).into_owned();
+        let name = self.model.node(node).name.filter(|name| !self.model.text(*name).is_empty());
+        match (name, self.model.outputs(node).iter().flatten().next()) {
+            (Some(name), _) => format!("{op} '{}'", self.model.display(Some(name))),
+            (None, Some(output)) => format!("{op} of '{}'", self.name(*output)),
+            (None, None) => op,
+        }
+    }
+
+    fn print_move(&self, moved: &Move, text: &mut String) {
+        let (from, to) = (self.form(moved.from), self.form(moved.to));
+        let verb = if self.is_local(moved) { "take" } else { "move" };
+        let _ = write!(text, "{verb} {}: {from} -> {to}", self.name(moved.value));
+        let bytes: u64 = self.traffic(moved).values().sum();
+        let _ = match (self.is_local(moved), &moved.dims) {
+            (true, _) => writeln!(text),
+            (false, Some(_)) => writeln!(text, " ({bytes} bytes)"),
+            (false, None) => writeln!(text, " (sizes are not known)"),
+        };
+    }
+
+    fn print_node(&self, computed: &Computed, text: &mut String) {
+        let model = &self.model;
+        let part = |value: Option<ValueId>, form: &Option<FormId>| match (value, form) {
+            (Some(value), Some(form)) => {
+                format!("{} {}", self.name(value), self.form(*form).parts())
+            }
+            _ => "-".to_string(),
+        };
+        let inputs = model.inputs(computed.node).zip(&computed.inputs);
+        let inputs: Vec<String> = inputs.map(|(value, form)| part(value, form)).collect();
+        let outputs = model.outputs(computed.node).iter().zip(&computed.outputs);
+        let outputs: Vec<String> = outputs.map(|(value, form)| part(*value, form)).collect();
+        let devices: Vec<String> = computed.devices().map(|device| device.to_string()).collect();
+        let op = model.display(model.node(computed.node).op_type);
+        let (inputs, outputs) = (inputs.join(", "), outputs.join(", "));
+        let _ = writeln!(text, "run {op} on {}: {inputs} -> {outputs}", devices.join(" "));
+    }
+}

@@ -1,0 +1,279 @@
+//! Annotations for a model that has none: how its products and heads can be split over devices, or
+//! its nodes over stages.
+
+use std::collections::BTreeSet;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Dim, Id, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_ops::Registry;
+use sardonyx_ops::operators::{GEMM, MATMUL};
+
+use super::form::{Device, Form, Split, SplitAxis};
+use super::{FormId, Planner, ShardError, ShardOptions, Step, prepare, prepare_inlined};
+use crate::addition::raise_ir_version;
+use crate::annotations::{
+    NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
+    annotate_devices, configurations,
+};
+use crate::cost::{ASSUMED_SIZE, node_multiply_adds};
+
+/// What is divided among devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// Products of activations with constant matrices: by columns, and where the split goes through
+    /// to a later product, that one by rows, so that one sum over all devices is all they send for
+    /// the two. Heads of attention follow. This is the scheme of Shoeybi et al., "Megatron-LM:
+    /// Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019.
+    Tensor,
+    /// The nodes: one stage for each device, all with about as many multiply-adds.
+    Pipeline,
+}
+
+/// What was suggested.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suggested {
+    /// Products whose matrices are split by columns.
+    pub columns: usize,
+    /// Products whose matrices are split by rows.
+    pub rows: usize,
+    /// Products with constant matrices that stay whole, as their results would be needed whole.
+    pub whole: usize,
+    /// The multiply-adds of each stage.
+    pub stages: Vec<u64>,
+}
+
+/// A matrix with fewer elements than this is not worth a message.
+const SMALLEST_MATRIX: usize = 1 << 12;
+
+/// A model with a configuration of this name and number of devices, and annotations for it. Calls
+/// of functions are inlined first. Sizes that are open count as 64.
+///
+/// # Errors
+///
+/// A configuration of that name that the model has already; what stands against running the model.
+pub fn suggest(
+    model: &Model,
+    registry: &Registry,
+    (name, devices): (&str, usize),
+    division: Division,
+    options: ShardOptions<'_>,
+) -> Result<(Model, Suggested), ShardError> {
+    if configurations(model).iter().any(|known| known.name == name.as_bytes()) {
+        let why = format!("the model has a configuration '{name}' already");
+        return Err(ShardError::Configuration(why));
+    }
+    let mut annotated = prepare_inlined(model, registry)?;
+    add_configuration(&mut annotated, name, devices);
+    // Splitting needs sizes.
+    let inputs = with_assumed_sizes(&annotated, options);
+    let options =
+        ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
+    let prepared = prepare(&annotated, registry, options)?;
+    // The version of the format that has configurations.
+    raise_ir_version(&mut annotated, 11);
+    let mut report = Suggested::default();
+    match division {
+        Division::Tensor => {
+            let mut declined: HashSet<NodeId> = HashSet::new();
+            loop {
+                let planner = Planner::new(&prepared, Some(Columns::new(&declined)));
+                let planned = planner.finish();
+                let bad = gathered(&planned);
+                if bad.iter().all(|node| declined.contains(node)) {
+                    split_products(&mut annotated, &planned, name, &mut report);
+                    break;
+                }
+                declined.extend(bad);
+            }
+        }
+        Division::Pipeline => {
+            let planner = Planner::new(&prepared, None);
+            let resolved = planner.resolved;
+            let order = resolved.order_of(resolved.main()).to_vec();
+            let work =
+                |node: NodeId| node_multiply_adds(resolved, &prepared.types, node).unwrap_or(0);
+            let all: u64 = order.iter().map(|node| work(*node)).sum();
+            report.stages = vec![0; devices];
+            let mut done = 0u64;
+            for node in order {
+                let own = work(node);
+                let middle = done + own / 2;
+                let stage =
+                    (u128::from(middle) * devices as u128 / u128::from(all.max(1))) as usize;
+                let stage = stage.min(devices - 1);
+                done += own;
+                report.stages[stage] += own;
+                if has_node(&annotated, node) {
+                    let annotation = NodeAnnotation {
+                        configuration: name.as_bytes(),
+                        specs: Vec::new(),
+                        stage: i64::try_from(stage).ok(),
+                    };
+                    annotate_devices(&mut annotated, node, &annotation);
+                }
+            }
+        }
+    }
+    Ok((annotated, report))
+}
+
+/// Whether a node of the converted model is one of the model itself.
+fn has_node(model: &Model, node: NodeId) -> bool {
+    let main = model.main_graph();
+    main.is_some_and(|main| node.index() < model.node_count() && main.nodes.contains(&node))
+}
+
+/// The types of inputs with a number for each size.
+fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>) -> Vec<Option<Type>> {
+    let Some(main) = model.main_graph() else { return Vec::new() };
+    let given = options.inputs.iter().chain(std::iter::repeat(&None));
+    let types = main.inputs.iter().zip(given).map(|(info, given)| {
+        let declared = || info.ty.as_ref().and_then(|ty| model.type_of(ty));
+        let ty = given.clone().or_else(declared)?;
+        let number = |name: &str| {
+            let known = options.symbols.iter().find(|(known, _)| known == name);
+            Some(Dim::Known(known.map_or(ASSUMED_SIZE, |(_, size)| *size)))
+        };
+        let mut ty = ty.substitute(&number);
+        ty.for_each_dim(&mut |dim| {
+            if dim.is_unknown() {
+                *dim = Dim::Known(ASSUMED_SIZE);
+            }
+        });
+        Some(ty)
+    });
+    types.collect()
+}
+
+/// Which products are split by columns while a plan is made.
+#[derive(Default)]
+pub(super) struct Columns {
+    declined: HashSet<NodeId>,
+    /// Products that are split.
+    chosen: BTreeSet<NodeId>,
+    /// By value the products whose split it has.
+    from: HashMap<ValueId, BTreeSet<NodeId>>,
+}
+
+impl Columns {
+    fn new(declined: &HashSet<NodeId>) -> Columns {
+        Columns { declined: declined.clone(), ..Columns::default() }
+    }
+
+    /// Notes from which products the splits of a node's outputs are.
+    pub(super) fn note(
+        &mut self,
+        node: NodeId,
+        split_inputs: &[ValueId],
+        split_outputs: &[ValueId],
+    ) {
+        let mut from: BTreeSet<NodeId> = split_inputs
+            .iter()
+            .filter_map(|value| self.from.get(value))
+            .flat_map(|products| products.iter().copied())
+            .collect();
+        from.extend(self.chosen.get(&node));
+        for value in split_outputs {
+            self.from.insert(*value, from.clone());
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// The operand of a product that is a constant matrix, and its sizes.
+    fn matrix(&self, node: NodeId) -> Option<(ValueId, [usize; 2])> {
+        let is_product = self.resolved.is(node, &MATMUL) || self.resolved.is(node, &GEMM);
+        let value = self.plan.model.inputs(node).nth(1).flatten().filter(|_| is_product)?;
+        let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_));
+        let (_, dims) = self.plan.tensor(value)?;
+        let [rows, columns] = dims?[..] else { return None };
+        (is_constant && rows * columns >= SMALLEST_MATRIX).then_some((value, [rows, columns]))
+    }
+
+    /// The form of the matrix of a product that is to be split by columns: where it is read whole.
+    pub(super) fn columns_of(&mut self, node: NodeId) -> Option<FormId> {
+        let is_open = self.columns.as_ref().is_some_and(|own| !own.declined.contains(&node));
+        let (_, dims) = self.matrix(node).filter(|_| is_open)?;
+        let left = self.plan.model.inputs(node).next().flatten()?;
+        let form = self.current(left);
+        if !self.plan.form(form).is_whole() {
+            return None;
+        }
+        let rule = self.rule(node)?;
+        let last = rule.outputs.first()?.last()?;
+        let axis = rule.inputs[1].iter().position(|axis| axis == last)?;
+        let parts = self.plan.devices;
+        if dims[axis] < parts || parts < 2 {
+            return None;
+        }
+        let whole = |size| SplitAxis::from_elem(Split { size, parts: 1 }, 1);
+        let mut axes = dims.map(whole);
+        axes[axis] = SplitAxis::from_elem(Split { size: dims[axis], parts }, 1);
+        let places = self.all().map(|device| (device, std::iter::once(device as usize).collect()));
+        let form = Form::new(axes.to_vec(), None, places.collect());
+        self.columns.as_mut()?.chosen.insert(node);
+        Some(self.number(form))
+    }
+}
+
+/// The products whose split has to be undone by sending all parts to all devices.
+fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
+    let mut found = BTreeSet::new();
+    let Some(columns) = &planner.columns else { return found };
+    for step in &planner.plan.steps {
+        let Step::Move(moved) = step else { continue };
+        let from = planner.plan.form(moved.from);
+        let is_gather = !from.is_whole() && from.partial().is_none();
+        if is_gather && !planner.plan.is_local(moved) {
+            found.extend(columns.from.get(&moved.value).into_iter().flatten().copied());
+        }
+    }
+    found
+}
+
+/// Writes down how the matrices of products are split.
+fn split_products(model: &mut Model, planner: &Planner<'_>, name: &str, report: &mut Suggested) {
+    for step in &planner.plan.steps {
+        let Step::Node(computed) = step else { continue };
+        let Some((value, dims)) = planner.matrix(computed.node) else { continue };
+        let form = computed.inputs.get(1).copied().flatten().map(|form| planner.plan.form(form));
+        let Some(form) = form.filter(|form| !form.is_whole()) else {
+            report.whole += 1;
+            continue;
+        };
+        let is_summed = computed.outputs.iter().flatten();
+        let is_summed = is_summed.clone().any(|form| planner.plan.form(*form).partial().is_some());
+        *if is_summed { &mut report.rows } else { &mut report.columns } += 1;
+        let tensor = planner.plan.model.text(planner.plan.model.value(value).name).to_vec();
+        let Some(spec) = spec_of(form, &tensor, &dims) else { continue };
+        if has_node(model, computed.node) {
+            let annotation =
+                NodeAnnotation { configuration: name.as_bytes(), specs: vec![spec], stage: None };
+            annotate_devices(model, computed.node, &annotation);
+        }
+    }
+}
+
+/// What a node says of a tensor that has this form on one device for each part.
+fn spec_of<'t>(form: &Form, tensor: &'t [u8], dims: &[usize]) -> Option<ShardingSpec<'t>> {
+    let mut spec = ShardingSpec { tensor, ..ShardingSpec::default() };
+    for (axis, factors) in form.axes().iter().enumerate() {
+        if factors.iter().all(|split| split.parts == 1) {
+            continue;
+        }
+        let is_plain = factors.len() == 1 && factors[0].size == dims[axis];
+        let factors = factors.iter().map(|split| SimpleShardedDim {
+            size: (!is_plain)
+                .then(|| i64::try_from(split.size).map(crate::annotations::FactorSize::Value).ok())
+                .flatten(),
+            num_shards: i64::try_from(split.parts).ok(),
+        });
+        spec.dims.push(ShardedDim { axis: i64::try_from(axis).ok(), factors: factors.collect() });
+    }
+    // Shards are numbered in the order of places.
+    let mut shards: Vec<(&super::form::Place, Device)> =
+        form.places().iter().map(|(device, place)| (place, *device)).collect();
+    shards.sort_unstable();
+    spec.devices = shards.iter().map(|(_, device)| i64::from(*device)).collect();
+    Some(spec)
+}

@@ -1,0 +1,88 @@
+//! Gradients that are too large made smaller, before an optimizer uses them.
+//!
+//! By norm: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks",
+//! ICML 2013.
+
+use hashbrown::HashMap;
+use sardonyx_model::{AttrValue, ValueId};
+use sardonyx_ops::scalar;
+use sardonyx_tensor::DataType;
+
+use super::variables::Variable;
+use crate::addition::Addition;
+
+/// How gradients are kept small.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Clipping {
+    /// All gradients are multiplied by the same factor, if the root of the sum of the squares of
+    /// all their elements is greater than this, so that it becomes this.
+    Norm(f64),
+    /// Each element lies between minus this and this.
+    Value(f64),
+}
+
+impl Clipping {
+    /// Whether the number is possible.
+    pub(super) fn check(self) -> Result<(), String> {
+        let (what, limit) = match self {
+            Clipping::Norm(limit) => ("norm", limit),
+            Clipping::Value(limit) => ("element", limit),
+        };
+        if limit.is_finite() && limit > 0.0 {
+            return Ok(());
+        }
+        Err(format!("the greatest {what} of gradients has to be greater than 0, not {limit}"))
+    }
+}
+
+/// Adds nodes that clip the gradients of variables, and gives what they make.
+pub(super) fn add(
+    add: &mut Addition,
+    clipping: Clipping,
+    variables: &[Variable],
+    gradients: &[ValueId],
+) -> Vec<ValueId> {
+    let pairs = gradients.iter().zip(variables.iter().map(|variable| variable.elem));
+    match clipping {
+        Clipping::Value(limit) => {
+            let mut limits: HashMap<DataType, [ValueId; 2]> = HashMap::new();
+            pairs
+                .map(|(gradient, elem)| {
+                    let [low, high] = *limits.entry(elem).or_insert_with(|| {
+                        let low = add.constant("clip_low", &scalar(elem, -limit));
+                        [low, add.constant("clip_high", &scalar(elem, limit))]
+                    });
+                    add.node("Clip", &[Some(*gradient), Some(low), Some(high)], &[])
+                })
+                .collect()
+        }
+        Clipping::Norm(limit) => {
+            let all_double = variables.iter().all(|variable| variable.elem == DataType::Double);
+            let wide = if all_double { DataType::Double } else { DataType::Float };
+            // Squares of short floats would be too large for them.
+            let pairs: Vec<(ValueId, DataType)> =
+                pairs.map(|(gradient, elem)| (add.cast(*gradient, elem, wide), elem)).collect();
+            let squares: Vec<Option<ValueId>> = pairs
+                .iter()
+                .map(|(gradient, _)| {
+                    let keep = [("keepdims", AttrValue::Int(0))];
+                    Some(add.node("ReduceSumSquare", &[Some(*gradient)], &keep))
+                })
+                .collect();
+            let sum = add.node("Sum", &squares, &[]);
+            let norm = add.node("Sqrt", &[Some(sum)], &[]);
+            add.rename(norm, "gradient_norm");
+            let limit = Some(add.constant("clip_norm", &scalar(wide, limit)));
+            // The factor is exactly 1 where the norm is not too large.
+            let divisor = add.node("Max", &[Some(norm), limit], &[]);
+            let factor = add.node("Div", &[limit, Some(divisor)], &[]);
+            pairs
+                .into_iter()
+                .map(|(gradient, elem)| {
+                    let clipped = add.node("Mul", &[Some(gradient), Some(factor)], &[]);
+                    add.cast(clipped, wide, elem)
+                })
+                .collect()
+        }
+    }
+}

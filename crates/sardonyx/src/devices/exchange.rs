@@ -1,0 +1,423 @@
+//! The operator by which devices give each other parts of values.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sardonyx_devices::{ErrorKind, Group, Reduction, Tag, Transport, TransportError, combine};
+use sardonyx_model::{Dim, Type};
+use sardonyx_ops::{Combine, Sizes};
+use sardonyx_passes::{
+    Device, EXCHANGE_STEP, Move, Plan, RuleAnswer, Run, Step, Transfer, transfers,
+};
+use sardonyx_runtime::{OperatorCall, OperatorError};
+use sardonyx_tensor::{DataType, TensorView};
+
+use crate::custom::CustomOperator;
+use crate::infer::NodeTypes;
+
+/// The transport of a device, which is replaced after a failure.
+#[derive(Debug, Clone)]
+pub(super) struct Link(Arc<RwLock<Connected>>);
+
+#[derive(Debug)]
+struct Connected {
+    transport: Arc<dyn Transport>,
+    /// Whether a call ended because another device failed.
+    ended_by_other: bool,
+}
+
+impl Link {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Link {
+        Link(Arc::new(RwLock::new(Connected { transport, ended_by_other: false })))
+    }
+
+    pub(super) fn get(&self) -> Arc<dyn Transport> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).transport)
+    }
+
+    pub(super) fn set(&self, transport: Arc<dyn Transport>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            Connected { transport, ended_by_other: false };
+    }
+
+    /// Whether a call ended because another device failed.
+    pub(super) fn ended_by_other(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).ended_by_other
+    }
+
+    /// The error of a node for one of the transport.
+    fn failed(&self, error: &TransportError) -> OperatorError {
+        if matches!(error.kind(), ErrorKind::Failed | ErrorKind::Lost | ErrorKind::Ended) {
+            self.0.write().unwrap_or_else(PoisonError::into_inner).ended_by_other = true;
+        }
+        OperatorError::from(error.to_string())
+    }
+}
+
+/// Exchanges of one device.
+pub(super) struct Exchange {
+    plan: Arc<Plan>,
+    device: Device,
+    link: Link,
+    /// By step of the plan, what the device does in it.
+    routes: Vec<Option<Route>>,
+}
+
+/// What a device does in an exchange.
+enum Route {
+    /// All devices of a group have partial results of the same part, and all get it.
+    Reduce { workers: Vec<usize>, reduction: Reduction },
+    /// Parts are sent.
+    Parts { sends: Vec<Block>, receives: Vec<Block>, reduction: Option<Reduction> },
+    /// The whole value, whose sizes are not known before the run, goes from one device to others.
+    Whole { from: usize, to: Vec<usize> },
+}
+
+/// A part of a tensor that goes from one device to another.
+struct Block {
+    /// The other device, or the device itself.
+    peer: usize,
+    /// The number of the partial result.
+    partial: usize,
+    /// Runs of elements, axis by axis, from the outermost; inner axes of which everything goes are
+    /// part of the axis around them.
+    runs: Vec<Vec<Run>>,
+    /// Elements from one index of each axis to the next, in what is sent and in what is made.
+    strides: Vec<(usize, usize)>,
+    elements: usize,
+}
+
+impl Block {
+    fn new(peer: Device, transfer: &Transfer, have: &[usize], want: &[usize]) -> Block {
+        let mut runs: Vec<Vec<Run>> = Vec::new();
+        let mut strides: Vec<(usize, usize)> = Vec::new();
+        let (mut stride, mut other) = (1, 1);
+        for (axis, own) in transfer.runs.iter().enumerate().rev() {
+            runs.insert(0, own.clone());
+            strides.insert(0, (stride, other));
+            stride *= have[axis];
+            other *= want[axis];
+        }
+        // An axis of which both have everything, in one run, goes with the one around it.
+        while runs.len() > 1 {
+            let last = runs.len() - 1;
+            let (inner, size) = (&runs[last], runs[last].first().map_or(0, |run| run.len));
+            let is_all = inner.len() == 1
+                && strides[last - 1] == (size * strides[last].0, size * strides[last].1)
+                && strides[last] == (1, 1);
+            if !is_all {
+                break;
+            }
+            runs.pop();
+            strides.pop();
+            for run in &mut runs[last - 1] {
+                *run = Run { from: run.from * size, to: run.to * size, len: run.len * size };
+            }
+            strides[last - 1] = (1, 1);
+        }
+        let count = |axis: &Vec<Run>| axis.iter().map(|run| run.len).sum::<usize>();
+        let elements = runs.iter().map(count).product();
+        Block { peer: peer as usize, partial: transfer.partial, runs, strides, elements }
+    }
+
+    /// Calls with each run of elements that follow each other on both sides: where it begins in
+    /// what is sent, and in what is made, and how many there are.
+    fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
+        self.walk(0, (0, 0), each);
+    }
+
+    fn walk(&self, axis: usize, base: (usize, usize), each: &mut dyn FnMut(usize, usize, usize)) {
+        let Some(runs) = self.runs.get(axis) else { return each(base.0, base.1, 1) };
+        let (from, to) = self.strides[axis];
+        for run in runs {
+            let start = (base.0 + run.from * from, base.1 + run.to * to);
+            if axis + 1 == self.runs.len() && (from, to) == (1, 1) {
+                each(start.0, start.1, run.len);
+            } else {
+                for index in 0..run.len {
+                    self.walk(axis + 1, (start.0 + index * from, start.1 + index * to), each);
+                }
+            }
+        }
+    }
+}
+
+impl Exchange {
+    pub(super) fn new(plan: Arc<Plan>, device: Device, link: Link) -> Exchange {
+        let routes = plan.steps.iter().map(|step| match step {
+            Step::Move(moved) if !plan.is_local(moved) => Some(route(&plan, moved, device)),
+            _ => None,
+        });
+        let routes = routes.collect();
+        Exchange { plan, device, link, routes }
+    }
+
+    fn step(&self, step: Option<i64>) -> Result<(usize, &Move, &Route), OperatorError> {
+        let step = step.and_then(|step| usize::try_from(step).ok());
+        let number = step.ok_or("the step of the plan is missing")?;
+        match (self.plan.steps.get(number), self.routes.get(number)) {
+            (Some(Step::Move(moved)), Some(Some(route))) => Ok((number, moved, route)),
+            _ => Err("the plan has no exchange of this number".into()),
+        }
+    }
+
+    /// The sizes of what the device gets, if it gets anything and they are known.
+    fn dims(&self, moved: &Move) -> Option<Sizes> {
+        self.plan.form(moved.to).dims(self.device, moved.dims.as_deref()?)
+    }
+}
+
+fn reduction_of(combine: Combine) -> Reduction {
+    match combine {
+        Combine::Sum => Reduction::Sum,
+        Combine::Product => Reduction::Product,
+        Combine::Min => Reduction::Min,
+        Combine::Max => Reduction::Max,
+    }
+}
+
+/// What a device does in a move.
+fn route(plan: &Plan, moved: &Move, device: Device) -> Route {
+    let (from, to) = (plan.form(moved.from), plan.form(moved.to));
+    let Some(dims) = &moved.dims else {
+        let giver = from.devices().next().unwrap_or(0);
+        let takers = to.devices().filter(|taker| !from.is_on(*taker));
+        return Route::Whole {
+            from: giver as usize,
+            to: takers.map(|taker| taker as usize).collect(),
+        };
+    };
+    let reduction = from.partial().map(|(combine, _)| reduction_of(combine));
+    if let (Some(reduction), Some(workers)) = (reduction, group(plan, moved, device)) {
+        return Route::Reduce { workers, reduction };
+    }
+    let sizes = |form: &sardonyx_passes::Form, device| form.dims(device, dims).unwrap_or_default();
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    for transfer in transfers(from, to, dims) {
+        let (have, want) = (sizes(from, transfer.from), sizes(to, transfer.to));
+        if transfer.to == device {
+            receives.push(Block::new(transfer.from, &transfer, &have, &want));
+        } else if transfer.from == device {
+            sends.push(Block::new(transfer.to, &transfer, &have, &want));
+        }
+    }
+    Route::Parts { sends, receives, reduction }
+}
+
+/// The devices that have the partial results of the part of a device, one each, where all of them
+/// are to have the result.
+fn group(plan: &Plan, moved: &Move, device: Device) -> Option<Vec<usize>> {
+    let (from, to) = (plan.form(moved.from), plan.form(moved.to));
+    let (_, count) = from.partial()?;
+    if from.combined() != *to {
+        return None;
+    }
+    let place = to.places().get(&device)?;
+    // Devices with the same part and the same partial result take turns in forming groups.
+    let mut holders: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (other, own) in to.places() {
+        if own == place {
+            holders[from.partial_of(*other)].push(*other as usize);
+        }
+    }
+    let groups = holders[0].len();
+    if holders.iter().any(|devices| devices.len() != groups) {
+        return None;
+    }
+    let at = holders[from.partial_of(device)].iter().position(|one| *one == device as usize)?;
+    let mut workers: Vec<usize> = holders.iter().map(|devices| devices[at]).collect();
+    workers.sort_unstable();
+    Some(workers)
+}
+
+/// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
+struct Into<'o, 'c, 'a> {
+    call: &'o mut OperatorCall<'c, 'a>,
+    unread: Vec<u8>,
+}
+
+impl Into<'_, '_, '_> {
+    fn bytes(&mut self, elem: DataType, dims: &[usize]) -> Result<&mut [u8], OperatorError> {
+        if self.call.has_output(0) {
+            return Ok(self.call.output(0, elem, dims)?.into_bytes());
+        }
+        let elements: usize = dims.iter().product();
+        self.unread.resize(elements * elem.bits().unwrap_or(0) / 8, 0);
+        Ok(&mut self.unread)
+    }
+}
+
+impl CustomOperator for Exchange {
+    fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
+        let (number, moved, route) = self.step(call.attributes().int(EXCHANGE_STEP))?;
+        let message = Message {
+            exchange: self,
+            moved,
+            tag: Tag::try_from(number)?,
+            transport: self.link.get(),
+        };
+        // It is not empty: what is empty is known, and nobody has to make it.
+        call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
+        let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
+        let mut into = Into { call, unread: Vec::new() };
+        match route {
+            Route::Reduce { workers, reduction } => {
+                let given = given.ok_or("there is no partial result")?;
+                let dims: Sizes = given.dims().iter().copied().collect();
+                let bytes = into.bytes(moved.elem, &dims)?;
+                given.copy_to(bytes)?;
+                let group = Group { workers, tag: message.tag };
+                let reduced = message.transport.all_reduce(group, *reduction, moved.elem, bytes);
+                reduced.map_err(|error| self.link.failed(&error))
+            }
+            Route::Parts { sends, receives, reduction } => {
+                message.parts(given.as_ref(), &mut into, (sends, receives), *reduction)
+            }
+            Route::Whole { from, to } => message.whole(given.as_ref(), &mut into, (*from, to)),
+        }
+    }
+
+    fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
+        let Ok((_, moved, _)) = self.step(node.attributes().int(EXCHANGE_STEP)) else {
+            return RuleAnswer::NoRule;
+        };
+        let ty = match self.dims(moved) {
+            Some(dims) => Type::tensor(moved.elem, dims.iter().map(|size| Dim::from(*size))),
+            None => Type::unranked(moved.elem),
+        };
+        node.set_output(0, ty);
+        node.set_output(1, Type::tensor(DataType::Uint8, [Dim::from(1usize)]));
+        RuleAnswer::Said
+    }
+
+    fn is_deterministic(&self) -> bool {
+        // It must run as often as it stands there, whatever its input is.
+        false
+    }
+}
+
+/// What a device sends and receives in an exchange.
+struct Message<'e> {
+    exchange: &'e Exchange,
+    moved: &'e Move,
+    tag: Tag,
+    transport: Arc<dyn Transport>,
+}
+
+impl Message<'_> {
+    fn send(&self, to: usize, bytes: &[u8]) -> Result<(), OperatorError> {
+        let sent = self.transport.send(to, self.tag, bytes);
+        sent.map_err(|error| self.exchange.link.failed(&error))
+    }
+
+    fn receive(&self, from: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OperatorError> {
+        let received = self.transport.receive_with(from, self.tag, take);
+        received.map_err(|error| self.exchange.link.failed(&error))
+    }
+
+    fn parts(
+        &self,
+        given: Option<&TensorView<'_>>,
+        into: &mut Into<'_, '_, '_>,
+        (sends, receives): (&[Block], &[Block]),
+        reduction: Option<Reduction>,
+    ) -> Result<(), OperatorError> {
+        let elem = self.moved.elem;
+        let size = elem.bits().unwrap_or(0) / 8;
+        let given = match given {
+            Some(view) => view.contiguous_bytes().ok_or("the elements are not dense")?,
+            None => &[],
+        };
+        let mut message = Vec::new();
+        for block in sends {
+            message.clear();
+            message.reserve(block.elements * size);
+            block.for_each(&mut |from, _, len| {
+                message.extend_from_slice(&given[from * size..(from + len) * size]);
+            });
+            self.send(block.peer, &message)?;
+        }
+        if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
+            return Ok(());
+        }
+        let dims = self.exchange.dims(self.moved).ok_or("the sizes of the value are not known")?;
+        let into = into.bytes(elem, &dims)?;
+        for block in receives {
+            let mut wrong = None;
+            let mut put = |bytes: &[u8], is_own: bool| {
+                let mut at = 0;
+                block.for_each(&mut |from, to, len| {
+                    let source = if is_own { from } else { at };
+                    at += len;
+                    let part = bytes.get(source * size..(source + len) * size);
+                    let target = into.get_mut(to * size..(to + len) * size);
+                    match (part, target, reduction.filter(|_| block.partial > 0)) {
+                        (Some(part), Some(target), None) => target.copy_from_slice(part),
+                        (Some(part), Some(target), Some(reduction)) => {
+                            if let Err(error) = combine(reduction, elem, target, part) {
+                                wrong = Some(OperatorError::from(error.to_string()));
+                            }
+                        }
+                        _ => wrong = Some("a message is too short".into()),
+                    }
+                });
+            };
+            if block.peer == self.exchange.device as usize {
+                put(given, true);
+            } else {
+                self.receive(block.peer, &mut |bytes| put(bytes, false))?;
+            }
+            if let Some(wrong) = wrong {
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends or receives a value with its sizes, or keeps it.
+    fn whole(
+        &self,
+        given: Option<&TensorView<'_>>,
+        into: &mut Into<'_, '_, '_>,
+        (from, to): (usize, &[usize]),
+    ) -> Result<(), OperatorError> {
+        let own = self.exchange.device as usize;
+        if own == from && !to.is_empty() {
+            let view = given.ok_or("the value is not there")?;
+            let bytes = view.contiguous_bytes().ok_or("the elements are not dense")?;
+            let mut message = Vec::with_capacity(bytes.len() + 8 * (view.rank() + 1));
+            message.extend_from_slice(&(view.rank() as u64).to_le_bytes());
+            view.dims().iter().for_each(|size| message.extend((*size as u64).to_le_bytes()));
+            message.extend_from_slice(bytes);
+            for peer in to {
+                self.send(*peer, &message)?;
+            }
+        }
+        if to.contains(&own) {
+            let mut message = Vec::new();
+            self.receive(from, &mut |bytes| message.extend_from_slice(bytes))?;
+            let (dims, bytes) = parse(&message).ok_or("a message is too short")?;
+            let into = into.bytes(self.moved.elem, &dims)?;
+            if into.len() != bytes.len() {
+                return Err("a message does not have the length of its tensor".into());
+            }
+            into.copy_from_slice(bytes);
+        } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
+            let view = given.ok_or("the value is not there")?;
+            view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sizes and bytes of a message.
+fn parse(message: &[u8]) -> Option<(Sizes, &[u8])> {
+    let (rank, mut rest) = message.split_first_chunk::<8>()?;
+    let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;
+    let mut dims = Sizes::new();
+    for _ in 0..rank {
+        let (size, more) = rest.split_first_chunk::<8>()?;
+        dims.push(usize::try_from(u64::from_le_bytes(*size)).ok()?);
+        rest = more;
+    }
+    Some((dims, rest))
+}

@@ -1,0 +1,168 @@
+//! Random annotations for several devices.
+
+use sardonyx::{Error, Model, infer};
+use sardonyx_model::{Model as Graph, NodeId, ValueId};
+use sardonyx_passes::{
+    FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
+    annotate_devices,
+};
+
+/// Random numbers: `SplitMix64` of Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Numbers that a seed decides.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x2545_f491_4f6c_dd1d))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `end`, which is not 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end.max(1) as u64).unwrap_or(0)
+    }
+
+    /// Whether something happens that does so `of` times in a hundred.
+    fn percent(&mut self, of: usize) -> bool {
+        self.below(100) < of
+    }
+}
+
+/// A model with a configuration of 1, 2, 3, 4 or 8 devices, and nodes that ask for random forms of
+/// their operands: mostly possible ones, some that no value can have.
+pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
+    let devices = [1, 2, 2, 3, 4, 4, 8][random.below(7)];
+    let found = model.infer(&infer::Options::new());
+    let mut graph = Graph::read(sardonyx_tensor::Buffer::from_vec(model.to_bytes()))
+        .expect("a model that is open can be read again");
+    add_configuration(&mut graph, "random", devices);
+    let Some(main) = graph.main_graph() else { return Ok(model.clone()) };
+    let nodes: Vec<NodeId> = main.nodes.clone();
+    for node in nodes {
+        if !random.percent(80) {
+            continue;
+        }
+        let operands: Vec<ValueId> =
+            graph.inputs(node).chain(graph.outputs(node).iter().copied()).flatten().collect();
+        let names: Vec<Vec<u8>> =
+            operands.iter().map(|value| graph.text(graph.value(*value).name).to_vec()).collect();
+        let mut annotation = NodeAnnotation { configuration: b"random", ..Default::default() };
+        for name in &names {
+            let is_listed = annotation.specs.iter().any(|spec| spec.tensor == name);
+            if is_listed || !random.percent(60) {
+                continue;
+            }
+            let text = String::from_utf8_lossy(name);
+            let shape = found.ty(model, &text).and_then(sardonyx::Type::shape);
+            let dims: Option<Vec<usize>> =
+                shape.and_then(|shape| shape.iter().map(sardonyx_model::Dim::size).collect());
+            annotation.specs.push(spec(name, dims.as_deref(), devices, random));
+        }
+        if random.percent(15) {
+            annotation.stage = Some(i64::try_from(random.below(3)).unwrap_or(0));
+        }
+        annotate_devices(&mut graph, node, &annotation);
+    }
+    Model::from_bytes(graph.to_bytes())
+}
+
+fn signed(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+/// A form that a tensor may be asked to have.
+fn spec<'n>(
+    name: &'n [u8],
+    dims: Option<&[usize]>,
+    devices: usize,
+    random: &mut Random,
+) -> ShardingSpec<'n> {
+    let mut spec = ShardingSpec { tensor: name, ..ShardingSpec::default() };
+    let rank = dims.map_or_else(|| random.below(4), <[usize]>::len);
+    let mut order: Vec<usize> = (0..devices).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at + 1));
+    }
+    let mut shards = 1;
+    let mut axes: Vec<usize> = (0..rank).collect();
+    while !axes.is_empty() && random.percent(65) {
+        let axis = axes.swap_remove(random.below(axes.len()));
+        let most = devices / shards;
+        if most < 2 {
+            break;
+        }
+        let parts = 2 + random.below(most - 1);
+        shards *= parts;
+        let from_back = random.percent(30);
+        let axis_number = if from_back { signed(axis) - signed(rank) } else { signed(axis) };
+        let size = dims.map(|dims| dims[axis]);
+        spec.dims
+            .push(ShardedDim { axis: Some(axis_number), factors: factors(size, parts, random) });
+    }
+    let groups = devices / shards;
+    if shards == 1 && random.percent(20) {
+        spec.devices.clear();
+    } else if groups > 1 && random.percent(50) {
+        for shard in 0..shards {
+            let group = order[shard * groups..(shard + 1) * groups].iter().map(|one| signed(*one));
+            let key = -1 - signed(shard);
+            spec.groups.insert(key, group.collect());
+            spec.devices.push(key);
+        }
+    } else {
+        spec.devices.extend(order[..shards].iter().map(|device| signed(*device)));
+    }
+    if random.percent(10) {
+        spoil(&mut spec, devices, random);
+    }
+    spec
+}
+
+/// The factors of an axis in so many parts.
+fn factors<'n>(
+    size: Option<usize>,
+    parts: usize,
+    random: &mut Random,
+) -> Vec<SimpleShardedDim<'n>> {
+    let whole = SimpleShardedDim { size: None, num_shards: Some(signed(parts)) };
+    let Some(size) = size else { return vec![whole] };
+    let divisors: Vec<usize> = (2..size).filter(|inner| size % inner == 0).collect();
+    if divisors.is_empty() || !random.percent(30) {
+        let said = random.percent(50).then(|| FactorSize::Value(signed(size)));
+        return vec![SimpleShardedDim { size: said, ..whole }];
+    }
+    let inner = divisors[random.below(divisors.len())];
+    let is_inner = random.percent(50);
+    let of = |size: Option<usize>, parts: usize| SimpleShardedDim {
+        size: size.map(|size| FactorSize::Value(signed(size))),
+        num_shards: Some(signed(parts)),
+    };
+    if is_inner {
+        vec![of(None, 1), of(Some(inner), parts)]
+    } else {
+        vec![of(Some(size / inner), parts), of(Some(inner), 1)]
+    }
+}
+
+/// Lets a specification ask for what cannot be.
+fn spoil(spec: &mut ShardingSpec<'_>, devices: usize, random: &mut Random) {
+    match random.below(6) {
+        0 => spec.devices.push(0),
+        1 => spec.devices = vec![signed(devices)],
+        2 => spec.dims.push(ShardedDim { axis: Some(9), factors: Vec::new() }),
+        3 => spec.devices.iter_mut().for_each(|device| *device = 0),
+        4 => spec.dims.iter_mut().for_each(|dim| dim.factors.clear()),
+        _ => {
+            spec.groups.insert(0, Vec::new());
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Runs backend cases with random annotations for several devices, and compares with a plain run:
+//! annotations never change results.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use sardonyx::{DeviceOptions, Model, Session, Type, Value};
+use sardonyx_passes::{Computed, Step};
+use sardonyx_tests::annotate::{self, Random};
+use sardonyx_tests::cases::{self, Case};
+use sardonyx_tests::run_case;
+
+#[derive(Parser)]
+struct Arguments {
+    /// The directory of cases.
+    cases: PathBuf,
+    /// Run only the cases whose kind/name contains this text.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// How many runs.
+    #[arg(long, default_value_t = 500)]
+    runs: u64,
+    /// The first run; each run is decided by its number.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Print the model and the plan of each run.
+    #[arg(long)]
+    show: bool,
+}
+
+/// Operators that move elements, or make each of a few others without a sum: in parts, or compiled
+/// for other sizes, they give the same bits.
+const EXACT: &[&str] = &[
+    "Abs",
+    "Add",
+    "And",
+    "ArgMax",
+    "ArgMin",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Cast",
+    "CastLike",
+    "Ceil",
+    "Clip",
+    "Compress",
+    "Concat",
+    "Constant",
+    "ConstantOfShape",
+    "DepthToSpace",
+    "Div",
+    "Equal",
+    "Expand",
+    "EyeLike",
+    "Flatten",
+    "Floor",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Greater",
+    "GreaterOrEqual",
+    "Hardmax",
+    "Identity",
+    "If",
+    "IsInf",
+    "IsNaN",
+    "Less",
+    "LessOrEqual",
+    "Loop",
+    "Max",
+    "MaxPool",
+    "Min",
+    "Mod",
+    "Mul",
+    "Neg",
+    "NonZero",
+    "Not",
+    "OneHot",
+    "Or",
+    "PRelu",
+    "Pad",
+    "Range",
+    "Reciprocal",
+    "ReduceMax",
+    "ReduceMin",
+    "Relu",
+    "Reshape",
+    "ReverseSequence",
+    "Round",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "Shape",
+    "Sign",
+    "Size",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Sqrt",
+    "Squeeze",
+    "Sub",
+    "Tile",
+    "TopK",
+    "Transpose",
+    "Trilu",
+    "Unique",
+    "Unsqueeze",
+    "Where",
+    "Xor",
+];
+
+/// What became of the runs.
+#[derive(Debug, Default)]
+struct Counts {
+    runs: usize,
+    /// Runs in which values were moved.
+    moved: usize,
+    /// Runs in which nodes were computed in parts.
+    parts: usize,
+    /// Runs with partial results.
+    partial: usize,
+    /// Runs that the model refuses without devices too.
+    refused: usize,
+    /// Specifications that were not honoured.
+    not_honoured: usize,
+    same_bits: usize,
+    failures: BTreeMap<u64, String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("devices: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let mut cases = cases::find(&arguments.cases)?;
+    cases.retain(|case| case.id.contains(&arguments.filter));
+    if cases.is_empty() {
+        return Err("there is no such case".into());
+    }
+    let counts = Mutex::new(Counts::default());
+    let next = AtomicU64::new(arguments.first);
+    let end = arguments.first + arguments.runs;
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        return;
+                    }
+                    one(number, &cases, arguments, &counts);
+                }
+            });
+        }
+    });
+    let counts = counts.into_inner()?;
+    for (number, why) in &counts.failures {
+        println!("run {number}: {why}");
+    }
+    println!(
+        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} specifications were not honoured, {} runs are refused without devices too",
+        counts.runs,
+        cases.len(),
+        counts.moved,
+        counts.parts,
+        counts.partial,
+        counts.same_bits,
+        counts.not_honoured,
+        counts.refused
+    );
+    println!(
+        "devices: {} passed, {} failed",
+        counts.runs - counts.failures.len(),
+        counts.failures.len()
+    );
+    Ok(counts.failures.is_empty())
+}
+
+/// One run, which its number decides.
+fn one(number: u64, cases: &[Case], arguments: &Arguments, counts: &Mutex<Counts>) {
+    let mut random = Random::new(number);
+    let case = &cases[random.below(cases.len())];
+    let outcome = run_case::caught(|| {
+        compare(case, &mut random, arguments, counts)
+            .map_err(|why| run_case::wrong(format!("{}: {why}", case.id)))
+    });
+    let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    counts.runs += 1;
+    if let Err(failure) = outcome {
+        counts.failures.insert(number, failure.detail);
+    }
+}
+
+fn compare(
+    case: &Case,
+    random: &mut Random,
+    arguments: &Arguments,
+    counts: &Mutex<Counts>,
+) -> Result<(), String> {
+    let say = |error: &dyn std::fmt::Display| error.to_string();
+    let model = Model::open(case.model()).map_err(|error| say(&error))?;
+    let tolerance = case.tolerance().map_err(|error| say(&error))?;
+    let plain = Session::builder(&model).threads(1).seed(7).build();
+    let Ok(plain) = plain else {
+        counts.lock().map_err(|_| "poisoned")?.refused += 1;
+        return Ok(());
+    };
+    let Some(data) = case.data_sets().map_err(|error| say(&error))?.into_iter().next() else {
+        return Ok(());
+    };
+    let inputs = run_case::inputs(&plain, &data).map_err(|failure| failure.detail)?;
+    let wanted = plain.run(inputs.clone());
+    let annotated = annotate::randomly(&model, random).map_err(|error| say(&error))?;
+    if arguments.show {
+        println!("{}", annotated.to_text());
+    }
+    let options = DeviceOptions::new().deadline(Duration::from_secs(5));
+    let session = Session::builder(&annotated).threads(1).seed(7).devices(options);
+    let session = session.map_err(|error| say(&error))?;
+    if arguments.show {
+        let types = inputs.iter().filter_map(|(name, value)| match value {
+            Value::Tensor(tensor) => {
+                Some((*name, Type::tensor(tensor.data_type(), tensor.dims().iter().copied())))
+            }
+            _ => None,
+        });
+        let plan = session.plan(&types.collect::<Vec<_>>()).map_err(|error| say(&error))?;
+        println!("{}", plan.text());
+    }
+    let found = session.run(inputs.clone());
+    let (wanted, found) = match (wanted, found) {
+        (Ok(wanted), Ok(found)) => (wanted, found),
+        (Err(_), Err(_)) => {
+            counts.lock().map_err(|_| "poisoned")?.refused += 1;
+            return Ok(());
+        }
+        (Err(error), Ok(_)) => return Err(format!("runs, and without devices: {error}")),
+        (Ok(_), Err(error)) => return Err(error.to_string()),
+    };
+    let plan = session.last_plan().ok_or("there is no plan")?;
+    let again = session.run(inputs.clone()).map_err(|error| say(&error))?;
+    let plain_again = plain.run(inputs).map_err(|error| say(&error))?;
+    let mut is_same = true;
+    for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
+        is_same &= bits(wanted) == bits(found);
+        found.compare(wanted, tolerance).map_err(|why| format!("{name}: {why}"))?;
+    }
+    // Nodes that draw random numbers draw others in the second run.
+    let is_random = |name: &str| wanted.get(name).map(bits) != plain_again.get(name).map(bits);
+    for ((name, first), (_, second)) in found.iter().zip(again.iter()) {
+        if !is_random(name) && bits(first) != bits(second) {
+            return Err(format!("{name}: two runs give different bits"));
+        }
+    }
+    if wanted.len() != found.len() {
+        return Err(format!("{} outputs, not {}", found.len(), wanted.len()));
+    }
+    let facts = plan.facts();
+    let only_moves = |computed: &Computed| {
+        let model = plan.model();
+        let op = model.display(model.node(computed.node).op_type);
+        EXACT.contains(&&*op)
+    };
+    let is_exact = plan.steps.iter().all(|step| match step {
+        Step::Node(computed) => only_moves(computed),
+        Step::Move(_) => true,
+    });
+    if !is_same && is_exact {
+        return Err("the bits differ from those of the plain run, and nothing was rounded".into());
+    }
+    let mut counts = counts.lock().map_err(|_| "poisoned")?;
+    counts.moved += usize::from(facts.moves > 0);
+    counts.parts += usize::from(facts.in_parts > 0);
+    counts.partial += usize::from(facts.partial > 0);
+    counts.not_honoured += plan.not_honoured.len();
+    counts.same_bits += usize::from(is_same);
+    Ok(())
+}
+
+/// Type, sizes and bytes of a tensor; the text of what is none.
+fn bits(value: &Value) -> (String, Vec<u8>) {
+    match value {
+        Value::Tensor(tensor) => {
+            let what = format!("{}{:?}", tensor.data_type(), tensor.dims());
+            (what, tensor.bytes().to_vec())
+        }
+        other => (format!("{other:?}"), Vec::new()),
+    }
+}
