@@ -694,7 +694,7 @@ mod tests {
             (one("F32", "[1]", "[0,18446744073709551616]", 4), "header cannot be read"),
             (one("F32", "[1]", "[4,0]", 4), "begin at 4 but end at 0"),
             (one("F32", "[2]", "[0,4]", 4), "needs 8 bytes, but has 4"),
-            (one("F32", "[0]", "[0,4]", 4), "needs 0 bytes, but 4"),
+            (one("F32", "[0]", "[0,4]", 4), "needs 0 bytes, but has 4"),
             (one("F32", "[1]", "[0,4]", 3), "only 3"),
             (one("F32", "[1]", "[0,4]", 5), "1 bytes at the end"),
             (one("F32", "[1]", "[1,5]", 5), "are unused"),
