@@ -83,7 +83,7 @@ fn sequences_are_given_in_several_ways() {
     files.run("run", "m.onnxtxt", &[&gap]).refused(&["'s.1'", "no 's.0'", "from 0 on"]);
     files.run("run", "m.onnxtxt", &[]).refused(&["the input 's' is missing"]);
     let unfit = input("o", "b.npy");
-    files.run("run", "m.onnxtxt", &[&s, &unfit]).refused(&["'o' has the shape [3]"]);
+    files.run("run", "m.onnxtxt", &[&s, &unfit]).refused(&["'o' has shape [3]"]);
 }
 
 #[test]

@@ -210,7 +210,7 @@ g () => (float y) <float w = {3}> { y = Neg (w) }
         assert_eq!(number(&out, "w"), expected);
     }
     let answer = files.run("train", "two.onnxtxt", &["--entry", "2", "-o", &out]);
-    answer.refused(&["training step 2 does not exist", "steps 0 to 1"]);
+    answer.refused(&["training step 2 does not exist", "an entry from 0 to 1"]);
 }
 
 /// TRAIN-23-: a model that does not say how it is trained; data that do not fit.

@@ -395,7 +395,7 @@ def test_errors_have_the_fact_first_and_the_attributes_of_the_family():
     rows = [
         ({**SMALL, "k": f(1)}, "the model has no input 'k'", "input"),
         ({**SMALL, "x": f(2)}, "the input 'x' has 1 dimensions", "input"),
-        ({**SMALL, "x": f(2, 4)}, "the input 'x' has the shape [2, 4]", "input"),
+        ({**SMALL, "x": f(2, 4)}, "the input 'x' has shape [2, 4]", "input"),
         ({"x": f(2, 3)}, "Required inputs (['y']) are missing", "input"),
     ]
     for feed, start, code in rows:

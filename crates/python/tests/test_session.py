@@ -411,8 +411,8 @@ def test_inputs_are_let_go():
 REFUSED = [
     (floats(2, 4), "dimension 1 is 4, not 3"),
     (floats(2), "has 1 dimensions, [2]"),
-    (np.zeros((2, 3)), "has elements of type double"),
-    (np.zeros((2, 3), np.int64), "has elements of type int64"),
+    (np.zeros((2, 3)), "has element type double"),
+    (np.zeros((2, 3), np.int64), "has element type int64"),
     (None, "the input 'x' is missing"),
     ("text", "which is not of type float"),
     (object(), "is an object, which is not an array"),

@@ -397,7 +397,7 @@ fn tensor_fits<'p>(
         return Err(other_kind(&ValueType::Tensor(elem), declared));
     };
     if wanted.elem.is_some_and(|wanted| wanted != elem) {
-        let what = format!("has elements of type {elem}, but the model expects {declared}");
+        let what = format!("has element type {elem}, but the model expects {declared}");
         return Err(what.into());
     }
     match &wanted.shape {
@@ -407,7 +407,7 @@ fn tensor_fits<'p>(
 }
 
 fn other_kind(found: &ValueType, declared: &Type) -> Misfit {
-    format!("is of type {found}, but the model expects {declared}").into()
+    format!("has type {found}, but the model expects {declared}").into()
 }
 
 /// Compares dimensions with those declared, and sizes that share a name with each other.
@@ -430,7 +430,7 @@ fn dims_fit<'p>(
             && usize::try_from(*wanted) != Ok(*size)
         {
             return Err(format!(
-                "has the shape {dims:?}, but the model expects {declared}: dimension {axis} is \
+                "has shape {dims:?}, but the model expects {declared}: dimension {axis} is \
                  {size}, not {wanted}"
             ));
         }

@@ -78,8 +78,8 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     };
     let (reason, place) = stopped(&session, RunOptions::new().stop(&flag).watch(&mut watch));
     assert_eq!(reason, StopReason::Flag);
-    assert!(place.contains(" in Loop node that makes 'v2' in turn "), "{place}");
-    let end = "before  of graph 'forever' in Loop node that makes 'y'";
+    assert!(place.contains(" in Loop node that makes 'v2' in iteration "), "{place}");
+    let end = " of graph 'forever' in Loop node that makes 'y'";
     assert!(place.ends_with(end), "{place}");
     // No step began after the flag was raised: what came is the ends of the steps around.
     assert!(events.len() <= 1003, "{}", events.len());
@@ -98,8 +98,8 @@ fn turns_of_all_loops_count_together() {
     assert_eq!(reason, StopReason::Turns(9));
     assert_eq!(place, "before iteration 3 of Loop node that makes 'y'");
     let (_, place) = stopped(&session, RunOptions::new().turn_limit(10));
-    let expected = "turn 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' in Loop node \
-before                     that makes 'y'";
+    let expected = "before iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
+                    in Loop node that makes 'y'";
     assert_eq!(place, expected);
 }
 

@@ -127,7 +127,10 @@ fn what_is_wanted_wrongly_is_refused() {
         says(&[("y", &[4, 2])]),
         "the output 'y' is float[2, 4], but its memory is float[4, 2]"
     );
-    assert_eq!(says(&[("w", &[1])]), "the model has no output 'w'\nhelp: outputs are 'y', 'z'");
+    assert_eq!(
+        says(&[("w", &[1])]),
+        "the model has no output 'w'\nhelp: use one of its outputs: 'y', 'z'"
+    );
     assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "the output 'y' is requested twice");
     // The number of columns is known only now.
     let what = says(&[("z", &[2, 3])]);

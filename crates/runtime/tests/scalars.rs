@@ -213,7 +213,7 @@ fn what_is_stacked_in_registers_is_counted() {
     match session.run(inputs) {
         Err(RunError::Node(error)) => {
             assert!(error.what.contains("the memory limit is 1048576"), "{error}");
-            assert!(error.what.contains("in turn 65536"), "{error}");
+            assert!(error.what.contains("in iteration 65536"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -316,7 +316,7 @@ fn a_loop_that_grows_a_sequence_ends_at_the_memory_limit() {
     assert!(session.run(turns(1000)).is_ok());
     let mut error = String::new();
     let measured = measure(|| error = session.run(turns(1 << 40)).unwrap_err().to_string());
-    assert!(error.contains(" in turn 19"), "{error}");
+    assert!(error.contains(" in iteration 19"), "{error}");
     assert!(error.contains("the memory limit is 8388608"), "{error}");
     assert!(measured.bytes_max <= 9 << 20, "{}", measured.bytes_max);
 }

@@ -114,7 +114,7 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
             );
         }
         if statistics_are_read(cx) {
-            return Err(cx.refuse("its statistics are read, and training_mode says there are none"));
+            return Err(cx.refuse("its statistics are used, but without training_mode they are not computed"));
         }
         // Named ones would mean training there.
         keep_outputs(cx, 1);
@@ -397,7 +397,7 @@ mod tests {
     fn outputs_that_nobody_reads_need_not_mean_training() {
         let inference: &[Assumption] = &[Assumption::Inference];
         let is_test = |value| vec![("is_test", Int(value))];
-        let refused = "BatchNormalization: its statistics are read, and ";
+        let refused = "BatchNormalization: its statistics are used, but ";
         let rows: [(_, _, _, &[usize], _, _); 12] = [
             // Version 6 says it.
             ((6, 7), is_test(1), 5, &[0], &[][..], "1 outputs"),
@@ -409,7 +409,7 @@ mod tests {
             ((7, 6), vec![], 1, &[0], &[], "is_test=1, 1 outputs"),
             ((7, 6), vec![], 5, &[0], &[], "is_test=0, 5 outputs"),
             ((7, 6), vec![], 5, &[0], inference, "is_test=1, 1 outputs"),
-            ((7, 6), vec![], 5, &[0, 1], inference, "BatchNormalization: its statistics are read"),
+            ((7, 6), vec![], 5, &[0, 1], inference, "BatchNormalization: its statistics are used"),
             ((14, 13), vec![], 3, &[0], &[], "1 outputs"),
             ((13, 14), vec![], 5, &[0], inference, "1 outputs"),
             ((13, 14), vec![], 5, &[0, 1], inference, "training_mode=1, 3 outputs"),

@@ -585,7 +585,7 @@ mod tests {
                 (&[], "float[4, N]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; -", "float[...]"),
-                (&[], "float[4]; =[2, 3]", "repeats has Tile: 2 elements for 1 axes"),
+                (&[], "float[4]; =[2, 3]", "Tile: repeats has 2 elements for 1 axes"),
                 (&[], "float[4]; =[-1]", "Tile: axis 0 is repeated -1 times"),
                 (&[], "float[2]; =[9223372036854775807]", "Tile: a size overflows 64 bits"),
                 (&[], "float[4]; =2", "Tile: input 1 must have rank 1, not 0"),

@@ -433,7 +433,7 @@ pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bi
     let per_class = counts.iter().map(|count| {
         let what = || {
             BindError::Invalid(format!(
-                "attribute 'vectors_per_class' has the invalid element the invalid element {count}"
+                "attribute 'vectors_per_class' has the invalid element {count}"
             ))
         };
         usize::try_from(*count).map_err(|_| what())
@@ -441,7 +441,7 @@ pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bi
     let per_class = per_class.collect::<Result<Vec<usize>, BindError>>()?;
     let sum = per_class.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
     let Some(vectors) = sum else {
-        fail!("attribute 'vectors_per_class' has the invalid element the sum of too many vectors");
+        fail!("attribute 'vectors_per_class' has too many vectors");
     };
     if vectors == 0 { bind_linear_machine(site) } else { bind_machine(site, per_class, vectors) }
 }
@@ -554,13 +554,11 @@ fn bind_machine(
     let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
     let classes = per_class.len();
     if classes < 2 {
-        fail!(
-            "attribute 'vectors_per_class' has the invalid element 1 element, and classes are told apart by pairs"
-        );
+        fail!("attribute 'vectors_per_class' has 1 element, but classes are compared in pairs");
     }
     if labels.len() != classes {
         fail!(
-            "the node has {} class labels, and attribute 'vectors_per_class' has the invalid element {classes} elements",
+            "the node has {} class labels, but attribute 'vectors_per_class' has {classes} elements",
             labels.len()
         );
     }

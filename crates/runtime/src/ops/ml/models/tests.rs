@@ -224,17 +224,17 @@ fn what_does_not_fit_is_refused() {
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[2])],
-            "attribute 'vectors_per_class' has the invalid element 1 element, and classes are told apart by pairs",
+            "attribute 'vectors_per_class' has 1 element, but classes are compared in pairs",
         ),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[1, 1])],
-            "the node has 0 class labels, and attribute 'vectors_per_class' has the invalid element 2 elements",
+            "the node has 0 class labels, but attribute 'vectors_per_class' has 2 elements",
         ),
         (
             "SVMClassifier",
             vec![two(), ints("vectors_per_class", &[i64::MAX, i64::MAX, 2, 2])],
-            "attribute 'vectors_per_class' has the invalid element the sum of too many vectors",
+            "attribute 'vectors_per_class' has too many vectors",
         ),
         (
             "SVMClassifier",
