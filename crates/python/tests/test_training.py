@@ -82,9 +82,10 @@ def test_options_do_what_they_say():
     trainer.initialize()
     assert (np.abs(trainer.state["w"]) <= 0.5).all() and len(set(trainer.state["w"].flat)) == 4
 
-    text = sardonyx.printer.model_to_text
     options = {"optimizer": "adam", "optimizer_operator": True, "gradient_nodes": True}
-    assert "Adam" in text(sardonyx.add_training(LINE, "squared-error", **options))
+    message = onnx.ModelProto.FromString(sardonyx.add_training(LINE, "squared-error", **options))
+    operators = {node.op_type for node in message.training_info[0].algorithm.node}
+    assert {"Adam", "Gradient"} <= operators
 
 
 def test_gradients_are_clipped():
@@ -110,8 +111,9 @@ def test_gradients_are_outputs():
     x = np.float32([1, 2])
     outputs = sardonyx.Session(sardonyx.differentiate(model, of="y")).run({"x": x})
     assert outputs["x_grad"].tolist() == [3, 12]
-    by_both = sardonyx.Session(sardonyx.differentiate(model, of="y", by=["x", "a"]))
-    assert by_both.run({"x": x})["a_grad"].tolist() == [1, 2]
+    chosen = sardonyx.differentiate(LINE, by=["w", "b"])
+    names = [port.name for port in sardonyx.Session(chosen).outputs]
+    assert names == ["y", "w_grad", "b_grad"]
     with_node = sardonyx.differentiate(model, of="y", by="x", gradient_node=True)
     text = sardonyx.printer.model_to_text
     assert "Gradient" in text(with_node)
@@ -165,10 +167,10 @@ def test_operators_without_gradient_are_named():
 
 def test_values_in_other_files_are_refused(tmp_path):
     message = onnx.ModelProto.FromString(CLASSES)
-    onnx.save(
-        message, tmp_path / "m.onnx", save_as_external_data=True, location="data", size_threshold=0,
-        convert_attribute=True,
-    )
+    weights = message.graph.initializer[0]
+    weights.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weights), weights.name))
+    options = {"save_as_external_data": True, "location": "data", "size_threshold": 0}
+    onnx.save(message, tmp_path / "m.onnx", **options)
     with pytest.raises(sardonyx.Error, match="the model has values in data files") as caught:
         sardonyx.add_training(tmp_path / "m.onnx", "cross-entropy")
     assert caught.value.code == "external-data"
