@@ -147,7 +147,8 @@ impl<'a> Gather<'a> {
     /// The inputs of a directory of test data: `input_0.pb` is the first one, and so on.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
         let files = files::numbered(path, "input_")?;
-        if files.is_empty() {
+        // A case of a model without inputs has outputs only.
+        if files.is_empty() && files::numbered(path, "output_")?.is_empty() {
             let message = format!("the directory '{}' has no input_0.pb", path.display());
             return Err(Failure::new(message)
                 .code(ErrorKind::Input)

@@ -176,6 +176,8 @@ fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
         files.run("run", "m.onnxtxt", &[&["--expect", set], more].concat()).code
     };
     assert_eq!(run(&same, &[]), Some(0));
+    // The directory has no inputs, as the model has none.
+    assert_eq!(run(&same, &[&same]), Some(0));
     assert_eq!(run(&near, &[]), Some(1));
     assert_eq!(run(&near, &["--rtol", "0.5"]), Some(1));
     assert_eq!(run(&near, &["--atol", "1"]), Some(0));
