@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sardonyx::infer::{NodeTypes, RuleAnswer};
 use sardonyx::ops::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema};
 use sardonyx::{
-    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Optimization, Outputs,
-    RunOptions, Session, SessionBuilder, Tensor, Type, Value,
+    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Optimization,
+    Outputs, RunOptions, Session, SessionBuilder, Tensor, Type, Value,
 };
 
 fn model(text: &str) -> Model {
@@ -348,11 +348,7 @@ fn operators_of_the_program_read_images_between_convolutions() {
         Tensor::from_vec(dims, elements.collect()).expect("as many elements as the dimensions say")
     };
     let inputs = || {
-        [
-            ("x", fill(&[1, 3, 24, 24])),
-            ("v", fill(&[16, 3, 3, 3])),
-            ("w", fill(&[16, 16, 3, 3])),
-        ]
+        [("x", fill(&[1, 3, 24, 24])), ("v", fill(&[16, 3, 3, 3])), ("w", fill(&[16, 16, 3, 3]))]
     };
     let run = |optimization| {
         let session = Session::builder(&model).operator("com.example", "Copy", copy);
