@@ -495,7 +495,7 @@ mod tests {
             let error = check(&ports, &fixed, inputs).unwrap_err();
             assert!(error.contains(expected), "{error}\nlacks {expected}");
             let is_about_sizes = !expected.contains("twice");
-            assert_eq!(error.contains("fixed when the session was made: M = 4"), is_about_sizes);
+            assert_eq!(error.contains("set for the session: M = 4"), is_about_sizes);
         }
     }
 
