@@ -1,10 +1,10 @@
 //! `sardonyx graph`: a picture of a model or of a part of it.
 
 mod dot;
+mod drawing;
 mod folds;
 mod html;
 mod layout;
-mod picture;
 mod svg;
 
 use std::io::Write;
@@ -19,8 +19,8 @@ use crate::human::group;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
 use crate::{ModelArg, files};
+use drawing::{Drawing, Graph};
 use folds::Folds;
-use picture::{Graph, Picture};
 
 /// Draw the main graph of a model, or a part of it, as SVG, HTML or DOT
 ///
@@ -95,15 +95,15 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let types = model.infer(&Options::new().without_reasons(true));
     let graph = Graph::of(model.nodes(Some(&types)));
-    let picture = args.picture(&graph)?;
+    let drawing = args.drawing(&graph)?;
     let title = match &*model.graph_name() {
         "" => args.model.name(),
         name => format!("{name}, {}", args.model.name()),
     };
     let text = match form {
-        Form::Svg => svg::write(&picture, &title),
-        Form::Html => html::write(&with_texts(picture, &model)?, &title)?,
-        Form::Dot => dot::write(&picture, &title),
+        Form::Svg => svg::write(&drawing, &title),
+        Form::Html => html::write(&with_texts(drawing, &model)?, &title)?,
+        Form::Dot => dot::write(&drawing, &title),
     };
     match target {
         Target::Stdout => terminal.print(&text),
@@ -117,16 +117,16 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn picture(&self, graph: &Graph) -> Result<Picture, Failure> {
+    fn drawing(&self, graph: &Graph) -> Result<Drawing, Failure> {
         let all = graph.listed();
         if all.is_empty() {
             return Err(Failure::new("the main graph has no nodes to draw"));
         }
-        let picture = match &self.around {
+        let drawing = match &self.around {
             Some(centre) => {
                 let part = graph.around(find(graph, centre)?, self.depth);
                 let is_part = part.len() < all.len();
-                graph.picture(&part, &Folds::none(graph.nodes.len()), is_part)
+                graph.drawing(&part, &Folds::none(graph.nodes.len()), is_part)
             }
             None => {
                 let is_folded = match self.fold {
@@ -139,13 +139,13 @@ impl Args {
                 } else {
                     Folds::none(graph.nodes.len())
                 };
-                graph.picture(&all, &folds, false)
+                graph.drawing(&all, &folds, false)
             }
         };
-        if picture.vertices.len() <= MOST_VERTICES {
-            return Ok(picture);
+        if drawing.vertices.len() <= MOST_VERTICES {
+            return Ok(drawing);
         }
-        let boxes = group(picture.vertices.len() as u64);
+        let boxes = group(drawing.vertices.len() as u64);
         let message = format!(
             "the picture would have {boxes} boxes, more than {MOST_VERTICES}, which nobody can read"
         );
@@ -183,9 +183,9 @@ fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
 }
 
 /// The picture with the text of each node among its details.
-fn with_texts(mut picture: Picture, model: &Model) -> Result<Picture, Failure> {
+fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
-    for vertex in &mut picture.vertices {
+    for vertex in &mut drawing.vertices {
         let Some(node) = vertex.node else { continue };
         let (text, _) = options.print_range(model, node..node + 1).map_err(|error| {
             Failure::new(format!("the node cannot be printed: {error}")).code(Code::Internal)
@@ -193,26 +193,26 @@ fn with_texts(mut picture: Picture, model: &Model) -> Result<Picture, Failure> {
         let text = String::from_utf8_lossy(&text).trim_end().to_string();
         vertex.details.push(("text".to_string(), text));
     }
-    Ok(picture)
+    Ok(drawing)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn drawn(nodes: &str, draw: impl Fn(&Graph) -> Picture) -> (Vec<String>, Vec<(usize, usize)>) {
+    fn drawn(nodes: &str, draw: impl Fn(&Graph) -> Drawing) -> (Vec<String>, Vec<(usize, usize)>) {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]>
              g (float[2] x, bool c) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} }}"
         );
         let model = Model::from_text(&text).unwrap();
-        let picture = draw(&Graph::of(model.nodes(None)));
-        let titles = picture.vertices.iter().map(|vertex| vertex.lines[0].clone()).collect();
-        (titles, picture.edges.iter().map(|edge| (edge.from, edge.to)).collect())
+        let drawing = draw(&Graph::of(model.nodes(None)));
+        let titles = drawing.vertices.iter().map(|vertex| vertex.lines[0].clone()).collect();
+        (titles, drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect())
     }
 
-    fn whole(graph: &Graph) -> Picture {
-        graph.picture(&graph.listed(), &Folds::none(graph.nodes.len()), false)
+    fn whole(graph: &Graph) -> Drawing {
+        graph.drawing(&graph.listed(), &Folds::none(graph.nodes.len()), false)
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         let (titles, edges) = drawn(nodes, |graph| {
             let part = graph.around(find(graph, "d").unwrap(), 1);
             assert_eq!(part, [1, 2, 3]);
-            graph.picture(&part, &Folds::none(graph.nodes.len()), true)
+            graph.drawing(&part, &Folds::none(graph.nodes.len()), true)
         });
         assert_eq!(titles, ["Exp", "Abs", "Relu", "… a", "… 1 reader", "… 1 reader"]);
         assert_eq!(edges, [(0, 1), (0, 4), (1, 2), (2, 5), (3, 0)]);

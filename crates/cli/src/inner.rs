@@ -1,4 +1,5 @@
-//! Inner values of a model, which a run gives as outputs of a copy of it: `run --show` and `--dump`.
+//! Inner values of a model, which a run gives as outputs of a copy of it: `run --show` and
+//! `--dump`.
 
 use std::collections::HashSet;
 use std::io;

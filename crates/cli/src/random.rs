@@ -3,8 +3,8 @@
 //! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014),
 //! started with SEED xor the FNV-1a hash of the input's name: so an input does not depend on the
 //! others, nor on the machine. Of the 64 bits u,
-//! - floats from a to below b are a + (b - a) (u >> 40) / 2^24, then rounded to narrower types; a is
-//!   -1 and b is 1 unless something else is asked for,
+//! - floats from a to below b are a + (b - a) (u >> 40) / 2^24, then rounded to narrower types; a
+//!   is -1 and b is 1 unless something else is asked for,
 //! - integers from a to below b are a + (u >> 32) mod (b - a); what a and b are is in `filling`,
 //! - truth values are the highest bit, strings an integer as text.
 

@@ -286,16 +286,16 @@ mod tests {
     fn values_become_outputs_once() {
         let model = Model::from_text(
             "<ir_version: 10, opset_import: [\"\": 21]>
-             g (float[N] x) => (float[N] y) { a = Exp (x) y = Neg (a) }",
+             g (float[N] x) => (float[N] y) { hidden = Exp (x) y = Neg (hidden) }",
         )
         .unwrap();
-        let more = model.with_outputs(["y", "a", "a"]).unwrap();
+        let more = model.with_outputs(["y", "hidden", "hidden"]).unwrap();
         let names: Vec<String> =
             more.outputs().iter().map(|port| port.name().to_string()).collect();
-        assert_eq!(names, ["y", "a"]);
+        assert_eq!(names, ["y", "hidden"]);
         assert_eq!(model.outputs().len(), 1);
-        let error = model.with_outputs(["aa"]).unwrap_err();
+        let error = model.with_outputs(["hiden"]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Output);
-        assert_eq!(error.help(), Some("did you mean 'a'?"));
+        assert_eq!(error.help(), Some("did you mean 'hidden'?"));
     }
 }

@@ -1,14 +1,14 @@
 //! A picture as a text in the DOT language of Graphviz, which computes the layout.
 
-use super::picture::{Kind, Picture};
+use super::drawing::{Drawing, Kind};
 
 /// The text of a picture.
-pub(crate) fn write(picture: &Picture, title: &str) -> String {
+pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
     let mut text = format!("digraph {} {{\n", quoted(title));
     text += "  rankdir=TB;\n";
     text += "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=monospace, fontsize=10];\n";
     text += "  edge [fontname=monospace, fontsize=9];\n";
-    for (index, vertex) in picture.vertices.iter().enumerate() {
+    for (index, vertex) in drawing.vertices.iter().enumerate() {
         let label: Vec<String> = vertex.lines.iter().map(|line| escaped(line)).collect();
         let look = match vertex.kind {
             Kind::Input | Kind::Output => ", shape=ellipse, fillcolor=\"#d9ead3\"",
@@ -18,7 +18,7 @@ pub(crate) fn write(picture: &Picture, title: &str) -> String {
         };
         text += &format!("  v{index} [label=\"{}\"{look}];\n", label.join("\\n"));
     }
-    for edge in &picture.edges {
+    for edge in &drawing.edges {
         let values: Vec<String> = edge.values.iter().map(|value| escaped(value)).collect();
         let tooltip = values.join("\\n");
         text += &format!("  v{} -> v{} [tooltip=\"{tooltip}\"];\n", edge.from, edge.to);

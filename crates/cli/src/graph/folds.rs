@@ -96,8 +96,8 @@ impl<'n> Sequence<'n> {
         best
     }
 
-    /// Whether two nodes do the same to the same: constants or inputs of the graph of the same type,
-    /// or what nodes as far before them make.
+    /// Whether two nodes do the same to the same: constants or inputs of the graph of the same
+    /// type, or what nodes as far before them make.
     fn is_same(&self, one: usize, other: usize) -> bool {
         let (a, b) = (self.nodes[one], self.nodes[other]);
         let same_input = |(a, b): (&Option<NodeValue>, &Option<NodeValue>)| match (a, b) {

@@ -1,6 +1,6 @@
 //! A picture as a page that can be moved, zoomed and asked about nodes. It loads nothing.
 
-use super::picture::Picture;
+use super::drawing::Drawing;
 use super::svg;
 use crate::failure::{Code, Failure};
 
@@ -8,15 +8,15 @@ use crate::failure::{Code, Failure};
 const PAGE: &str = include_str!("page.html");
 
 /// The text of a picture.
-pub(crate) fn write(picture: &Picture, title: &str) -> Result<String, Failure> {
-    let details: Vec<_> = picture.vertices.iter().map(|vertex| &vertex.details).collect();
+pub(crate) fn write(drawing: &Drawing, title: &str) -> Result<String, Failure> {
+    let details: Vec<_> = drawing.vertices.iter().map(|vertex| &vertex.details).collect();
     let details = serde_json::to_string(&details)
         .map_err(|error| Failure::new(error.to_string()).code(Code::Internal))?;
     // Nothing in it may end the element that it stands in.
     let details = details.replace('<', "\\u003c").replace('>', "\\u003e");
     let contents = [
         ("@TITLE@", svg::escaped(title)),
-        ("@SVG@", svg::write(picture, title)),
+        ("@SVG@", svg::write(drawing, title)),
         ("@DETAILS@", details),
     ];
     // One after the other from the front: what is put in may hold the name of a place.

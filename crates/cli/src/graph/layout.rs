@@ -79,11 +79,11 @@ fn without_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)>
     // A walk finishes a vertex after those that it leads to.
     let mut position = vec![0; count];
     finished.iter().rev().enumerate().for_each(|(index, vertex)| position[*vertex] = index);
-    let turned = |(from, to): &(usize, usize)| match position[*from].cmp(&position[*to]) {
+    let directed = |(from, to): &(usize, usize)| match position[*from].cmp(&position[*to]) {
         Ordering::Greater => (*to, *from),
         _ => (*from, *to),
     };
-    edges.iter().map(turned).collect()
+    edges.iter().map(directed).collect()
 }
 
 /// The layer of each vertex: after all that lead to it, and where nothing does, just before the

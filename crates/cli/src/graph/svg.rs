@@ -1,7 +1,7 @@
 //! A picture as SVG.
 
+use super::drawing::{Drawing, Kind, Vertex};
 use super::layout::{Layout, Size, layout};
-use super::picture::{Kind, Picture, Vertex};
 use crate::human;
 
 /// Width of a column of the font, and height of a line.
@@ -22,10 +22,10 @@ path{fill:none;stroke:#7a8794;stroke-width:1.2}\
 marker path{fill:#7a8794;stroke:none}";
 
 /// The text of a picture.
-pub(crate) fn write(picture: &Picture, title: &str) -> String {
-    let sizes: Vec<Size> = picture.vertices.iter().map(size).collect();
+pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
+    let sizes: Vec<Size> = drawing.vertices.iter().map(size).collect();
     let edges: Vec<(usize, usize)> =
-        picture.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let Layout { centres, routes, size } = layout(&sizes, &edges);
     let (width, height) = (size.0 + 2.0 * MARGIN, size.1 + 2.0 * MARGIN);
     let mut text = format!(
@@ -35,7 +35,7 @@ pub(crate) fn write(picture: &Picture, title: &str) -> String {
          <g transform=\"translate({MARGIN} {MARGIN})\">\n",
         escaped(title)
     );
-    for (edge, route) in picture.edges.iter().zip(&routes) {
+    for (edge, route) in drawing.edges.iter().zip(&routes) {
         let values: Vec<String> = edge.values.iter().map(|value| escaped(value)).collect();
         text += &format!(
             "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
@@ -43,7 +43,7 @@ pub(crate) fn write(picture: &Picture, title: &str) -> String {
             values.join("\n")
         );
     }
-    for (index, vertex) in picture.vertices.iter().enumerate() {
+    for (index, vertex) in drawing.vertices.iter().enumerate() {
         text += &drawn(index, vertex, centres[index], sizes[index]);
     }
     text + "</g>\n</svg>\n"

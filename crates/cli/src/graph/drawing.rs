@@ -45,7 +45,7 @@ pub(crate) struct Edge {
 }
 
 #[derive(Debug)]
-pub(crate) struct Picture {
+pub(crate) struct Drawing {
     pub(crate) vertices: Vec<Vertex>,
     pub(crate) edges: Vec<Edge>,
 }
@@ -142,7 +142,7 @@ impl Graph {
 
     /// The picture of some nodes. `is_part` says that the others are shown as places where the
     /// picture ends.
-    pub(crate) fn picture(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Picture {
+    pub(crate) fn drawing(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
         let mut making =
             Making { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
@@ -154,7 +154,7 @@ impl Graph {
         making.connect(shown, &vertex_of, is_part);
         let edges = making.edges.into_iter();
         let edges = edges.map(|((from, to), values)| Edge { from, to, values }).collect();
-        Picture { vertices: making.vertices, edges }
+        Drawing { vertices: making.vertices, edges }
     }
 }
 
