@@ -27,7 +27,7 @@ pub(crate) struct DeviceArgs {
 
 /// What runs a model.
 pub(crate) enum Runner {
-    Session(Session),
+    Session(Box<Session>),
     Devices(Box<DeviceSession>),
 }
 
@@ -49,7 +49,7 @@ impl DeviceArgs {
     ) -> Result<(sardonyx::Model, Runner), Failure> {
         let Opened { model, session: whole, sizes } = opened;
         if !self.devices {
-            return Ok((model, Runner::Session(whole)));
+            return Ok((model, Runner::Session(Box::new(whole))));
         }
         let devices = session.on_devices(&model, &sizes, self.options())?;
         Ok((model, Runner::Devices(Box::new(devices))))

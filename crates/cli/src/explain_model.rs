@@ -49,8 +49,8 @@ pub(crate) struct Args {
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
     #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
     after: Option<String>,
-    /// Show how the model runs on the devices of a configuration: what runs where and in which parts,
-    /// what is sent, and which annotations are not honored and why
+    /// Show how the model runs on the devices of a configuration: what runs where and in which
+    /// parts, what is sent, and which annotations are not honored and why
     #[arg(long, conflicts_with_all = ["program", "steps", "training_step"])]
     devices: bool,
     /// Name of the device configuration; by default the only one of the model

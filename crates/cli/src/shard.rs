@@ -12,9 +12,10 @@ use crate::{ModelArg, saving};
 
 /// Annotate a model for several devices: split its matrix products, or divide it into stages
 ///
-/// The model gets a device configuration (IR version 11), and nodes say for it how their tensors are
-/// split over the devices. Annotations never change results; `sardonyx run --devices` uses them, and
-/// `sardonyx explain --devices` shows what they come to. Calls of functions are inlined first.
+/// The model gets a device configuration (IR version 11), and nodes say for it how their tensors
+/// are split over the devices. Annotations never change results; `sardonyx run --devices` uses
+/// them, and `sardonyx explain --devices` shows what they come to. Calls of functions are inlined
+/// first.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -25,9 +26,9 @@ pub(crate) struct Args {
     /// Number of devices, at least 2
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1024))]
     devices: u64,
-    /// Split products with constant matrices of at least 4096 elements over all devices: by columns,
-    /// and by rows where a later product reads the parts; heads of attention go with them. This is
-    /// the default
+    /// Split products with constant matrices of at least 4096 elements over all devices: by
+    /// columns, and by rows where a later product reads the parts; heads of attention go with them.
+    /// This is the default
     #[arg(long)]
     tensor: bool,
     /// Divide the nodes into one pipeline stage for each device, with about equal multiply-adds

@@ -407,8 +407,8 @@ fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardEr
     }
 }
 
-/// The name of the configuration that is chosen, and the number of its devices. Without a name it is
-/// the only one that the model has.
+/// The name of the configuration that is chosen, and the number of its devices. Without a name it
+/// is the only one that the model has.
 ///
 /// # Errors
 ///

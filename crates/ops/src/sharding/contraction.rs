@@ -37,13 +37,13 @@ fn product(cx: &Operands<'_>, (a, b): (usize, usize), sums: bool) -> Option<Prod
         found.output(0, last, rows);
         rows
     });
-    for axis in 0..last {
-        let factor = found.factor(out[axis]);
+    for (axis, size) in out[..last].iter().enumerate() {
+        let factor = found.factor(*size);
         found.output(0, axis, factor);
         for (input, dims) in [(a, left), (b, right)] {
             let own = dims.len().saturating_sub(2);
             let Some(own) = (axis + own).checked_sub(last) else { continue };
-            if dims[own] == out[axis] {
+            if dims[own] == *size {
                 found.input(input, own, factor);
             }
         }
@@ -94,8 +94,8 @@ pub(crate) fn qlinear_matmul(cx: &Operands<'_>) -> Option<Factors> {
 /// `Gemm`. What is added is added once: with it, what is summed over is whole.
 pub(crate) fn gemm(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = Factors::whole(cx);
-    let turned = |name| cx.int(name).map(|turned| usize::from(turned != 0));
-    let (a, b) = (turned("transA")?, turned("transB")?);
+    let transposed = |name| cx.int(name).map(|given| usize::from(given != 0));
+    let (a, b) = (transposed("transA")?, transposed("transB")?);
     let (left, right) = (cx.dims(0)?, cx.dims(1)?);
     if left.len() != 2 || right.len() != 2 {
         return None;

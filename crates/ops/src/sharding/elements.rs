@@ -6,7 +6,6 @@ use super::{Change, Combine, Factors, Operands, Then};
 
 /// Element by element, broadcasting: each axis of the outputs is a factor, and inputs have those
 /// along which they do not broadcast.
-#[expect(clippy::unnecessary_wraps, reason = "it is a rule")]
 pub(crate) fn elementwise(cx: &Operands<'_>) -> Option<Factors> {
     broadcast(cx, cx.input_count())
 }

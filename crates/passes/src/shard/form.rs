@@ -84,7 +84,8 @@ impl Form {
         self.axes.is_empty() && self.partial.is_none()
     }
 
-    /// Whether what devices hold are partial results, how they are combined, and how many there are.
+    /// Whether what devices hold are partial results, how they are combined, and how many there
+    /// are.
     pub fn partial(&self) -> Option<(Combine, usize)> {
         self.partial
     }
@@ -265,8 +266,8 @@ pub struct Run {
     pub len: usize,
 }
 
-/// The factors of a rule that an axis in a form cuts, each with the number of parts, in the order of
-/// the split factors of the form. `None` if its parts are none of these factors.
+/// The factors of a rule that an axis in a form cuts, each with the number of parts, in the order
+/// of the split factors of the form. `None` if its parts are none of these factors.
 pub(super) fn cuts(
     axis: &[Split],
     factors: &[(usize, usize)],
@@ -302,7 +303,7 @@ pub(super) fn cuts(
         } else {
             size % split.size == 0 && split.is_even(size / split.size)
         };
-        if !fits || total % outer != 0 {
+        if !fits || !total.is_multiple_of(outer) {
             return None;
         }
         found.push((*factor, split.parts));
@@ -310,8 +311,8 @@ pub(super) fn cuts(
     Some(found)
 }
 
-/// The parts of a [`Form`] as text: `whole`, or for each axis its size and the number of parts, such
-/// as `[8/4, -]`, where `-` is an axis that is not split.
+/// The parts of a [`Form`] as text: `whole`, or for each axis its size and the number of parts,
+/// such as `[8/4, -]`, where `-` is an axis that is not split.
 struct Parts<'f>(&'f Form);
 
 impl Form {

@@ -119,7 +119,7 @@ impl Reading<'_> {
             return Err(format!("does not say how axis {axis} is split"));
         }
         if let Some(open) = open {
-            let fits = known > 0 && size % known == 0;
+            let fits = known > 0 && size.is_multiple_of(known);
             fits.then(|| found[open].size = size / known).ok_or_else(|| {
                 format!("splits axis {axis} of size {size} into factors that do not divide it")
             })?;
@@ -227,9 +227,9 @@ mod tests {
         let both = form(&both, &[2, 2]).expect("it is valid");
         assert_eq!(held(&both, 1, &[2, 2]), Some(vec![vec![0], vec![1]]));
         assert_eq!(held(&both, 2, &[2, 2]), Some(vec![vec![1], vec![0]]));
-        let turned = spec(&[0, 1, 2, 3], &[(1, &[(None, 2)]), (0, &[(None, 2)])]);
-        let turned = form(&turned, &[2, 2]).expect("it is valid");
-        assert_eq!(held(&turned, 1, &[2, 2]), Some(vec![vec![1], vec![0]]));
+        let columns_first = spec(&[0, 1, 2, 3], &[(1, &[(None, 2)]), (0, &[(None, 2)])]);
+        let columns_first = form(&columns_first, &[2, 2]).expect("it is valid");
+        assert_eq!(held(&columns_first, 1, &[2, 2]), Some(vec![vec![1], vec![0]]));
     }
 
     /// DIST-24, DIST-25: a group holds the same, with and without a split.

@@ -232,7 +232,7 @@ fn group(plan: &Plan, moved: &Move, device: Device) -> Option<Vec<usize>> {
 /// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
 struct Into<'o, 'c, 'a> {
     call: &'o mut OperatorCall<'c, 'a>,
-    unread: Vec<u8>,
+    scratch: Vec<u8>,
 }
 
 impl Into<'_, '_, '_> {
@@ -241,8 +241,8 @@ impl Into<'_, '_, '_> {
             return Ok(self.call.output(0, elem, dims)?.into_bytes());
         }
         let elements: usize = dims.iter().product();
-        self.unread.resize(elements * elem.bits().unwrap_or(0) / 8, 0);
-        Ok(&mut self.unread)
+        self.scratch.resize(elements * elem.bits().unwrap_or(0) / 8, 0);
+        Ok(&mut self.scratch)
     }
 }
 
@@ -258,7 +258,7 @@ impl CustomOperator for Exchange {
         // It is not empty: what is empty is known, and nobody has to make it.
         call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
         let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
-        let mut into = Into { call, unread: Vec::new() };
+        let mut into = Into { call, scratch: Vec::new() };
         match route {
             Route::Reduce { workers, reduction } => {
                 let given = given.ok_or("there is no partial result")?;
