@@ -484,7 +484,7 @@ mod tests {
             (&[], "'image', 'mask' are missing"),
             (
                 &[("image", bools(&[2, 3]))],
-                "elements of type bool, but the model expects float[N, 3]",
+                "has element type bool, but the model expects float[N, 3]",
             ),
             (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
             (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),

@@ -61,7 +61,7 @@ fn a_run_without_steps_ends_as_well() {
     flag.stop();
     let (reason, place) = stopped(&session, options());
     assert_eq!(reason, StopReason::Flag);
-    assert_eq!(place, "the outputs of the model, which were next");
+    assert_eq!(place, "before the outputs of the model");
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn sizes_of_inputs_of_other_branches_need_not_agree() {
         }
         // All that one branch reads must agree, taken or not.
         let error = run(&session, false, [m(3, 5), 3, 5], [2, 4]).unwrap_err();
-        assert!(error.contains("so N would be 4, but N is 3 for the input"), "{error}");
+        assert!(error.contains("so N is 4, but N is 3 for the input"), "{error}");
     }
     // `m` is for both branches, so what each of them reads must agree with it as it is taken.
     let both = session(&text("N", "e = Add (y, m)"), &Options::with_threads(1));

@@ -134,5 +134,5 @@ fn sums_of_other_sizes_than_declared_are_refused() {
     assert!(run([1, 4], [1, 4]).is_ok());
     let error = run([1, 4], [1, 1]).unwrap_err();
     let said = error.to_string();
-    assert!(said.contains("[1, 4] and [1, 1] are added up"), "{said}");
+    assert!(said.contains("[1, 4] and [1, 1] are added, but the model declares"), "{said}");
 }

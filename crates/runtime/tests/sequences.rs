@@ -214,7 +214,7 @@ fn what_a_sequence_does_not_have_is_said() {
         ("SequenceErase (s)", 0, 0, "position -1 is out of range: the sequence is empty"),
         ("SequenceErase (s, p)", 2, 2, "position 2 is out of range: the sequence has 2 items"),
         ("SequenceInsert (s, x, p)", 2, 3, "position 3 is out of range: the sequence has 2 items"),
-        ("SequenceInsert (s, x, p)", 2, -3, "position -3 is outside"),
+        ("SequenceInsert (s, x, p)", 2, -3, "position -3 is out of range: the sequence"),
         ("ConcatFromSequence <axis = 0> (s)", 0, 0, "the sequence is empty"),
     ];
     for (op, count, position, expected) in rows {

@@ -498,9 +498,9 @@ mod tests {
     fn sequences_that_do_not_fit() {
         let cache = tensor(&[2, 4, 2], &[0f32; 16]);
         let rows: [(i64, &[usize], &[i64], &str); 7] = [
-            (1, &[2, 2, 2], &[0, 3], "write_indices is 3 for sequence 1: 2 entries from there on"),
+            (1, &[2, 2, 2], &[0, 3], "write_indices is 3 for sequence 1: 2 entries exceed axis 1"),
             (1, &[2, 2, 2], &[-1, 0], "write_indices is -1 for sequence 0"),
-            (1, &[2, 2, 2], &[i64::MAX, 0], "outside of axis 1 of size 4"),
+            (1, &[2, 2, 2], &[i64::MAX, 0], "2 entries exceed axis 1 of size 4"),
             (1, &[2, 2, 2], &[0; 3], "write_indices has dimensions [3], but there are 2 sequences"),
             (1, &[2, 5, 2], &[0; 2], "the update has dimensions [2, 5, 2], which do not fit"),
             (1, &[2, 2], &[0; 2], "the update has dimensions [2, 2], which do not fit"),
