@@ -386,7 +386,9 @@ mod tests {
         let ranking = rank(&[3], &[f32::INFINITY, 2.5, -1.0]).unwrap();
         assert_eq!(order(&ranking), [0, 1, 2]);
         let text = ranking.text();
-        assert!(ranking.note().starts_with("'y' has scores as the model gives them"));
+        assert!(
+            ranking.note().starts_with("'y' has scores of the model; they are not probabilities")
+        );
         assert_eq!(text, "a  inf\nb  2.5\nc  -1\n");
         let json: Vec<Value> = ranking.json().collect();
         assert_eq!(json[0]["scores"], "scores");

@@ -405,7 +405,7 @@ mod tests {
         let tensor = Tensor::from_vec([100, 100], (0..10_000).collect::<Vec<i32>>()).unwrap();
         let text = tensor_text("y", &tensor).unwrap();
         assert!(text.lines().count() <= 11, "{text}");
-        assert!(text.ends_with("smallest 0, largest 9999, mean 4999.5\n"), "{text}");
+        assert!(text.ends_with("min 0, max 9999, mean 4999.5\n"), "{text}");
     }
 
     #[test]

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(same.json()["difference"], Value::Null);
         let other = verified("a = Abs (x) y = Neg (a)");
         let text = other.text();
-        assert!(text.starts_with("run 1 of 2: the output 'y' is not what it was"), "{text}");
+        assert!(text.starts_with("run 1 of 2: the output 'y' differs: 3 of 3"), "{text}");
         assert!(text.contains("'a', of Exp node that makes 'a'"), "{text}");
         assert_eq!(other.json()["difference"]["first"]["value"], "a");
     }

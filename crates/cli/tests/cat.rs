@@ -34,7 +34,7 @@ fn values_are_shown() {
     let all = run(&["--all-tensors"]);
     assert!(all.contains("none: float[0, 4]\n  no elements\n"), "{all}");
     let large = sardonyx(&["cat", &digits_model(), "dense.weight"]).good();
-    assert!(large.contains("… and 2 more rows"), "{large}");
+    assert!(large.contains("... and 2 more rows"), "{large}");
     let all = sardonyx(&["cat", &digits_model(), "dense.weight", "--all"]).good();
     assert_eq!(all.split_whitespace().count(), 3 + 10 * 2 + 10_240);
 }
@@ -124,14 +124,14 @@ fn what_is_not_there_is_refused_with_advice() {
     refused(&["strange"], &["no tensor 'strange'", "7 tensors"]);
     refused(&["x*"], &["no tensor matches 'x*'"]);
     refused(&["w"], &["2 tensors", "graph.initializer[0]", "then_branch", "--place"]);
-    refused(&["--place", "graph"], &["7 tensors", "place 'graph'"]);
-    refused(&["--place", "nowhere"], &["no tensor at 'nowhere'"]);
+    refused(&["--place", "graph"], &["7 tensors", "location 'graph'"]);
+    refused(&["--place", "nowhere"], &["no tensor has the location 'nowhere'"]);
     refused(&["w", "--place", "node[0]"], &["no tensor 'w'"]);
     let to = |name: &str| files.path(name);
     refused(&["words", "-o", &to("x.foo")], &["x.foo", ".npy", "--raw"]);
     refused(&["layer.*", "-o", &to("x.npy")], &["one tensor, not 2", ".npz"]);
     refused(&["words", "--raw"], &["strings cannot be written as raw bytes"]);
-    refused(&["words", "-o", &to("none/x.npy")], &["none/x.npy", "no directory"]);
+    refused(&["words", "-o", &to("none/x.npy")], &["none/x.npy", "no such directory"]);
     refused(&["words", "-o", &to("many.onnx/x.npy")], &["many.onnx/x.npy"]);
     refused(&["words", "-o", &to("many.onnx"), "--raw"], &["is an input"]);
     #[cfg(unix)]

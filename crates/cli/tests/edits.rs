@@ -199,7 +199,7 @@ fn what_is_not_found_is_refused_with_its_name() {
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnx --in-place --unused").good();
     run(&files, "parse m.onnxtxt -o n.onnx")
-        .refused(&["no tensor 'unused' now", "print the model again"]);
+        .refused(&["no longer has a tensor 'unused'", "print the model again"]);
     // A text away from its model says once where that was looked for.
     fs::create_dir(files.path("away")).unwrap();
     fs::copy(files.path("m.onnxtxt"), files.path("away/t.onnxtxt")).unwrap();

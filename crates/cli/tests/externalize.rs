@@ -73,7 +73,7 @@ fn data_files_of_another_model_stay() {
     let weights = files.read("b.data");
     let answer = files.run("set", "digits.onnx", &["--doc", "x", "-o", &out]);
     assert!(
-        answer.stderr.contains("left b.data") && answer.stderr.contains("--replace"),
+        answer.stderr.contains("kept b.data") && answer.stderr.contains("--replace"),
         "{}",
         answer.stderr
     );
@@ -175,7 +175,7 @@ fn nothing_is_lost_when_it_is_refused() {
     refused("digits.onnx", &["-o", "-"], &["cannot be written to stdout"]);
     refused("digits.onnx", &["-o", &to("digits.onnx")], &["is the input"]);
     refused("digits.onnx", &["--in-place", "--data", "../w.bin"], &["data file", ".."]);
-    refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no directory"]);
+    refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no such directory"]);
     refused("m.onnx", &["--in-place"], &["absent.bin", "missing", "m.onnx"]);
     refused("broken.onnx", &["--in-place"], &["broken.onnx"]);
     assert!(files.content() == before);

@@ -22,7 +22,7 @@ fn info(files: &Files, name: &str) -> (String, serde_json::Value) {
 fn storage_forms_and_types() {
     let files = Files::new(&[("many.onnx", many_tensors()), ("broken.onnx", broken_tensors())]);
     let (text, json) = info(&files, "many.onnx");
-    for line in ["stored as   float raw data: 1 tensor, 16 bytes", "int64 typed fields: 1 tensor"] {
+    for line in ["stored as   float raw data: 1 tensor, 16 bytes", "int64 typed lists: 1 tensor"] {
         assert!(text.contains(line), "lacks {line}:\n{text}");
     }
     let expected = json!({"storage": "raw", "type": "float", "tensors": 1, "bytes": 16});

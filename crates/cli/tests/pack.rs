@@ -56,7 +56,7 @@ fn in_place_takes_the_data_files_along() {
     let files = outside();
     std::fs::copy(files.path("model.onnx"), files.path("other.onnx")).unwrap();
     let answer = files.run("pack", "model.onnx", &["--in-place"]);
-    assert!(answer.stderr.contains("left weights.bin"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("kept weights.bin"), "{}", answer.stderr);
     answer.good();
     assert_eq!(files.names(), ["model.onnx", "other.onnx", "weights.bin"]);
 }
@@ -74,7 +74,7 @@ fn nothing_is_lost_when_it_is_refused() {
     refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
     refused("model.onnx", &["-o", &to("weights.bin")], &["weights.bin", "is an input"]);
     refused("model.onnx", &["-o", &to("")], &["directory"]);
-    refused("model.onnx", &["-o", &to("none/x.onnx")], &["none/x.onnx", "no directory"]);
+    refused("model.onnx", &["-o", &to("none/x.onnx")], &["none/x.onnx", "no such directory"]);
     refused("model.onnx", &["-o", &to("weights.bin/x.onnx")], &["x.onnx"]);
     refused("model.onnx", &["-o", "-", "--json"], &["--json", "stdout"]);
     refused("broken.onnx", &["--in-place"], &["broken.onnx", "byte"]);

@@ -102,7 +102,7 @@ fn texts_in_safetensors_stay_where_they_can() {
     answer.finds();
     let cut = files.read("x.safetensors");
     std::fs::write(files.path("cut.safetensors"), &cut[..cut.len() - 1]).unwrap();
-    convert(&files, "cut.safetensors", "x.npz", &[]).refused(&["cut.safetensors", "cut off"]);
+    convert(&files, "cut.safetensors", "x.npz", &[]).refused(&["cut.safetensors", "truncated"]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn what_cannot_be_is_refused() {
     refused("ab.npz", "x.pb", &[], &["one value, not 2", "seq(tensor(float))"]);
     refused("ab.npz", "x.npy", &[], &["one tensor, not 2"]);
     refused("a.npy", "x.pb", &["--type", "int8"], &["tensor(float)", "tensor(int8)"]);
-    refused("ab.npz", "x.pb", &["--type", "map(int64,float)"], &["'a' is no key"]);
+    refused("ab.npz", "x.pb", &["--type", "map(int64,float)"], &["'a' is not a key"]);
     refused("ab.npz", "x.pb", &["--type", "seq(int8)"], &["seq", "float"]);
     refused("broken.npy", "x.pb", &[], &["broken.npy"]);
     refused("broken.onnx", "x.json", &[], &["broken.onnx"]);

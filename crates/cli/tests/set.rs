@@ -107,13 +107,13 @@ fn what_cannot_be_set_is_refused() {
         &["--in-place", "--ir-version", "3"],
         &["IR version 3", "initializers", "d.onnx"],
     );
-    refused("d.onnx", &["--in-place", "--ir-version", "99"], &["no IR version 99"]);
+    refused("d.onnx", &["--in-place", "--ir-version", "99"], &["IR version 99 does not exist"]);
     refused("d.onnx", &["--in-place", "--doc", "@absent.txt"], &["absent.txt"]);
     refused("d.onnx", &["--in-place", "--doc", &latin], &["UTF-8", "latin.txt"]);
     refused("broken.onnx", &["--in-place", "--domain", "x"], &["broken.onnx"]);
     let to = |name: &str| files.path(name);
     refused("d.onnx", &["-o", &to("d.onnx"), "--domain", "x"], &["--in-place"]);
-    refused("d.onnx", &["-o", &to("none/x.onnx"), "--domain", "x"], &["no directory"]);
+    refused("d.onnx", &["-o", &to("none/x.onnx"), "--domain", "x"], &["no such directory"]);
     assert!(files.content() == before);
     for usage in [
         &["--opset", "0"][..],

@@ -65,7 +65,7 @@ fn nothing_is_lost_when_it_is_refused() {
     };
     refused("d.onnx", &["--in-place"], &["nothing to remove", "--docs"]);
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);
-    refused("d.onnx", &["--all", "-o", &to("none/x.onnx")], &["no directory"]);
+    refused("d.onnx", &["--all", "-o", &to("none/x.onnx")], &["no such directory"]);
     refused("broken.onnx", &["--all", "--in-place"], &["broken.onnx"]);
     assert!(files.content() == before);
     let both = files.run("strip", "d.onnx", &["--all", "--docs", "--in-place"]);

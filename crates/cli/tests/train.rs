@@ -230,7 +230,7 @@ fn what_cannot_be_trained_is_refused() {
     train(&files, &["-o", &out]).refused(&["no training step has an input 'targat'", "'target'"]);
     fs::remove_file(&unknown).unwrap();
     fs::write(&x, npy("<f4", "(4, 1)", &floats(&[0.0; 4]))).unwrap();
-    train(&files, &["--batch", "2", "-o", &out]).refused(&["8 examples", "and 'x' has 4"]);
+    train(&files, &["--batch", "2", "-o", &out]).refused(&["8 examples", "but 'x' has 4"]);
     // The step itself fails: nothing was reached, so nothing is saved.
     train(&files, &["-o", &out]).refused(&["N"]);
     fs::write(&x, npy("<f8", "(8, 1)", &[0; 64])).unwrap();
@@ -247,7 +247,7 @@ fn examples_that_fill_no_batch_are_left_out_where_sizes_are_fixed() {
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let args = ["--data", &data, "--batch", "3", "--json", "-o", &out];
     let answer = files.run("train", "line.onnxtxt", &args);
-    assert!(answer.stderr.contains("2 examples of each epoch are skipped"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("2 examples of each epoch are omitted"), "{}", answer.stderr);
     let json: Value = serde_json::from_str(&answer.good()).unwrap();
     assert_eq!(json["steps"], 2);
 }

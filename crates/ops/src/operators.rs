@@ -26,6 +26,7 @@ pub use crate::reduction::{
 pub use crate::sequence::SEQUENCE_INSERT;
 pub use crate::signal::fourier::STFT;
 pub use crate::tensor::cast::CAST;
+pub use crate::tensor::cast_like::CAST_LIKE;
 pub use crate::tensor::concat::CONCAT;
 pub use crate::tensor::constant::CONSTANT;
 pub use crate::tensor::expand::EXPAND;

@@ -22,7 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{AttrValue, Dim, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_ops::operators::CAST_LIKE;
 use sardonyx_ops::{Change, Operand, Registry, Sizes};
 use sardonyx_tensor::DataType;
 
@@ -232,6 +233,22 @@ impl Plan {
             return bytes;
         }
         let Some(dims) = &moved.dims else { return bytes };
+        let (from, to) = (self.form(moved.from), self.form(moved.to));
+        if let Some((_, count)) = from.partial().filter(|_| from.combined() == *to) {
+            // Each device combines a chunk of what its group has, and gives it to all others.
+            for (device, place) in to.places() {
+                let group = to.places().iter().filter(|(_, other)| *other == place);
+                let group: Vec<Device> = group.map(|(other, _)| *other).collect();
+                let dims = to.dims(*device, dims).unwrap_or_default();
+                let bits = dims.iter().product::<usize>() * moved.elem.bits().unwrap_or(0);
+                let replicas = group.len() / count.max(1);
+                let chunk = 2 * (bits / 8 / count.max(1)) as u64 / replicas.max(1) as u64;
+                for other in group.into_iter().filter(|other| other != device) {
+                    bytes.insert((*device, other), chunk);
+                }
+            }
+            return bytes;
+        }
         for transfer in transfers(self.form(moved.from), self.form(moved.to), dims) {
             if transfer.from != transfer.to {
                 let elements: usize = transfer.runs.iter().map(|axis| elements_of(axis)).product();
@@ -497,6 +514,10 @@ struct Planner<'r> {
     stages: BTreeMap<i64, BTreeSet<Device>>,
     /// Where annotations are looked for and not read.
     columns: Option<Columns>,
+    /// Values that are computed from constants and read once, with the nodes that make them.
+    from_constants: HashMap<ValueId, NodeId>,
+    /// Those of them that nothing has read yet.
+    waiting: HashSet<ValueId>,
 }
 
 impl<'r> Planner<'r> {
@@ -523,6 +544,8 @@ impl<'r> Planner<'r> {
             everywhere: FormId(0),
             stages: BTreeMap::new(),
             columns,
+            from_constants: HashMap::new(),
+            waiting: HashSet::new(),
         };
         let all = Form::whole(planner.all());
         planner.everywhere = planner.number(all);
@@ -550,7 +573,8 @@ impl<'r> Planner<'r> {
         let main = self.resolved.main();
         let order = self.resolved.order_of(main).to_vec();
         for node in order {
-            if !self.is_known(node) {
+            self.forget_like(node);
+            if !self.is_known(node) && !self.waits(node) {
                 self.place(node);
             }
         }
@@ -621,6 +645,24 @@ impl<'r> Planner<'r> {
         form.is_whole() && form.is_on(0)
     }
 
+    /// Makes a `CastLike` a `Cast`: of its second input only the type counts, and nobody should have
+    /// to send its elements.
+    fn forget_like(&mut self, node: NodeId) {
+        if !self.resolved.is(node, &CAST_LIKE) {
+            return;
+        }
+        let model = &mut self.plan.model;
+        let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
+        let like = inputs.get(1).copied().flatten();
+        let elem = like.and_then(|like| self.plan.types.ty(like)?.elem());
+        if let (Some(x), Some(elem)) = (inputs.first(), elem) {
+            model.set_inputs(node, &[*x]);
+            model.set_attribute(node, "to", AttrValue::Int(i64::from(elem.number())));
+            let op_type = Some(model.intern("Cast"));
+            model.node_mut(node).op_type = op_type;
+        }
+    }
+
     /// Whether nobody has to compute a node, as inference knows its integers: shapes, mostly. What
     /// is known takes its place.
     fn is_known(&mut self, node: NodeId) -> bool {
@@ -645,6 +687,32 @@ impl<'r> Planner<'r> {
             self.plan.model.replace_uses(output, constant, None);
         }
         true
+    }
+
+    /// Whether a node waits for what reads its result: a transposed weight, say, is best made in the
+    /// form in which it is read.
+    fn waits(&mut self, node: NodeId) -> bool {
+        let model = &self.plan.model;
+        let [Some(output)] = *model.outputs(node) else { return false };
+        let is_constant = |value: ValueId| {
+            matches!(model.value(value).producer, Producer::Initializer(_))
+                || self.from_constants.contains_key(&value)
+        };
+        let inputs: Vec<ValueId> = model.inputs(node).flatten().collect();
+        let graph = model.node(node).graph;
+        let is_read_once = model.uses(output).count() == 1
+            && model.uses(output).all(|(reader, _)| model.node(reader).graph == graph);
+        let waits = !inputs.is_empty()
+            && inputs.into_iter().all(is_constant)
+            && is_read_once
+            && !model.value(output).is_output
+            && !self.is_annotated(node)
+            && self.rule(node).is_some();
+        if waits {
+            self.from_constants.insert(output, node);
+            self.waiting.insert(output);
+        }
+        waits
     }
 
     /// The forms that a value has.
@@ -686,6 +754,11 @@ impl<'r> Planner<'r> {
 
     /// Lets a value have a form.
     fn need(&mut self, value: ValueId, to: FormId) {
+        if self.waiting.remove(&value)
+            && let Some(node) = self.from_constants.get(&value).copied()
+        {
+            self.place_for(node, to);
+        }
         let has = self.has(value);
         if has.contains(&to) {
             return;

@@ -74,9 +74,13 @@ pub fn upgrade(
         }
         for stop in crossed.stops {
             let (to, why) = (stop.to, stop.why);
-            let name = stop.op.def.name;
+            let made = if stop.op.def.is(op.def) {
+                String::new()
+            } else {
+                format!("{}, which it requires: ", stop.op.def.full_name())
+            };
             let fact =
-                format!("it cannot be converted from opset version {from} to {to}: {name}: {why}");
+                format!("it cannot be converted from opset version {from} to {to}: {made}{why}");
             let spot = Spot::node(resolved.origin(stop.node));
             refused.findings.push(Finding::new(
                 resolved.model(),

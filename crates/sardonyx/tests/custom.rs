@@ -326,7 +326,8 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
 fn operators_of_the_program_read_images_between_convolutions() {
     let model = model(
         "g (float[1, 3, 24, 24] x, float[16, 3, 3, 3] v, float[16, 16, 3, 3] w)
-           => (float[N, C, H, W] y) {
+           => (float[N, C, H, W] y)
+         <float[1, 16, 21, 21] c, float[1, 16, 18, 18] f> {
             a = Conv (x, v)
             b = MaxPool <kernel_shape = [2, 2]> (a)
             c = com.example.Copy (b)
@@ -352,7 +353,11 @@ fn operators_of_the_program_read_images_between_convolutions() {
     };
     let run = |optimization| {
         let session = Session::builder(&model).operator("com.example", "Copy", copy);
-        let session = session.optimization(optimization).build().expect("a session");
+        let session = session.optimization(optimization).print_after("orders");
+        let session = session.build().expect("a session");
+        let program = session.program().expect("the program");
+        let reorders = program.matches("= reorder").count();
+        assert_eq!(reorders, if optimization == Optimization::All { 2 } else { 0 }, "{program}");
         numbers(&session.run(inputs()).expect("a run"), "y")
     };
     let (fast, plain) = (run(Optimization::All), run(Optimization::Off));

@@ -364,7 +364,7 @@ fn impossible_tensors() -> Vec<Row> {
         one(
             "typed data of another type",
             tensor(&[1], &[field(7, [1])]),
-            "lie in float_data, not in int64_data",
+            "must be in float_data, not in int64_data",
         ),
         one(
             "typed data that ends early",
@@ -444,8 +444,8 @@ fn impossible_references() -> Vec<Row> {
             &[file, ("offset", "8"), ("length", "16")],
             "which has 20 bytes",
         ),
-        with("a length that is not the shape's", &[file, ("length", "20")], "need 16"),
-        with("a length of 2^63", &[file, ("length", "9223372036854775808")], "need 16"),
+        with("a length that is not the shape's", &[file, ("length", "20")], "require 16"),
+        with("a length of 2^63", &[file, ("length", "9223372036854775808")], "require 16"),
         row("2^40 elements in a small file", huge, ExternalData, "which has 20 bytes"),
         with("no location", &[("offset", "0")], "no location"),
         bytes("strings in a data file", strings, ExternalData, "strings cannot be external"),
@@ -523,19 +523,19 @@ fn traps() -> Vec<Row> {
             outside,
         ),
         trap(
-            "a link in a circle",
+            "a link that leads to itself",
             "w.bin",
             |directory| symlink("w.bin", directory.join("w.bin")).unwrap(),
-            "circle",
+            "symbolic links form a cycle",
         ),
         trap(
-            "two links in a circle",
+            "two links that form a cycle",
             "a",
             |directory| {
                 symlink("b", directory.join("a")).unwrap();
                 symlink("a", directory.join("b")).unwrap();
             },
-            "circle",
+            "symbolic links form a cycle",
         ),
         trap(
             "a link to nothing",

@@ -101,7 +101,7 @@ fn old_forms_without_an_exact_equivalent_are_refused_before_a_session_is_made() 
     let rows = [(
         1,
         "g (float[2, 3] x) => (float[] y) <float t = {1.5}, float a = {1}> { y = Tile (x, t, a) }",
-        "tiles is not one whole number",
+        "tiles is not one non-negative integer",
     )];
     for (opset, graph, expected) in rows {
         let error = run(opset, graph).unwrap_err();

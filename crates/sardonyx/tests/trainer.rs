@@ -318,7 +318,7 @@ fn training_information_that_contradicts_itself_is_refused() {
             "initialization: i () => (float[2] w0) { w0 = Constant <value_floats: floats = [1.0, 2.0]> () },
              initialization_binding: [\"w\": \"w9\"]"
                 .to_string(),
-            "'w9' is no output",
+            "'w9' is not an output",
         ),
         // TRAIN-05-
         (
@@ -329,11 +329,11 @@ fn training_information_that_contradicts_itself_is_refused() {
             "'w' is assigned twice",
         ),
         // TRAIN-07-
-        ("", format!("{step}, update_binding: [\"w\": \"inner\"]"), "'inner' is no output"),
+        ("", format!("{step}, update_binding: [\"w\": \"inner\"]"), "'inner' is not an output"),
         // TRAIN-13-
         ("", "initialization_binding: [\"w\": \"w0\"]".to_string(), "initialization graph"),
         // TRAIN-16+-: the combined graph follows the rules of graphs.
-        ("", "algorithm: s () => (float[2] y) { y = Neg (w) }".to_string(), "'y' is a name of the main graph"),
+        ("", "algorithm: s () => (float[2] y) { y = Neg (w) }".to_string(), "'y' is also a name of the main graph"),
         // TRAIN-18-
         (
             "",
@@ -368,7 +368,7 @@ fn training_information_that_contradicts_itself_is_refused() {
         (
             ", string[1] s = {\"a\"}",
             "algorithm: s () => (string[1] s) {}, update_binding: [\"s\": \"s\"]".to_string(),
-            "the state variable 's' holds strings",
+            "the state variable 's' has type string",
         ),
     ] {
         let error = refused(&with(initializers, &info));

@@ -31,7 +31,7 @@ pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
     .infer(bit_cast)
     .split_by(elements::elements_of_first);
 
-pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
+pub static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .about(
         "Converts each element of the first input to the element type of the second, as `Cast` \
          does.",

@@ -279,7 +279,7 @@ pub(super) fn cuts(
     }
     let mut found = SmallVec::new();
     let total: usize = axis.iter().map(|split| split.size).product();
-    if total == 0 {
+    if total == 0 || factors.iter().map(|(_, size)| size).product::<usize>() != total {
         return None;
     }
     let mut outer = 1;

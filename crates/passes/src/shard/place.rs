@@ -118,27 +118,42 @@ impl Planner<'_> {
         Ok((places, reading.form(spec, dims.as_deref())?))
     }
 
+    /// Whether a node says anything of the chosen configuration.
+    pub(super) fn is_annotated(&self, node: NodeId) -> bool {
+        self.annotation(node).is_some()
+    }
+
     /// Decides about a node, and what has to be moved before and after it.
     pub(super) fn place(&mut self, node: NodeId) {
         let wishes = self.wishes(node);
+        self.place_as(node, &wishes);
+    }
+
+    /// The same for a node whose only output is wanted in a form.
+    pub(super) fn place_for(&mut self, node: NodeId, form: FormId) {
+        let inputs = vec![None; self.plan.model.inputs(node).len()];
+        self.place_as(node, &Wishes { inputs, outputs: vec![Some(form)], stage: None });
+    }
+
+    fn place_as(&mut self, node: NodeId, wishes: &Wishes) {
         let operands = self.reads_of(node);
         let outputs: Vec<ValueId> =
             self.plan.model.outputs(node).iter().flatten().copied().collect();
         let all_move = operands.iter().chain(&outputs).all(|value| self.can_move(*value));
         if !all_move {
             // What cannot be sent is computed on each device.
-            self.compute(node, Assignment::whole(self.all()), None, &wishes);
+            self.compute(node, Assignment::whole(self.all()), None, wishes);
             return;
         }
         let rule = self.rule(node);
-        match rule.as_ref().and_then(|rule| self.assign(node, rule, &wishes)) {
-            Some(assignment) => self.compute(node, assignment, rule.as_ref(), &wishes),
+        match rule.as_ref().and_then(|rule| self.assign(node, rule, wishes)) {
+            Some(assignment) => self.compute(node, assignment, rule.as_ref(), wishes),
             None => {
                 if rule.is_none() {
-                    self.note_without_rule(node, &wishes);
+                    self.note_without_rule(node, wishes);
                 }
-                let devices = self.devices_of(node, &wishes);
-                self.compute(node, Assignment::whole(devices), None, &wishes);
+                let devices = self.devices_of(node, wishes);
+                self.compute(node, Assignment::whole(devices), None, wishes);
             }
         }
     }

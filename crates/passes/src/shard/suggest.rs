@@ -184,7 +184,8 @@ impl Planner<'_> {
     fn matrix(&self, node: NodeId) -> Option<(ValueId, [usize; 2])> {
         let is_product = self.resolved.is(node, &MATMUL) || self.resolved.is(node, &GEMM);
         let value = self.plan.model.inputs(node).nth(1).flatten().filter(|_| is_product)?;
-        let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_));
+        let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_))
+            || self.from_constants.contains_key(&value);
         let (_, dims) = self.plan.tensor(value)?;
         let [rows, columns] = dims?[..] else { return None };
         (is_constant && rows * columns >= SMALLEST_MATRIX).then_some((value, [rows, columns]))
