@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sardonyx_model::{NodeId, ValueId};
-use sardonyx_ops::{Change, Cut, Factors, Operand, Operands, SplitFn, Then, scalar};
+use sardonyx_ops::{Change, Cut, Factor, Factors, Operand, Operands, SplitFn, Then, scalar};
 
 use super::assign::{Assigning, Assignment, form_of};
 use super::form::{Device, Form};
@@ -145,7 +145,10 @@ impl Planner<'_> {
             self.compute(node, Assignment::whole(self.all()), None, wishes);
             return;
         }
-        let rule = self.rule(node);
+        let mut rule = self.rule(node);
+        if let Some(rule) = &mut rule {
+            self.refine(node, rule, wishes);
+        }
         match rule.as_ref().and_then(|rule| self.assign(node, rule, wishes)) {
             Some(assignment) => self.compute(node, assignment, rule.as_ref(), wishes),
             None => {
@@ -186,6 +189,25 @@ impl Planner<'_> {
         let outputs: Option<Vec<Option<Operand>>> =
             model.outputs(node).iter().map(|value| known(*value)).collect();
         rule(&Operands::new((model, node), schema, &inputs?, &outputs?))
+    }
+
+    /// Cuts the factors of a rule into those of the forms that operands have, where these are axes
+    /// that are fused from several.
+    fn refine(&mut self, node: NodeId, rule: &mut Factors, wishes: &Wishes) {
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        for (index, value) in inputs.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let form = match wishes.inputs[index] {
+                Some(form) => form,
+                None => self.current(value),
+            };
+            refine(rule, (false, index), self.plan.form(form));
+        }
+        for (index, form) in wishes.outputs.iter().enumerate() {
+            if let Some(form) = form {
+                refine(rule, (true, index), self.plan.form(*form));
+            }
+        }
     }
 
     /// Who computes which part of a node, if it is computed in parts.
@@ -429,6 +451,32 @@ impl Planner<'_> {
             assignment: Assignment::whole(devices),
         }));
         self.forms_of.insert(output, vec![combined]);
+    }
+}
+
+/// Cuts those factors that are axes of an operand alone, where a form of it has several there.
+fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
+    for (axis, splits) in form.axes().iter().enumerate().filter(|(_, splits)| splits.len() > 1) {
+        let axes = if is_output { &rule.outputs[index] } else { &rule.inputs[index] };
+        let Some(&[factor]) = axes.get(axis).map(|factors| &factors[..]) else { continue };
+        let is_in_attribute = rule.changes.iter().any(|change| match change {
+            Change::Attribute { factors, .. } => factors.contains(&Some(factor)),
+            _ => false,
+        });
+        let size: usize = splits.iter().map(|split| split.size).product();
+        if is_in_attribute || size != rule.factors[factor].size {
+            continue;
+        }
+        let cut = rule.factors[factor].cut;
+        rule.factors[factor].size = splits[0].size;
+        let first = rule.factors.len();
+        rule.factors.extend(splits[1..].iter().map(|split| Factor { size: split.size, cut }));
+        let inner: Vec<usize> = (first..rule.factors.len()).collect();
+        for axis in rule.inputs.iter_mut().chain(&mut rule.outputs).flatten() {
+            if let Some(at) = axis.iter().position(|known| *known == factor) {
+                axis.insert_many(at + 1, inner.iter().copied());
+            }
+        }
     }
 }
 

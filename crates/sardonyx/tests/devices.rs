@@ -1,0 +1,134 @@
+//! Models on several devices give what they give on one.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use sardonyx::devices::Division;
+use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor};
+
+/// A layer of two products, with a configuration of two devices for it.
+const LAYER: &str = "<ir_version: 11, opset_import: [\"\": 21]>
+    layer (float[N, 64] x, float[64, 128] v, float[128, 64] w) => (float[N, 64] y) {
+        a = MatMul (x, v)
+        b = Relu (a)
+        c = MatMul (b, w)
+        y = Add (c, x)
+    }";
+
+fn numbers(dims: &[usize], by: usize) -> Tensor {
+    let count: usize = dims.iter().product();
+    let elements = (0..count).map(|index| ((index * by) % 97) as f32 / 48.0 - 1.0);
+    Tensor::from_vec(dims, elements.collect()).unwrap()
+}
+
+fn inputs(rows: usize) -> [(&'static str, Tensor); 3] {
+    [
+        ("x", numbers(&[rows, 64], 31)),
+        ("v", numbers(&[64, 128], 57)),
+        ("w", numbers(&[128, 64], 73)),
+    ]
+}
+
+/// The layer with matrices as constants, as annotations are suggested for these.
+fn with_constants() -> Model {
+    let text = |tensor: &Tensor| {
+        let elements = tensor.to_vec::<f32>().unwrap();
+        elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let [_, (_, v), (_, w)] = inputs(1);
+    let text = LAYER.replace(
+        "layer (float[N, 64] x, float[64, 128] v, float[128, 64] w) => (float[N, 64] y)",
+        &format!(
+            "layer (float[N, 64] x) => (float[N, 64] y)
+             <float[64, 128] v = {{{}}}, float[128, 64] w = {{{}}}>",
+            text(&v),
+            text(&w)
+        ),
+    );
+    Model::from_text(&text).unwrap()
+}
+
+/// DIST-16, DIST-20
+#[test]
+fn suggested_annotations_change_no_result() {
+    let model = with_constants();
+    let plain = Session::new(&model).unwrap();
+    for (devices, division) in [
+        (2, Division::Tensor),
+        (4, Division::Tensor),
+        (2, Division::Pipeline),
+        (8, Division::Pipeline),
+    ] {
+        let (annotated, _) = model.shard(("c", devices), division, &[]).unwrap();
+        let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
+        // New sizes make a new plan, and those of before are still known.
+        for rows in [1, 3, 8, 3] {
+            let x = [("x", numbers(&[rows, 64], 31))];
+            let wanted = plain.run(x.clone()).unwrap();
+            let found = session.run(x.clone()).unwrap();
+            let (wanted, found) = (wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
+            assert_eq!(wanted.dims(), found.dims());
+            let pairs = wanted.to_vec::<f32>().unwrap();
+            let near = pairs.iter().zip(found.to_vec::<f32>().unwrap());
+            assert!(near.into_iter().all(|(a, b)| (a - b).abs() <= 1e-4 * a.abs().max(1.0)));
+            let again = session.run(x).unwrap();
+            assert_eq!(again.tensor("y").unwrap().bytes(), found.bytes());
+        }
+    }
+}
+
+#[test]
+fn products_are_split_in_pairs() {
+    let model = with_constants();
+    let (annotated, report) = model.shard(("c", 2), Division::Tensor, &[]).unwrap();
+    assert_eq!((report.columns, report.rows, report.whole), (1, 1, 0));
+    let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
+    session.run([("x", numbers(&[4, 64], 31))]).unwrap();
+    // One sum of 4 x 64 floats, which only the first device needs.
+    let sent: Vec<u64> = session.traffic().iter().map(|one| one.total().bytes).collect();
+    assert_eq!(sent, [0, 1024]);
+}
+
+/// DIST-17: a model with annotations runs without devices; a configuration is chosen by name.
+#[test]
+fn configurations_are_chosen() {
+    let plain = Model::from_text(LAYER).unwrap();
+    let error = Session::builder(&plain).devices(DeviceOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!(error.message(), "the model has no device configuration");
+    let (one, _) = plain.shard(("one", 2), Division::Pipeline, &[]).unwrap();
+    let (both, _) = one.shard(("other", 3), Division::Pipeline, &[]).unwrap();
+    assert!(one.shard(("one", 2), Division::Tensor, &[]).is_err());
+    let open = |options| Session::builder(&both).devices(options);
+    let error = open(DeviceOptions::new()).unwrap_err();
+    assert_eq!(error.message(), "choose one of the configurations of the model: 'one', 'other'");
+    let error = open(DeviceOptions::new().configuration("two")).unwrap_err();
+    assert_eq!(error.message(), "the model has no configuration 'two'; it has 'one', 'other'");
+    let session = open(DeviceOptions::new().configuration("other")).unwrap();
+    assert_eq!(session.device_count(), 3);
+    let wanted = Session::new(&both).unwrap().run(inputs(2)).unwrap();
+    let found = session.run(inputs(2)).unwrap();
+    assert_eq!(wanted.tensor("y").unwrap().bytes(), found.tensor("y").unwrap().bytes());
+}
+
+/// A device that fails ends the run of all, with its own error; the next run works.
+#[test]
+fn a_device_that_fails_ends_the_run() {
+    let text = "<ir_version: 11, opset_import: [\"\": 21]>
+        g (float[4] x, int64[1] at) => (float[1] y) {
+            a = Neg (x)
+            y = Gather (a, at)
+        }";
+    let model = Model::from_text(text).unwrap();
+    let (annotated, _) = model.shard(("c", 2), Division::Pipeline, &[]).unwrap();
+    let options = DeviceOptions::new().deadline(Duration::from_secs(20));
+    let session = Session::builder(&annotated).devices(options).unwrap();
+    let run = |at: i64| {
+        let x = Tensor::from_vec([4], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
+        session.run([("x", x), ("at", Tensor::from_vec([1], vec![at]).unwrap())])
+    };
+    let error = run(9).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Run);
+    assert!(error.to_string().contains("Gather"), "{error}");
+    assert_eq!(run(2).unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap(), [-3.0]);
+}
