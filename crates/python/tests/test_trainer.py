@@ -177,7 +177,7 @@ def test_values_are_set_if_they_fit():
     assert trainer.state["w"].tolist() == [9, 10]
     for name, wrong, said in [
         ("w", np.zeros(3, np.float32), "the state variable 'w' is float[2], not float[3]"),
-        ("w", np.zeros(2), "cannot become double[2]"),
+        ("w", np.zeros(2), "the state variable 'w' is float[2], not double[2]"),
         ("frozen", value, "state variable 'frozen' does not exist"),
         ("w", "text", "the value contains a str, which does not have type float"),
     ]:
