@@ -130,7 +130,7 @@ WRONG = [
     ({"loss_value": "y", "of": "y"}, "loss_value goes with none of of, class_axis and ignore_class"),
     ({"loss": "squared-error", "of": "z"}, "the model has no output 'z'; it has y"),
     ({"loss": "squared-error", "optimizer": "sdg"}, "optimizer is 'sdg', which is not one of sgd, momentum"),
-    ({"loss": "squared-error", "learning_rate": 0}, "the learning rate has to be greater than 0, not 0"),
+    ({"loss": "squared-error", "learning_rate": 0}, "the learning rate must be greater than 0, not 0"),
     ({"loss": "squared-error", "train": "v*"}, "no initializer 'v*' exists"),
     ({"loss": "squared-error", "init": "uniform:0"}, "init is 'uniform:0', which is not one of keep, he"),
     ({"loss": "squared-error", "clip_norm": 1, "clip_value": 1}, "clip_norm and clip_value are both given"),
