@@ -80,7 +80,10 @@ impl Planner<'_> {
                     let id = self.number(form);
                     for (is_output, index) in places {
                         let list = if is_output { &mut wishes.outputs } else { &mut wishes.inputs };
-                        list[index] = Some(id);
+                        // A node may read less than in the file.
+                        if let Some(wish) = list.get_mut(index) {
+                            *wish = Some(id);
+                        }
                     }
                 }
                 Err(why) => self.refuse(node, Some(&tensor), why),
