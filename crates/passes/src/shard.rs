@@ -645,8 +645,8 @@ impl<'r> Planner<'r> {
         form.is_whole() && form.is_on(0)
     }
 
-    /// Makes a `CastLike` a `Cast`: of its second input only the type counts, and nobody should have
-    /// to send its elements.
+    /// Makes a `CastLike` a `Cast`: of its second input only the type counts, and nobody should
+    /// have to send its elements.
     fn forget_like(&mut self, node: NodeId) {
         if !self.resolved.is(node, &CAST_LIKE) {
             return;
@@ -689,8 +689,8 @@ impl<'r> Planner<'r> {
         true
     }
 
-    /// Whether a node waits for what reads its result: a transposed weight, say, is best made in the
-    /// form in which it is read.
+    /// Whether a node waits for what reads its result: a transposed weight, say, is best made in
+    /// the form in which it is read.
     fn waits(&mut self, node: NodeId) -> bool {
         let model = &self.plan.model;
         let [Some(output)] = *model.outputs(node) else { return false };
