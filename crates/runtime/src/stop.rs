@@ -83,9 +83,9 @@ impl Stopped {
     /// What would have been next, for people.
     pub fn place(&self) -> String {
         match (&self.next, self.next_turn) {
-            (Some(next), Some(turn)) => format!("before iteration {turn} of {next}"),
-            (Some(next), None) => format!("before {next}"),
-            (None, _) => "before the outputs of the model".to_string(),
+            (Some(next), Some(turn)) => format!("iteration {turn} of {next}"),
+            (Some(next), None) => next.to_string(),
+            (None, _) => "the outputs of the model".to_string(),
         }
     }
 

@@ -61,7 +61,7 @@ fn a_run_without_steps_ends_as_well() {
     flag.stop();
     let (reason, place) = stopped(&session, options());
     assert_eq!(reason, StopReason::Flag);
-    assert_eq!(place, "before the outputs of the model");
+    assert_eq!(place, "the outputs of the model");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn turns_of_all_loops_count_together() {
     // Each outer turn comes with two inner ones: the tenth is outer turn 3.
     let (reason, place) = stopped(&session, RunOptions::new().turn_limit(9));
     assert_eq!(reason, StopReason::Turns(9));
-    assert_eq!(place, "before iteration 3 of Loop node that makes 'y'");
+    assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
     let (_, place) = stopped(&session, RunOptions::new().turn_limit(10));
-    let expected = "before iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
+    let expected = "iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
                     in Loop node that makes 'y'";
     assert_eq!(place, expected);
 }

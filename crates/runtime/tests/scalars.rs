@@ -179,7 +179,7 @@ fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
 #[test]
 fn turns_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
-    let place = |turn: usize| format!("before iteration {turn} of Loop node that makes 'y'");
+    let place = |turn: usize| format!("iteration {turn} of Loop node that makes 'y'");
     let (reason, found) = stopped(&session, RunOptions::new().turn_limit(1000));
     assert_eq!((reason, found), (StopReason::Turns(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
