@@ -422,7 +422,7 @@ mod tests {
                 11,
                 vec![("mode", word("CRD"))],
                 "float[1, 4, N, 1]",
-                "DepthToSpace: mode must be DCR where channels, height and width are not known, not CRD",
+                "DepthToSpace: mode must have value DCR where channels, height and width are not known, not CRD",
             ),
             (
                 &DEPTH_TO_SPACE,

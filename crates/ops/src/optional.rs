@@ -85,7 +85,7 @@ pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
         18,
         &[
             input("input", "O").optional(),
-            note("The input may also be a tensor or sequence (true), or absent (false)."),
+            note("The input may also be a value of tensor or sequence type (true), or absent (false)."),
             types("O", ALL.and(ALL.as_sequences()).and(ALL.and(ALL.as_sequences()).as_optionals())),
         ],
     )

@@ -334,7 +334,7 @@ fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
     };
     match (&split.dims[..], &split.values[..]) {
         ([], [Dim::Known(length)]) if *length < 1 => {
-            cx.fail(format_args!("the length of a part must be greater than 0, not {length}"))
+            cx.fail(format_args!("the length of a part must be greater than zero, not {length}"))
         }
         ([], [length]) => {
             let comes_out = whole.exact_div(length).is_some();
@@ -466,7 +466,7 @@ mod tests {
                 (
                     &[],
                     "float[6]; =0",
-                    "SplitToSequence: the length of a part must be greater than 0, not 0",
+                    "SplitToSequence: the length of a part must be greater than zero, not 0",
                 ),
                 (
                     &[],

@@ -60,7 +60,7 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
         28,
         &[
             types("T", INTEGERS),
-            note("Right shifts of signed integers are arithmetic (the sign is kept). Bits shifted out are discarded."),
+            note("For signed integers, the right shift is an arithmetic shift: the sign is kept. Bits shifted out are discarded."),
             note("If Y is negative or not less than the number of bits, the result is -1 for a negative X shifted right, and 0 otherwise."),
         ],
     )

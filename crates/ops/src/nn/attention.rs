@@ -66,7 +66,7 @@ pub static ATTENTION: OpDef = OpDef::new("Attention")
         for name in ["left_window_size", "right_window_size"] {
             if let Some(size) = cx.int(name) {
                 return Err(cx.refuse(format_args!(
-                    "{name} must be -1 there, not {size}: windows were added in version 25"
+                    "{name} must be -1 there, got {size}. Windowed attention was added in version 25"
                 )));
             }
         }

@@ -198,9 +198,9 @@ fn blocks_inside(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         shape[1..].iter().map(|size| size.known().filter(|size| *size > 0)).collect()
     });
     let (Some(block), Some::<Vec<i64>>(sizes)) = (block, sizes) else {
-        return Err(
-            cx.refuse("mode must be DCR where channels, height and width are not known, not CRD")
-        );
+        return Err(cx.refuse(
+            "mode must have value DCR where channels, height and width are not known, not CRD",
+        ));
     };
     let &[channels, height, width] = &sizes[..] else {
         return Err(cx.refuse("its input must have rank 4"));
