@@ -50,7 +50,7 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
     .since(
         18,
         &[
-            note("The input may also be a tensor or sequence, which is returned unchanged."),
+            note("The input may also be a tensor or sequence; the operator then returns the input unchanged."),
             types("O", ALL.and(ALL.as_sequences()).and(ALL.and(ALL.as_sequences()).as_optionals())),
         ],
     )
