@@ -154,7 +154,8 @@ pub(crate) fn constant_floats(
 pub(crate) fn only_word(cx: &mut Adapt<'_>, name: &str, words: &[&str]) -> Result<(), Refusal> {
     match cx.string(name) {
         Some(word) if !words.contains(&word.as_str()) => {
-            Err(cx.refuse(format_args!("{name} must be {}, not {word}", words.join(" or "))))
+            Err(cx
+                .refuse(format_args!("{name} must have value {}, not {word}", words.join(" or "))))
         }
         _ => Ok(()),
     }
@@ -415,7 +416,7 @@ mod tests {
                 19,
                 vec![("mode", word("wrap"))],
                 "float[2]; =[1, 1]",
-                "Pad: mode must be constant or reflect or edge, not wrap",
+                "Pad: mode must have value constant or reflect or edge, not wrap",
             ),
             (
                 &DEPTH_TO_SPACE,

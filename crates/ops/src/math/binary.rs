@@ -45,7 +45,8 @@ pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
 
 pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
-    .about("Shifts the bits of each element of `X` left or right by the number of positions in `Y`.")
+    .about("Shifts the bits of each element of `X` left or right by the number of positions in `Y`. \
+         With a right shift the value is effectively decreased.")
     .since(
         11,
         &[
