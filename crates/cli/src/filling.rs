@@ -170,7 +170,7 @@ impl Args {
                 let message = format!("{option}: a file gives the input '{name}'");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
-                    .help(format!("leave the file or {option} away")));
+                    .help(format!("remove the file or {option}")));
             }
         }
         Ok(())

@@ -146,12 +146,10 @@ impl Args {
             return Ok(drawing);
         }
         let boxes = group(drawing.vertices.len() as u64);
-        let message = format!(
-            "the picture would have {boxes} boxes, more than {MOST_VERTICES}, which nobody can read"
-        );
+        let message = format!("the drawing has {boxes} boxes; the maximum is {MOST_VERTICES}");
         Err(Failure::new(message).help(match (&self.around, self.fold) {
             (Some(_), _) => "lower --depth",
-            (None, Fold::Never) => "draw a part with --around NODE --depth N, or leave --fold away",
+            (None, Fold::Never) => "draw a part with --around NODE --depth N, or remove --fold",
             (None, _) => {
                 "draw a part with --around NODE --depth N; `sardonyx info --nodes` lists the nodes"
             }

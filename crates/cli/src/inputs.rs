@@ -157,7 +157,7 @@ impl<'a> Gather<'a> {
         let ports = self.session.inputs();
         for (number, file) in files {
             let Some(port) = ports.get(number) else {
-                let message = format!("there is no input {number} for this file");
+                let message = format!("the model has no input {number}");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
                     .at(file.display())

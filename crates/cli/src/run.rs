@@ -122,8 +122,7 @@ impl Args {
         };
         let (what, options) = other;
         let message = format!("{what} and the output cannot both be written to stdout");
-        Err(Failure::new(message)
-            .help(format!("name a file with --output, or leave {options} away")))
+        Err(Failure::new(message).help(format!("give --output FILE, or remove {options}")))
     }
 }
 

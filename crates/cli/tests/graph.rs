@@ -80,7 +80,7 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
     let run = |more: &[&str]| {
         files.run("graph", "deep.onnxtxt", &[&["-o", "-", "--fold", "never"], more].concat())
     };
-    run(&[]).refused(&["484 boxes", "more than 400", "--around"]);
+    run(&[]).refused(&["484 boxes", "the maximum is 400", "--around"]);
     let around = |node: &str, depth: &str| {
         let args = ["-o", "-", "--around", node, "--depth", depth];
         files.run("graph", "deep.onnxtxt", &args)

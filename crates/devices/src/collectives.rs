@@ -290,7 +290,7 @@ fn combine_wide<T: Transport + ?Sized>(
     data: &mut [u8],
 ) -> Result<(), TransportError> {
     let Some(wide) = loops.wide else {
-        return err!(Unsupported, "there are no results in float");
+        return err!(Unsupported, "this reduction has no form with float accumulation");
     };
     let expected = data.len();
     let elems = expected / loops.element_bytes;

@@ -232,5 +232,9 @@ pub(crate) fn check_worker(worker: usize, workers: usize) -> Result<(), Transpor
     if worker < workers {
         return Ok(());
     }
-    err!(Argument, "there is no worker {worker}: {workers} workers are numbered from 0")
+    err!(
+        Argument,
+        "worker {worker} does not exist: the last of {workers} workers is {}",
+        workers.saturating_sub(1)
+    )
 }

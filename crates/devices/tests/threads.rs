@@ -58,7 +58,7 @@ fn a_message_of_another_length_is_an_error() {
 #[test]
 fn a_worker_that_does_not_exist_is_refused() {
     let workers = with_deadline(2, 5000);
-    let message = "there is no worker 2: 2 workers are numbered from 0";
+    let message = "worker 2 does not exist: the last of 2 workers is 1";
     assert_eq!(workers[0].send(2, 0, b"").unwrap_err().message(), message);
     assert_eq!(workers[0].receive(2, 0).unwrap_err().message(), message);
 }
@@ -232,7 +232,7 @@ fn wrong_arguments_of_collectives_are_refused() {
         (&[1, 1], "the workers of a group are not in order: [1, 1]"),
         (&[0, 2], "worker 1 is not in the group [0, 2]"),
         (&[], "worker 1 is not in the group []"),
-        (&[1, 3], "there is no worker 3: 3 workers are numbered from 0"),
+        (&[1, 3], "worker 3 does not exist: the last of 3 workers is 2"),
     ] {
         assert_eq!(reduce(group, DataType::Float16), message);
     }
