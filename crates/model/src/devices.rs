@@ -9,8 +9,7 @@ use crate::ids::NodeId;
 use crate::source::Span;
 
 use sardonyx_proto::{
-    NodeDeviceConfigurationProto, RawField, Reader, ShardingSpecProto, WireType, push_tag,
-    push_varint,
+    NodeDeviceConfigurationProto, RawField, Reader, ShardingSpecProto, push_bytes,
 };
 
 /// Numbers of the fields.
@@ -109,6 +108,19 @@ impl<'a> NodeDevices<'a> {
 }
 
 impl Model {
+    /// Replaces all that a node says of devices: messages of the type
+    /// `NodeDeviceConfigurationProto`.
+    pub fn set_devices(&mut self, node: NodeId, messages: Vec<Span>) {
+        match self.extras_mut(node) {
+            Some(extras) => extras.device_configurations = messages,
+            None => {
+                let extras =
+                    NodeExtras { device_configurations: messages, ..NodeExtras::default() };
+                self.set_extras(node, extras);
+            }
+        }
+    }
+
     /// Lets nodes that were made for a node stand on its devices: they get its pipeline stages, and
     /// what it says of the splitting of tensors goes to whichever of the nodes touches these. Of a
     /// tensor that no node touches any more nothing is said.
@@ -126,9 +138,16 @@ impl Model {
         // Each is looked at, whatever becomes of those before.
         if changed.fold(false, |any, one| any | one) {
             let messages = own.iter().map(NodeDevices::to_bytes).collect();
-            set_devices(self, node, messages);
+            set_messages(self, node, messages);
         }
     }
+}
+
+/// Replaces all that a node says of devices.
+pub(crate) fn set_messages(model: &mut Model, node: NodeId, messages: Vec<Vec<u8>>) {
+    let add = |message| model.add_bytes(Buffer::from_vec(message));
+    let spans = messages.into_iter().map(add).collect();
+    model.set_devices(node, spans);
 }
 
 fn devices_of(model: &Model, node: NodeId) -> Vec<Span> {
@@ -166,20 +185,7 @@ pub(crate) fn give_devices(model: &mut Model, messages: &[Span], node: NodeId) {
     }
     if any {
         let messages = own.iter().map(NodeDevices::to_bytes).collect();
-        set_devices(model, node, messages);
-    }
-}
-
-/// Replaces all that a node says of devices.
-pub(crate) fn set_devices(model: &mut Model, node: NodeId, messages: Vec<Vec<u8>>) {
-    let add = |message| model.add_bytes(Buffer::from_vec(message));
-    let spans: Vec<Span> = messages.into_iter().map(add).collect();
-    match model.extras_mut(node) {
-        Some(extras) => extras.device_configurations = spans,
-        None => {
-            let extras = NodeExtras { device_configurations: spans, ..NodeExtras::default() };
-            model.set_extras(node, extras);
-        }
+        set_messages(model, node, messages);
     }
 }
 
@@ -201,10 +207,4 @@ fn renamed(spec: &[u8], name: &[u8]) -> Vec<u8> {
         bytes.extend_from_slice(field.record.bytes);
     }
     bytes
-}
-
-fn push_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    push_tag(out, number, WireType::Len);
-    push_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }

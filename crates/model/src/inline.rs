@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
-use crate::devices::{NodeDevices, give_devices, set_devices};
+use crate::devices::{NodeDevices, give_devices, set_messages};
 use crate::graph::{Function, Graph, Model, Node, NodeExtras, Producer, Range, ValueInfo};
 use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inner_names::InnerNames;
@@ -642,7 +642,7 @@ impl Copying {
         });
         let messages = messages.collect();
         drop(names);
-        set_devices(model, new, messages);
+        set_messages(model, new, messages);
     }
 
     /// Gives the copies what the call says of devices.

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx_model::{Model, NodeExtras, NodeId, Span};
+use sardonyx_model::{Model, NodeId, Span};
 use sardonyx_proto::{
     DeviceConfigurationField, DeviceConfigurationProto, IntIntListEntryField,
     NodeDeviceConfigurationField, NodeDeviceConfigurationProto, Reader, ShardedDimField,
     ShardedDimProto, ShardingSpecField, ShardingSpecProto, SimpleShardedDimField,
-    SimpleShardedDimProto, WireType, push_tag, push_varint,
+    SimpleShardedDimProto, WireType, push_bytes, push_tag, push_varint,
 };
 use sardonyx_tensor::Buffer;
 
@@ -80,7 +80,8 @@ pub fn configurations(model: &Model) -> Vec<Configuration<'_>> {
     spans.map(|span| configuration(model.bytes(*span))).collect()
 }
 
-fn configuration(bytes: &[u8]) -> Configuration<'_> {
+/// The content of a message of the model.
+pub(crate) fn configuration(bytes: &[u8]) -> Configuration<'_> {
     let mut found = Configuration { name: b"", num_devices: None, devices: Vec::new() };
     let reader = Reader::<DeviceConfigurationProto>::new(bytes);
     for field in reader.map_while(Result::ok) {
@@ -238,12 +239,6 @@ fn push_int(out: &mut Vec<u8>, number: u32, value: i64) {
     push_varint(out, value.cast_unsigned());
 }
 
-fn push_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    push_tag(out, number, WireType::Len);
-    push_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 /// Adds a configuration of so many devices to a model.
 pub fn add_configuration(model: &mut Model, name: &str, devices: usize) {
     let mut message = Vec::new();
@@ -261,11 +256,5 @@ pub fn annotate_devices(model: &mut Model, node: NodeId, annotation: &NodeAnnota
     let mut spans = spans.unwrap_or_default();
     spans.retain(|span| self::annotation(model, *span).configuration != annotation.configuration);
     spans.push(span);
-    match model.extras_mut(node) {
-        Some(extras) => extras.device_configurations = spans,
-        None => {
-            let extras = NodeExtras { device_configurations: spans, ..NodeExtras::default() };
-            model.set_extras(node, extras);
-        }
-    }
+    model.set_devices(node, spans);
 }

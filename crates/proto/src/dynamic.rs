@@ -71,6 +71,13 @@ pub fn push_varint(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[..len]);
 }
 
+/// Appends a field that is bytes.
+pub fn push_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    push_tag(out, number, WireType::Len);
+    push_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
 /// Reads one message along its description: [`next_field`](Self::next_field), and for each field
 /// [`next_value`](Self::next_value) until there is none.
 #[derive(Debug, Clone)]

@@ -39,7 +39,7 @@ mod table;
 mod wire;
 mod write;
 
-pub use dynamic::{DynamicMessage, DynamicValue, Records, push_tag, push_varint};
+pub use dynamic::{DynamicMessage, DynamicValue, Records, push_bytes, push_tag, push_varint};
 pub use enums::{
     AttributeType, DataLocation, DataType, OperatorStatus, OptionalElemType, SequenceElemType,
     TypedField,

@@ -1,17 +1,14 @@
 //! Rules about multi-device sections: configurations of the model, and what nodes say about
 //! devices.
-//!
-//! These messages stay in the model as bytes, as hardly anything needs them; here they are read.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{NodeId, Span, Symbol, TypeKind};
-use sardonyx_proto::{
-    DeviceConfigurationField, DeviceConfigurationProto, IntIntListEntryField,
-    NodeDeviceConfigurationField, NodeDeviceConfigurationProto, Reader, ShardedDimField,
-    ShardedDimProto, ShardingSpecField, ShardingSpecProto, SimpleShardedDimField, shown,
-};
+use sardonyx_proto::shown;
 
 use super::{Checker, codes};
+use crate::annotations::{
+    Configuration, NodeAnnotation, ShardedDim, ShardingSpec, annotation, configuration,
+};
 use crate::finding::Spot;
 
 /// Configurations of the model by name, with the number of devices if they say it.
@@ -24,16 +21,9 @@ impl<'a> Checker<'a> {
         let mut known = Configurations::new();
         for (index, span) in model.header.configuration.iter().enumerate() {
             let spot = Spot::MODEL.item("configuration", index);
-            let (mut name, mut count, mut devices) = (&b""[..], None, 0u64);
-            let reader = Reader::<DeviceConfigurationProto>::new(model.bytes(*span));
-            for field in reader.map_while(Result::ok) {
-                match field {
-                    DeviceConfigurationField::Name(text) => name = text.bytes,
-                    DeviceConfigurationField::NumDevices(number) => count = Some(i64::from(number)),
-                    DeviceConfigurationField::Device(_) => devices += 1,
-                    DeviceConfigurationField::Unknown(_) => {}
-                }
-            }
+            let Configuration { name, num_devices: count, devices } =
+                configuration(model.bytes(*span));
+            let devices = devices.len() as u64;
             if name.is_empty() {
                 self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| "the name is missing".into());
             } else if known.contains_key(name) {
@@ -69,17 +59,7 @@ impl<'a> Checker<'a> {
         let mut seen = HashSet::new();
         for (index, span) in spans.iter().enumerate() {
             let spot = Spot::node(id).item("device_configurations", index);
-            let mut name = None;
-            let mut specs = Vec::new();
-            let reader = Reader::<NodeDeviceConfigurationProto>::new(model.bytes(*span));
-            for field in reader.map_while(Result::ok) {
-                match field {
-                    NodeDeviceConfigurationField::ConfigurationId(text) => name = Some(text.bytes),
-                    NodeDeviceConfigurationField::ShardingSpec(spec) => specs.push(spec),
-                    _ => {}
-                }
-            }
-            let name = name.unwrap_or_default();
+            let NodeAnnotation { configuration: name, specs, .. } = annotation(model, *span);
             let configuration = self.configurations.get(name).copied();
             if name.is_empty() {
                 self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
@@ -96,57 +76,24 @@ impl<'a> Checker<'a> {
                 });
             }
             let devices = configuration.flatten();
-            for spec in specs {
+            for spec in &specs {
                 self.sharding(id, spec, devices, spot);
             }
         }
     }
 
-    fn sharding(
-        &mut self,
-        id: NodeId,
-        spec: Reader<'_, ShardingSpecProto>,
-        devices: Option<i64>,
-        spot: Spot,
-    ) {
-        let mut tensor = None;
-        let mut placed = Vec::new();
-        let mut groups: HashMap<i64, Vec<i64>> = HashMap::new();
-        let mut dims = Vec::new();
-        for field in spec.map_while(Result::ok) {
-            match field {
-                ShardingSpecField::TensorName(text) => tensor = Some(text.bytes),
-                ShardingSpecField::Device(chunk) => {
-                    // What is broken was found when the model was read.
-                    let _ = chunk.decode_into(&mut placed);
-                }
-                ShardingSpecField::IndexToDeviceGroupMap(entry) => {
-                    let (mut key, mut group) = (0, Vec::new());
-                    for field in entry.map_while(Result::ok) {
-                        match field {
-                            IntIntListEntryField::Key(number) => key = number,
-                            IntIntListEntryField::Value(chunk) => {
-                                let _ = chunk.decode_into(&mut group);
-                            }
-                            IntIntListEntryField::Unknown(_) => {}
-                        }
-                    }
-                    groups.insert(key, group);
-                }
-                ShardingSpecField::ShardedDim(dim) => dims.push(dim),
-                ShardingSpecField::Unknown(_) => {}
-            }
-        }
+    fn sharding(&mut self, id: NodeId, spec: &ShardingSpec<'_>, devices: Option<i64>, spot: Spot) {
+        let ShardingSpec { tensor, devices: placed, groups, dims } = spec;
         let model = self.model;
         let operands = model.inputs(id).chain(model.outputs(id).iter().copied());
         let name = operands
             .flatten()
             .map(|value| model.value(value).name)
-            .find(|name| Some(model.text(*name)) == tensor);
+            .find(|name| model.text(*name) == *tensor);
         if name.is_none() {
-            self.add(&codes::SHARDED_TENSOR, spot, |_| match tensor {
-                None | Some(b"") => "a sharding does not name a tensor".to_string(),
-                Some(tensor) => {
+            self.add(&codes::SHARDED_TENSOR, spot, |_| match *tensor {
+                b"" => "a sharding does not name a tensor".to_string(),
+                tensor => {
                     format!("'{}' is neither an input nor an output of the node", shown(tensor))
                 }
             });
@@ -154,11 +101,7 @@ impl<'a> Checker<'a> {
         let exists = |device: i64| devices.is_none_or(|count| (0..count).contains(&device));
         let mut all: Vec<i64> =
             placed.iter().copied().filter(|device| !groups.contains_key(device)).collect();
-        let mut keys: Vec<&i64> = groups.keys().collect();
-        keys.sort_unstable();
-        for key in keys {
-            all.extend(&groups[key]);
-        }
+        all.extend(groups.values().flatten());
         if let Some(odd) = all.into_iter().find(|device| !exists(*device)) {
             self.add(&codes::UNKNOWN_DEVICE, spot, |_| {
                 let count = devices.unwrap_or(0);
@@ -169,32 +112,10 @@ impl<'a> Checker<'a> {
         self.sharded_dims(dims, rank, spot);
     }
 
-    fn sharded_dims(
-        &mut self,
-        dims: Vec<Reader<'_, ShardedDimProto>>,
-        rank: Option<i64>,
-        spot: Spot,
-    ) {
+    fn sharded_dims(&mut self, dims: &[ShardedDim<'_>], rank: Option<i64>, spot: Spot) {
         let mut axes = HashSet::new();
         for dim in dims {
-            let mut axis = None;
-            let mut shards = Vec::new();
-            for field in dim.map_while(Result::ok) {
-                match field {
-                    ShardedDimField::Axis(number) => axis = Some(number),
-                    ShardedDimField::SimpleSharding(simple) => {
-                        let mut count = None;
-                        for field in simple.map_while(Result::ok) {
-                            if let SimpleShardedDimField::NumShards(number) = field {
-                                count = Some(number);
-                            }
-                        }
-                        shards.push(count);
-                    }
-                    ShardedDimField::Unknown(_) => {}
-                }
-            }
-            match (axis, rank) {
+            match (dim.axis, rank) {
                 (None, _) => self
                     .add(&codes::SHARDED_AXIS, spot, |_| "a sharding does not name an axis".into()),
                 (Some(axis), Some(rank)) if !(-rank..rank).contains(&axis) => {
@@ -214,7 +135,7 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            for count in shards {
+            for count in dim.factors.iter().map(|factor| factor.num_shards) {
                 if count.is_none_or(|count| count < 1) {
                     self.add(&codes::SHARD_COUNT, spot, |_| match count {
                         None => "a sharding does not have a number of parts".to_string(),
