@@ -141,7 +141,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         let lines: Vec<&str> = text.lines().collect();
         let facts = plan.facts();
         let refused =
-            plan.not_honoured.iter().map(|note| json!({"tensor": note.tensor, "reason": note.why}));
+            plan.not_honored.iter().map(|note| json!({"tensor": note.tensor, "reason": note.why}));
         let answer = json!({
             "schema": DEVICES_SCHEMA,
             "model": model.name(),

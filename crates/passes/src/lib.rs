@@ -69,8 +69,8 @@ pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use shard::{
     Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
-    Move, NotHonoured, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
-    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration, shard,
+    Move, NotHonored, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError, ShardOptions,
+    Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration, prepare_to_shard, shard,
     suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};

@@ -5,7 +5,7 @@
 //! inputs, and in which form it leaves its outputs ([`Form`]). What a node says of its operands
 //! comes first, then the forms that its inputs have, then the rule of its operator
 //! ([`sardonyx_ops::Factors`]), without which it runs whole. Where a value is needed in another
-//! form than it has, it is moved. What is not honoured is listed with the reason.
+//! form than it has, it is moved. What is not honored is listed with the reason.
 //!
 //! The meaning of annotations is that of the section on devices of the specification and of the
 //! proposals 0006 and 0007 of ONNX. A plan is made for inputs of known sizes.
@@ -142,7 +142,7 @@ pub struct PlanFacts {
 
 /// Something that the model asks for and that is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotHonoured {
+pub struct NotHonored {
     /// The node, in the model of the plan.
     pub node: NodeId,
     /// The name of the tensor that it is about, if it is about one.
@@ -164,7 +164,7 @@ pub struct Plan {
     /// What is done, in order.
     pub steps: Vec<Step>,
     /// What is asked for and not done.
-    pub not_honoured: Vec<NotHonoured>,
+    pub not_honored: Vec<NotHonored>,
     /// The types of all values that are known.
     types: Inference,
     /// Types of values that the plan added.
@@ -226,7 +226,32 @@ impl Plan {
         givers(self.form(moved.from), self.form(moved.to), moved.dims.as_deref())
     }
 
-    /// The bytes that each device has to send to each other one, where they can be counted.
+    /// The devices that combine their partial results of the part of a device, itself included, one
+    /// for each of these, where all of them get the result. Sorted; `None` if it is not so.
+    pub fn reducing(&self, moved: &Move, device: Device) -> Option<Vec<Device>> {
+        let (from, to) = (self.form(moved.from), self.form(moved.to));
+        let (_, count) = from.partial()?;
+        if from.combined() != *to {
+            return None;
+        }
+        let place = to.places().get(&device)?;
+        // Devices with the same part and the same partial result take turns in forming groups.
+        let mut holders: Vec<Vec<Device>> = vec![Vec::new(); count];
+        for (other, _) in to.places().iter().filter(|(_, own)| *own == place) {
+            holders[from.partial_of(*other)].push(*other);
+        }
+        let groups = holders[0].len();
+        if holders.iter().any(|devices| devices.len() != groups) {
+            return None;
+        }
+        let at = holders[from.partial_of(device)].iter().position(|one| *one == device)?;
+        let mut group: Vec<Device> = holders.iter().map(|devices| devices[at]).collect();
+        group.sort_unstable();
+        Some(group)
+    }
+
+    /// The bytes that each device has to send to each other one, where they can be counted. Sums of
+    /// a group are counted as a reduce-scatter and an all-gather.
     pub fn traffic(&self, moved: &Move) -> BTreeMap<(Device, Device), u64> {
         let mut bytes = BTreeMap::new();
         if self.is_local(moved) {
@@ -234,26 +259,20 @@ impl Plan {
         }
         let Some(dims) = &moved.dims else { return bytes };
         let (from, to) = (self.form(moved.from), self.form(moved.to));
-        if let Some((_, count)) = from.partial().filter(|_| from.combined() == *to) {
-            // Each device combines a chunk of what its group has, and gives it to all others.
-            for (device, place) in to.places() {
-                let group = to.places().iter().filter(|(_, other)| *other == place);
-                let group: Vec<Device> = group.map(|(other, _)| *other).collect();
-                let dims = to.dims(*device, dims).unwrap_or_default();
-                let bits = dims.iter().product::<usize>() * moved.elem.bits().unwrap_or(0);
-                let replicas = group.len() / count.max(1);
-                let chunk = 2 * (bits / 8 / count.max(1)) as u64 / replicas.max(1) as u64;
-                for other in group.into_iter().filter(|other| other != device) {
-                    bytes.insert((*device, other), chunk);
-                }
-            }
-            return bytes;
+        let of = |elements: usize| (elements * moved.elem.bits().unwrap_or(0)).div_ceil(8) as u64;
+        let mut reduced = BTreeSet::new();
+        for device in to.devices() {
+            let Some(group) = self.reducing(moved, device) else { continue };
+            let elements = to.dims(device, dims).map_or(0, |dims| dims.iter().product());
+            let others = group.iter().filter(|other| **other != device);
+            let part = 2 * of(elements) / group.len() as u64;
+            bytes.extend(others.map(|other| ((device, *other), part)));
+            reduced.insert(device);
         }
-        for transfer in transfers(self.form(moved.from), self.form(moved.to), dims) {
-            if transfer.from != transfer.to {
-                let elements: usize = transfer.runs.iter().map(|axis| elements_of(axis)).product();
-                let size = (elements * moved.elem.bits().unwrap_or(0)).div_ceil(8) as u64;
-                *bytes.entry((transfer.from, transfer.to)).or_default() += size;
+        for transfer in transfers(from, to, dims) {
+            if transfer.from != transfer.to && !reduced.contains(&transfer.to) {
+                let elements = transfer.runs.iter().map(|axis| elements_of(axis)).product();
+                *bytes.entry((transfer.from, transfer.to)).or_default() += of(elements);
             }
         }
         bytes
@@ -346,19 +365,29 @@ fn givers(from: &Form, to: &Form, dims: Option<&[usize]>) -> BTreeSet<Device> {
     }
 }
 
-/// A plan for a model.
+/// What a model is before plans are made for it, whatever the sizes of its inputs: calls of
+/// functions are inlined, `Gradient` nodes have become what they mean, and nodes have the newest
+/// forms of their operators, as far as that can be.
+///
+/// # Errors
+///
+/// `Gradient` nodes that cannot be derived.
+pub fn prepare_to_shard(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
+    Ok(newest_forms(inlined(model, registry)?, registry))
+}
+
+/// A plan for a model that was prepared. A node that is not in the newest form of its operator runs
+/// whole.
 ///
 /// # Errors
 ///
 /// A configuration that cannot be chosen; what stands against running the model.
 pub fn shard(
-    model: &Model,
+    model: Model,
     registry: &Registry,
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
-    chosen_configuration(model, options.configuration)?;
-    let inlined = prepare_inlined(model, registry)?;
-    let prepared = prepare(&inlined, registry, options)?;
+    let prepared = prepare(model, registry, options)?;
     Ok(Planner::new(&prepared, None).finish().plan)
 }
 
@@ -372,31 +401,34 @@ struct Prepared {
 }
 
 /// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
-fn prepare_inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
+fn inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
     // What cannot be inlined is computed whole.
     let inlined = crate::align::inline(model, registry, &InlineOptions::default())
         .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
     without_gradients(inlined, registry)
 }
 
-fn prepare(
-    inlined: &Model,
-    registry: &Registry,
-    options: ShardOptions<'_>,
-) -> Result<Prepared, ShardError> {
-    let (configuration, devices) = chosen_configuration(inlined, options.configuration)?;
+fn newest_forms(model: Model, registry: &Registry) -> Model {
     let newest = registry.versions("").map_or(1, |(_, newest)| newest);
-    let convert_options = ConvertOptions {
+    let options = ConvertOptions {
         target: Target::new().opset("", newest),
         expand: false,
         granted: Vec::new(),
         like_reference: false,
     };
     // A node without an exact newer form keeps the whole model as it is: it runs whole then.
-    let model = match convert(inlined, registry, &convert_options) {
+    match convert(&model, registry, &options) {
         Ok(converted) => converted.model,
-        Err(_) => inlined.clone(),
-    };
+        Err(_) => model,
+    }
+}
+
+fn prepare(
+    model: Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Prepared, ShardError> {
+    let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
     let resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
     let infer_options = InferOptions {
         inputs: options.inputs,
@@ -529,7 +561,7 @@ impl<'r> Planner<'r> {
             devices: *devices,
             forms: Vec::new(),
             steps: Vec::new(),
-            not_honoured: Vec::new(),
+            not_honored: Vec::new(),
             types: types.clone(),
             added: HashMap::new(),
             outputs: Vec::new(),
@@ -798,15 +830,18 @@ impl<'r> Planner<'r> {
     /// Notes what is not done.
     fn refuse(&mut self, node: NodeId, tensor: Option<&[u8]>, why: impl Into<String>) {
         let tensor = tensor.map(|name| String::from_utf8_lossy(name).into_owned());
-        let note = NotHonoured { node, tensor, why: why.into() };
-        if !self.plan.not_honoured.contains(&note) {
-            self.plan.not_honoured.push(note);
+        let note = NotHonored { node, tensor, why: why.into() };
+        if !self.plan.not_honored.contains(&note) {
+            self.plan.not_honored.push(note);
         }
     }
 
-    /// The devices on which all values that a node reads and makes have to be, if some of these
-    /// cannot be sent.
-    fn reads_of(&self, node: NodeId) -> HashSet<ValueId> {
-        crate::order::reads(&self.plan.model, node).into_iter().collect()
+    /// The values that a node and the graphs in it read, each once, in an order that is the same in
+    /// every process: the steps of a plan follow it.
+    fn reads_of(&self, node: NodeId) -> Vec<ValueId> {
+        let mut reads = crate::order::reads(&self.plan.model, node);
+        reads.sort_unstable();
+        reads.dedup();
+        reads
     }
 }

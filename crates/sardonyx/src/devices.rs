@@ -9,10 +9,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{Settings, Threads, Traffic, Transport};
-use sardonyx_model::Type;
+use sardonyx_model::{self as graph, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, ShardError, ShardOptions, shard, suggest,
+    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, ShardError, ShardOptions, prepare_to_shard, shard,
+    suggest,
 };
 pub use sardonyx_passes::{Division, Plan, Suggested};
 use sardonyx_runtime::{Port, RunOptions};
@@ -83,6 +84,8 @@ const MOST_PLANS: usize = 4;
 /// ```
 pub struct DeviceSession {
     model: Model,
+    /// What plans are made of.
+    prepared: graph::Model,
     choices: Choices,
     /// Sizes of symbolic dimensions that are fixed.
     symbols: Vec<(String, i64)>,
@@ -145,8 +148,11 @@ impl SessionBuilder<'_> {
         choices.options.seed.get_or_insert_with(any);
         // The models of devices have numbers in their place.
         let symbols = std::mem::take(&mut choices.options.dims);
+        let registry = choices.options.operators.registry();
+        let prepared = prepare_to_shard(&model.graph, &registry);
+        let prepared = prepared.map_err(|error| shard_error(error, &model))?;
         let (device_options, state) = (options, Mutex::default());
-        Ok(DeviceSession { model, choices, symbols, device_options, look, ends, state })
+        Ok(DeviceSession { model, prepared, choices, symbols, device_options, look, ends, state })
     }
 }
 
@@ -286,7 +292,7 @@ impl DeviceSession {
 
     /// By input of the graph, which initializers may be too, the type that a name is given.
     fn by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
-        let graph = &self.model.graph;
+        let graph = &self.prepared;
         let inputs = graph.main_graph().into_iter().flat_map(|main| &main.inputs);
         inputs.map(|info| ty(&graph.display(info.name))).collect()
     }
@@ -298,7 +304,7 @@ impl DeviceSession {
             inputs,
             symbols: &self.symbols,
         };
-        let plan = shard(&self.model.graph, &registry, options);
+        let plan = shard(self.prepared.clone(), &registry, options);
         plan.map_err(|error| shard_error(error, &self.model))
     }
 

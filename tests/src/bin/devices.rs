@@ -129,8 +129,8 @@ struct Counts {
     partial: usize,
     /// Runs that the model refuses without devices too.
     refused: usize,
-    /// Specifications that were not honoured.
-    not_honoured: usize,
+    /// Specifications that were not honored.
+    not_honored: usize,
     same_bits: usize,
     failures: BTreeMap<u64, String>,
 }
@@ -174,14 +174,14 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         println!("run {number}: {why}");
     }
     println!(
-        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} specifications were not honoured, {} runs are refused without devices too",
+        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} specifications were not honored, {} runs are refused without devices too",
         counts.runs,
         cases.len(),
         counts.moved,
         counts.parts,
         counts.partial,
         counts.same_bits,
-        counts.not_honoured,
+        counts.not_honored,
         counts.refused
     );
     println!(
@@ -288,7 +288,7 @@ fn compare(
     counts.moved += usize::from(facts.moves > 0);
     counts.parts += usize::from(facts.in_parts > 0);
     counts.partial += usize::from(facts.partial > 0);
-    counts.not_honoured += plan.not_honoured.len();
+    counts.not_honored += plan.not_honored.len();
     counts.same_bits += usize::from(is_same);
     Ok(())
 }

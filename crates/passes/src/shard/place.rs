@@ -233,7 +233,7 @@ impl Planner<'_> {
             let form = self.plan.form(form).clone();
             if let (Err(why), false) = (assigning.take(&rule.inputs[index], &form), is_own_form) {
                 let name = self.name(value).into_bytes();
-                self.refuse(node, Some(&name), format!("is not honoured: {why}"));
+                self.refuse(node, Some(&name), format!("is not honored: {why}"));
             }
         }
         if let Some(found) = assigning.finish() {

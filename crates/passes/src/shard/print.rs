@@ -19,12 +19,12 @@ impl Plan {
                 Step::Node(computed) => self.print_node(computed, &mut text),
             }
         }
-        for note in &self.not_honoured {
+        for note in &self.not_honored {
             let node = self.node_text(note.node);
             let tensor = note.tensor.as_ref().map(|name| format!("'{name}' of "));
             let what = if tensor.is_some() { "the specification" } else { "the node" };
             let tensor = tensor.unwrap_or_default();
-            let _ = writeln!(text, "not honoured: {tensor}{node}: {what} {}", note.why);
+            let _ = writeln!(text, "not honored: {tensor}{node}: {what} {}", note.why);
         }
         text
     }

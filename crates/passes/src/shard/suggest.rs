@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, Id, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_ops::operators::{GEMM, MATMUL};
 
 use super::form::{Device, Form, Split, SplitAxis};
-use super::{FormId, Planner, ShardError, ShardOptions, Step, prepare, prepare_inlined};
+use super::{FormId, Planner, ShardError, ShardOptions, Step, inlined, newest_forms, prepare};
 use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
@@ -62,13 +62,16 @@ pub fn suggest(
         let why = format!("the model has a configuration '{name}' already");
         return Err(ShardError::Configuration(why));
     }
-    let mut annotated = prepare_inlined(model, registry)?;
+    let mut annotated = inlined(model, registry)?;
     add_configuration(&mut annotated, name, devices);
     // Splitting needs sizes.
     let inputs = with_assumed_sizes(&annotated, options);
     let options =
         ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
-    let prepared = prepare(&annotated, registry, options)?;
+    let prepared = prepare(newest_forms(annotated.clone(), registry), registry, options)?;
+    // The converted model has nodes that the model does not have.
+    let known: HashSet<NodeId> =
+        annotated.main_graph().into_iter().flat_map(|main| &main.nodes).copied().collect();
     // The version of the format that has configurations.
     raise_ir_version(&mut annotated, 11);
     let mut report = Suggested::default();
@@ -80,7 +83,7 @@ pub fn suggest(
                 let planned = planner.finish();
                 let bad = gathered(&planned);
                 if bad.iter().all(|node| declined.contains(node)) {
-                    split_products(&mut annotated, &planned, name, &mut report);
+                    report = split_products((&mut annotated, &known), &planned, name);
                     break;
                 }
                 declined.extend(bad);
@@ -103,7 +106,7 @@ pub fn suggest(
                 let stage = stage.min(devices - 1);
                 done += own;
                 report.stages[stage] += own;
-                if has_node(&annotated, node) {
+                if known.contains(&node) {
                     let annotation = NodeAnnotation {
                         configuration: name.as_bytes(),
                         specs: Vec::new(),
@@ -115,12 +118,6 @@ pub fn suggest(
         }
     }
     Ok((annotated, report))
-}
-
-/// Whether a node of the converted model is one of the model itself.
-fn has_node(model: &Model, node: NodeId) -> bool {
-    let main = model.main_graph();
-    main.is_some_and(|main| node.index() < model.node_count() && main.nodes.contains(&node))
 }
 
 /// The types of inputs with a number for each size.
@@ -233,7 +230,12 @@ fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
 }
 
 /// Writes down how the matrices of products are split.
-fn split_products(model: &mut Model, planner: &Planner<'_>, name: &str, report: &mut Suggested) {
+fn split_products(
+    (model, own): (&mut Model, &HashSet<NodeId>),
+    planner: &Planner<'_>,
+    name: &str,
+) -> Suggested {
+    let mut report = Suggested::default();
     for step in &planner.plan.steps {
         let Step::Node(computed) = step else { continue };
         let Some((value, dims)) = planner.matrix(computed.node) else { continue };
@@ -247,12 +249,13 @@ fn split_products(model: &mut Model, planner: &Planner<'_>, name: &str, report: 
         *if is_summed { &mut report.rows } else { &mut report.columns } += 1;
         let tensor = planner.plan.model.text(planner.plan.model.value(value).name).to_vec();
         let Some(spec) = spec_of(form, &tensor, &dims) else { continue };
-        if has_node(model, computed.node) {
+        if own.contains(&computed.node) {
             let annotation =
                 NodeAnnotation { configuration: name.as_bytes(), specs: vec![spec], stage: None };
             annotate_devices(model, computed.node, &annotation);
         }
     }
+    report
 }
 
 /// What a node says of a tensor that has this form on one device for each part.

@@ -187,7 +187,8 @@ fn route(plan: &Plan, moved: &Move, device: Device) -> Route {
         };
     };
     let reduction = from.partial().map(|(combine, _)| reduction_of(combine));
-    if let (Some(reduction), Some(workers)) = (reduction, group(plan, moved, device)) {
+    if let (Some(reduction), Some(group)) = (reduction, plan.reducing(moved, device)) {
+        let workers = group.into_iter().map(|one| one as usize).collect();
         return Route::Reduce { workers, reduction };
     }
     let sizes = |form: &sardonyx_passes::Form, device| form.dims(device, dims).unwrap_or_default();
@@ -201,32 +202,6 @@ fn route(plan: &Plan, moved: &Move, device: Device) -> Route {
         }
     }
     Route::Parts { sends, receives, reduction }
-}
-
-/// The devices that have the partial results of the part of a device, one each, where all of them
-/// are to have the result.
-fn group(plan: &Plan, moved: &Move, device: Device) -> Option<Vec<usize>> {
-    let (from, to) = (plan.form(moved.from), plan.form(moved.to));
-    let (_, count) = from.partial()?;
-    if from.combined() != *to {
-        return None;
-    }
-    let place = to.places().get(&device)?;
-    // Devices with the same part and the same partial result take turns in forming groups.
-    let mut holders: Vec<Vec<usize>> = vec![Vec::new(); count];
-    for (other, own) in to.places() {
-        if own == place {
-            holders[from.partial_of(*other)].push(*other as usize);
-        }
-    }
-    let groups = holders[0].len();
-    if holders.iter().any(|devices| devices.len() != groups) {
-        return None;
-    }
-    let at = holders[from.partial_of(device)].iter().position(|one| *one == device as usize)?;
-    let mut workers: Vec<usize> = holders.iter().map(|devices| devices[at]).collect();
-    workers.sort_unstable();
-    Some(workers)
 }
 
 /// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
@@ -327,14 +302,18 @@ impl Message<'_> {
             Some(view) => view.contiguous_bytes().ok_or("the elements are not dense")?,
             None => &[],
         };
-        let mut message = Vec::new();
         for block in sends {
-            message.clear();
-            message.reserve(block.elements * size);
+            let memory = self.transport.scratch().take(block.elements * size);
+            let mut message = memory.map_err(|error| self.exchange.link.failed(&error))?;
+            let mut at = 0;
             block.for_each(&mut |from, _, len| {
-                message.extend_from_slice(&given[from * size..(from + len) * size]);
+                let part = &given[from * size..(from + len) * size];
+                message[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
             });
-            self.send(block.peer, &message)?;
+            let sent = self.send(block.peer, &message);
+            self.transport.scratch().give_back(message);
+            sent?;
         }
         if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             return Ok(());
