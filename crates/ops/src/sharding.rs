@@ -174,6 +174,8 @@ pub enum Change {
         input: usize,
         /// Which output.
         output: usize,
+        /// The attribute that has to be 1 for a size to be 0, if there is one.
+        zeros: Option<&'static str>,
     },
     /// An attribute is the product of factors.
     Attribute {

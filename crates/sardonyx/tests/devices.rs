@@ -111,6 +111,32 @@ fn configurations_are_chosen() {
     assert_eq!(wanted.tensor("y").unwrap().bytes(), found.tensor("y").unwrap().bytes());
 }
 
+/// DIST-23: two rows in three parts, of which one is empty. A size of 0 in the shape that Reshape is
+/// given must not mean that of the input.
+#[test]
+fn parts_may_be_empty() {
+    let text = "<ir_version: 11, opset_import: [\"\": 21]>
+        g (float[2, 2] x) => (float[1, 2, 2] y) {
+            sizes = Constant <value_ints = [1, 2, 2]> ()
+            a = Neg (x) @<device_configurations: [{
+                configuration_id: \"three\",
+                sharding_spec: [{tensor_name: \"x\", device: [0, 1, 2], sharded_dim:
+                    [{axis: 0, simple_sharding: [{num_shards: 3}]}]}]}]>
+            b = Reshape (a, sizes)
+            y = Neg (b)
+        }
+        @<configuration: [{name: \"three\", num_devices: 3}]>";
+    let model = Model::from_text(text).unwrap();
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    let x = Tensor::from_vec([2, 2], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
+    let outputs = session.run([("x", x)]).unwrap();
+    let y = outputs.tensor("y").unwrap();
+    assert_eq!(y.dims(), [1, 2, 2]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    // The third device needs nothing of its empty part, but it is one of the plan.
+    assert_eq!(session.device_count(), 3);
+}
+
 /// A device that fails ends the run of all, with its own error; the next run works.
 #[test]
 fn a_device_that_fails_ends_the_run() {

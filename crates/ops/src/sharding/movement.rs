@@ -95,14 +95,14 @@ fn fill(mut found: Factors, cx: &Operands<'_>) -> Factors {
 /// `Reshape`, whose second input has the sizes.
 pub(crate) fn reshape(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = regrouped(cx)?;
-    found.changes.push(Change::Sizes { input: 1, output: 0 });
+    found.changes.push(Change::Sizes { input: 1, output: 0, zeros: Some("allowzero") });
     Some(found)
 }
 
 /// `Expand`: axes of the result, which the input has unless it broadcasts.
 pub(crate) fn expand(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = super::elements::elements_of_first(cx)?;
-    found.changes.push(Change::Sizes { input: 1, output: 0 });
+    found.changes.push(Change::Sizes { input: 1, output: 0, zeros: None });
     Some(found)
 }
 

@@ -221,7 +221,7 @@ impl<'p> Building<'p> {
     /// Gives a node the sizes of its part.
     fn change(&mut self, computed: &Computed, change: Change) {
         match change {
-            Change::Sizes { input, output } => {
+            Change::Sizes { input, output, zeros } => {
                 let value = self.plan.model.outputs(computed.node)[output];
                 let form = computed.outputs[output].map(|form| self.plan.form(form));
                 let dims = value.and_then(|value| self.plan.tensor(value)?.1);
@@ -230,6 +230,10 @@ impl<'p> Building<'p> {
                 let own: Vec<i64> = own.iter().map(|size| signed(*size)).collect();
                 let sizes = self.constant(&own);
                 self.model.set_input(computed.node, input, Some(sizes));
+                if let Some(name) = zeros.filter(|_| own.contains(&0)) {
+                    let yes = sardonyx_model::AttrValue::Int(1);
+                    self.model.set_attribute(computed.node, name, yes);
+                }
             }
             Change::Attribute { name, factors } => {
                 let factors = factors.iter().flatten();
