@@ -34,6 +34,7 @@ mod delayed;
 mod error;
 #[cfg(unix)]
 mod frame;
+mod hosted;
 mod mailbox;
 #[cfg(all(unix, feature = "mpi"))]
 mod mpi;
@@ -48,6 +49,7 @@ mod transport;
 pub use agreement::agree;
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
+pub use hosted::{Hosted, worker_of};
 #[cfg(all(unix, feature = "mpi"))]
 pub use mpi::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]

@@ -169,8 +169,18 @@ pub struct Plan {
     types: Inference,
     /// Types of values that the plan added.
     added: HashMap<ValueId, (DataType, Option<Sizes>)>,
-    /// The form in which each output of the model is given back.
-    outputs: Vec<(ValueId, FormId)>,
+    /// By output of the model, where it is when everything is done.
+    outputs: Vec<Given>,
+    /// By input of the model, the devices that read it.
+    readers: Vec<BTreeSet<Device>>,
+}
+
+/// Where an output of the model is when everything is done: whole, on one device.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    value: ValueId,
+    form: FormId,
+    by: Device,
 }
 
 impl Plan {
@@ -182,6 +192,16 @@ impl Plan {
     /// A form.
     pub fn form(&self, id: FormId) -> &Form {
         &self.forms[id.0 as usize]
+    }
+
+    /// By output of the model, the device that has it in the end. The others need not have it.
+    pub fn givers_of_outputs(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
+        self.outputs.iter().map(|given| given.by)
+    }
+
+    /// By input of the model, initializers that are inputs included, the devices that read it.
+    pub fn readers_of_inputs(&self) -> &[BTreeSet<Device>] {
+        &self.readers
     }
 
     /// The bytes that devices send each other, as far as they can be counted before the run.
@@ -565,6 +585,7 @@ impl<'r> Planner<'r> {
             types: types.clone(),
             added: HashMap::new(),
             outputs: Vec::new(),
+            readers: Vec::new(),
         };
         let mut planner = Planner {
             plan,
@@ -612,23 +633,37 @@ impl<'r> Planner<'r> {
         }
         let outputs = self.plan.model.graph(main).outputs.iter().filter_map(|info| info.value);
         for value in outputs.collect::<Vec<_>>() {
-            let first = Form::whole([0]);
-            let first = self.number(first);
-            let form = if self.can_move(value) { first } else { self.everywhere };
-            let has = self.has(value);
-            let form = has.into_iter().find(|has| self.is_whole_on_first(*has)).unwrap_or(form);
-            self.need(value, form);
-            self.plan.outputs.push((value, form));
+            let given = self.give(value);
+            self.plan.outputs.push(given);
         }
         self.prune();
         self
+    }
+
+    /// Makes an output of the model whole on one device: the first one if it has the value, else
+    /// one that has the value or a part of it.
+    fn give(&mut self, value: ValueId) -> Given {
+        let has = self.has(value);
+        let whole = has.iter().filter(|form| self.plan.form(**form).is_whole());
+        let whole: Vec<(Device, FormId)> = whole
+            .filter_map(|form| Some((self.plan.form(*form).devices().next()?, *form)))
+            .collect();
+        if let Some((by, form)) = whole.into_iter().min() {
+            return Given { value, form, by };
+        }
+        let current = self.current(value);
+        let by = self.plan.form(current).devices().next().unwrap_or(0);
+        let form =
+            if self.can_move(value) { self.number(Form::whole([by])) } else { self.everywhere };
+        self.need(value, form);
+        Given { value, form, by }
     }
 
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
     /// moves to devices that do not read what they get.
     fn prune(&mut self) {
         let mut needed: HashSet<(ValueId, FormId, Device)> =
-            self.plan.outputs.iter().map(|(value, form)| (*value, *form, 0)).collect();
+            self.plan.outputs.iter().map(|given| (given.value, given.form, given.by)).collect();
         let mut kept = Vec::with_capacity(self.plan.steps.len());
         for step in std::mem::take(&mut self.plan.steps).into_iter().rev() {
             match step {
@@ -670,11 +705,16 @@ impl<'r> Planner<'r> {
         }
         kept.reverse();
         self.plan.steps = kept;
-    }
-
-    fn is_whole_on_first(&self, form: FormId) -> bool {
-        let form = self.plan.form(form);
-        form.is_whole() && form.is_on(0)
+        let main = self.plan.model.graph(self.resolved.main());
+        let all = 0..u32::try_from(self.plan.devices).unwrap_or(u32::MAX);
+        let readers = main.inputs.iter().map(|info| match info.value {
+            Some(value) => {
+                let reads = |device: &Device| needed.contains(&(value, self.everywhere, *device));
+                all.clone().filter(reads).collect()
+            }
+            None => BTreeSet::new(),
+        });
+        self.plan.readers = readers.collect();
     }
 
     /// Makes a `CastLike` a `Cast`: of its second input only the type counts, and nobody should

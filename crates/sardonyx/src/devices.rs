@@ -1,14 +1,24 @@
 //! A model that runs on several devices, as one of its configurations says.
 
 mod exchange;
+mod seat;
+mod team;
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use sardonyx_devices::{Settings, Threads, Traffic, Transport};
+use sardonyx_devices::{ErrorKind as Kind, Hosted, Threads};
+#[cfg(all(unix, feature = "mpi"))]
+pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
+#[cfg(unix)]
+pub use sardonyx_devices::{Processes, Rendezvous};
+pub use sardonyx_devices::{Settings, Traffic, Transport, TransportError};
 use sardonyx_model::{self as graph, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
@@ -16,7 +26,7 @@ use sardonyx_passes::{
     suggest,
 };
 pub use sardonyx_passes::{Division, Plan, Suggested};
-use sardonyx_runtime::{Port, RunOptions};
+use sardonyx_runtime::Port;
 use sardonyx_tensor::Value;
 
 use crate::error::{Error, ErrorKind};
@@ -24,16 +34,21 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
 use exchange::{Exchange, Link};
+pub use seat::Limits;
+use seat::{Finished, Job, Seat};
+use team::{Order, Team};
 
 /// What a session on several devices is made with.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceOptions {
     configuration: Option<String>,
     settings: Settings,
+    transport: Option<Arc<dyn Transport>>,
 }
 
 impl DeviceOptions {
-    /// The only configuration of the model, and a minute for each message.
+    /// The only configuration of the model, devices that are threads of this process, and a minute
+    /// for each message.
     pub fn new() -> DeviceOptions {
         DeviceOptions::default()
     }
@@ -45,10 +60,21 @@ impl DeviceOptions {
         self
     }
 
-    /// How long a device waits for a message of another one before the run fails.
+    /// How long a device waits for a message of another one before the run fails. A transport that
+    /// is given has a deadline of its own.
     #[must_use]
-    pub fn deadline(mut self, deadline: std::time::Duration) -> Self {
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
+        self
+    }
+
+    /// This process is one worker of several, which this transport connects: [`Processes`], `Mpi`,
+    /// or one of the program's own. Each worker makes a session of the same model with the same
+    /// options. Devices are spread evenly over the workers; a worker may have several devices, or
+    /// none. Worker 0 calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
+    #[must_use]
+    pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
+        self.transport = Some(transport);
         self
     }
 }
@@ -58,9 +84,10 @@ const MOST_PLANS: usize = 4;
 
 /// A model made ready to run on the devices of one of its configurations.
 ///
-/// Each device is a thread of this process with a session of its own for its part of the model. The
-/// results are those of a [`Session`]: annotations decide only where and in which parts values are
-/// computed; sums may be rounded otherwise. Runs with inputs of new sizes make a new [`Plan`].
+/// Each device is a thread with a session of its own for its part of the model; all threads are in
+/// this process, unless [`DeviceOptions::transport`] connects it with others. The results are those
+/// of a [`Session`]: annotations decide only where and in which parts values are computed; sums may
+/// be rounded otherwise. Runs with inputs of new sizes make a new [`Plan`].
 ///
 /// ```
 /// use sardonyx::{DeviceOptions, Model, Session, Tensor};
@@ -93,7 +120,10 @@ pub struct DeviceSession {
     /// The whole model, to look at inputs and outputs.
     look: Session,
     /// The devices of this process.
-    ends: Vec<(Device, Link)>,
+    seats: Vec<Seat>,
+    /// The other processes, if there are any.
+    team: Option<Team>,
+    devices: usize,
     state: Mutex<State>,
 }
 
@@ -105,54 +135,97 @@ struct State {
 
 /// How to run with inputs of some sizes.
 struct Prepared {
+    /// By input of the graph; its own type where there is none.
     inputs: Vec<Option<Type>>,
     plan: Arc<Plan>,
-    workers: Vec<Worker>,
+    /// By device of this process.
+    parts: Vec<LocalSession>,
 }
 
-/// A device of this process.
-struct Worker {
-    device: Device,
+/// The part of a model that a device runs.
+struct LocalSession {
     session: Session,
-    /// By output of the model, the output of the device.
+    /// By output of the model, the output of the session, if the device gives it.
     outputs: Vec<Option<usize>>,
 }
 
 impl fmt::Debug for DeviceSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceSession").field("ends", &self.ends).finish_non_exhaustive()
+        f.debug_struct("DeviceSession")
+            .field("devices", &self.devices)
+            .field("seats", &self.seats)
+            .finish_non_exhaustive()
     }
 }
 
 impl SessionBuilder<'_> {
-    /// Makes a session that runs the model on the devices of a configuration, each a thread of this
-    /// process. Where [`SessionBuilder::threads`] says nothing, the processors are shared by the
-    /// devices.
+    /// Makes a session that runs the model on the devices of a configuration, each a thread. Where
+    /// [`SessionBuilder::threads`] says nothing, the processors are shared by the devices of this
+    /// process. With [`DeviceOptions::transport`], waits until all workers are there, and compares
+    /// what they are about to run.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] for a configuration that the model does not have or that cannot be
-    /// chosen; as [`SessionBuilder::build`].
+    /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
+    /// one is missing; as [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         let model = choices.take_functions(self.model())?;
-        let count = configured(&model, &options)?;
-        let transports = Threads::new(count, &options.settings);
-        let transports = transports.into_iter().map(|one| Arc::new(one) as Arc<dyn Transport>);
-        let ends = (0..).zip(transports.map(Link::new)).collect();
+        let (configuration, devices) = configured(&model, &options)?;
         let look = choices.of_model(&model).only_look().build()?;
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        choices.options.threads.get_or_insert((processors / count).max(1));
         // All devices draw the same numbers.
         let any = || RandomState::new().build_hasher().finish();
-        choices.options.seed.get_or_insert_with(any);
+        let seed = choices.options.seed.unwrap_or_else(any);
+        let team = options.transport.clone().map(Team::new);
+        choices.options.seed = Some(match &team {
+            Some(team) => {
+                let what = team::description(&model, (&configuration, devices), &choices)?;
+                team.agree(&what, seed)?
+            }
+            None => seed,
+        });
+        let links = linked(devices, &options);
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
         // The models of devices have numbers in their place.
         let symbols = std::mem::take(&mut choices.options.dims);
         let registry = choices.options.operators.registry();
         let prepared = prepare_to_shard(&model.graph, &registry);
         let prepared = prepared.map_err(|error| shard_error(error, &model))?;
-        let (device_options, state) = (options, Mutex::default());
-        Ok(DeviceSession { model, prepared, choices, symbols, device_options, look, ends, state })
+        let seats = links.into_iter().map(|(device, link)| Seat::new(device, link)).collect();
+        Ok(DeviceSession {
+            model,
+            prepared,
+            choices,
+            symbols,
+            device_options: options,
+            look,
+            seats,
+            team,
+            devices,
+            state: Mutex::default(),
+        })
+    }
+}
+
+/// The devices of this process, and what connects each with the others.
+fn linked(devices: usize, options: &DeviceOptions) -> Vec<(Device, Link)> {
+    match &options.transport {
+        None => {
+            let all = Threads::new(devices, &options.settings).into_iter();
+            (0..).zip(all.map(|one| Link::new(Arc::new(one)))).collect()
+        }
+        // Each worker has one device at most.
+        Some(transport) if transport.workers() >= devices => {
+            let own = transport.number();
+            let has_one = (own < devices).then(|| (own as Device, Link::new(transport.clone())));
+            has_one.into_iter().collect()
+        }
+        Some(transport) => {
+            let hosted = Hosted::new(transport, devices, &options.settings).into_iter();
+            hosted.map(|one| (one.number() as Device, Link::new(Arc::new(one)))).collect()
+        }
     }
 }
 
@@ -179,10 +252,9 @@ impl Model {
     }
 }
 
-/// The number of devices of the chosen configuration.
-fn configured(model: &Model, options: &DeviceOptions) -> Result<usize, Error> {
+/// The chosen configuration, and the number of its devices.
+fn configured(model: &Model, options: &DeviceOptions) -> Result<(String, usize), Error> {
     sardonyx_passes::chosen_configuration(&model.graph, options.configuration.as_deref())
-        .map(|(_, count)| count)
         .map_err(|error| shard_error(error, model))
 }
 
@@ -208,14 +280,20 @@ impl DeviceSession {
         self.look.outputs()
     }
 
-    /// The threads of all devices together.
+    /// The threads of all devices of this process together.
     pub fn threads(&self) -> usize {
-        self.ends.len() * self.choices.options.threads.unwrap_or(1)
+        self.seats.len() * self.choices.options.threads.unwrap_or(1)
     }
 
-    /// The number of devices.
+    /// The number of devices, of all processes together.
     pub fn device_count(&self) -> usize {
-        self.ends.len()
+        self.devices
+    }
+
+    /// The number of this process among the workers that run the model: 0 where all devices are
+    /// threads of one process.
+    pub fn worker(&self) -> usize {
+        self.team.as_ref().map_or(0, Team::number)
     }
 
     /// How the model runs on inputs of these types; those of the model where there is none.
@@ -234,9 +312,9 @@ impl DeviceSession {
         self.locked().plans.last().map(|prepared| Arc::clone(&prepared.plan))
     }
 
-    /// What each device has sent so far.
+    /// What each device of this process has sent so far.
     pub fn traffic(&self) -> Vec<Traffic> {
-        self.ends.iter().map(|(_, link)| link.get().traffic()).collect()
+        self.seats.iter().map(|seat| seat.link.get().traffic()).collect()
     }
 
     /// Runs the model on inputs, given by name in any order, and returns its outputs. Runs of one
@@ -245,30 +323,167 @@ impl DeviceSession {
     /// # Errors
     ///
     /// As [`Session::run`]. If a device fails, the others end too, and the error is that of the
-    /// device that failed first.
+    /// device that failed first; where that is one of another process, [`ErrorKind::Worker`], and
+    /// no session of the workers can run any more.
     pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: Into<String>,
         V: Into<Value>,
     {
-        let inputs: Vec<(String, Value)> =
-            inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let types =
-            self.by_position(|name| match &inputs.iter().find(|(given, _)| given == name)?.1 {
-                Value::Tensor(tensor) => {
-                    Some(Type::tensor(tensor.data_type(), tensor.dims().iter().copied()))
-                }
-                _ => None,
-            });
-        self.check(&inputs)?;
-        let mut state = self.locked();
-        let prepared = self.prepared(&mut state, &types)?;
-        let found = self.run_all(&prepared, &inputs);
-        if found.is_err() {
-            self.reconnect();
+        let found = self.run_many([inputs], &Limits::default())?;
+        Ok(found.into_iter().next().unwrap_or_else(|| Outputs::new(Vec::new())))
+    }
+
+    /// Runs the model on each of several sets of inputs, and returns their outputs in the same
+    /// order. Devices do not wait for each other between runs: where a model is divided into
+    /// stages, each device works on another set.
+    ///
+    /// ```
+    /// use sardonyx::devices::{Division, Limits};
+    /// use sardonyx::{DeviceOptions, Model, Session, Tensor};
+    ///
+    /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
+    ///     g (float[2] x) => (float[2] y) { a = Exp (x)  y = Neg (a) }";
+    /// let (model, _) = Model::from_text(text)?.shard(("two", 2), Division::Pipeline, &[])?;
+    /// let session = Session::builder(&model).devices(DeviceOptions::new())?;
+    /// let runs = (0..3).map(|n| [("x", Tensor::from_slice([2], &[0.0, n as f32]).unwrap())]);
+    /// let outputs = session.run_many(runs, &Limits::default())?;
+    /// assert_eq!(outputs[2].tensor("y")?.as_slice::<f32>()?[1], -(2f32.exp()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::run`], for the first set that fails; [`ErrorKind::Stopped`] if the limits
+    /// end a run.
+    pub fn run_many<I, N, V>(
+        &self,
+        runs: impl IntoIterator<Item = I>,
+        limits: &Limits,
+    ) -> Result<Vec<Outputs>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        if self.worker() > 0 {
+            let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
+            return Err(Error::new(ErrorKind::Input, message).with_help("call 'serve' here"));
         }
-        found
+        let mut state = self.locked();
+        let mut running = Running::new(self);
+        let mut outputs = Vec::new();
+        for inputs in runs {
+            let inputs: Vec<(String, Value)> =
+                inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let started = self.check(&inputs).and_then(|()| {
+                let types = self.types_of(&inputs);
+                let prepared = self.prepared(&mut state, &types)?;
+                if let Some(team) = &self.team {
+                    let order = Order { types, inputs: inputs.clone(), limits: limits.clone() };
+                    team.order(&prepared.plan, &self.names(), &order)?;
+                }
+                Ok(prepared)
+            });
+            match started {
+                Ok(prepared) => running.start(prepared, inputs, limits),
+                Err(error) => return Err(running.abandon(Some(error))),
+            }
+            // Each device has something to do, and nobody gets far ahead.
+            if running.unfinished() > self.devices {
+                outputs.push(running.finish_next()?);
+            }
+        }
+        while running.unfinished() > 0 {
+            outputs.push(running.finish_next()?);
+        }
+        Ok(outputs)
+    }
+
+    /// Runs the devices of this process whenever worker 0 runs the model, until its session is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] for worker 0. [`ErrorKind::Worker`] if another worker fails or is lost;
+    /// else the error of the device of this process that failed. The others have been told.
+    pub fn serve(&self) -> Result<(), Error> {
+        let team = self.team.as_ref().filter(|team| team.number() > 0);
+        let Some(team) = team else {
+            return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
+                .with_help("call 'run' here, and 'serve' on all other workers"));
+        };
+        let (done, finished) = channel();
+        let mut failed = Vec::new();
+        let mut note = |finished: Finished| match finished.result {
+            Ok(result) => failed.extend(result.err().map(|error| (finished.device, error))),
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let names = self.names();
+        let mut run = 0;
+        let ended = loop {
+            let Order { types, inputs, limits } = match team.next_order(&names, self.inputs()) {
+                Ok(Some(order)) => order,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            match self.prepared(&mut self.locked(), &types) {
+                Ok(prepared) => self.hand_out(&prepared, &Arc::new(inputs), &limits, run, &done),
+                Err(error) => {
+                    team.fail(&error);
+                    break Err(error);
+                }
+            }
+            run += 1;
+            finished.try_iter().for_each(&mut note);
+        };
+        drop(done);
+        finished.iter().for_each(&mut note);
+        match self.cause(failed) {
+            Some(error) => Err(error),
+            None => ended,
+        }
+    }
+
+    /// Of the errors of devices of this process, that of the one that failed by itself; or why they
+    /// all ended.
+    fn cause(&self, failed: Vec<(Device, Error)>) -> Option<Error> {
+        let because = |device: Device| {
+            let seat = self.seats.iter().find(|seat| seat.device == device)?;
+            seat.link.failure()
+        };
+        let rank =
+            |failure: &Option<TransportError>| match failure.as_ref().map(TransportError::kind) {
+                None => 0,
+                Some(Kind::Failed | Kind::Lost | Kind::Ended) => 2,
+                Some(_) => 1,
+            };
+        let failed = failed.into_iter().map(|(device, error)| (because(device), error));
+        let (failure, error) = failed.min_by_key(|(failure, _)| rank(failure))?;
+        Some(failure.map_or(error, team::worker_error))
+    }
+
+    /// Gives each device of this process its part of a run.
+    fn hand_out(
+        &self,
+        prepared: &Arc<Prepared>,
+        inputs: &Arc<Vec<(String, Value)>>,
+        limits: &Limits,
+        run: usize,
+        done: &Sender<Finished>,
+    ) {
+        for (part, seat) in self.seats.iter().enumerate() {
+            seat.give(Job {
+                prepared: Arc::clone(prepared),
+                part,
+                inputs: Arc::clone(inputs),
+                limits: limits.clone(),
+                run,
+                sends_outputs: self.worker() > 0,
+                done: done.clone(),
+            });
+        }
     }
 
     /// Refuses names that no input has, and inputs that are missing, as a device is given only what
@@ -290,11 +505,25 @@ impl DeviceSession {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By input of the graph, which initializers may be too, the type that a name is given.
+    /// The names of the inputs of the graph, which initializers may be too.
+    fn names(&self) -> Vec<String> {
+        let inputs = self.prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
+        inputs.map(|info| self.prepared.display(info.name).to_string()).collect()
+    }
+
+    /// By input of the graph, the type that a name is given.
     fn by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
-        let graph = &self.prepared;
-        let inputs = graph.main_graph().into_iter().flat_map(|main| &main.inputs);
-        inputs.map(|info| ty(&graph.display(info.name))).collect()
+        self.names().iter().map(|name| ty(name)).collect()
+    }
+
+    /// By input of the graph, the type of the tensor that it is given.
+    fn types_of(&self, inputs: &[(String, Value)]) -> Vec<Option<Type>> {
+        self.by_position(|name| match &inputs.iter().find(|(given, _)| given == name)?.1 {
+            Value::Tensor(tensor) => {
+                Some(Type::tensor(tensor.data_type(), tensor.dims().iter().copied()))
+            }
+            _ => None,
+        })
     }
 
     fn made(&self, inputs: &[Option<Type>]) -> Result<Plan, Error> {
@@ -316,16 +545,16 @@ impl DeviceSession {
             return Ok(found);
         }
         let plan = Arc::new(self.made(inputs)?);
-        let mut workers = Vec::with_capacity(self.ends.len());
-        for (device, link) in &self.ends {
-            let Local { model, outputs } = plan.local(*device);
+        let mut parts = Vec::with_capacity(self.seats.len());
+        for seat in &self.seats {
+            let Local { model, outputs } = plan.local(seat.device);
             let model = self.model.with_graph(model);
-            let exchange = Exchange::new(Arc::clone(&plan), *device, link.clone());
+            let exchange = Exchange::new(Arc::clone(&plan), seat.device, seat.link.clone());
             let builder = self.choices.of_model(&model);
             let session = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange).build()?;
-            workers.push(Worker { device: *device, session, outputs });
+            parts.push(LocalSession { session, outputs });
         }
-        let found = Arc::new(Prepared { inputs: inputs.to_vec(), plan, workers });
+        let found = Arc::new(Prepared { inputs: inputs.to_vec(), plan, parts });
         if state.plans.len() == MOST_PLANS {
             state.plans.remove(0);
         }
@@ -333,71 +562,111 @@ impl DeviceSession {
         Ok(found)
     }
 
-    /// Runs all devices at once.
-    fn run_all(&self, prepared: &Prepared, inputs: &[(String, Value)]) -> Result<Outputs, Error> {
-        let results: Vec<Result<Outputs, Error>> = std::thread::scope(|scope| {
-            let (first, others) = prepared.workers.split_at(1);
-            let others: Vec<_> =
-                others.iter().map(|worker| scope.spawn(|| self.run_one(worker, inputs))).collect();
-            let mut results: Vec<_> =
-                first.iter().map(|worker| self.run_one(worker, inputs)).collect();
-            results.extend(others.into_iter().map(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }));
-            results
-        });
-        let mut values = None;
-        let mut errors = Vec::new();
-        for (worker, result) in prepared.workers.iter().zip(results) {
-            match result {
-                Ok(outputs) if worker.device == 0 => values = Some(outputs),
-                Ok(_) => {}
-                Err(error) => errors.push((self.link(worker.device).ended_by_other(), error)),
+    /// What connects the first device, if that is one of this process.
+    fn first(&self) -> Option<&Link> {
+        self.seats.iter().find(|seat| seat.device == 0).map(|seat| &seat.link)
+    }
+
+    /// Connects the devices anew after a failure, if all of them are threads of this process.
+    fn reconnect(&self) {
+        if self.team.is_none() {
+            for (seat, (_, link)) in
+                self.seats.iter().zip(linked(self.devices, &self.device_options))
+            {
+                seat.link.set(link.get());
             }
         }
-        // Devices that ended because another one failed come after it.
-        errors.sort_by_key(|(is_of_other, _)| *is_of_other);
-        if let Some((_, error)) = errors.into_iter().next() {
-            return Err(error);
+    }
+}
+
+/// Runs of a call of [`DeviceSession::run_many`] that have begun.
+struct Running<'s> {
+    session: &'s DeviceSession,
+    done: Sender<Finished>,
+    finished: Receiver<Finished>,
+    /// The oldest first.
+    open: VecDeque<OpenRun>,
+    started: usize,
+    failed: Vec<(Device, Error)>,
+}
+
+/// A run whose outputs are not there yet.
+struct OpenRun {
+    prepared: Arc<Prepared>,
+    /// What devices of this process are done with.
+    finished: Vec<(Device, Result<seat::Given, Error>)>,
+}
+
+impl<'s> Running<'s> {
+    fn new(session: &'s DeviceSession) -> Self {
+        let (done, finished) = channel();
+        Running { session, done, finished, open: VecDeque::new(), started: 0, failed: Vec::new() }
+    }
+
+    fn unfinished(&self) -> usize {
+        self.open.len()
+    }
+
+    fn start(&mut self, prepared: Arc<Prepared>, inputs: Vec<(String, Value)>, limits: &Limits) {
+        self.session.hand_out(&prepared, &Arc::new(inputs), limits, self.started, &self.done);
+        self.open.push_back(OpenRun { prepared, finished: Vec::new() });
+        self.started += 1;
+    }
+
+    /// Waits until all devices of this process are done with the oldest run.
+    fn wait(&mut self) -> Option<OpenRun> {
+        let devices = self.session.seats.len();
+        while self.open.front()?.finished.len() < devices {
+            let Finished { run, device, result } =
+                self.finished.recv().expect("a seat answers each job, and this holds a sender");
+            let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let first = self.started - self.open.len();
+            if let Some(open) = self.open.get_mut(run - first) {
+                open.finished.push((device, result));
+            }
         }
-        let mut values: Vec<Option<Value>> = values
-            .map(|outputs| outputs.into_iter().map(|(_, value)| Some(value)).collect())
-            .unwrap_or_default();
-        let places = prepared.workers.first().map_or(&[][..], |worker| &worker.outputs);
-        let mut named = Vec::with_capacity(places.len());
-        for (index, (port, place)) in self.outputs().iter().zip(places).enumerate() {
-            let Some(place) = place else { continue };
-            let is_last = !places[index + 1..].contains(&Some(*place));
-            let value = if is_last { values[*place].take() } else { values[*place].clone() };
+        self.open.pop_front()
+    }
+
+    /// The outputs of the oldest run.
+    fn finish_next(&mut self) -> Result<Outputs, Error> {
+        let Some(run) = self.wait() else { return Ok(Outputs::new(Vec::new())) };
+        let mut given = Vec::new();
+        for (device, result) in run.finished {
+            match result {
+                Ok(values) => given.push((device, values)),
+                Err(error) => self.failed.push((device, error)),
+            }
+        }
+        if !self.failed.is_empty() {
+            return Err(self.abandon(None));
+        }
+        let mut named = Vec::new();
+        let ports = self.session.outputs().iter().zip(run.prepared.plan.givers_of_outputs());
+        for (index, (port, by)) in ports.enumerate() {
+            let own = given.iter_mut().find(|(device, _)| *device == by);
+            let value = match own {
+                Some((_, values)) => values[index].take(),
+                None => match team::receive(self.session.first(), by, (index, port)) {
+                    Ok(value) => Some(value),
+                    Err(error) => return Err(self.abandon(Some(error))),
+                },
+            };
             named.extend(value.map(|value| (port.name().to_string(), value)));
         }
         Ok(Outputs::new(named))
     }
 
-    fn run_one(&self, worker: &Worker, inputs: &[(String, Value)]) -> Result<Outputs, Error> {
-        let ports = worker.session.inputs().iter();
-        let own = ports.filter_map(|port| {
-            let (name, value) = inputs.iter().find(|(name, _)| name == port.name())?;
-            Some((name.clone(), value.clone()))
-        });
-        let found = worker.session.run_with(own.collect::<Vec<_>>(), RunOptions::new());
-        if let Err(error) = &found {
-            self.link(worker.device).get().fail(&error.to_string());
+    /// Ends the runs that have begun, because of an error: one of them fails, or something before
+    /// the next one does.
+    fn abandon(&mut self, error: Option<Error>) -> Error {
+        while let Some(run) = self.wait() {
+            let errors = run.finished.into_iter();
+            self.failed.extend(errors.filter_map(|(device, result)| Some((device, result.err()?))));
         }
-        found
-    }
-
-    fn link(&self, device: Device) -> &Link {
-        let found = self.ends.iter().find(|(own, _)| *own == device);
-        found.map(|(_, link)| link).expect("a worker is one of the devices of this process")
-    }
-
-    /// Connects the devices anew, after a failure that all of them know.
-    fn reconnect(&self) {
-        let transports = Threads::new(self.ends.len(), &self.device_options.settings);
-        for ((_, link), transport) in self.ends.iter().zip(transports) {
-            link.set(Arc::new(transport));
-        }
+        let cause = self.session.cause(std::mem::take(&mut self.failed));
+        self.session.reconnect();
+        let unknown = || Error::new(ErrorKind::Worker, "a run ended early");
+        cause.or(error).unwrap_or_else(unknown)
     }
 }

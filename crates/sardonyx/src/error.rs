@@ -49,6 +49,9 @@ pub enum ErrorKind {
     Run,
     /// The run was to end early: see [`RunOptions`](crate::RunOptions).
     Stopped,
+    /// Another worker of a model on several devices failed, is gone, does not answer, or is about
+    /// to run something else.
+    Worker,
 }
 
 impl ErrorKind {
@@ -64,6 +67,7 @@ impl ErrorKind {
             ErrorKind::Output => "output",
             ErrorKind::Run => "run",
             ErrorKind::Stopped => "stopped",
+            ErrorKind::Worker => "worker",
         }
     }
 }

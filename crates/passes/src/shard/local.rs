@@ -252,10 +252,10 @@ impl<'p> Building<'p> {
         self.model.retain_outputs(self.graph, |_, _| false);
         let mut given: Vec<ValueId> = Vec::new();
         let mut places = Vec::new();
-        for (value, form) in &self.plan.outputs {
-            let gives = self.device == 0 && self.is_on(*form);
+        for output in &self.plan.outputs {
+            let gives = self.device == output.by;
             places.push(gives.then(|| {
-                let held = self.held(*value, *form);
+                let held = self.held(output.value, output.form);
                 given.iter().position(|known| *known == held).unwrap_or_else(|| {
                     given.push(held);
                     given.len() - 1

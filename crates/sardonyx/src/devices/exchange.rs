@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sardonyx_devices::{ErrorKind, Group, Reduction, Tag, Transport, TransportError, combine};
+use sardonyx_devices::{Group, Reduction, Tag, Transport, TransportError, combine};
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
 use sardonyx_passes::{
@@ -21,13 +21,13 @@ pub(super) struct Link(Arc<RwLock<Connected>>);
 #[derive(Debug)]
 struct Connected {
     transport: Arc<dyn Transport>,
-    /// Whether a call ended because another device failed.
-    ended_by_other: bool,
+    /// Why the last call of the transport failed that did.
+    failure: Option<TransportError>,
 }
 
 impl Link {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Link {
-        Link(Arc::new(RwLock::new(Connected { transport, ended_by_other: false })))
+        Link(Arc::new(RwLock::new(Connected { transport, failure: None })))
     }
 
     pub(super) fn get(&self) -> Arc<dyn Transport> {
@@ -36,19 +36,22 @@ impl Link {
 
     pub(super) fn set(&self, transport: Arc<dyn Transport>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =
-            Connected { transport, ended_by_other: false };
+            Connected { transport, failure: None };
     }
 
-    /// Whether a call ended because another device failed.
-    pub(super) fn ended_by_other(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).ended_by_other
+    /// Why the last call of the transport failed that did.
+    pub(super) fn failure(&self) -> Option<TransportError> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).failure.clone()
+    }
+
+    /// Notes the error of a call of the transport.
+    pub(super) fn note(&self, error: &TransportError) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).failure = Some(error.clone());
     }
 
     /// The error of a node for one of the transport.
     fn failed(&self, error: &TransportError) -> OperatorError {
-        if matches!(error.kind(), ErrorKind::Failed | ErrorKind::Lost | ErrorKind::Ended) {
-            self.0.write().unwrap_or_else(PoisonError::into_inner).ended_by_other = true;
-        }
+        self.note(error);
         OperatorError::from(error.to_string())
     }
 }
@@ -227,7 +230,8 @@ impl CustomOperator for Exchange {
         let message = Message {
             exchange: self,
             moved,
-            tag: Tag::try_from(number)?,
+            // Outputs have the tags before.
+            tag: Tag::try_from(self.plan.givers_of_outputs().len() + number)?,
             transport: self.link.get(),
         };
         // It is not empty: what is empty is known, and nobody has to make it.

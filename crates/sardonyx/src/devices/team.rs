@@ -1,0 +1,275 @@
+//! Workers that are other processes: what they agree on, and how they are told what to run.
+//!
+//! Worker 0 takes the inputs. For each run it sends every other worker an *order*: the types that
+//! the plan is made for, and the inputs that the devices of that worker read. All make the same plan
+//! from it. Outputs go from the device that has them to the first one, with their own number as tag.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sardonyx_devices::{
+    ErrorKind as Kind, FIRST_RESERVED_TAG, Tag, Transport, TransportError, agree, worker_of,
+};
+use sardonyx_model::{Dim, Type};
+use sardonyx_passes::{Device, Plan};
+use sardonyx_runtime::Port;
+use sardonyx_tensor::{DataType, Value};
+use sha2::{Digest, Sha256};
+
+use super::exchange::Link;
+use super::seat::{Given, Limits};
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+use crate::session::Choices;
+use crate::values::{read_value, write_value};
+
+/// The tag of orders, which exchanges do not come near to.
+const ORDER: Tag = FIRST_RESERVED_TAG - 1;
+
+/// The error for one of the transport.
+#[cold]
+pub(super) fn worker_error(error: TransportError) -> Error {
+    Error::new(ErrorKind::Worker, error.to_string())
+}
+
+/// All workers, as one of them sees them.
+#[derive(Debug)]
+pub(super) struct Team(Arc<dyn Transport>);
+
+/// What all workers have to agree on, line by line.
+pub(super) fn description(
+    model: &Model,
+    (configuration, devices): (&str, usize),
+    choices: &Choices,
+) -> Result<String, Error> {
+    let options = &choices.options;
+    let mut text = format!("sardonyx {}\n", env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(text, "model {}", model.sampled_hash()?);
+    let _ = writeln!(text, "configuration '{configuration}' of {devices} devices");
+    let _ = writeln!(text, "precision {:?}", options.precision);
+    let _ = writeln!(text, "optimization {:?}", options.optimization);
+    for (name, size) in &options.dims {
+        let _ = writeln!(text, "size {name} = {size}");
+    }
+    for rewrite in &options.without {
+        let _ = writeln!(text, "without rewrite {rewrite}");
+    }
+    if let Some(seed) = options.seed {
+        let _ = writeln!(text, "seed {seed}");
+    }
+    Ok(text)
+}
+
+impl Team {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Team {
+        Team(transport)
+    }
+
+    /// The own number.
+    pub(super) fn number(&self) -> usize {
+        self.0.number()
+    }
+
+    /// Finds out whether all workers are about to run the same; returns the seed of worker 0. A
+    /// seed that was chosen is part of the description.
+    pub(super) fn agree(&self, description: &str, seed: u64) -> Result<u64, Error> {
+        let digest: [u8; 32] = Sha256::digest(description).into();
+        agree(&*self.0, &digest, description).map_err(worker_error)?;
+
+        if self.number() == 0 {
+            for worker in 1..self.0.workers() {
+                self.0.send(worker, ORDER, &seed.to_le_bytes()).map_err(worker_error)?;
+            }
+            return Ok(seed);
+        }
+        let mut seed = [0; 8];
+        self.0.receive_into(0, ORDER, &mut seed).map_err(worker_error)?;
+        Ok(u64::from_le_bytes(seed))
+    }
+
+    /// Tells the other workers what to run.
+    pub(super) fn order(&self, plan: &Plan, names: &[String], order: &Order) -> Result<(), Error> {
+        let (devices, workers) = (plan.devices, self.0.workers());
+        let written: Vec<(usize, Vec<u8>)> = order.written_inputs(names)?;
+        for worker in 1..workers.min(devices) {
+            let is_read = |input: usize| {
+                let readers = plan.readers_of_inputs().get(input).into_iter().flatten();
+                readers
+                    .into_iter()
+                    .any(|device| worker_of(*device as usize, devices, workers) == worker)
+            };
+            let mut message = order.head();
+            for (input, bytes) in written.iter().filter(|(input, _)| is_read(*input)) {
+                put(&mut message, *input as u64);
+                put(&mut message, bytes.len() as u64);
+                message.extend_from_slice(bytes);
+            }
+            self.0.send(worker, ORDER, &message).map_err(worker_error)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next order, however long it takes; `None` if there will be no more.
+    pub(super) fn next_order(
+        &self,
+        names: &[String],
+        ports: &[Port],
+    ) -> Result<Option<Order>, Error> {
+        let message = loop {
+            match self.0.receive(0, ORDER) {
+                Ok(message) => break message,
+                // Worker 0 has nothing to run at the moment.
+                Err(error) if error.kind() == Kind::Deadline => {}
+                Err(error) if error.kind() == Kind::Ended => return Ok(None),
+                Err(error) => return Err(worker_error(error)),
+            }
+        };
+        Order::read(&message, names, ports).map(Some).inspect_err(|error| self.fail(error))
+    }
+
+    /// Tells all workers that this one failed.
+    pub(super) fn fail(&self, error: &Error) {
+        self.0.fail(&error.to_string());
+    }
+}
+
+/// What to run.
+pub(super) struct Order {
+    /// By input of the graph; its own type where there is none.
+    pub(super) types: Vec<Option<Type>>,
+    pub(super) inputs: Vec<(String, Value)>,
+    pub(super) limits: Limits,
+}
+
+const NO_LIMIT: u64 = u64::MAX;
+
+impl Order {
+    /// What all workers are told: types and limits. Inputs follow, each as its number, its length
+    /// in bytes and a message of the standard.
+    fn head(&self) -> Vec<u8> {
+        let mut message = Vec::new();
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        let millis = self.limits.deadline.map(|deadline| left(deadline).as_millis());
+        put(&mut message, millis.map_or(NO_LIMIT, |left| u64::try_from(left).unwrap_or(NO_LIMIT)));
+        put(&mut message, self.limits.turn_limit.unwrap_or(NO_LIMIT));
+        for ty in &self.types {
+            let known = ty.as_ref().and_then(|ty| Some((ty.elem()?, ty.shape()?)));
+            let Some((elem, shape)) = known else {
+                put(&mut message, 0);
+                continue;
+            };
+            put(&mut message, u64::from(elem.number().unsigned_abs()));
+            put(&mut message, shape.len() as u64);
+            for dim in shape {
+                put(&mut message, dim.size().unwrap_or_default() as u64);
+            }
+        }
+        message
+    }
+
+    /// By number, the messages of inputs.
+    fn written_inputs(&self, names: &[String]) -> Result<Vec<(usize, Vec<u8>)>, Error> {
+        let numbered = self.inputs.iter().filter_map(|(name, value)| {
+            let number = names.iter().position(|own| own == name)?;
+            Some((number, value))
+        });
+        numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
+    }
+
+    fn read(message: &[u8], names: &[String], ports: &[Port]) -> Result<Order, Error> {
+        let mut rest = Rest(message);
+        let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
+        let turn_limit = Some(rest.take()?).filter(|turns| *turns != NO_LIMIT);
+        let deadline =
+            millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let limits = Limits { stop: None, deadline, turn_limit };
+        let mut types = Vec::with_capacity(names.len());
+        for _ in names {
+            let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
+            types.push(match elem {
+                None => None,
+                Some(elem) => {
+                    let rank = rest.take()?;
+                    let dims: Result<Vec<Dim>, Error> =
+                        (0..rank).map(|_| Ok(Dim::from(rest.size()?))).collect();
+                    Some(Type::tensor(elem, dims?))
+                }
+            });
+        }
+        let mut inputs = Vec::new();
+        while !rest.0.is_empty() {
+            let number = rest.size()?;
+            let name = names.get(number).ok_or_else(damaged)?;
+            let bytes = rest.bytes()?;
+            let declared = ports.iter().find(|port| port.name() == name);
+            let ty = types[number].as_ref().or_else(|| declared.and_then(Port::ty));
+            inputs.push((name.clone(), value_of(bytes, ty)?));
+        }
+        Ok(Order { types, inputs, limits })
+    }
+}
+
+/// Sends what a device gives to the first device.
+pub(super) fn send_outputs(link: &Link, given: Given) -> Result<(), Error> {
+    for (index, value) in given.into_iter().enumerate() {
+        let Some(value) = value else { continue };
+        // The type of a tensor, as a model need not declare any.
+        let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
+        let mut message = Vec::new();
+        put(&mut message, u64::from(elem));
+        message.extend(write_value(&value, "")?);
+        let sent = link.get().send(0, index as Tag, &message);
+        sent.inspect_err(|error| link.note(error)).map_err(worker_error)?;
+    }
+    Ok(())
+}
+
+/// Receives what a device of another process gives, at the first device.
+pub(super) fn receive(
+    first: Option<&Link>,
+    by: Device,
+    (index, port): (usize, &Port),
+) -> Result<Value, Error> {
+    let transport = first.ok_or_else(damaged)?.get();
+    let message = transport.receive(by as usize, index as Tag).map_err(worker_error)?;
+    let mut rest = Rest(&message);
+    let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
+    let ty = elem.map(Type::unranked);
+    value_of(rest.0, ty.as_ref().or(port.ty()))
+}
+
+fn value_of(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
+    read_value(bytes.to_vec(), ty.ok_or_else(damaged)?)
+}
+
+#[cold]
+fn damaged() -> Error {
+    Error::new(ErrorKind::Worker, "a message of another worker is damaged")
+}
+
+fn put(message: &mut Vec<u8>, number: u64) {
+    message.extend(number.to_le_bytes());
+}
+
+/// What is left to read of a message.
+struct Rest<'m>(&'m [u8]);
+
+impl<'m> Rest<'m> {
+    fn take(&mut self) -> Result<u64, Error> {
+        let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*number))
+    }
+
+    fn size(&mut self) -> Result<usize, Error> {
+        usize::try_from(self.take()?).map_err(|_| damaged())
+    }
+
+    fn bytes(&mut self) -> Result<&'m [u8], Error> {
+        let len = self.size()?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
