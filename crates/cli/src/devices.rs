@@ -1,12 +1,18 @@
-//! Running on the devices of a configuration of the model: the options, and which session runs.
+//! Running on the devices of a configuration of the model: the options, which session runs, and the
+//! other processes that take part.
 
+mod workers;
+
+use std::sync::Arc;
 use std::time::Duration;
 
+use sardonyx::devices::Settings;
 use sardonyx::{DeviceOptions, DeviceSession, Error, Outputs, Session, Value};
 
 use crate::failure::Failure;
 use crate::session::{Opened, SessionArgs};
 use crate::stopping::StopArgs;
+use workers::Workers;
 
 /// Which devices run the model.
 #[derive(clap::Args)]
@@ -15,48 +21,76 @@ pub(crate) struct DeviceArgs {
     /// Run on the devices of a configuration of the model: each is a thread with its part of the
     /// model. The results are the same, except for the rounding of sums. --threads counts the
     /// threads of each device; by default the processors are divided among the devices
-    #[arg(long, conflicts_with_all = ["timeout", "turn_limit"])]
+    #[arg(long)]
     pub(crate) devices: bool,
     /// Name of the device configuration; by default the only one of the model
     #[arg(long, value_name = "NAME", requires = "devices")]
     configuration: Option<String>,
+    /// Spread the devices over N processes of this machine, this one included; by default one
+    /// process per device
+    #[arg(long, value_name = "N", requires = "devices", num_args = 0..=1, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    processes: Option<Option<u64>>,
+    /// Spread the devices over the processes of the MPI job that runs this command, as in
+    /// `mpiexec -n 4 sardonyx run MODEL x.npy --devices --mpi`. Process 0 reads the inputs and
+    /// writes the answer. Needs a build with the feature `mpi`
+    #[arg(long, requires = "devices", conflicts_with = "processes")]
+    mpi: bool,
+    /// Combine partial results in the order of the devices also over MPI, so that sums have the same
+    /// bits in every run; otherwise they are left to the MPI library
+    #[arg(long, requires = "mpi")]
+    reproducible: bool,
     /// Seconds that a device waits for a message of another one
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "devices", value_parser = clap::value_parser!(u64).range(1..))]
     device_timeout: u64,
 }
 
 /// What runs a model.
-pub(crate) enum Runner {
-    Session(Box<Session>),
-    Devices(Box<DeviceSession>),
+pub(crate) enum Runner<'o> {
+    Session(&'o Session),
+    /// The session goes before the other processes: they end when it does.
+    Devices {
+        session: Box<DeviceSession>,
+        _workers: Workers,
+    },
 }
 
 impl DeviceArgs {
-    /// The options of a session on devices.
-    pub(crate) fn options(&self) -> DeviceOptions {
-        let options = DeviceOptions::new().deadline(Duration::from_secs(self.device_timeout));
-        match &self.configuration {
-            Some(name) => options.configuration(name),
+    /// The configuration, and what connects the devices.
+    fn options(&self, settings: &Settings, workers: &Workers) -> DeviceOptions {
+        let mut options = DeviceOptions::new().deadline(settings.deadline);
+        if let Some(name) = &self.configuration {
+            options = options.configuration(name);
+        }
+        match workers.transport() {
+            Some(transport) => options.transport(Arc::clone(transport)),
             None => options,
         }
     }
 
-    /// What runs a model that was opened; only to be looked at, if devices run it.
-    pub(crate) fn runner(
+    /// What runs a model that was opened; only to be looked at, if devices run it. `None` in a
+    /// process that took part in the runs of another one, and is done.
+    pub(crate) fn runner<'o>(
         &self,
-        opened: Opened,
+        opened: &'o Opened,
         session: &SessionArgs,
-    ) -> Result<(sardonyx::Model, Runner), Failure> {
+        is_stdin: bool,
+    ) -> Result<Option<Runner<'o>>, Failure> {
         let Opened { model, session: whole, sizes } = opened;
         if !self.devices {
-            return Ok((model, Runner::Session(Box::new(whole))));
+            return Ok(Some(Runner::Session(whole)));
         }
-        let devices = session.on_devices(&model, &sizes, self.options())?;
-        Ok((model, Runner::Devices(Box::new(devices))))
+        let settings = Settings { deadline: Duration::from_secs(self.device_timeout) };
+        let workers = self.workers((model, is_stdin), &settings)?;
+        let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
+        if devices.worker() == 0 {
+            return Ok(Some(Runner::Devices { session: Box::new(devices), _workers: workers }));
+        }
+        // What goes wrong, worker 0 says.
+        devices.serve().map(|()| None).map_err(|_| Failure::told_elsewhere())
     }
 }
 
-impl Runner {
+impl Runner<'_> {
     pub(crate) fn run(
         &self,
         values: Vec<(String, Value)>,
@@ -64,15 +98,18 @@ impl Runner {
     ) -> Result<Outputs, Error> {
         match self {
             Runner::Session(session) => session.run_with(values, stopping.options()),
-            Runner::Devices(session) => session.run(values),
+            Runner::Devices { session, .. } => {
+                let mut found = session.run_many([values], &stopping.limits())?;
+                Ok(found.swap_remove(0))
+            }
         }
     }
 
-    /// Threads that a run uses.
+    /// Threads that a run uses, in this process.
     pub(crate) fn threads(&self) -> usize {
         match self {
             Runner::Session(session) => session.threads(),
-            Runner::Devices(session) => session.threads(),
+            Runner::Devices { session, .. } => session.threads(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Failure {
     diagnostics: Option<Box<str>>,
     /// The reader of stdout has gone: nothing to say, and nothing wrong.
     pub(crate) broken_pipe: bool,
+    /// Another process says what is wrong.
+    pub(crate) is_told_elsewhere: bool,
 }
 
 /// What ended a run before it gave its outputs.
@@ -64,6 +66,13 @@ impl Code {
             Code::Internal => "internal",
             Code::Library(kind) => kind.name(),
         }
+    }
+}
+
+impl Failure {
+    /// A failure that another process reports.
+    pub(crate) fn told_elsewhere() -> Failure {
+        Failure { is_told_elsewhere: true, ..Failure::default() }
     }
 }
 

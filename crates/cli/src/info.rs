@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx::{
-    DataType, Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port, Storage, Totals,
-    TrainingEntry, Type, format_version,
+    DataType, DeviceConfiguration, Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port,
+    Storage, Totals, TrainingEntry, Type, format_version,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -101,9 +101,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     }
     out.rows("training", training(model));
     out.rows("state", state(model));
-    if model.device_configurations() > 0 {
-        out.row("devices", format!("{} configurations", model.device_configurations()));
-    }
+    out.rows("devices", model.device_configurations().iter().map(configuration));
     out.gap();
 
     let operators = model.operators();
@@ -208,6 +206,18 @@ fn beside(rows: Vec<(&str, String)>) -> Vec<String> {
     let names = names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
     rows.map(|(name, (_, text))| format!("{name}  {text}")).collect()
+}
+
+/// `name: 2 devices (a, b)`
+fn configuration(one: &DeviceConfiguration) -> String {
+    let count = one.num_devices.map_or_else(|| "no number of".to_string(), |n| n.to_string());
+    let s = if one.num_devices == Some(1) { "" } else { "s" };
+    let names = if one.devices.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", one.devices.join(", "))
+    };
+    format!("{}: {count} device{s}{names}", one.name)
 }
 
 fn signature(function: &FunctionInfo) -> String {
@@ -415,7 +425,12 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
                 "type": variable.data_type.map(DataType::name), "shape": variable.dims,
             }))
             .collect::<Vec<_>>(),
-        "device_configurations": model.device_configurations(),
+        "device_configurations": model.device_configurations().len(),
+        "configurations": model.device_configurations().iter()
+            .map(|one| json!({
+                "name": one.name, "num_devices": one.num_devices, "devices": one.devices,
+            }))
+            .collect::<Vec<_>>(),
         "operators": model.operators().iter()
             .map(|op| json!({"domain": domain_name(&op.domain), "name": op.name, "nodes": op.nodes, "function": op.is_function}))
             .collect::<Vec<_>>(),

@@ -68,11 +68,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
             let names = expected.iter().flat_map(Expected::names);
             args.inner.apply(model, names, expected.is_some())
         })?;
+    let runner = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
+    let Some(runner) = runner else { return Ok(Verdict::Fine) };
     let mut inputs = gather(&args.inputs, &opened, terminal)?;
-    let (model, runner) = args.devices.runner(opened, &args.session)?;
-    let classes = classes::Classes::new(&args.classes, &model)?;
+    let model = &opened.model;
+    let classes = classes::Classes::new(&args.classes, model)?;
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
-    let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
+    let protected = saving::protect_inputs(&args.model, model, &inputs.files);
 
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
@@ -227,7 +229,7 @@ impl Results {
 
 /// The outputs of the last of the runs that are asked for.
 fn repeat(
-    runner: &Runner,
+    runner: &Runner<'_>,
     inputs: inputs::Inputs,
     args: &Args,
     terminal: &Terminal,

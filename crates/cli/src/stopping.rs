@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use sardonyx::devices::Limits;
 use sardonyx::{RunOptions, StopFlag};
 
 /// What ends a run early, besides Ctrl-C.
@@ -26,6 +27,14 @@ impl StopArgs {
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         options.turn_limit = self.turn_limit;
         options
+    }
+
+    /// The same for a run on several devices.
+    pub(crate) fn limits(&self) -> Limits {
+        let RunOptions { stop, deadline, turn_limit, .. } = self.options();
+        let mut limits = Limits::default();
+        (limits.stop, limits.deadline, limits.turn_limit) = (stop, deadline, turn_limit);
+        limits
     }
 }
 

@@ -129,8 +129,10 @@ impl Terminal {
         if failure.broken_pipe {
             return ExitCode::SUCCESS;
         }
-        self.tell(failure);
-        self.answer(failure);
+        if !failure.is_told_elsewhere {
+            self.tell(failure);
+            self.answer(failure);
+        }
         ExitCode::from(2)
     }
 

@@ -172,7 +172,7 @@ impl SessionBuilder<'_> {
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         let model = choices.take_functions(self.model())?;
-        let (configuration, devices) = configured(&model, &options)?;
+        let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
         let look = choices.of_model(&model).only_look().build()?;
         // All devices draw the same numbers.
         let any = || RandomState::new().build_hasher().finish();
@@ -230,6 +230,17 @@ fn linked(devices: usize, options: &DeviceOptions) -> Vec<(Device, Link)> {
 }
 
 impl Model {
+    /// The device configuration of a name, or the only one of the model: its name, and how many
+    /// devices it has.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is none, or several that could be meant.
+    pub fn devices_of(&self, configuration: Option<&str>) -> Result<(String, usize), Error> {
+        sardonyx_passes::chosen_configuration(&self.graph, configuration)
+            .map_err(|error| shard_error(error, self))
+    }
+
     /// The same model with a device configuration of a name and a number of devices, and
     /// annotations that divide it among them. Calls of functions are inlined, as far as they can
     /// be. Sizes that the model leaves open are those of `sizes`, or else 64.
@@ -250,12 +261,6 @@ impl Model {
             .map(|(graph, report)| (self.with_graph(graph), report))
             .map_err(|error| shard_error(error, self))
     }
-}
-
-/// The chosen configuration, and the number of its devices.
-fn configured(model: &Model, options: &DeviceOptions) -> Result<(String, usize), Error> {
-    sardonyx_passes::chosen_configuration(&model.graph, options.configuration.as_deref())
-        .map_err(|error| shard_error(error, model))
 }
 
 fn shard_error(error: ShardError, model: &Model) -> Error {

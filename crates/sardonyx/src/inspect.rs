@@ -174,10 +174,28 @@ impl Model {
         self.graph.training_info.len()
     }
 
-    /// Number of configurations for several devices.
-    pub fn device_configurations(&self) -> usize {
-        self.graph.header.configuration.len()
+    /// The configurations for several devices, in order.
+    pub fn device_configurations(&self) -> Vec<DeviceConfiguration> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let all = sardonyx_passes::configurations(&self.graph).into_iter();
+        let all = all.map(|one| DeviceConfiguration {
+            name: text(one.name),
+            num_devices: one.num_devices,
+            devices: one.devices.into_iter().map(text).collect(),
+        });
+        all.collect()
     }
+}
+
+/// A configuration for several devices (`DeviceConfigurationProto`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceConfiguration {
+    /// Its name, by which nodes refer to it.
+    pub name: String,
+    /// The number of devices, if the model says it.
+    pub num_devices: Option<i64>,
+    /// The names of the devices; mostly none.
+    pub devices: Vec<String>,
 }
 
 /// What the graph holds.

@@ -92,7 +92,10 @@ pub use form::Form;
 pub use glob::Glob;
 #[cfg(feature = "images")]
 pub use images::Images;
-pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
+pub use inspect::{
+    DeviceConfiguration, ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals,
+    format_version,
+};
 pub use large_pages::LargePages;
 pub use load::{ExternalFiles, Loaded, OpenOptions};
 pub use model::Model;

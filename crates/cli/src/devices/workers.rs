@@ -1,0 +1,163 @@
+//! The processes that run the devices of a model together: started here, or those of an MPI job.
+
+use std::sync::Arc;
+
+use sardonyx::Model;
+use sardonyx::devices::{Settings, Transport};
+
+use super::DeviceArgs;
+use crate::failure::Failure;
+#[cfg(unix)]
+use unix::{Started, processes};
+
+/// The processes of a run.
+#[derive(Default)]
+pub(crate) struct Workers {
+    transport: Option<Arc<dyn Transport>>,
+    /// Goes after the transport, so that those who wait for this process have learned that it ends.
+    #[cfg(unix)]
+    _started: Option<Started>,
+}
+
+impl Workers {
+    fn connected(transport: impl Transport + 'static) -> Workers {
+        Workers { transport: Some(Arc::new(transport)), ..Workers::default() }
+    }
+
+    /// What connects this process with the others; `None` if it is alone.
+    pub(super) fn transport(&self) -> Option<&Arc<dyn Transport>> {
+        self.transport.as_ref()
+    }
+}
+
+impl DeviceArgs {
+    /// The processes that run the devices of a model: starts them, or finds the place of this one
+    /// among them.
+    pub(super) fn workers(
+        &self,
+        (model, is_stdin): (&Model, bool),
+        settings: &Settings,
+    ) -> Result<Workers, Failure> {
+        if self.mpi {
+            return self.mpi_workers(settings);
+        }
+        let Some(count) = self.processes else { return Ok(Workers::default()) };
+        if is_stdin {
+            let message = "other processes cannot read the model from standard input";
+            return Err(Failure::new(message).help("save it to a file first"));
+        }
+        let (_, devices) = model.devices_of(self.configuration.as_deref())?;
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(devices);
+        processes(count, settings)
+    }
+
+    #[cfg(all(unix, feature = "mpi"))]
+    fn mpi_workers(&self, settings: &Settings) -> Result<Workers, Failure> {
+        use sardonyx::devices::{Mpi, MpiSettings};
+        let settings = MpiSettings {
+            settings: settings.clone(),
+            reproducible: self.reproducible,
+            ..MpiSettings::default()
+        };
+        let mpi = Mpi::start(&settings)?;
+        Ok(Workers::connected(mpi))
+    }
+
+    #[cfg(not(all(unix, feature = "mpi")))]
+    fn mpi_workers(&self, _settings: &Settings) -> Result<Workers, Failure> {
+        Err(Failure::new("this build of sardonyx has no MPI").help(
+            "build it with `cargo install --path crates/cli --features mpi`; a static binary \
+             cannot open the MPI library of the system",
+        ))
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::process::CommandExt;
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use sardonyx::ErrorKind;
+    use sardonyx::devices::{Processes, Rendezvous, Settings, TransportError};
+
+    use super::Workers;
+    use crate::failure::Failure;
+
+    /// Says to a process that was started for this which worker it is: the directory where the
+    /// workers find each other, its number, and how many there are.
+    const WORKER: &str = "SARDONYX_WORKER";
+
+    /// Processes that were started here. They have ended when this has been dropped.
+    pub(super) struct Started {
+        children: Vec<Child>,
+        /// Where they find each other.
+        rendezvous: Rendezvous,
+    }
+
+    /// How long processes have to end once worker 0 has.
+    const FAREWELL: Duration = Duration::from_secs(5);
+
+    impl Drop for Started {
+        fn drop(&mut self) {
+            let until = Instant::now() + FAREWELL;
+            for child in &mut self.children {
+                while matches!(child.try_wait(), Ok(None)) {
+                    if Instant::now() >= until {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
+    /// Starts all but the first of so many processes, or joins them as one of these.
+    pub(super) fn processes(count: usize, settings: &Settings) -> Result<Workers, Failure> {
+        if let Ok(own) = std::env::var(WORKER) {
+            // Worker 0 says that one is missing.
+            return joined(&own, settings).ok_or_else(Failure::told_elsewhere);
+        }
+        let mut started = Started { children: Vec::new(), rendezvous: Rendezvous::new()? };
+        let program = std::env::current_exe()?;
+        for number in 1..count {
+            // The same command, so that all have the same model and options.
+            let place = format!("{}:{number}:{count}", started.rendezvous.path().display());
+            let child = Command::new(&program)
+                .args(std::env::args_os().skip(1))
+                .env(WORKER, place)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                // Ctrl-C is for worker 0 alone, which tells the others.
+                .process_group(0)
+                .spawn();
+            let refused = |error| Failure::new(format!("worker {number} cannot start: {error}"));
+            started.children.push(child.map_err(refused)?);
+        }
+        let own = Processes::join(started.rendezvous.path(), 0, count, settings)?;
+        Ok(Workers { transport: Some(Arc::new(own)), _started: Some(started) })
+    }
+
+    fn joined(own: &str, settings: &Settings) -> Option<Workers> {
+        let (rest, count) = own.rsplit_once(':')?;
+        let (directory, number) = rest.rsplit_once(':')?;
+        let (number, count) = (number.parse().ok()?, count.parse().ok()?);
+        let joined = Processes::join(Path::new(directory), number, count, settings);
+        joined.ok().map(Workers::connected)
+    }
+
+    impl From<TransportError> for Failure {
+        fn from(error: TransportError) -> Failure {
+            Failure::new(error.to_string()).code(ErrorKind::Worker)
+        }
+    }
+}
+#[cfg(not(unix))]
+fn processes(_count: usize, _settings: &Settings) -> Result<Workers, Failure> {
+    let message = "devices cannot be processes on this system";
+    Err(Failure::new(message).help("leave out --processes: devices are threads then"))
+}
