@@ -23,7 +23,9 @@ pub use crate::reduction::{
     REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN,
     REDUCE_PROD, REDUCE_SUM, REDUCE_SUM_SQUARE,
 };
-pub use crate::sequence::SEQUENCE_INSERT;
+pub use crate::sequence::{
+    SEQUENCE_AT, SEQUENCE_CONSTRUCT, SEQUENCE_INSERT, SEQUENCE_LENGTH, SPLIT_TO_SEQUENCE,
+};
 pub use crate::signal::fourier::STFT;
 pub use crate::tensor::cast::CAST;
 pub use crate::tensor::cast_like::CAST_LIKE;

@@ -30,7 +30,7 @@ pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
     )
     .infer(concat_from_sequence);
 
-pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
+pub static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     .about("Returns the tensor at a position of a sequence.")
     .since(
         11,
@@ -45,7 +45,7 @@ pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     )
     .infer(at);
 
-pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
+pub static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
     .about("Creates a sequence of tensors of the same element type.")
     .since(
         11,
@@ -94,7 +94,7 @@ pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     )
     .infer(insert);
 
-pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
+pub static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
     .about("Number of tensors in a sequence, as a scalar.")
     .since(
         11,
@@ -127,7 +127,7 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
     .infer_as_reference(crate::control::infer::sequence_map_as_reference)
     .body_from(17, map);
 
-pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
+pub static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .about(
         "Splits a tensor along an axis into a sequence of tensors. Without `split` the parts have \
          size 1. With a scalar `split` all parts have that size, but the last may be smaller. With \

@@ -30,6 +30,7 @@ use crate::finding::{Finding, Spot};
 use crate::infer::{InferOptions, infer};
 use crate::order::tree;
 use crate::resolve::Resolved;
+use crate::sequences::unpack_sequences;
 use crate::upgrade::upgrade;
 use region::Region;
 
@@ -166,6 +167,10 @@ pub fn differentiate(
         any = true;
         // One inference serves all that do not depend on what others become.
         let inference = infer(resolved, declared)?;
+        // Sequences have no gradients; what they are made of has.
+        if unpack_sequences(resolved, &inference) > 0 {
+            continue;
+        }
         let regions = open.into_iter().map(|node| Region::of(resolved, &inference, node));
         let mut regions = regions.collect::<Result<Vec<Region>, _>>()?;
         regions.retain(|region| !region.has_gradients(resolved));

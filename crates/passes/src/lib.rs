@@ -27,6 +27,7 @@ mod order;
 pub mod payload;
 mod resolve;
 mod same_meaning;
+mod sequences;
 mod shard;
 mod strip;
 mod training;
@@ -67,6 +68,7 @@ pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
+pub use sequences::unpack_sequences;
 pub use shard::{
     Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
     Move, NotHonored, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError, ShardOptions,

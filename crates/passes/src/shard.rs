@@ -38,6 +38,7 @@ use crate::finding::Finding;
 use crate::infer::{InferOptions, Inference, infer};
 use crate::inline::InlineOptions;
 use crate::resolve::{Resolved, resolve};
+use crate::sequences::unpack_sequences;
 use assign::Assignment;
 use suggest::Columns;
 
@@ -449,7 +450,7 @@ fn prepare(
     options: ShardOptions<'_>,
 ) -> Result<Prepared, ShardError> {
     let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
-    let resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
+    let mut resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
     let infer_options = InferOptions {
         inputs: options.inputs,
         symbols: options.symbols,
@@ -457,7 +458,11 @@ fn prepare(
         inner_may_contradict: true,
         ..InferOptions::default()
     };
-    let types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+    let mut types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+    // Sequences stay where they are made; the tensors in them move.
+    if unpack_sequences(&mut resolved, &types) > 0 {
+        types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+    }
     let symbols = symbols_of(&resolved, &types, options.symbols);
     Ok(Prepared { resolved, types, symbols, configuration, devices })
 }

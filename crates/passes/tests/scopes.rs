@@ -5,7 +5,7 @@ use sardonyx_model::{GraphId, Model, NoExternalData, NodeId, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
     Expansions, InferOptions, Inference, Resolved, eliminate_common, expand_calls, fuse, infer,
-    remove_dead, resolve,
+    remove_dead, resolve, unpack_sequences,
 };
 use sardonyx_tensor::{Buffer, Tensor};
 use sardonyx_text::{ParseOptions, parse_model};
@@ -169,6 +169,67 @@ fn a_pattern_stands_in_one_graph() {
     let is_constant = |value: ValueId| model.initializer(value).is_some();
     fuse(&mut resolved, &found, &is_constant, &|value| constant(&model, value));
     assert_eq!(operators(&resolved), ["Div If", "Erf Add Mul Mul", "Identity"]);
+}
+
+/// What is read of a sequence at constant positions is read of what it is made of.
+#[test]
+fn sequences() {
+    let constants = "last = Constant <value_int = -1> () sizes = Constant <value_ints = [1, 2]> ()";
+    let nodes = "parts = SplitToSequence <axis = 1> (x, sizes) y = SequenceAt (parts, last)";
+    let mut resolved = everywhere(&format!("{constants} {nodes}"), 17);
+    let found = inferred(&resolved);
+    assert_eq!(unpack_sequences(&mut resolved, &found), 4);
+    let nodes = "Constant Constant Split Identity";
+    let main = format!("{nodes} If Loop {nodes}");
+    assert_eq!(operators(&resolved), [main.as_str(), nodes, "Identity", nodes]);
+    inferred(&resolved);
+}
+
+/// A branch reads a sequence of the graph around it.
+#[test]
+fn sequences_that_bodies_read() {
+    let text = "<ir_version: 10, opset_import: [\"\": 17]>
+        g (float[2, 3] x, bool c) => (float[] b, int64 n)
+        <int64 last = {-1}>
+        {
+          s = SplitToSequence <keepdims = 0> (x)
+          n = SequenceLength (s)
+          b = If (c) <
+            then_branch = then () => (float[3] t) { t = SequenceAt (s, last) },
+            else_branch = else () => (float[2, 3] e) { e = Identity (x) }
+          >
+        }";
+    let mut resolved = resolve(model(text), Registry::standard()).expect("the model can run");
+    let found = inferred(&resolved);
+    assert_eq!(unpack_sequences(&mut resolved, &found), 1);
+    assert_eq!(operators(&resolved), ["Split Identity If", "Squeeze", "Identity"]);
+    inferred(&resolved);
+}
+
+/// What would be an error stays one; what is not known before the run stays what it is.
+#[test]
+fn sequences_that_stay() {
+    for (inputs, nodes) in [
+        ("float[6] x, int64 p", "s = SplitToSequence (x) y = SequenceAt (s, p)"),
+        ("float[N] x", "s = SplitToSequence (x) y = SequenceAt (s, zero)"),
+        ("float[6] x", "s = SplitToSequence (x, sizes) y = SequenceAt (s, two)"),
+        ("float[6] x, int64[2] k", "s = SplitToSequence (x, k) y = SequenceAt (s, zero)"),
+        ("float[2000] x", "s = SplitToSequence (x) y = SequenceAt (s, zero)"),
+        ("float[6] x", "s = SequenceConstruct (x, x) y = SequenceAt (s, two)"),
+        (
+            "float[6] x",
+            "s = SequenceConstruct (x, x) t = SequenceErase (s) y = SequenceAt (s, zero)
+             z = SequenceAt (t, zero)",
+        ),
+    ] {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 17]> g ({inputs}) => (float[] y)
+             <int64 zero = {{0}}, int64 two = {{2}}, int64[2] sizes = {{4, 2}}> {{ {nodes} }}"
+        );
+        let mut resolved = resolve(model(&text), Registry::standard()).expect("it can run");
+        let found = inferred(&resolved);
+        assert_eq!(unpack_sequences(&mut resolved, &found), 0, "{nodes}");
+    }
 }
 
 #[test]

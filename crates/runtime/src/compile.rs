@@ -10,7 +10,7 @@ use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
 use sardonyx_passes::{
     Fusion, InferOptions, Inference, Resolved, differentiate, eliminate_common, fuse, infer,
-    needed, remove_dead, upgrade,
+    needed, remove_dead, unpack_sequences, upgrade,
 };
 
 use crate::account::Account;
@@ -91,6 +91,8 @@ fn front(
             Err(refused) => not_upgraded.push(refused.nodes),
         }
     };
+    let unpacks = options.optimization >= Optimization::All;
+    let unpacked = if unpacks { unpack_sequences(&mut resolved, &at_file_versions) } else { 0 };
     let has_no_kernel =
         |op: OpRef| !has_kernel(op) && !options.operators.has(op.def.domain, op.def.name);
     let counts = &mut report.expanded;
@@ -99,7 +101,7 @@ fn front(
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account)?;
     clock.lap(report, "read");
-    let inference = if report.upgraded.is_empty() && !are_gradients {
+    let inference = if report.upgraded.is_empty() && !are_gradients && unpacked == 0 {
         at_file_versions
     } else {
         infer(&resolved, declared).map_err(CompileError::Invalid)?
