@@ -184,6 +184,19 @@ pub enum Change {
         /// The factors.
         factors: [Option<usize>; 2],
     },
+    /// The elements of an input are the sizes of the outputs along an axis.
+    Lengths {
+        /// Which input.
+        input: usize,
+        /// The axis of all outputs.
+        axis: usize,
+    },
+    /// An input is added to the result, and can be left out: it is added to one of the partial
+    /// results.
+    Once {
+        /// Which input.
+        input: usize,
+    },
     /// Where results are partial, the node is one of this operator.
     Partly {
         /// The operator of the default domain, with the same inputs and attributes.

@@ -11,6 +11,7 @@
 //! proposals 0006 and 0007 of ONNX. A plan is made for inputs of known sizes.
 
 mod assign;
+mod constants;
 mod form;
 mod local;
 mod place;
@@ -701,7 +702,8 @@ impl<'r> Planner<'r> {
                     let inputs = self.plan.model.inputs(computed.node).zip(&computed.inputs);
                     let inputs = inputs.filter_map(|(value, form)| Some((value?, (*form)?)));
                     for (value, form) in inputs.chain(computed.captured.iter().copied()) {
-                        let devices = computed.devices();
+                        let reads = |device: &Device| self.plan.form(form).is_on(*device);
+                        let devices = computed.devices().filter(reads);
                         needed.extend(devices.map(|device| (value, form, device)));
                     }
                     kept.push(Step::Node(computed));

@@ -1,6 +1,6 @@
 //! Matrix products and sums of products.
 
-use super::{Combine, Factors, Operands};
+use super::{Change, Combine, Factors, Operands};
 
 /// The factors of the last axes of both sides, `[rows, inner]` and `[inner, columns]`, for those
 /// that have these axes.
@@ -91,7 +91,7 @@ pub(crate) fn qlinear_matmul(cx: &Operands<'_>) -> Option<Factors> {
     Some(found)
 }
 
-/// `Gemm`. What is added is added once: with it, what is summed over is whole.
+/// `Gemm`. What is added is added to one of the partial results.
 pub(crate) fn gemm(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = Factors::whole(cx);
     let transposed = |name| cx.int(name).map(|given| usize::from(given != 0));
@@ -105,22 +105,19 @@ pub(crate) fn gemm(cx: &Operands<'_>) -> Option<Factors> {
     found.input(1, 1 - b, columns);
     found.output(0, 0, rows);
     found.output(0, 1, columns);
-    match cx.dims(2) {
-        None => {
-            let inner = found.combined(left[1 - a], Combine::Sum);
-            found.input(0, 1 - a, inner);
-            found.input(1, b, inner);
-        }
-        Some(dims) => {
-            let factors = [(rows, left[a]), (columns, right[1 - b])];
-            let before = 2usize.checked_sub(dims.len())?;
-            for (axis, size) in dims.iter().enumerate() {
-                let (factor, whole) = factors[before + axis];
-                if *size == whole {
-                    found.input(2, axis, factor);
-                }
+    let inner = found.combined(left[1 - a], Combine::Sum);
+    found.input(0, 1 - a, inner);
+    found.input(1, b, inner);
+    if let Some(dims) = cx.dims(2) {
+        let factors = [(rows, left[a]), (columns, right[1 - b])];
+        let before = 2usize.checked_sub(dims.len())?;
+        for (axis, size) in dims.iter().enumerate() {
+            let (factor, whole) = factors[before + axis];
+            if *size == whole {
+                found.input(2, axis, factor);
             }
         }
+        found.changes.push(Change::Once { input: 2 });
     }
     Some(found)
 }

@@ -3,8 +3,8 @@
 
 use super::{Change, Combine, Factors, Operands};
 
-/// `Conv`: by batch, output channels, groups, and input channels, whose sums are combined unless a
-/// bias is added.
+/// `Conv`: by batch, output channels, groups, and input channels, whose sums are combined. A bias is
+/// added to one of them.
 pub(crate) fn conv(cx: &Operands<'_>) -> Option<Factors> {
     let group = usize::try_from(cx.int("group")?).ok().filter(|group| *group > 0)?;
     convolution(cx, group, 2, true)
@@ -43,10 +43,13 @@ fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Opti
     }
     // Within a group: channels that are read, and channels that are made.
     if group == 1 {
-        if sums && !has_bias {
+        if sums {
             let read = found.combined(w[1], Combine::Sum);
             found.input(0, 1, read);
             found.input(1, 1, read);
+            if has_bias {
+                found.changes.push(Change::Once { input: bias });
+            }
         }
     } else {
         let read = found.fixed(w[1]);

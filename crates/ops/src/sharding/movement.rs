@@ -121,10 +121,26 @@ fn untouched(cx: &Operands<'_>, whole: &dyn Fn(usize) -> bool) -> Option<Factors
     Some(found)
 }
 
-/// `Split`: all axes but the one that is split.
+/// `Split`: all axes but the one that is split. Outputs of one size can have the same part each, of
+/// that axis too: queries, keys and values have heads.
 pub(crate) fn split(cx: &Operands<'_>) -> Option<Factors> {
-    let along = cx.axis(cx.int("axis")?, cx.dims(0)?.len())?;
-    untouched(cx, &|axis| axis == along)
+    let dims = cx.dims(0)?;
+    let along = cx.axis(cx.int("axis")?, dims.len())?;
+    let mut found = untouched(cx, &|axis| axis == along)?;
+    let count = cx.output_count();
+    let size = cx.output_dims(0)?[along];
+    let are_equal =
+        (1..count).all(|output| cx.output_dims(output).is_some_and(|own| own[along] == size));
+    if are_equal && size > 0 && size * count == dims[along] {
+        let (parts, within) = (found.fixed(count), found.factor(size));
+        found.input(0, along, parts);
+        found.input(0, along, within);
+        (0..count).for_each(|output| found.output(output, along, within));
+        if cx.input(1).is_some() {
+            found.changes.push(Change::Lengths { input: 1, axis: along });
+        }
+    }
+    Some(found)
 }
 
 /// `Concat`: all axes but the one along which tensors are joined.

@@ -179,6 +179,8 @@ impl<'p> Building<'p> {
         let node = computed.node;
         let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
         let held = inputs.iter().zip(&computed.inputs).map(|(value, form)| match (value, form) {
+            // What is added once is added by others.
+            (Some(_), Some(form)) if !self.is_on(*form) => None,
             (Some(value), Some(form)) => Some(self.held(*value, *form)),
             (value, _) => *value,
         });
@@ -241,8 +243,19 @@ impl<'p> Building<'p> {
                 let value = sardonyx_model::AttrValue::Int(signed(sizes.product()));
                 self.model.set_attribute(computed.node, name, value);
             }
+            Change::Lengths { input, axis } => {
+                let outputs = self.plan.model.outputs(computed.node).iter();
+                let own = outputs.zip(&computed.outputs).map(|(value, form)| {
+                    let (_, dims) = self.plan.tensor((*value)?)?;
+                    let own = self.plan.form((*form)?).dims(self.device, &dims?)?;
+                    own.get(axis).copied().map(signed)
+                });
+                let Some(own) = own.collect::<Option<Vec<i64>>>() else { return };
+                let sizes = self.constant(&own);
+                self.model.set_input(computed.node, input, Some(sizes));
+            }
             // The plan has done that.
-            Change::Partly { .. } => {}
+            Change::Partly { .. } | Change::Once { .. } => {}
         }
     }
 

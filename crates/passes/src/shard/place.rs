@@ -252,7 +252,7 @@ impl Planner<'_> {
         assigning.finish()
     }
 
-    fn bytes(&self, value: ValueId) -> u64 {
+    pub(super) fn bytes(&self, value: ValueId) -> u64 {
         let Some((elem, dims)) = self.tensor(value) else { return 0 };
         let elements =
             dims.iter().flatten().fold(1u64, |all, size| all.saturating_mul(*size as u64));
@@ -301,13 +301,26 @@ impl Planner<'_> {
         let rule = rule.filter(|_| assignment.is_cut());
         let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
         let outputs: Vec<Option<ValueId>> = self.plan.model.outputs(node).to_vec();
+        let changes = rule.map_or_else(Vec::new, |rule| rule.changes.clone());
+        let mut left = Vec::with_capacity(outputs.len());
+        for (index, value) in outputs.iter().enumerate() {
+            left.push(
+                value
+                    .map(|value| self.operand_form(value, whole, &assignment, rule, (true, index))),
+            );
+        }
         let mut read = Vec::with_capacity(inputs.len());
         for (index, value) in inputs.iter().enumerate() {
             let Some(value) = value else {
                 read.push(None);
                 continue;
             };
-            let form = self.operand_form(*value, whole, &assignment, rule, (false, index));
+            let mut form = self.operand_form(*value, whole, &assignment, rule, (false, index));
+            if changes.contains(&Change::Once { input: index })
+                && let Some(Some(left)) = left.first()
+            {
+                form = self.only_first(form, *left);
+            }
             self.need(*value, form);
             read.push(Some(form));
         }
@@ -319,14 +332,6 @@ impl Planner<'_> {
             }
         }
         captured.sort_unstable();
-        let changes = rule.map_or_else(Vec::new, |rule| rule.changes.clone());
-        let mut left = Vec::with_capacity(outputs.len());
-        for (index, value) in outputs.iter().enumerate() {
-            left.push(
-                value
-                    .map(|value| self.operand_form(value, whole, &assignment, rule, (true, index))),
-            );
-        }
         let is_partial =
             left.iter().flatten().any(|form| self.plan.form(*form).partial().is_some());
         let partly = changes.iter().find_map(|change| match change {
@@ -395,6 +400,15 @@ impl Planner<'_> {
         let (Some(rule), Some(dims)) = (rule, dims) else { return whole };
         let axes = if is_output { &rule.outputs[index] } else { &rule.inputs[index] };
         self.number(form_of(rule, axes, &dims, assignment, is_output))
+    }
+
+    /// A form on those devices alone that have the first partial result of another form.
+    fn only_first(&mut self, form: FormId, partial: FormId) -> FormId {
+        let partial = self.plan.form(partial);
+        let first = partial.devices().filter(|device| partial.partial_of(*device) == 0);
+        let first: BTreeSet<Device> = first.collect();
+        let only = self.plan.form(form).only_on(&first);
+        self.number(only)
     }
 
     /// A node whose partial results are those of another operator, and what makes its result of

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use sardonyx_model::ValueId;
 
+use super::form::Device;
 use super::{Computed, FormId, Move, Plan, Step};
 
 impl Plan {
     /// What is done, a line for each step: which node runs where and in which forms it reads and
-    /// leaves its operands, and what is moved, with the bytes that are sent; then what is asked for
-    /// and not done.
+    /// leaves its operands, and what is moved, with the bytes that are sent; then the bytes of
+    /// constants that devices hold, and what is asked for and not done.
     pub fn text(&self) -> String {
         let mut text =
             format!("configuration '{}' of {} devices\n", self.configuration, self.devices);
@@ -17,6 +18,13 @@ impl Plan {
             match step {
                 Step::Move(moved) => self.print_move(moved, &mut text),
                 Step::Node(computed) => self.print_node(computed, &mut text),
+            }
+        }
+        let devices = 0..Device::try_from(self.devices).unwrap_or(Device::MAX);
+        for device in devices {
+            let bytes = self.constant_bytes(device);
+            if bytes > 0 {
+                let _ = writeln!(text, "constants on {device}: {bytes} bytes");
             }
         }
         for note in &self.not_honored {

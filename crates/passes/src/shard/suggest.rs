@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
-use sardonyx_ops::Registry;
 use sardonyx_ops::operators::{GEMM, MATMUL};
+use sardonyx_ops::{Cut, Registry};
 
 use super::form::{Device, Form, Split, SplitAxis};
-use super::{FormId, Planner, ShardError, ShardOptions, Step, inlined, newest_forms, prepare};
+use super::{
+    Computed, FormId, Planner, ShardError, ShardOptions, Step, inlined, newest_forms, prepare,
+};
 use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
@@ -188,6 +190,21 @@ impl Planner<'_> {
         (is_constant && rows * columns >= SMALLEST_MATRIX).then_some((value, [rows, columns]))
     }
 
+    /// Whether what devices compute of a node is to be summed up.
+    fn is_summed(&self, computed: &Computed) -> bool {
+        let mut forms = computed.outputs.iter().flatten();
+        forms.any(|form| self.plan.form(*form).partial().is_some())
+    }
+
+    /// The left operand of a product with a constant matrix whose result is to be summed up and is
+    /// larger than that operand.
+    fn has_less_to_read(&self, computed: &Computed) -> Option<ValueId> {
+        self.matrix(computed.node).filter(|_| self.is_summed(computed))?;
+        let left = self.plan.model.inputs(computed.node).next().flatten()?;
+        let output = self.plan.model.outputs(computed.node).first().copied().flatten()?;
+        (self.bytes(output) > self.bytes(left)).then_some(left)
+    }
+
     /// The form of the matrix of a product that is to be split by columns: where it is read whole.
     pub(super) fn columns_of(&mut self, node: NodeId) -> Option<FormId> {
         let is_open = self.columns.as_ref().is_some_and(|own| !own.declined.contains(&node));
@@ -206,7 +223,15 @@ impl Planner<'_> {
         }
         let whole = |size| SplitAxis::from_elem(Split { size, parts: 1 }, 1);
         let mut axes = dims.map(whole);
-        axes[axis] = SplitAxis::from_elem(Split { size: dims[axis], parts }, 1);
+        let groups = self.groups_of(node);
+        if dims[axis].is_multiple_of(groups) && dims[axis] / groups >= parts {
+            axes[axis] =
+                [Split { size: groups, parts: 1 }, Split { size: dims[axis] / groups, parts }]
+                    .into_iter()
+                    .collect();
+        } else {
+            axes[axis] = SplitAxis::from_elem(Split { size: dims[axis], parts }, 1);
+        }
         let places = self.all().map(|device| (device, std::iter::once(device as usize).collect()));
         let form = Form::new(axes.to_vec(), None, places.collect());
         self.columns.as_mut()?.chosen.insert(node);
@@ -214,15 +239,68 @@ impl Planner<'_> {
     }
 }
 
-/// The products whose split has to be undone by sending all parts to all devices.
+/// How many values are looked at to find what becomes of the columns of a product.
+const FAR: usize = 32;
+
+impl Planner<'_> {
+    /// Into how many equal parts the columns of a product are taken apart by what reads them:
+    /// 3 where they are those of queries, keys and values. 1 if they are not.
+    fn groups_of(&self, product: NodeId) -> usize {
+        let model = &self.plan.model;
+        let axis = |value: ValueId| Some((value, self.tensor(value)?.1?.len().checked_sub(1)?));
+        let output = model.outputs(product).first().copied().flatten();
+        let mut open: Vec<(ValueId, usize)> = output.and_then(axis).into_iter().collect();
+        let mut at = 0;
+        while let Some((value, axis)) = open.get(at).copied().filter(|_| at < FAR) {
+            at += 1;
+            for (reader, index) in model.uses(value) {
+                let Some(rule) = self.rule(reader) else { continue };
+                let is_cut = |factor: usize| rule.factors[factor].cut == Cut::Parts;
+                let axes = rule.inputs.get(index).and_then(|axes| axes.get(axis));
+                match axes.map_or(&[][..], |axes| &axes[..]) {
+                    [outer, inner] if !is_cut(*outer) && is_cut(*inner) => {
+                        return rule.factors[*outer].size.max(1);
+                    }
+                    [factor] if is_cut(*factor) => {
+                        let outputs = model.outputs(reader).iter().zip(&rule.outputs);
+                        open.extend(outputs.filter_map(|(output, axes)| {
+                            let to = axes.iter().position(|axes| axes[..] == [*factor]);
+                            Some(((*output)?, to?))
+                        }));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        1
+    }
+}
+
+/// The products whose split has to be undone by sending all parts to other devices. What devices
+/// work with in parts may be an output of the model as well, as keys and values of attention are:
+/// that it is sent to the caller then does not count. Where a later product would have more to sum
+/// up than the parts that it reads, these would better be sent, too.
 fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let Some(columns) = &planner.columns else { return found };
+    let mut read: HashSet<(ValueId, FormId)> = HashSet::new();
+    for step in &planner.plan.steps {
+        let Step::Node(computed) = step else { continue };
+        if let Some(left) = planner.has_less_to_read(computed) {
+            found.extend(columns.from.get(&left).into_iter().flatten().copied());
+        }
+        let inputs = planner.plan.model.inputs(computed.node).zip(&computed.inputs);
+        read.extend(inputs.filter_map(|(value, form)| Some((value?, (*form)?))));
+        read.extend(computed.captured.iter().copied());
+    }
     for step in &planner.plan.steps {
         let Step::Move(moved) = step else { continue };
         let from = planner.plan.form(moved.from);
         let is_gather = !from.is_whole() && from.partial().is_none();
-        if is_gather && !planner.plan.is_local(moved) {
+        let is_given_alone = planner.plan.model.value(moved.value).is_output
+            && read.contains(&(moved.value, moved.from))
+            && !read.contains(&(moved.value, moved.form));
+        if is_gather && !is_given_alone && !planner.plan.is_local(moved) {
             found.extend(columns.from.get(&moved.value).into_iter().flatten().copied());
         }
     }
@@ -244,9 +322,7 @@ fn split_products(
             report.whole += 1;
             continue;
         };
-        let is_summed = computed.outputs.iter().flatten();
-        let is_summed = is_summed.clone().any(|form| planner.plan.form(*form).partial().is_some());
-        *if is_summed { &mut report.rows } else { &mut report.columns } += 1;
+        *if planner.is_summed(computed) { &mut report.rows } else { &mut report.columns } += 1;
         let tensor = planner.plan.model.text(planner.plan.model.value(value).name).to_vec();
         let Some(spec) = spec_of(form, &tensor, &dims) else { continue };
         if own.contains(&computed.node) {

@@ -1,0 +1,62 @@
+//! What constants devices hold.
+
+use std::collections::BTreeSet;
+
+use sardonyx_model::{GraphId, Producer, ValueId};
+
+use super::form::Device;
+use super::{FormId, Plan, Step};
+use crate::order::{inner_graphs, tree};
+
+impl Plan {
+    /// The bytes of constants of the model that a device holds while it runs: of each the parts
+    /// that it reads, and those that it gives to others.
+    pub fn constant_bytes(&self, device: Device) -> u64 {
+        let mut held: BTreeSet<(ValueId, FormId)> = BTreeSet::new();
+        let mut inside = 0;
+        for step in &self.steps {
+            match step {
+                // A part that the device makes of a constant takes the place of that.
+                Step::Move(moved) if self.is_local(moved) => {}
+                Step::Move(moved) => {
+                    let gives = self.givers(moved).contains(&device);
+                    held.extend(gives.then_some((moved.value, moved.from)));
+                }
+                Step::Node(computed) => {
+                    if !computed.devices().any(|own| own == device) {
+                        continue;
+                    }
+                    let inputs = self.model.inputs(computed.node).zip(&computed.inputs);
+                    held.extend(inputs.filter_map(|(value, form)| Some((value?, (*form)?))));
+                    held.extend(computed.captured.iter().copied());
+                    let graphs = inner_graphs(&self.model, computed.node);
+                    let graphs = graphs.flat_map(|graph| tree(&self.model, graph));
+                    inside += graphs.map(|graph| self.bytes_in(graph)).sum::<u64>();
+                }
+            }
+        }
+        let own = held.into_iter().map(|(value, form)| self.bytes_held(value, form, device));
+        inside + own.sum::<u64>()
+    }
+
+    /// The bytes of a constant that a device holds in a form; 0 of any other value.
+    fn bytes_held(&self, value: ValueId, form: FormId, device: Device) -> u64 {
+        if !matches!(self.model.value(value).producer, Producer::Initializer(_)) {
+            return 0;
+        }
+        let Some((elem, Some(dims))) = self.tensor(value) else { return 0 };
+        let own = self.form(form).dims(device, &dims);
+        let elements = own.map_or(0, |dims| dims.iter().product::<usize>());
+        (elements * elem.bits().unwrap_or(0)).div_ceil(8) as u64
+    }
+
+    fn bytes_in(&self, graph: GraphId) -> u64 {
+        let constants = self.model.graph(graph).initializers.iter();
+        let bytes = constants.filter_map(|constant| {
+            let (elem, dims) = self.tensor(constant.value?)?;
+            let elements = dims?.iter().product::<usize>();
+            Some((elements * elem.bits().unwrap_or(0)).div_ceil(8) as u64)
+        });
+        bytes.sum()
+    }
+}
