@@ -17,14 +17,12 @@ struct Step {
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
     step("lint", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    step("lint of mpi", MPI_LINT),
     step("tidy", &["xtask", "tidy"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
-    step("test of mpi", &["test", "--package", "sardonyx-devices", "--features", "mpi", "--lib"]),
     step("isa", &["xtask", "isa", "--lower"]),
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
@@ -50,19 +48,6 @@ const STEPS: &[Step] = &[
     step("bench of conversions", &["xtask", "bench", "convert", "--smoke"]).release(),
     step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
     step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
-];
-
-/// The one feature that no crate of the workspace turns on.
-const MPI_LINT: &[&str] = &[
-    "clippy",
-    "--package",
-    "sardonyx-devices",
-    "--features",
-    "mpi",
-    "--all-targets",
-    "--",
-    "-D",
-    "warnings",
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

@@ -3,6 +3,7 @@
 
 mod workers;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,9 +33,17 @@ pub(crate) struct DeviceArgs {
     processes: Option<Option<u64>>,
     /// Spread the devices over the processes of the MPI job that runs this command, as in
     /// `mpiexec -n 4 sardonyx run MODEL x.npy --devices --mpi`. Process 0 reads the inputs and
-    /// writes the answer. Needs a build with the feature `mpi`
-    #[arg(long, requires = "devices", conflicts_with = "processes")]
-    mpi: bool,
+    /// writes the answer. FILE is the MPI library; by default the usual names are tried. Not in
+    /// static builds
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "devices",
+        conflicts_with = "processes",
+        num_args = 0..=1,
+        require_equals = true
+    )]
+    mpi: Option<Option<OsString>>,
     /// Combine partial results in the order of the devices also over MPI, so that sums have the same
     /// bits in every run; otherwise they are left to the MPI library
     #[arg(long, requires = "mpi")]

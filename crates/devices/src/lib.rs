@@ -36,7 +36,7 @@ mod error;
 mod frame;
 mod hosted;
 mod mailbox;
-#[cfg(all(unix, feature = "mpi"))]
+#[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 mod mpi;
 #[cfg(unix)]
 mod processes;
@@ -50,7 +50,7 @@ pub use agreement::agree;
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
 pub use hosted::{Hosted, worker_of};
-#[cfg(all(unix, feature = "mpi"))]
+#[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use mpi::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use processes::{Processes, Rendezvous};

@@ -142,7 +142,7 @@ impl Mailbox {
     }
 
     /// As [`Mailbox::receive`], but if the message is not there yet it says so at once.
-    #[cfg(all(unix, feature = "mpi"))]
+    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn receive_if_there(
         &self,
         from: usize,
@@ -157,13 +157,13 @@ impl Mailbox {
     }
 
     /// Whether the message is there; an error if it will not come.
-    #[cfg(all(unix, feature = "mpi"))]
+    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn has(&self, from: usize, tag: Tag) -> Result<bool, TransportError> {
         locked(&self.state).place(from, tag).map(|place| place.is_some())
     }
 
     /// Whether a worker will send nothing more.
-    #[cfg(all(unix, feature = "mpi"))]
+    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn has_ended(&self, worker: usize) -> bool {
         locked(&self.state).senders[worker].ended
     }

@@ -34,7 +34,7 @@ pub struct Piece {
 
 impl Piece {
     /// Leaves out the first bytes.
-    #[cfg(all(unix, feature = "mpi"))]
+    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.used.start = (self.used.start + bytes).min(self.used.end);
     }

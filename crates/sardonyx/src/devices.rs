@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sardonyx_devices::{ErrorKind as Kind, Hosted, Threads};
-#[cfg(all(unix, feature = "mpi"))]
+#[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use sardonyx_devices::{Processes, Rendezvous};

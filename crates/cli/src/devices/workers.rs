@@ -1,5 +1,6 @@
 //! The processes that run the devices of a model together: started here, or those of an MPI job.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use sardonyx::Model;
@@ -38,8 +39,8 @@ impl DeviceArgs {
         (model, is_stdin): (&Model, bool),
         settings: &Settings,
     ) -> Result<Workers, Failure> {
-        if self.mpi {
-            return self.mpi_workers(settings);
+        if let Some(library) = &self.mpi {
+            return self.mpi_workers(library.clone(), settings);
         }
         let Some(count) = self.processes else { return Ok(Workers::default()) };
         if is_stdin {
@@ -51,23 +52,24 @@ impl DeviceArgs {
         processes(count, settings)
     }
 
-    #[cfg(all(unix, feature = "mpi"))]
-    fn mpi_workers(&self, settings: &Settings) -> Result<Workers, Failure> {
+    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
+    fn mpi_workers(
+        &self,
+        library: Option<OsString>,
+        settings: &Settings,
+    ) -> Result<Workers, Failure> {
         use sardonyx::devices::{Mpi, MpiSettings};
-        let settings = MpiSettings {
-            settings: settings.clone(),
-            reproducible: self.reproducible,
-            ..MpiSettings::default()
-        };
+        let settings =
+            MpiSettings { settings: settings.clone(), reproducible: self.reproducible, library };
         let mpi = Mpi::start(&settings)?;
         Ok(Workers::connected(mpi))
     }
 
-    #[cfg(not(all(unix, feature = "mpi")))]
-    fn mpi_workers(&self, _settings: &Settings) -> Result<Workers, Failure> {
+    #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
+    fn mpi_workers(&self, _: Option<OsString>, _: &Settings) -> Result<Workers, Failure> {
         Err(Failure::new("this build of sardonyx has no MPI").help(
-            "build it with `cargo install --path crates/cli --features mpi`; a static binary \
-             cannot open the MPI library of the system",
+            "a static program cannot open the MPI library of the system: build another one with \
+             `cargo install --path crates/cli`",
         ))
     }
 }
