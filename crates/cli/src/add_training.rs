@@ -72,7 +72,7 @@ struct LossArgs {
     /// Class axis of the output; by default that of the Softmax that computes the output, else 1
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     class_axis: Option<i64>,
-    /// Class index of examples that the loss ignores
+    /// Class index of examples that the loss ignores; by default none
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     ignore_class: Option<i64>,
 }

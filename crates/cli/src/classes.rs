@@ -13,7 +13,7 @@ use crate::{files, show};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Show the K classes with the highest scores
+    /// Show the K classes with the highest scores; by default 5 if the classes have names
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     top: Option<u64>,
     /// Class names: one per line, or a JSON array; by default from the model's metadata

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Summarize by operator
     #[arg(long)]
     by_operator: bool,
-    /// Show only the N entries with most multiply-adds
+    /// Show only the N entries with most multiply-adds; by default all
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Print comma-separated values, without totals

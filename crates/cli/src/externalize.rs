@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Write one data file for each tensor
     #[arg(long, conflicts_with = "shards")]
     per_tensor: bool,
-    /// Write data files of at most SIZE each; a larger tensor gets a file of its own
+    /// Write data files of at most SIZE each, such as 2G; a larger tensor gets a file of its own
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     shards: Option<u64>,
     /// Alignment of tensors in data files; smaller tensors are aligned to 4K

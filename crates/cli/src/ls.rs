@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Only tensors of this element type, such as float16. May be repeated
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_element)]
     types: Vec<DataType>,
-    /// Only tensors of at least this size
+    /// Only tensors of at least this size, such as 64K; by default all
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     min_bytes: Option<u64>,
     /// Only tensors whose values are in data files

@@ -81,7 +81,7 @@ static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
 
 /// ONNX models: inspect, change and run them.
 #[derive(Parser)]
-#[command(name = "sardonyx", version, max_term_width = 110)]
+#[command(name = "sardonyx", version, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     terminal: terminal::Args,

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// parsed
     #[arg(long)]
     no_weights: bool,
-    /// Write tensors of up to SIZE bytes into the text, or `all`
+    /// Write tensors of up to SIZE into the text, such as 4K, or `all` [default: 128 bytes]
     #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
     inline: Option<u64>,
     /// Write the SHA-256 of values outside of the text; it is verified when the text is parsed

@@ -29,7 +29,8 @@ pub(crate) struct SessionArgs {
     /// Arithmetic of matrix products
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
     precision: Exactness,
-    /// Maximum memory, in addition to the values stored in the file
+    /// Maximum memory in addition to the values stored in the file, such as 512M; by default no
+    /// limit
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
     /// Seed of random operators that have no seed attribute; by default random

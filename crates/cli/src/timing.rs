@@ -14,7 +14,7 @@ pub(crate) struct RepeatArgs {
     /// Repeat for about this long, in seconds, and at least 7 times
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_budget)]
     budget: f64,
-    /// Number of measured runs
+    /// Number of measured runs; by default as many as --budget allows
     #[arg(long, value_name = "N", conflicts_with = "budget", value_parser = clap::value_parser!(u64).range(1..=MOST_RUNS))]
     runs: Option<u64>,
 }

@@ -36,13 +36,13 @@ pub(crate) struct Args {
     /// Scalars are never split
     #[arg(long, value_name = "INPUT", requires = "batch")]
     whole: Vec<String>,
-    /// Number of steps
+    /// Number of steps; by default those of --epochs
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
     steps: Option<u64>,
     /// Number of passes over the data [default: 1]
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Run only the algorithm of this entry of the training information, from 0
+    /// Run only the algorithm of this entry of the training information, from 0; by default all
     #[arg(long, value_name = "I")]
     entry: Option<usize>,
     /// Shuffle the examples in each epoch; --seed sets the order
