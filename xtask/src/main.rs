@@ -3,6 +3,7 @@
 mod agree;
 mod bench;
 mod ci;
+mod commands;
 mod conformance;
 mod conversions;
 mod coverage;
@@ -51,6 +52,8 @@ enum Task {
     Bench(bench::Bench),
     /// Run what .ci/run runs, step by step.
     Ci,
+    /// Write docs/commands.md, or check that it is up to date.
+    Commands(commands::Commands),
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
     /// Run backend cases with random annotations on several devices, and compare with plain runs.
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Agree(task) => agree::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
+        Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
