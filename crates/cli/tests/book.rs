@@ -1,0 +1,165 @@
+//! The examples in Rust of README.md and docs/: `docs.rs` checks that the pages show what stands
+//! here between `begin` and `end`.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+use std::path::Path;
+
+type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// The examples name files by their paths from the top of the repository.
+fn at_the_top() {
+    std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+}
+
+mod allocator {
+    // begin
+    #[global_allocator]
+    static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+    // end
+}
+
+/// README.md
+#[test]
+fn a_model_runs() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, Session, Tensor};
+
+    let model = Model::open("examples/digits/digits.onnx")?;
+    let session = Session::new(&model)?;
+    let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
+    let outputs = session.run([("image", image)])?;
+    println!("{}", outputs.tensor("probabilities")?);
+    // end
+    Ok(())
+}
+
+/// docs/getting-started.md
+#[test]
+fn a_session_tells_its_inputs() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, Session, Tensor};
+
+    let model = Model::open("examples/digits/digits.onnx")?;
+    let session = Session::new(&model)?;
+    println!("{}", session.describe_inputs());
+    let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
+    let outputs = session.run([("image", image)])?;
+    let probabilities = outputs.tensor("probabilities")?;
+    assert_eq!(probabilities.dims(), [1, 10]);
+    // end
+    Ok(())
+}
+
+/// docs/security.md
+#[test]
+fn limits_hold_a_run() -> Result {
+    at_the_top();
+    // begin
+    use std::time::{Duration, Instant};
+
+    use sardonyx::{
+        Access, ErrorKind, Links, OpenOptions, ReadLimits, RunOptions, Session, Tensor,
+    };
+
+    let limits = ReadLimits { memory: 4 << 20, depth: 100, ..ReadLimits::default() };
+    let model = OpenOptions::new()
+        .access(Access::Read)
+        .links(Links::Refuse)
+        .limits(limits)
+        .open("examples/digits/digits.onnx")?;
+    let session = Session::builder(&model).memory_limit(64 << 20).build()?;
+    let options =
+        RunOptions::new().deadline(Instant::now() + Duration::from_secs(10)).turn_limit(1_000_000);
+    let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
+    match session.run_with([("image", image)], options) {
+        Ok(outputs) => println!("{}", outputs.tensor("probabilities")?),
+        Err(error) if error.kind() == ErrorKind::Stopped => println!("it took too long"),
+        Err(error) => return Err(error.into()),
+    }
+    // end
+    Ok(())
+}
+
+/// docs/rust.md
+#[test]
+fn threads_share_a_session() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, Session, Tensor};
+
+    let model = Model::open("examples/digits/digits.onnx")?;
+    let session = Session::builder(&model).threads(2).dim("N", 1).build()?;
+    let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
+    std::thread::scope(|scope| {
+        let runs = [0, 1].map(|_| scope.spawn(|| session.run([("image", image.clone())])));
+        for run in runs {
+            let outputs = run.join().expect("the thread does not panic")?;
+            println!("{}", outputs.tensor("probabilities")?);
+        }
+        Ok::<(), sardonyx::Error>(())
+    })?;
+    // end
+    Ok(())
+}
+
+/// docs/rust.md
+#[test]
+fn a_run_uses_memory_of_the_caller() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, Session, TensorView, TensorViewMut};
+
+    let model = Model::open("examples/digits/digits.onnx")?;
+    let session = Session::new(&model)?;
+    let pixels = [0.0f32; 64];
+    let mut probabilities = [0.0f32; 10];
+    let image = TensorView::from_slice([1, 1, 8, 8], &pixels)?;
+    let output = TensorViewMut::from_slice([1, 10], &mut probabilities)?;
+    session.run_into(&[("image", image)], &mut [("probabilities", output)])?;
+    assert!(probabilities.iter().all(|probability| *probability > 0.0));
+    // end
+    Ok(())
+}
+
+/// docs/rust.md
+#[test]
+fn an_operator_is_code_of_the_program() -> Result {
+    // begin
+    use sardonyx::{Model, OperatorCall, Session, Tensor};
+
+    let model = Model::from_text(
+        "<ir_version: 10, opset_import: [\"com.example\": 1]>
+         g (float[N] x) => (float s) { s = com.example.Total (x) }",
+    )?;
+    let total = |call: &mut OperatorCall<'_, '_>| {
+        let sum = call.slice::<f32>(0)?.iter().sum();
+        call.output_slice::<f32>(0, &[])?[0] = sum;
+        Ok(())
+    };
+    let session = Session::builder(&model).operator("com.example", "Total", total).build()?;
+    let outputs = session.run([("x", Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?)])?;
+    assert_eq!(outputs.tensor("s")?.as_slice::<f32>()?, [7.0]);
+    // end
+    Ok(())
+}
+
+/// docs/rust.md
+#[test]
+fn a_model_is_checked_and_converted() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, check, convert};
+
+    let model = Model::open("examples/digits/digits.onnx")?;
+    let report = model.check(&check::Options::new());
+    assert_eq!(report.errors, 0);
+    let target = convert::Target::new().opset("", 13);
+    let (older, _) = model.convert(&convert::Options::new(target))?;
+    assert_eq!(older.opsets()[0].version, 13);
+    assert!(older.to_text().contains("Softmax"));
+    // end
+    Ok(())
+}
