@@ -23,6 +23,8 @@ const STEPS: &[Step] = &[
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
+    // Needs the command, which the tests have built.
+    step("commands", &["xtask", "commands", "--check"]),
     step("isa", &["xtask", "isa", "--lower"]),
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
