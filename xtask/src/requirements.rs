@@ -51,6 +51,8 @@ const ENGINES: [Engine; 5] = [
             "crates/sardonyx/tests/custom.rs",
             // Steps and inference of a trainer are runs.
             "crates/sardonyx/tests/trainer.rs",
+            // Runs with and without devices.
+            "crates/sardonyx/tests/device_rules.rs",
             "crates/cli/tests/engine.rs",
             "tests/run/",
         ],
@@ -71,7 +73,17 @@ const ENGINES: [Engine; 5] = [
         work: "functions and versions",
     },
     Engine { name: "trainer", places: &["crates/sardonyx/tests/trainer.rs"], work: "training" },
-    Engine { name: "multidev", places: &[], work: "devices" },
+    Engine {
+        name: "multidev",
+        places: &[
+            "tests/devices/",
+            "crates/sardonyx/tests/devices.rs",
+            "crates/sardonyx/tests/device_rules.rs",
+            "crates/sardonyx/tests/workers.rs",
+            "crates/cli/tests/device_processes.rs",
+        ],
+        work: "devices",
+    },
 ];
 
 /// Rows, or families of them, of the runtime that wait for other work than the runtime at large.

@@ -504,6 +504,7 @@ pub fn chosen_configuration(
         None => all.iter().collect(),
     };
     match (&found[..], wanted) {
+        ([one], _) if one.name.is_empty() => refuse("the device configuration has no name".into()),
         ([one], _) => {
             let count = one.num_devices.and_then(|count| usize::try_from(count).ok());
             match count.filter(|count| (1..=MOST_DEVICES).contains(count)) {

@@ -89,7 +89,8 @@ fn products_are_split_in_pairs() {
     assert_eq!(sent, [0, 1024]);
 }
 
-/// DIST-17: a model with annotations runs without devices; a configuration is chosen by name.
+/// DIST-01+, DIST-17+: a model with annotations runs without devices; a configuration is chosen by
+/// name.
 #[test]
 fn configurations_are_chosen() {
     let plain = Model::from_text(LAYER).unwrap();

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use sardonyx_model::{NodeId, ValueId};
 use sardonyx_ops::{Change, Cut, Factor, Factors, Operand, Operands, SplitFn, Then, scalar};
+use sardonyx_proto::shown;
 
 use super::assign::{Assigning, Assignment, form_of};
 use super::form::{Device, Form};
 use super::spec::Reading;
 use super::{Computed, FormId, Planner, Step};
-use crate::annotations::{NodeAnnotation, ShardingSpec, annotations};
+use crate::annotations::{NodeAnnotation, ShardingSpec, annotations, configurations};
 
 /// What a node says of the chosen configuration.
 #[derive(Default)]
@@ -68,6 +69,7 @@ impl Planner<'_> {
             }
             return wishes;
         }
+        self.refuse_unknown(node);
         let Some(annotation) = self.annotation(node) else { return wishes };
         wishes.stage = annotation.stage;
         let mut found = Vec::new();
@@ -90,6 +92,20 @@ impl Planner<'_> {
             }
         }
         wishes
+    }
+
+    /// Reports what a node says of configurations that the model does not have.
+    fn refuse_unknown(&mut self, node: NodeId) {
+        let model = self.resolved.model();
+        let known = configurations(model);
+        let names = annotations(model, node).map(|one| one.configuration);
+        let unknown = names.filter(|name| known.iter().all(|one| one.name != *name));
+        let unknown: Vec<String> = unknown.map(|name| shown(name).to_string()).collect();
+        for name in unknown {
+            let why =
+                format!("refers to the configuration '{name}', which the model does not have");
+            self.refuse(node, None, why);
+        }
     }
 
     /// The operands that a specification is about, and the form that it asks for.
@@ -164,17 +180,21 @@ impl Planner<'_> {
         }
     }
 
-    /// Says that a node runs whole although it asks for parts.
+    /// Says of each operand that a node asks to be in parts that the node runs whole.
     fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
-        let asked = wishes.inputs.iter().chain(&wishes.outputs).flatten();
-        if asked.copied().collect::<Vec<_>>().iter().any(|form| !self.plan.form(*form).is_whole()) {
-            let model = self.resolved.model();
-            let op = model.display(model.node(node).op_type).into_owned();
-            self.refuse(
-                node,
-                None,
-                format!("{op} is computed whole: there is no rule for its parts"),
-            );
+        let model = &self.plan.model;
+        let op = model.display(model.node(node).op_type).into_owned();
+        let outputs = model.outputs(node).iter().copied().zip(&wishes.outputs);
+        let operands = model.inputs(node).zip(&wishes.inputs).chain(outputs);
+        let in_parts = operands.filter_map(|(value, form)| {
+            let form = self.plan.form((*form)?);
+            (!form.is_whole()).then_some(value?)
+        });
+        for value in in_parts.collect::<Vec<_>>() {
+            let name = self.name(value).into_bytes();
+            let why =
+                format!("is not honored: {op} is computed whole, as it has no rule for parts");
+            self.refuse(node, Some(&name), why);
         }
     }
 
