@@ -1,13 +1,13 @@
 //! The examples of README.md and of the pages of docs/ do what they show.
 //!
-//! A block of kind `console` is run line by line: after `$` stands a command for the shell, below it
-//! what it prints, standard output and errors together. The exit code must be 0, or the one that a
-//! comment at the end of the command names: `$ sardonyx check bad.onnx # exit code 1`. A line `…`
+//! A block of kind `console` is run line by line: after `$` stands a command for the shell, below
+//! it what it prints, standard output and errors together. The exit code must be 0, or the one that
+//! a comment at the end of the command names: `$ sardonyx check bad.onnx # exit code 1`. A line `…`
 //! stands for any lines, and `…` in a line for any text. In a block of kind `console varies`
 //! numbers may differ, such as times.
 //!
-//! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that file.
-//! All blocks of a page share a directory, in which `examples` and `tests` are those of the
+//! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that
+//! file. All blocks of a page share a directory, in which `examples` and `tests` are those of the
 //! repository. Blocks of kind `rust` are those of `book.rs`, which is compiled and run; blocks of
 //! kind `python` are run by `crates/python/tests/test_docs.py`.
 //!
