@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::{ErrorKind, Outputs, Session};
+use sardonyx::{ErrorKind, Outputs};
 use serde::Serialize;
 
+use crate::devices::{DeviceArgs, Runner};
 use crate::failure::{Code, Failure};
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
@@ -33,7 +34,11 @@ pub(crate) struct Args {
     session: SessionArgs,
     #[command(flatten)]
     repeat: RepeatArgs,
-    /// Number of concurrent callers, which share one session and its threads
+    #[command(flatten)]
+    devices: DeviceArgs,
+    /// Number of concurrent callers, which share one session and its threads. With --devices,
+    /// number of runs that are given to the devices at once; a time is that of all of them, divided
+    /// by their number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     /// Print one line of JSON
@@ -68,8 +73,8 @@ struct Report {
     runs_per_second: f64,
     /// Repeated runs, the first one and those of the warm-up not counted.
     n: usize,
-    /// Bytes of the constants that kernels have packed, before that.
-    packed_bytes: usize,
+    /// Bytes of the constants that kernels have packed, before that; null on several devices.
+    packed_bytes: Option<usize>,
     /// Bytes between inputs and outputs that a run takes; null if a run does not say.
     arena_bytes: Option<usize>,
     /// Bytes of the tensors that a run is given and that it gives.
@@ -88,37 +93,43 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return Err(Failure::new("times and outputs cannot both be written to stdout")
             .help("name a file or a directory with --output"));
     }
-    let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
+    let only_looks = args.devices.devices;
+    let (loaded, mut load) = timed(|| args.session.open(&args.model, only_looks, terminal));
     let loaded = loaded?;
+    let (runner, more) =
+        timed(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
+    load += more;
+    let Some(runner) = runner? else { return Ok(()) };
     let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
-    let Opened { model, session, .. } = loaded;
+    let Opened { model, session, .. } = &loaded;
 
     // Outputs are dropped before the next run: memory for two sets of them would not be the
     // model's.
     let values = inputs.values.clone();
-    let (outputs, first) = timed(|| session.run(values));
+    let (outputs, first) = timed(|| runner.run_free(values, 1));
     drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        session.run(inputs.values.clone())?;
+        runner.run_free(inputs.values.clone(), 1)?;
         runs += 1;
     }
     progress.set_message("running");
-    let measured = measure(args, &session, &inputs)?;
+    let measured = measure(args, &runner, &inputs)?;
     progress.finish_and_clear();
     if let (Some(place), Some(outputs)) = (&place, &measured.outputs) {
-        let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
+        let protected = saving::protect_inputs(&args.model, model, &inputs.files);
         outputs::write(outputs, place, &protected, terminal)?;
     }
     let timing = Timing::of(&measured.durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
-    let details = session.details(inputs.types()).ok();
+    let whole = if only_looks { None } else { Some(session) };
+    let details = whole.and_then(|session| session.details(inputs.types()).ok());
     let report = Report {
         schema: SCHEMA,
         model: args.model.name(),
-        threads: session.threads(),
+        threads: runner.threads(),
         concurrency: args.concurrency,
         instruction_set: session.instruction_set(),
         load_ms: millis(load),
@@ -133,7 +144,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         max_ms: timing.max_ms,
         runs_per_second: per_second(timing.runs, measured.took),
         n: timing.runs,
-        packed_bytes: session.report().packed_bytes,
+        packed_bytes: whole.map(|session| session.report().packed_bytes),
         given_bytes: given_bytes(&inputs, measured.outputs.as_ref()),
         arena_bytes: details.map(|details| details.arena_bytes),
         rss_peak_mb: peak_memory_mib(),
@@ -152,7 +163,11 @@ struct Measured {
     outputs: Option<Outputs>,
 }
 
-fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, Failure> {
+fn measure(args: &Args, runner: &Runner<'_>, inputs: &Inputs) -> Result<Measured, Failure> {
+    let (callers, at_once) = match runner {
+        Runner::Session(_) => (args.concurrency, 1),
+        Runner::Devices { .. } => (1, usize::from(args.concurrency)),
+    };
     let failed = AtomicBool::new(false);
     let start = Instant::now();
     let call = || {
@@ -163,19 +178,19 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
         {
             drop(outputs.take());
             let values = inputs.values.clone();
-            let (again, duration) = timed(|| session.run(values));
+            let (again, duration) = timed(|| runner.run_free(values, at_once));
             if again.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
             outputs = Some(again?);
-            durations.push(duration);
+            durations.extend(std::iter::repeat_n(duration / at_once as u32, at_once));
         }
         Ok((durations, outputs))
     };
     // The last caller is this thread.
     let callers: Vec<Result<_, Failure>> = thread::scope(|scope| {
         let mut others = Vec::new();
-        for _ in 1..args.concurrency {
+        for _ in 1..callers {
             let spawned = thread::Builder::new().spawn_scoped(scope, call);
             if let Err(error) = &spawned {
                 failed.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardonyx::devices::Settings;
+use sardonyx::devices::{Limits, Settings};
 use sardonyx::{DeviceOptions, DeviceSession, Error, Outputs, Session, Value};
 
 use crate::failure::Failure;
@@ -110,6 +110,23 @@ impl Runner<'_> {
             Runner::Devices { session, .. } => {
                 let mut found = session.run_many([values], &stopping.limits())?;
                 Ok(found.swap_remove(0))
+            }
+        }
+    }
+
+    /// Runs the model with nothing that ends it, on devices several times at once; gives the last
+    /// outputs.
+    pub(crate) fn run_free(
+        &self,
+        values: Vec<(String, Value)>,
+        at_once: usize,
+    ) -> Result<Outputs, Error> {
+        match self {
+            Runner::Session(session) => session.run(values),
+            Runner::Devices { session, .. } => {
+                let runs = std::iter::repeat_n(values, at_once.max(1));
+                let mut found = session.run_many(runs, &Limits::default())?;
+                Ok(found.swap_remove(at_once.max(1) - 1))
             }
         }
     }

@@ -138,9 +138,17 @@ impl SizeArgs {
 }
 
 impl SessionArgs {
-    /// Opens the model and makes it ready, telling the curious how long that took.
-    pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
-        self.open_for((model, None), terminal, &|builder| builder)
+    /// Opens the model and makes it ready, telling the curious how long that took. The session is
+    /// only to look at, if `only_looks`.
+    pub(crate) fn open(
+        &self,
+        model: &ModelArg,
+        only_looks: bool,
+        terminal: &Terminal,
+    ) -> Result<Opened, Failure> {
+        self.open_for((model, None), terminal, &|builder| {
+            if only_looks { builder.only_look() } else { builder }
+        })
     }
 
     /// The same for a model that is changed first; the session is only to look at, if `only_looks`.

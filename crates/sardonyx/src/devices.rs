@@ -243,7 +243,8 @@ impl Model {
 
     /// The same model with a device configuration of a name and a number of devices, and
     /// annotations that divide it among them. Calls of functions are inlined, as far as they can
-    /// be. Sizes that the model leaves open are those of `sizes`, or else 64.
+    /// be. Sizes that the model leaves open are those of `sizes`, or else 64, or another one that the
+    /// model accepts.
     ///
     /// # Errors
     ///

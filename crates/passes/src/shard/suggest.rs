@@ -10,14 +10,15 @@ use sardonyx_ops::{Cut, Registry};
 
 use super::form::{Device, Form, Split, SplitAxis};
 use super::{
-    Computed, FormId, Planner, ShardError, ShardOptions, Step, inlined, newest_forms, prepare,
+    Computed, FormId, Planner, Prepared, ShardError, ShardOptions, Step, inlined, newest_forms,
+    prepare,
 };
 use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices, configurations,
 };
-use crate::cost::{ASSUMED_SIZE, node_multiply_adds};
+use crate::cost::node_multiply_adds;
 
 /// What is divided among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub struct Suggested {
 const SMALLEST_MATRIX: usize = 1 << 12;
 
 /// A model with a configuration of this name and number of devices, and annotations for it. Calls
-/// of functions are inlined first. Sizes that are open count as 64.
+/// of functions are inlined first. Sizes that are open are assumed: 64, or else another one that the
+/// model accepts.
 ///
 /// # Errors
 ///
@@ -66,11 +68,7 @@ pub fn suggest(
     }
     let mut annotated = inlined(model, registry)?;
     add_configuration(&mut annotated, name, devices);
-    // Splitting needs sizes.
-    let inputs = with_assumed_sizes(&annotated, options);
-    let options =
-        ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
-    let prepared = prepare(newest_forms(annotated.clone(), registry), registry, options)?;
+    let prepared = with_sizes(&annotated, registry, name, options)?;
     // The converted model has nodes that the model does not have.
     let known: HashSet<NodeId> =
         annotated.main_graph().into_iter().flat_map(|main| &main.nodes).copied().collect();
@@ -122,8 +120,34 @@ pub fn suggest(
     Ok((annotated, report))
 }
 
+/// What sizes that are open are taken to be, the first that the model accepts: a model may have a
+/// limit, as of positions, or need a picture that is large enough.
+const ASSUMED_SIZES: [i64; 4] = [64, 224, 16, 1];
+
+/// The model with numbers for all sizes, as splitting needs them.
+fn with_sizes(
+    annotated: &Model,
+    registry: &Registry,
+    name: &str,
+    options: ShardOptions<'_>,
+) -> Result<Prepared, ShardError> {
+    let mut refused = None;
+    for size in ASSUMED_SIZES {
+        let inputs = with_assumed_sizes(annotated, options, size);
+        let options =
+            ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
+        match prepare(newest_forms(annotated.clone(), registry), registry, options) {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    Err(refused.expect("sizes were tried"))
+}
+
 /// The types of inputs with a number for each size.
-fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>) -> Vec<Option<Type>> {
+fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>, assumed: i64) -> Vec<Option<Type>> {
     let Some(main) = model.main_graph() else { return Vec::new() };
     let given = options.inputs.iter().chain(std::iter::repeat(&None));
     let types = main.inputs.iter().zip(given).map(|(info, given)| {
@@ -131,12 +155,12 @@ fn with_assumed_sizes(model: &Model, options: ShardOptions<'_>) -> Vec<Option<Ty
         let ty = given.clone().or_else(declared)?;
         let number = |name: &str| {
             let known = options.symbols.iter().find(|(known, _)| known == name);
-            Some(Dim::Known(known.map_or(ASSUMED_SIZE, |(_, size)| *size)))
+            Some(Dim::Known(known.map_or(assumed, |(_, size)| *size)))
         };
         let mut ty = ty.substitute(&number);
         ty.for_each_dim(&mut |dim| {
             if dim.is_unknown() {
-                *dim = Dim::Known(ASSUMED_SIZE);
+                *dim = Dim::Known(assumed);
             }
         });
         Some(ty)
