@@ -11,7 +11,7 @@ use crate::function::{Body, BodyFn, ReasonedFn};
 use crate::gradient::GradientFn;
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
-use crate::sharding::SplitFn;
+use crate::sharding::{Linear, SplitFn};
 
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
@@ -52,6 +52,7 @@ pub struct OpDef {
     gradient: Option<GradientFn>,
     gradient_body: Option<ReasonedFn>,
     split: Option<SplitFn>,
+    linear: Linear,
     deciding: &'static [usize],
     reads_part: bool,
     replacement: Option<&'static str>,
@@ -101,6 +102,7 @@ impl OpDef {
             gradient: None,
             gradient_body: None,
             split: None,
+            linear: Linear::No,
             deciding: &[],
             reads_part: false,
             replacement: None,
@@ -260,6 +262,11 @@ impl OpDef {
         OpDef { split: Some(rule), ..self }
     }
 
+    /// How the result of a node in the newest form follows from inputs that are partial sums.
+    pub(crate) const fn linear_in(self, linear: Linear) -> OpDef {
+        OpDef { linear, ..self }
+    }
+
     /// The inputs whose integers decide the shapes of outputs.
     pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
         OpDef { deciding: inputs, ..self }
@@ -290,6 +297,11 @@ impl OpDef {
     /// in parts.
     pub fn split_rule(&self) -> Option<SplitFn> {
         self.split
+    }
+
+    /// How the result of a node in the newest form follows from inputs that are partial sums.
+    pub fn linear(&self) -> Linear {
+        self.linear
     }
 
     /// Whether both are the same definition, which is a comparison of addresses.

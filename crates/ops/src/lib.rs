@@ -86,5 +86,5 @@ pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};
 pub use registry::OpRef;
 pub use sharding::{
-    Axis, Change, Combine, Cut, Factor, Factors, Operand, Operands, Sizes, SplitFn, Then,
+    Axis, Change, Combine, Cut, Factor, Factors, Linear, Operand, Operands, Sizes, SplitFn, Then,
 };

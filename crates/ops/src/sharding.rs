@@ -196,6 +196,8 @@ pub enum Change {
     Once {
         /// Which input.
         input: usize,
+        /// Without it, the node is one of this operator of its other inputs, if it is not the same.
+        rest: Option<&'static str>,
     },
     /// Where results are partial, the node is one of this operator.
     Partly {
@@ -204,6 +206,22 @@ pub enum Change {
         /// What makes the result of the combined parts.
         then: Then,
     },
+}
+
+/// How a result follows from inputs that are partial sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Linear {
+    /// It is not what the same makes of the sums.
+    #[default]
+    No,
+    /// It is a partial sum if the first input is one and the others are whole.
+    First,
+    /// It is a partial sum if one input is one and the other one is whole.
+    Factor,
+    /// The inputs are added: it is a partial sum of those that are ones, and of those that are
+    /// whole once. By input, the operator of the others that the node is without it; the last one
+    /// stands for all that follow.
+    Sum(&'static [&'static str]),
 }
 
 /// What makes a result of the combined parts.

@@ -13,6 +13,7 @@
 mod assign;
 mod constants;
 mod form;
+mod linear;
 mod local;
 mod place;
 mod print;
@@ -410,7 +411,19 @@ pub fn shard(
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
     let prepared = prepare(model, registry, options)?;
-    Ok(Planner::new(&prepared, None).finish().plan)
+    Ok(through_linear(&prepared, Planner::new(&prepared, None).finish()))
+}
+
+/// A plan, or the one in which partial sums go through linear nodes if less is sent then.
+fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
+    let through = linear::through(&planner);
+    if through.is_empty() {
+        return planner.plan;
+    }
+    let mut again = Planner::new(prepared, None);
+    again.through = through;
+    let again = again.finish().plan;
+    if again.bytes() < planner.plan.bytes() { again } else { planner.plan }
 }
 
 /// What plans are made of.
@@ -420,6 +433,16 @@ struct Prepared {
     symbols: HashMap<String, usize>,
     configuration: String,
     devices: usize,
+}
+
+fn infer_options(options: ShardOptions<'_>) -> InferOptions<'_> {
+    InferOptions {
+        inputs: options.inputs,
+        symbols: options.symbols,
+        // A branch that is not taken may fit other sizes only.
+        inner_may_contradict: true,
+        ..InferOptions::default()
+    }
 }
 
 /// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
@@ -452,13 +475,7 @@ fn prepare(
 ) -> Result<Prepared, ShardError> {
     let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
     let mut resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
-    let infer_options = InferOptions {
-        inputs: options.inputs,
-        symbols: options.symbols,
-        // A branch that is not taken may fit other sizes only.
-        inner_may_contradict: true,
-        ..InferOptions::default()
-    };
+    let infer_options = infer_options(options);
     let mut types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
     // Sequences stay where they are made; the tensors in them move.
     if unpack_sequences(&mut resolved, &types) > 0 {
@@ -573,6 +590,8 @@ struct Planner<'r> {
     stages: BTreeMap<i64, BTreeSet<Device>>,
     /// Where annotations are looked for and not read.
     columns: Option<Columns>,
+    /// Nodes that are to be computed on partial sums.
+    through: HashSet<NodeId>,
     /// Values that are computed from constants and read once, with the nodes that make them.
     from_constants: HashMap<ValueId, NodeId>,
     /// Those of them that nothing has read yet.
@@ -604,6 +623,7 @@ impl<'r> Planner<'r> {
             everywhere: FormId(0),
             stages: BTreeMap::new(),
             columns,
+            through: HashSet::new(),
             from_constants: HashMap::new(),
             waiting: HashSet::new(),
         };

@@ -263,3 +263,38 @@ fn equal_parts_are_split_alike() {
         assert_eq!((plan.facts().moves, plan.facts().in_parts), (1, 1), "{}", plan.text());
     }
 }
+
+/// DIST-31: partial sums that are added in the end are combined as one, whatever linear comes
+/// between; what else is added is added once.
+#[test]
+fn partial_sums_go_through_what_is_linear() {
+    for (nodes, moves) in [
+        ("y = Add (p, q)", 1),
+        ("y = Sub (p, q)", 1),
+        ("y = Sum (p, r, q)", 1),
+        ("a = Add (p, r)\n y = Add (a, q)", 1),
+        ("a = Add (p, r)\n b = Add (q, r)\n y = Add (a, b)", 1),
+        ("a = Sub (r, p)\n y = Add (a, q)", 1),
+        ("a = Sub (p, r)\n y = Sub (q, a)", 1),
+        ("a = Mul (p, r)\n b = Transpose (q)\n c = Neg (b)\n y = Add (a, c)", 1),
+        ("e = Exp (r)\n a = Div (p, e)\n y = Add (a, q)", 1),
+        ("y = Add (p, r)", 1),
+        // Not linear.
+        ("a = Relu (p)\n y = Add (a, q)", 2),
+        (
+            "a = Cast <to = 10> (p)\n b = Cast <to = 10> (q)\n c = Add (a, b)\n y = Cast <to = 1> (c)",
+            2,
+        ),
+        ("a = Div (r, p)\n y = Add (a, q)", 2),
+        // Somebody else needs the sum.
+        ("a = Add (p, q)\n b = Mul (p, r)\n y = Add (a, b)", 2),
+    ] {
+        let nodes = format!("h = Tanh (x)\n p = MatMul (h, v)\n q = MatMul (h, w)\n {nodes}");
+        let inputs = "float[5, 8] x, float[8, 5] v, float[8, 5] w, float[5, 5] r";
+        let model = annotated(inputs, "float[5, 5] y", &nodes, &[("x", 1)]);
+        let inputs: [(&str, &[usize]); 4] =
+            [("x", &[5, 8]), ("v", &[8, 5]), ("w", &[8, 5]), ("r", &[5, 5])];
+        let plan = runs_the_same(&model, &inputs);
+        assert_eq!(plan.facts().moves, moves, "{}", plan.text());
+    }
+}

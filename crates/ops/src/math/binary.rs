@@ -33,13 +33,14 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values, shift};
 use crate::rules;
-use crate::sharding::elements;
+use crate::sharding::{Linear, elements};
 use crate::typeset::TypeSet;
 
 pub static ADD: OpDef =
     arithmetic("Add", |cx| elementwise(cx, Dim::add), legacy_broadcast::lower_commutative)
         .about("Adds two tensors element-wise: `C = A + B`. Integers wrap around on overflow.")
-        .gradient(gradients::add);
+        .gradient(gradients::add)
+        .linear_in(Linear::Sum(&["Identity"]));
 
 pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
@@ -82,7 +83,8 @@ pub(crate) static BITWISE_XOR: OpDef =
 pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
     .about("Divides two tensors element-wise: `C = A / B`. Integer division truncates toward zero. The \
          standard does not define integer division by zero; Sardonyx returns 0.")
-    .gradient(gradients::div);
+    .gradient(gradients::div)
+    .linear_in(Linear::First);
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Element-wise comparison `A == B`. NaN is not equal to any value, including NaN.")
@@ -168,7 +170,8 @@ pub static MUL: OpDef =
         .about(
             "Multiplies two tensors element-wise: `C = A * B`. Integers wrap around on overflow.",
         )
-        .gradient(gradients::mul);
+        .gradient(gradients::mul)
+        .linear_in(Linear::Factor);
 
 pub(crate) static OR: OpDef =
     logic("Or", |cx| logical(cx, either)).about("Element-wise logical OR: `C = A ∨ B`.");
@@ -212,7 +215,8 @@ pub static POW: OpDef = OpDef::new("Pow")
 
 pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy_broadcast::lower)
     .about("Subtracts two tensors element-wise: `C = A - B`. Integers wrap around on overflow.")
-    .gradient(gradients::sub);
+    .gradient(gradients::sub)
+    .linear_in(Linear::Sum(&["Neg", "Identity"]));
 
 pub(crate) static XOR: OpDef =
     logic("Xor", |cx| logical(cx, one_of_two)).about("Element-wise logical XOR: `C = A ⊕ B`.");

@@ -32,7 +32,7 @@ use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, floats_only, shape_values};
 use crate::rules;
-use crate::sharding::elements;
+use crate::sharding::{Linear, elements};
 use crate::typeset::TypeSet;
 
 pub(crate) static ABS: OpDef = OpDef::new("Abs")
@@ -230,6 +230,7 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .adapter(5, 6, consumed_inputs::remove)
     .without_reference_rule(&[1])
     .gradient(gradients::neg)
+    .linear_in(Linear::First)
     .split_by(elements::elementwise);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")

@@ -18,7 +18,7 @@ use crate::math::binary::{ADD, DIV};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
-use crate::sharding::elements;
+use crate::sharding::{Linear, elements};
 
 pub(crate) static MAX: OpDef = OpDef::new("Max")
     .about("Element-wise maximum of one or more tensors. NaN if any operand is NaN.")
@@ -88,6 +88,7 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .adapter(8, 7, add_by_twos)
     .without_reference_rule(&[1])
     .gradient(gradients::sum)
+    .linear_in(Linear::Sum(&["Sum"]))
     .split_by(elements::elementwise);
 
 /// Older versions take floats only: of integers, one after the other is compared with what was

@@ -117,7 +117,7 @@ pub(crate) fn gemm(cx: &Operands<'_>) -> Option<Factors> {
                 found.input(2, axis, factor);
             }
         }
-        found.changes.push(Change::Once { input: 2 });
+        found.changes.push(Change::Once { input: 2, rest: None });
     }
     Some(found)
 }

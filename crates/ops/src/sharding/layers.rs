@@ -48,7 +48,7 @@ fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Opti
             found.input(0, 1, read);
             found.input(1, 1, read);
             if has_bias {
-                found.changes.push(Change::Once { input: bias });
+                found.changes.push(Change::Once { input: bias, rest: None });
             }
         }
     } else {

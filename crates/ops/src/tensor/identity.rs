@@ -6,7 +6,7 @@
 use super::widened;
 use crate::facts::*;
 use crate::rules::same_as_first;
-use crate::sharding::elements;
+use crate::sharding::{Linear, elements};
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
@@ -46,7 +46,8 @@ pub static IDENTITY: OpDef = OpDef::new("Identity")
     .widens()
     .infer(infer)
     .gradient(gradients::identity)
-    .split_by(elements::elements_of_first);
+    .split_by(elements::elements_of_first)
+    .linear_in(Linear::First);
 
 /// Sequences and optionals never gained the newer element types.
 const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());

@@ -13,7 +13,7 @@ use crate::downward::{ints_of, ints_to_attribute};
 use crate::facts::*;
 use crate::infer::Rule;
 use crate::math::shape_values;
-use crate::sharding::movement;
+use crate::sharding::{Linear, movement};
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -75,7 +75,8 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .shapes_by(&[1])
     .without_reference_rule(&[1])
 .gradient(gradients::reshape)
-    .split_by(movement::reshape);
+    .split_by(movement::reshape)
+    .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

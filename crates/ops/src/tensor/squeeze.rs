@@ -10,7 +10,7 @@ use super::{Axes, axes, ints_to_input, unknown_dims, widened};
 use crate::downward::{axes_from_front, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
-use crate::sharding::movement;
+use crate::sharding::{Linear, movement};
 use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
@@ -43,7 +43,8 @@ pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1])
     .gradient(gradients::reshape)
-    .split_by(movement::regrouped);
+    .split_by(movement::regrouped)
+    .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {

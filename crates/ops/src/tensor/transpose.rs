@@ -10,7 +10,7 @@ use crate::facts::*;
 use crate::infer::Rule;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
-use crate::sharding::movement;
+use crate::sharding::{Linear, movement};
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
@@ -37,7 +37,8 @@ pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
     .infer(infer)
     .infer_as_reference(infer_as_reference)
     .gradient(gradients::transpose)
-    .split_by(movement::transpose);
+    .split_by(movement::transpose)
+    .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_by(cx, Rule::Operator)

@@ -11,7 +11,7 @@ use crate::attributes::Attributes;
 use crate::downward::{axes_of_rank, ints_to_attribute};
 use crate::facts::*;
 use crate::math::shape_values;
-use crate::sharding::movement;
+use crate::sharding::{Linear, movement};
 use crate::tensor::gradients;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -47,7 +47,8 @@ pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
     .adapter(13, 12, |cx| ints_to_attribute(cx, 1, "axes"))
     .shapes_by(&[1])
     .gradient(gradients::reshape)
-    .split_by(movement::regrouped);
+    .split_by(movement::regrouped)
+    .linear_in(Linear::First);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), axes(cx, 1)) {

@@ -186,6 +186,17 @@ impl<'p> Building<'p> {
         });
         let held: Vec<Option<ValueId>> = held.collect();
         self.model.set_inputs(node, &held);
+        for change in &computed.changes {
+            if let Change::Once { input, rest: Some(rest) } = change
+                && inputs.get(*input).is_some_and(Option::is_some)
+                && held[*input].is_none()
+            {
+                let op_type = Some(self.model.intern(rest));
+                self.model.node_mut(node).op_type = op_type;
+                let others: Vec<_> = held.iter().copied().filter(Option::is_some).collect();
+                self.model.set_inputs(node, &others);
+            }
+        }
         for (value, form) in &computed.captured {
             let held = self.held(*value, *form);
             if held != *value {

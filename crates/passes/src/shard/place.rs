@@ -164,6 +164,9 @@ impl Planner<'_> {
             self.compute(node, Assignment::whole(self.all()), None, wishes);
             return;
         }
+        if self.place_linear(node) {
+            return;
+        }
         let mut rule = self.rule(node);
         if let Some(rule) = &mut rule {
             self.refine(node, rule, wishes);
@@ -251,7 +254,8 @@ impl Planner<'_> {
                 None => self.current(value),
             };
             let form = self.plan.form(form).clone();
-            if let (Err(why), false) = (assigning.take(&rule.inputs[index], &form), is_own_form) {
+            let taken = assigning.take(&rule.inputs[index], &form);
+            if let (Err(why), false) = (taken, is_own_form) {
                 let name = self.name(value).into_bytes();
                 self.refuse(node, Some(&name), format!("is not honored: {why}"));
             }
@@ -336,7 +340,9 @@ impl Planner<'_> {
                 continue;
             };
             let mut form = self.operand_form(*value, whole, &assignment, rule, (false, index));
-            if changes.contains(&Change::Once { input: index })
+            let is_once =
+                |change: &Change| matches!(change, Change::Once { input, .. } if *input == index);
+            if changes.iter().any(is_once)
                 && let Some(Some(left)) = left.first()
             {
                 form = self.only_first(form, *left);
@@ -423,7 +429,7 @@ impl Planner<'_> {
     }
 
     /// A form on those devices alone that have the first partial result of another form.
-    fn only_first(&mut self, form: FormId, partial: FormId) -> FormId {
+    pub(super) fn only_first(&mut self, form: FormId, partial: FormId) -> FormId {
         let partial = self.plan.form(partial);
         let first = partial.devices().filter(|device| partial.partial_of(*device) == 0);
         let first: BTreeSet<Device> = first.collect();

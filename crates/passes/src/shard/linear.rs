@@ -1,0 +1,166 @@
+//! Partial sums that go through linear nodes, where two of them are combined as one.
+//!
+//! A partial sum is combined before it is read. Where two of them are added in the end, perhaps
+//! after they were transposed or scaled, it takes half the messages to add what each device has and
+//! to combine that. A plan shows where partial sums are. Another one is made from it, in which the
+//! nodes on the way from two partial sums to where they are added are computed on partial sums.
+//! What else is added on the way is added once: by the devices that have the first partial sum.
+
+use std::collections::BTreeSet;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{NodeId, ValueId};
+use sardonyx_ops::{Change, Combine, Linear};
+use sardonyx_tensor::DataType;
+
+use super::assign::Assignment;
+use super::form::{Device, Form};
+use super::{Computed, FormId, Planner, Step};
+
+/// A value that a node makes of partial sums.
+struct Made {
+    node: NodeId,
+    /// The inputs of the node that are, or can be, partial sums.
+    sums: Vec<ValueId>,
+}
+
+/// The nodes of a plan that could be computed on partial sums so that two of these become one.
+pub(super) fn through(planner: &Planner<'_>) -> HashSet<NodeId> {
+    let model = planner.resolved.model();
+    let mut forms: HashMap<ValueId, FormId> = HashMap::new();
+    for step in &planner.plan.steps {
+        let Step::Node(computed) = step else { continue };
+        let outputs = planner.plan.model.outputs(computed.node).iter().zip(&computed.outputs);
+        for (value, form) in outputs {
+            if let (Some(value), Some(form)) = (value, form)
+                && planner.is_sum(*value, *form)
+            {
+                forms.insert(*value, *form);
+            }
+        }
+    }
+    let mut made: HashMap<ValueId, Made> = HashMap::new();
+    let mut joined = Vec::new();
+    for node in planner.resolved.order().iter().copied() {
+        let [Some(output)] = *model.outputs(node) else { continue };
+        let linear = planner.linear(node);
+        if linear == Linear::No || forms.contains_key(&output) || planner.is_annotated(node) {
+            continue;
+        }
+        // Nobody else reads them, so nobody else needs them combined.
+        let is_free = |value: &ValueId| {
+            forms.contains_key(value)
+                && !model.value(*value).is_output
+                && model.uses(*value).count() == 1
+        };
+        let inputs = model.inputs(node).enumerate();
+        let sums = inputs.filter_map(|(index, value)| Some((index, value.filter(is_free)?)));
+        let sums: Vec<(usize, ValueId)> = sums.collect();
+        let Some((first, value)) = sums.first().copied() else { continue };
+        let fits = match linear {
+            Linear::No => false,
+            Linear::First => first == 0 && sums.len() == 1,
+            Linear::Factor => sums.len() == 1,
+            Linear::Sum(_) => true,
+        };
+        let sums: Vec<ValueId> = sums.into_iter().map(|(_, value)| value).collect();
+        let form = forms[&value];
+        let is_alike = |value: &ValueId| forms[value] == form;
+        // What is larger afterwards is better combined before.
+        let grows = sums.iter().all(|value| planner.bytes(*value) < planner.bytes(output));
+        if !fits || grows || !sums.iter().all(is_alike) || !planner.can_be_sum(output) {
+            continue;
+        }
+        forms.insert(output, form);
+        joined.extend((sums.len() > 1).then_some(output));
+        made.insert(output, Made { node, sums });
+    }
+    let mut found = HashSet::new();
+    while let Some(value) = joined.pop() {
+        if let Some(Made { node, sums }) = made.get(&value)
+            && found.insert(*node)
+        {
+            joined.extend(sums);
+        }
+    }
+    found
+}
+
+impl Planner<'_> {
+    /// How the result of a node follows from partial sums.
+    fn linear(&self, node: NodeId) -> Linear {
+        let op = self.resolved.op(node);
+        let op = op.filter(|op| op.schema.since == op.def.newest());
+        op.map_or(Linear::No, |op| op.def.linear())
+    }
+
+    /// Whether partial sums of a value mean something: narrow floats may be too large for their
+    /// type, and integers round.
+    fn can_be_sum(&self, value: ValueId) -> bool {
+        let elem = self.tensor(value).map(|(elem, _)| elem);
+        matches!(elem, Some(DataType::Float | DataType::Double))
+    }
+
+    /// Whether a form is that of partial sums of a value, each of which is as large as the value.
+    fn is_sum(&self, value: ValueId, form: FormId) -> bool {
+        let form = self.plan.form(form);
+        let is_sum = matches!(form.partial(), Some((Combine::Sum, _)));
+        is_sum && form.axes().is_empty() && self.can_be_sum(value)
+    }
+
+    /// Lets a node run on partial sums, if that was decided and is possible.
+    pub(super) fn place_linear(&mut self, node: NodeId) -> bool {
+        let [Some(output)] = *self.plan.model.outputs(node) else { return false };
+        if !self.through.contains(&node) {
+            return false;
+        }
+        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let partial = |value: ValueId| {
+            let form = *self.forms_of.get(&value)?.first()?;
+            self.is_sum(value, form).then_some(form)
+        };
+        let partial: Vec<Option<FormId>> =
+            inputs.iter().map(|value| value.and_then(partial)).collect();
+        let Some(form) = partial.iter().flatten().next().copied() else { return false };
+        let linear = self.linear(node);
+        let count = partial.iter().flatten().count();
+        let fits = match linear {
+            Linear::No => false,
+            Linear::First => count == 1 && partial[0].is_some(),
+            Linear::Factor => count == 1,
+            Linear::Sum(_) => partial.iter().flatten().all(|own| *own == form),
+        };
+        if !fits {
+            return false;
+        }
+        let devices: BTreeSet<Device> = self.plan.form(form).devices().collect();
+        let whole = self.number(Form::whole(devices.iter().copied()));
+        let once = self.only_first(whole, form);
+        let (mut read, mut changes) = (Vec::with_capacity(inputs.len()), Vec::new());
+        for (index, (value, partial)) in inputs.iter().zip(&partial).enumerate() {
+            let own = match (partial, linear) {
+                (Some(form), _) => *form,
+                (None, Linear::Sum(rest)) => {
+                    let rest = rest.get(index).or(rest.last()).copied();
+                    changes.push(Change::Once { input: index, rest });
+                    once
+                }
+                _ => whole,
+            };
+            if let (Some(value), None) = (value, partial) {
+                self.need(*value, own);
+            }
+            read.push(value.map(|_| own));
+        }
+        self.plan.steps.push(Step::Node(Computed {
+            node,
+            inputs: read,
+            outputs: vec![Some(form)],
+            captured: Vec::new(),
+            changes,
+            assignment: Assignment::whole(devices),
+        }));
+        self.forms_of.insert(output, vec![form]);
+        true
+    }
+}
