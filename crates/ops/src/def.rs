@@ -52,6 +52,7 @@ pub struct OpDef {
     gradient: Option<GradientFn>,
     gradient_body: Option<ReasonedFn>,
     split: Option<SplitFn>,
+    split_body: Option<BodyFn>,
     linear: Linear,
     deciding: &'static [usize],
     reads_part: bool,
@@ -102,6 +103,7 @@ impl OpDef {
             gradient: None,
             gradient_body: None,
             split: None,
+            split_body: None,
             linear: Linear::No,
             deciding: &[],
             reads_part: false,
@@ -262,6 +264,12 @@ impl OpDef {
         OpDef { split: Some(rule), ..self }
     }
 
+    /// What gives the nodes by which a node of the newest form is computed where axes are split
+    /// that the operator itself needs whole.
+    pub(crate) const fn split_body(self, build: BodyFn) -> OpDef {
+        OpDef { split_body: Some(build), ..self }
+    }
+
     /// How the result of a node in the newest form follows from inputs that are partial sums.
     pub(crate) const fn linear_in(self, linear: Linear) -> OpDef {
         OpDef { linear, ..self }
@@ -297,6 +305,17 @@ impl OpDef {
     /// in parts.
     pub fn split_rule(&self) -> Option<SplitFn> {
         self.split
+    }
+
+    /// Whether there are nodes by which a node of the newest form is computed where axes are split
+    /// that it needs whole.
+    pub fn has_split_nodes(&self) -> bool {
+        self.split_body.is_some()
+    }
+
+    /// What gives these nodes.
+    pub(crate) fn split_nodes(&self) -> Option<BodyFn> {
+        self.split_body
     }
 
     /// How the result of a node in the newest form follows from inputs that are partial sums.

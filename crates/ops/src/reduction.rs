@@ -11,6 +11,7 @@
 //! No axes means all of them, unless `noop_with_empty_axes` says that it means none.
 
 mod gradients;
+mod parts;
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
@@ -35,14 +36,16 @@ pub(crate) static ARG_MAX: OpDef = position("ArgMax")
         "Index of the maximum along an axis. `select_last_index` decides between equal maxima. NaN \
          counts as the maximum.",
     )
-    .split_by(elements::arg);
+    .split_by(elements::arg)
+    .split_body(parts::arg_max);
 
 pub(crate) static ARG_MIN: OpDef = position("ArgMin")
     .about(
         "Index of the minimum along an axis. `select_last_index` decides between equal minima. NaN \
          counts as the minimum.",
     )
-    .split_by(elements::arg);
+    .split_by(elements::arg)
+    .split_body(parts::arg_min);
 
 pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer, |cx| axes_as_attribute(cx, "Abs"))
     .about("L1 norm over axes: the sum of absolute values. 0 over an empty set.")
@@ -94,7 +97,8 @@ pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer, alone
         ),
     )
     .gradient(gradients::log_sum_exp)
-    .split_by(elements::whole_axes);
+    .split_by(elements::whole_axes)
+    .split_body(parts::log_sum_exp);
 
 pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None))
     .about(

@@ -8,7 +8,9 @@
 mod call;
 mod sizes;
 
-pub(crate) use call::{CallFunction, Scratch, function_for, function_to_differentiate};
+pub(crate) use call::{
+    CallFunction, Scratch, function_for, function_to_differentiate, function_to_split,
+};
 pub use call::{function_of_call, why_no_function};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
@@ -24,7 +26,7 @@ use sardonyx_text::{ParseOptions, parse_function};
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
 use crate::infer::Inference;
-use crate::resolve::Resolved;
+use crate::resolve::{OpId, Resolved};
 
 use sizes::Sizes;
 
@@ -68,31 +70,66 @@ pub fn expand_operators(
     also: &HashSet<NodeId>,
     expansions: &mut Expansions,
 ) -> Result<bool, Vec<Finding>> {
-    let graphs = resolved.graphs().iter();
-    let nodes = graphs.flat_map(|graph| resolved.order_of(*graph));
     let is_wanted = resolved.of_operators(wanted);
-    let nodes = nodes.filter_map(|node| Some((*node, resolved.op_id(*node)?)));
-    let nodes = nodes.filter(|(node, op)| is_wanted[op.index()] || also.contains(node));
-    let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
-    // Many nodes have few bodies.
-    let mut functions: HashMap<String, usize> = HashMap::new();
+    let is_meant = |node: NodeId, op: OpId| is_wanted[op.index()] || also.contains(&node);
     let mut scratch = Scratch::default();
-    let before = resolved.model().functions.len();
-    let mut calls = Vec::new();
-    for (node, op) in nodes {
-        let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
-        let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
+    let mut body = |resolved: &Resolved, node: NodeId, types: &[Option<Type>], op: OpRef| {
         let (model, registry) = (resolved.model(), resolved.registry());
         let op_of = |node| resolved.op(node);
-        let found = function_for(model, registry, &mut scratch, node, &types, op, &op_of);
+        let found = function_for(model, registry, &mut scratch, node, types, op, &op_of);
         // What has a kernel may have a body that only gradients and old forms need.
         let found = found.or_else(|why| {
             if !also.contains(&node) {
                 return Err(why);
             }
-            function_to_differentiate(model, registry, node, &types, op)
+            function_to_differentiate(model, registry, node, types, op)
         });
-        let Ok(found) = found else { continue };
+        found.ok()
+    };
+    expand_to(resolved, inference, &is_meant, &mut body, expansions)
+}
+
+/// Puts nodes that can be computed in parts into the place of some, where there are such nodes.
+/// Whether there were any.
+///
+/// # Errors
+///
+/// As [`expand_calls`].
+pub(crate) fn expand_to_split(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    nodes: &HashSet<NodeId>,
+) -> Result<bool, Vec<Finding>> {
+    let is_meant = |node: NodeId, _| nodes.contains(&node);
+    let mut body = |resolved: &Resolved, node: NodeId, types: &[Option<Type>], op: OpRef| {
+        function_to_split(resolved.model(), resolved.registry(), node, types, op)
+    };
+    expand_to(resolved, inference, &is_meant, &mut body, &mut Expansions::default())
+}
+
+/// Gives the body for a node, given the types of its inputs.
+type BodyOf<'b> = dyn FnMut(&Resolved, NodeId, &[Option<Type>], OpRef) -> Option<CallFunction> + 'b;
+
+fn expand_to(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    is_meant: &dyn Fn(NodeId, OpId) -> bool,
+    body: &mut BodyOf<'_>,
+    expansions: &mut Expansions,
+) -> Result<bool, Vec<Finding>> {
+    let graphs = resolved.graphs().iter();
+    let nodes = graphs.flat_map(|graph| resolved.order_of(*graph));
+    let nodes = nodes.filter_map(|node| Some((*node, resolved.op_id(*node)?)));
+    let nodes = nodes.filter(|(node, op)| is_meant(*node, *op));
+    let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
+    // Many nodes have few bodies.
+    let mut functions: HashMap<String, usize> = HashMap::new();
+    let before = resolved.model().functions.len();
+    let mut calls = Vec::new();
+    for (node, op) in nodes {
+        let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
+        let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
+        let Some(found) = body(resolved, node, &types, op) else { continue };
         let function = match functions.get(&found.text) {
             Some(function) => *function,
             None => {

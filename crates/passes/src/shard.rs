@@ -36,6 +36,7 @@ pub use suggest::{Division, Suggested, suggest};
 use crate::annotations::configurations;
 use crate::convert::{ConvertOptions, Target, convert};
 use crate::derivatives::{DeriveError, expand_gradients, gradients_in};
+use crate::expand::expand_to_split;
 use crate::finding::Finding;
 use crate::infer::{InferOptions, Inference, infer};
 use crate::inline::InlineOptions;
@@ -411,7 +412,17 @@ pub fn shard(
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
     let prepared = prepare(model, registry, options)?;
-    Ok(through_linear(&prepared, Planner::new(&prepared, None).finish()))
+    let planner = Planner::new(&prepared, None).finish();
+    if planner.needs_whole.is_empty() {
+        return Ok(through_linear(&prepared, planner));
+    }
+    // The same with nodes that can do with parts.
+    let needs_whole = planner.needs_whole.clone();
+    let plan = through_linear(&prepared, planner);
+    let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return Ok(plan) };
+    let again = through_linear(&prepared, Planner::new(&prepared, None).finish());
+    let cost = |plan: &Plan| (plan.not_honored.len(), plan.bytes());
+    Ok(if cost(&again) < cost(&plan) { again } else { plan })
 }
 
 /// A plan, or the one in which partial sums go through linear nodes if less is sent then.
@@ -433,6 +444,21 @@ struct Prepared {
     symbols: HashMap<String, usize>,
     configuration: String,
     devices: usize,
+}
+
+impl Prepared {
+    /// The same with other nodes in the place of some, by which these can be computed in parts.
+    /// `None` if there are none.
+    fn with_split_nodes(
+        self,
+        nodes: &HashSet<NodeId>,
+        options: ShardOptions<'_>,
+    ) -> Option<Prepared> {
+        let Prepared { mut resolved, types, .. } = self;
+        let are_some = expand_to_split(&mut resolved, &types, nodes).ok()?;
+        let types = infer(&resolved, infer_options(options)).ok().filter(|_| are_some)?;
+        Some(Prepared { resolved, types, ..self })
+    }
 }
 
 fn infer_options(options: ShardOptions<'_>) -> InferOptions<'_> {
@@ -592,6 +618,8 @@ struct Planner<'r> {
     columns: Option<Columns>,
     /// Nodes that are to be computed on partial sums.
     through: HashSet<NodeId>,
+    /// Nodes that need whole what devices have in parts, and that others could take the place of.
+    needs_whole: HashSet<NodeId>,
     /// Values that are computed from constants and read once, with the nodes that make them.
     from_constants: HashMap<ValueId, NodeId>,
     /// Those of them that nothing has read yet.
@@ -624,6 +652,7 @@ impl<'r> Planner<'r> {
             stages: BTreeMap::new(),
             columns,
             through: HashSet::new(),
+            needs_whole: HashSet::new(),
             from_constants: HashMap::new(),
             waiting: HashSet::new(),
         };

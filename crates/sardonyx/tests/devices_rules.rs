@@ -298,3 +298,33 @@ fn partial_sums_go_through_what_is_linear() {
         assert_eq!(plan.facts().moves, moves, "{}", plan.text());
     }
 }
+
+/// DIST-31: an axis that is reduced to where its largest or smallest element is, or to what needs
+/// its largest element first, can be split.
+#[test]
+fn positions_and_exponentials_are_combined() {
+    let positions = |op: &str, more: &str| format!("y = {op} <axis = 1{more}> (h)");
+    let axes = "axes = Constant <value_ints = [1]> ()";
+    for (first, nodes, output) in [
+        ("Tanh", positions("ArgMax", ""), "int64[3, 1] y"),
+        // Many are equal.
+        ("Relu", positions("ArgMin", ", keepdims = 0"), "int64[3] y"),
+        ("Relu", positions("ArgMin", ", keepdims = 0, select_last_index = 1"), "int64[3] y"),
+        ("Sign", positions("ArgMax", ", select_last_index = 1"), "int64[3, 1] y"),
+        // Many are NaN.
+        ("Log", positions("ArgMax", ""), "int64[3, 1] y"),
+        ("Log", positions("ArgMin", ", select_last_index = 1"), "int64[3, 1] y"),
+        ("Tanh", format!("{axes}\n y = ReduceLogSumExp (h, axes)"), "float[3, 1] y"),
+        ("Tanh", format!("{axes}\n y = ReduceLogSumExp <keepdims = 0> (h, axes)"), "float[3] y"),
+        ("Tanh", "y = ReduceLogSumExp <keepdims = 0> (h)".into(), "float y"),
+    ] {
+        let nodes = format!("h = {first} (x)\n {nodes}");
+        let model = annotated("float[3, 64] x", output, &nodes, &[("x", 1)]);
+        let plan = runs_the_same(&model, &[("x", &[3, 64])]);
+        assert!(plan.facts().partial > 0 && plan.bytes() < 100, "{nodes}\n{}", plan.text());
+    }
+    // The parts are not worth it.
+    let nodes = "h = Tanh (x)\n y = ArgMax <axis = 1> (h)";
+    let model = annotated("float[3, 4] x", "int64[3, 1] y", nodes, &[("x", 1)]);
+    assert_eq!(runs_the_same(&model, &[("x", &[3, 4])]).facts().partial, 0);
+}

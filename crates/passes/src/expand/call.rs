@@ -116,6 +116,20 @@ pub(crate) fn function_to_differentiate(
     found.ok_or(why)
 }
 
+/// The function by which a node is computed where axes are split that it needs whole, if there is
+/// one.
+pub(crate) fn function_to_split(
+    model: &Model,
+    registry: &Registry,
+    node: NodeId,
+    types: &[Option<Type>],
+    op: OpRef,
+) -> Option<CallFunction> {
+    with_call(model, &mut Scratch::default(), node, types, |call| {
+        op.def.split_text(registry, op.opset, call)
+    })
+}
+
 /// Why an operator that has functions has none for a node, given what was inferred of its inputs.
 /// `None` where the definition of the operator does not say.
 pub fn why_no_function(resolved: &Resolved, inference: &Inference, node: NodeId) -> Option<String> {

@@ -183,6 +183,14 @@ impl Planner<'_> {
         }
     }
 
+    /// Notes a node that needs more of an operand than devices have, if other nodes could do with
+    /// what they have.
+    fn note_whole(&mut self, node: NodeId) {
+        if self.resolved.op(node).is_some_and(|op| op.def.has_split_nodes()) {
+            self.needs_whole.insert(node);
+        }
+    }
+
     /// Says of each operand that a node asks to be in parts that the node runs whole.
     fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
         let model = &self.plan.model;
@@ -255,6 +263,9 @@ impl Planner<'_> {
             };
             let form = self.plan.form(form).clone();
             let taken = assigning.take(&rule.inputs[index], &form);
+            if taken.is_err() {
+                self.note_whole(node);
+            }
             if let (Err(why), false) = (taken, is_own_form) {
                 let name = self.name(value).into_bytes();
                 self.refuse(node, Some(&name), format!("is not honored: {why}"));
