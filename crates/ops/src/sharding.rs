@@ -199,6 +199,12 @@ pub enum Change {
         /// Without it, the node is one of this operator of its other inputs, if it is not the same.
         rest: Option<&'static str>,
     },
+    /// The second input says which indices of an axis of the first one are taken. What a device
+    /// does not have is zero in what it takes.
+    Own {
+        /// The axis of the first input.
+        axis: usize,
+    },
     /// Where results are partial, the node is one of this operator.
     Partly {
         /// The operator of the default domain, with the same inputs and attributes.

@@ -328,3 +328,32 @@ fn positions_and_exponentials_are_combined() {
     let model = annotated("float[3, 4] x", "int64[3, 1] y", nodes, &[("x", 1)]);
     assert_eq!(runs_the_same(&model, &[("x", &[3, 4])]).facts().partial, 0);
 }
+
+/// DIST-31: devices take what they have of rows that are split, and zeros for the others.
+#[test]
+fn rows_are_taken_where_they_are() {
+    for (dims, axis, indices, output) in [
+        (&[7, 3][..], 0, "int64[4] {6, 0, -3, 3}", "float[4, 3] y"),
+        (&[1, 3], 0, "int64[1] {0}", "float[1, 3] y"),
+        (&[2, 5], 1, "int64[2, 2] {4, 0, -5, 2}", "float[2, 2, 2] y"),
+        (&[7, 2, 2], 0, "int64 {5}", "float[2, 2] y"),
+        (&[9], 0, "int32[2] {8, 1}", "float[2] y"),
+    ] {
+        let nodes = format!(
+            "h = Tanh (x)\n i = Constant <value = {indices}> ()\n y = Gather <axis = {axis}> (h, i)"
+        );
+        let model = annotated(&format!("float{dims:?} x"), output, &nodes, &[("x", axis)]);
+        let plan = runs_the_same(&model, &[("x", dims)]);
+        assert_eq!(plan.facts().partial, 1, "{}", plan.text());
+    }
+    // What no device has is an error.
+    let nodes = "h = Tanh (x)\n y = Gather (h, i)";
+    let model = annotated("float[7, 3] x, int64[1] i", "float[1, 3] y", nodes, &[("x", 0)]);
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    for wrong in [7i64, -8] {
+        let i = Tensor::from_vec([1], vec![wrong]).unwrap();
+        let x = Tensor::from_vec([7, 3], numbers(&[7, 3], 31)).unwrap();
+        let error = session.run([("x", x), ("i", i)]).unwrap_err().to_string();
+        assert!(error.contains(&wrong.to_string()), "{error}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Operators that move elements: axes that they leave alone can be split.
 
+use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
-use super::{Change, Factors, Operands};
+use super::{Change, Combine, Factors, Operands};
 
 /// `Transpose`.
 pub(crate) fn transpose(cx: &Operands<'_>) -> Option<Factors> {
@@ -208,7 +209,9 @@ pub(crate) fn tile(cx: &Operands<'_>) -> Option<Factors> {
     untouched(cx, &|axis| repeats.get(axis) != Some(&1))
 }
 
-/// `Gather`: axes of the data but the one that is looked up, and axes of the indices.
+/// `Gather`: axes of the data and of the indices. Where the axis that is looked up is split, each
+/// device takes what it has, and zeros for the rest; this is no more work to combine than to send
+/// the data if no more is taken than there is.
 pub(crate) fn gather(cx: &Operands<'_>) -> Option<Factors> {
     let (data, indices) = (cx.dims(0)?, cx.dims(1)?);
     let along = cx.axis(cx.int("axis")?, data.len())?;
@@ -223,6 +226,21 @@ pub(crate) fn gather(cx: &Operands<'_>) -> Option<Factors> {
         let factor = found.factor(*size);
         found.input(1, axis, factor);
         found.output(0, along + axis, factor);
+    }
+    let taken = cx.output_dims(0)?.iter().product::<usize>();
+    let adds = matches!(
+        cx.input(0)?.elem,
+        DataType::Float
+            | DataType::Double
+            | DataType::Float16
+            | DataType::Bfloat16
+            | DataType::Int32
+            | DataType::Int64
+    );
+    if adds && taken <= data.iter().product::<usize>() {
+        let rows = found.combined(data[along], Combine::Sum);
+        found.input(0, along, rows);
+        found.changes.push(Change::Own { axis: along });
     }
     Some(found)
 }

@@ -265,9 +265,79 @@ impl<'p> Building<'p> {
                 let sizes = self.constant(&own);
                 self.model.set_input(computed.node, input, Some(sizes));
             }
+            Change::Own { axis } => self.take_own(computed, axis),
             // The plan has done that.
             Change::Partly { .. } | Change::Once { .. } => {}
         }
+    }
+
+    /// Lets a node take what the device has of the rows of its first input, and zeros for others.
+    fn take_own(&mut self, computed: &Computed, axis: usize) {
+        let plan = self.plan;
+        let node = computed.node;
+        let operand = |index: usize| {
+            let value = plan.model.inputs(node).nth(index).flatten()?;
+            let form = plan.form((*computed.inputs.get(index)?)?);
+            let (elem, dims) = plan.tensor(value)?;
+            let dims = dims?;
+            let ranges = form.ranges(self.device, &dims)?;
+            Some((elem, dims, ranges))
+        };
+        let (Some((elem, dims, rows)), Some((_, places, _))) = (operand(0), operand(1)) else {
+            return;
+        };
+        let own = &rows[axis];
+        let Ok(size) = i32::try_from(dims[axis]) else { return };
+        let [Some(output)] = *self.model.outputs(node) else { return };
+        if own.len() == dims[axis] {
+            return;
+        }
+        // By index the position among those that the device has, or -1.
+        let mut table = vec![-1i32; dims[axis]];
+        let indices = own.iter().flat_map(|range| range.clone());
+        for (position, index) in (0..size).zip(indices) {
+            table[index] = position;
+        }
+        let constant = |building: &mut Self, tensor: Tensor| {
+            Some(building.model.add_initializer(building.graph, "rows", &tensor))
+        };
+        let table = Tensor::from_vec([dims[axis]], table).expect("a vector has its length");
+        let table = constant(self, table);
+        let none = constant(self, Tensor::scalar(0i32));
+        let zero = constant(self, sardonyx_ops::scalar(elem, 0.0));
+        let at = self.model.inputs(node).nth(1).flatten();
+        self.order.retain(|known| *known != node);
+        // An index that the axis does not have fails here, with the size of the axis.
+        let (_, position) = self.add("Gather", "", &[table, at]);
+        let (_, has) = self.add("GreaterOrEqual", "", &[Some(position), none]);
+        let mask = match dims.len() - axis - 1 {
+            0 => has,
+            trailing => {
+                let first = places.len();
+                let axes: Vec<i64> = (first..first + trailing).map(signed).collect();
+                let axes = self.constant(&axes);
+                self.add("Unsqueeze", "", &[Some(has), Some(axes)]).1
+            }
+        };
+        let last = if own.is_empty() {
+            // There is no row that could be taken. Indices are looked at all the same.
+            let form = computed.outputs[0].map(|form| plan.form(form));
+            let whole = plan.model.outputs(node)[0].and_then(|value| plan.tensor(value)?.1);
+            let own = form.zip(whole).and_then(|(form, dims)| form.dims(self.device, &dims));
+            let own: Vec<i64> = own.iter().flatten().map(|size| signed(*size)).collect();
+            let sizes = Some(self.constant(&own));
+            let (_, zeros) = self.add("Expand", "", &[zero, sizes]);
+            self.model.detach_node(node);
+            self.add("Where", "", &[Some(mask), Some(zeros), zero]).0
+        } else {
+            let (_, safe) = self.add("Max", "", &[Some(position), none]);
+            self.model.set_input(node, 1, Some(safe));
+            let taken = self.model.add_value(self.graph, "taken");
+            self.model.redefine_output(node, 0, taken);
+            self.order.push(node);
+            self.add("Where", "", &[Some(mask), Some(taken), zero]).0
+        };
+        self.model.redefine_output(last, 0, output);
     }
 
     /// Makes the outputs of the local model those that the device gives back, and what keeps
