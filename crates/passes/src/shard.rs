@@ -679,6 +679,7 @@ impl<'r> Planner<'r> {
     /// Plans everything.
     fn finish(mut self) -> Self {
         self.find_stages();
+        self.note_inner();
         let main = self.resolved.main();
         let order = self.resolved.order_of(main).to_vec();
         for node in order {
@@ -713,6 +714,20 @@ impl<'r> Planner<'r> {
             if self.can_move(value) { self.number(Form::whole([by])) } else { self.everywhere };
         self.need(value, form);
         Given { value, form, by }
+    }
+
+    /// Says of nodes in graphs of nodes that they run whole, whatever they say.
+    fn note_inner(&mut self) {
+        let graphs = self.resolved.graphs().iter().filter(|graph| **graph != self.resolved.main());
+        let nodes = graphs.flat_map(|graph| self.resolved.order_of(*graph)).copied();
+        let annotated: Vec<NodeId> = nodes.filter(|node| self.is_annotated(*node)).collect();
+        for node in annotated {
+            self.refuse(
+                node,
+                None,
+                "is in a graph of a node, which runs whole on each of its devices",
+            );
+        }
     }
 
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
