@@ -71,8 +71,8 @@ impl OpDef {
         Ok(complete(registry, &schema, opset, Some(call), &nodes))
     }
 
-    /// The operator at an opset version as a function in ONNX text by which a call is computed where
-    /// axes are split that it needs whole itself, if there is one.
+    /// The operator at an opset version as a function in ONNX text by which a call is computed
+    /// where axes are split that it needs whole itself, if there is one.
     pub fn split_text(&self, registry: &Registry, opset: u32, call: &Call<'_>) -> Option<String> {
         let (schema, build) = self.schema_at(opset).zip(self.split_nodes())?;
         let nodes = build(&Expand::new(&schema, opset, call))?;

@@ -3,8 +3,8 @@
 
 use super::{Change, Combine, Factors, Operands};
 
-/// `Conv`: by batch, output channels, groups, and input channels, whose sums are combined. A bias is
-/// added to one of them.
+/// `Conv`: by batch, output channels, groups, and input channels, whose sums are combined. A bias
+/// is added to one of them.
 pub(crate) fn conv(cx: &Operands<'_>) -> Option<Factors> {
     let group = usize::try_from(cx.int("group")?).ok().filter(|group| *group > 0)?;
     convolution(cx, group, 2, true)
