@@ -112,8 +112,8 @@ struct OptimizerArgs {
     /// the weight [default: 0; adamw: 0.01]
     #[arg(long, value_name = "PART")]
     weight_decay: Option<f64>,
-    /// Clip gradients by their norm: where the root of the sum of the squares of all gradients is
-    /// greater than NORM, all are multiplied by the factor that makes it NORM
+    /// Clip gradients by their global norm, the root of the sum of the squares of all gradients: if
+    /// it exceeds NORM, all gradients are scaled so that it becomes NORM
     #[arg(long, value_name = "NORM", conflicts_with = "clip_value")]
     clip_norm: Option<f64>,
     /// Clip each element of the gradients between -LIMIT and LIMIT

@@ -11,9 +11,9 @@ use crate::failure::Failure;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Fill inputs that are not given with pseudo-random numbers that fit: floats evenly from -1 to
-    /// 1, integers 0 to 9 or indices of the table that they are looked up in, ones for masks, zeros
-    /// for token types; the same for the same SEED
+    /// Fill inputs that are not given with pseudo-random values: floats from -1 to 1, integers from
+    /// 0 to 9 or valid indices of the table that they index, ones for masks, zeros for token types.
+    /// The same SEED gives the same values
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
     /// Sizes of an input to fill, such as x=1,3,224,224; may be given several times. Implies
@@ -21,8 +21,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=SIZES", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
     /// What to fill an input with: zeros, ones, arange (0, 1, 2, …), a number, or pseudo-random
-    /// numbers from LO to below HI as LO..HI. NAME may be a pattern such as 'past_*'; the last one
-    /// that fits counts. Implies --random 0
+    /// numbers from LO to below HI as LO..HI. NAME may be a pattern such as 'past_*'; the last
+    /// option that matches an input applies. Implies --random 0
     #[arg(long, value_name = "NAME=FILL", value_parser = parse_fill)]
     fill: Vec<(String, Fill)>,
 }

@@ -35,8 +35,8 @@ pub(crate) struct Args {
     /// File to write: .svg, .html, .dot or .gv, or - for DOT on stdout
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Draw only what is near a node, given by its name, its position in the main graph, or the
-    /// name of a value that it makes
+    /// Draw only the neighborhood of a node, given by its name, its position in the main graph, or
+    /// the name of one of its outputs
     #[arg(long, value_name = "NODE")]
     around: Option<String>,
     /// With --around: how many edges before and after the node

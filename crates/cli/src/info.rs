@@ -17,8 +17,8 @@ use crate::ls::storage_name;
 use crate::terminal::Terminal;
 use crate::{ModelArg, nodes};
 
-/// Say what a model is: versions, inputs, outputs, operators, metadata, and what cannot run; or
-/// list its nodes
+/// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
+/// run; or list its nodes
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

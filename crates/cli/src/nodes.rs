@@ -18,10 +18,11 @@ pub(crate) struct Args {
     /// with their types
     #[arg(long)]
     nodes: bool,
-    /// With --nodes: those whose operator fits a pattern, such as 'Conv*' or 'com.microsoft.*'
+    /// With --nodes: only nodes whose operator matches a pattern, such as 'Conv*' or
+    /// 'com.microsoft.*'
     #[arg(long, value_name = "PATTERN", requires = "nodes", value_parser = Glob::parse)]
     op: Option<Glob>,
-    /// With --nodes: those whose name fits a pattern, such as '*layer.0*'
+    /// With --nodes: only nodes whose name matches a pattern, such as '*layer.0*'
     #[arg(long, value_name = "PATTERN", requires = "nodes", value_parser = Glob::parse)]
     name: Option<Glob>,
 }

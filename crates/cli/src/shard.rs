@@ -14,7 +14,7 @@ use crate::{ModelArg, saving};
 ///
 /// The model gets a device configuration (IR version 11), and nodes say for it how their tensors
 /// are split over the devices. Annotations never change results; `sardonyx run --devices` uses
-/// them, and `sardonyx explain --devices` shows what they come to. Calls of functions are inlined
+/// them, and `sardonyx explain --devices` shows the resulting plan. Calls of functions are inlined
 /// first.
 #[derive(clap::Args)]
 #[group(skip)]
