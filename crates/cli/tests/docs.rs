@@ -372,6 +372,31 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// README.md says in numbers what runs: those of docs/coverage.md, which a task writes.
+#[test]
+fn the_readme_has_the_numbers_of_coverage() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (readme, coverage) = (read("README.md").replace(',', ""), read("docs/coverage.md"));
+    // Numbers with the word before or after them, there and here.
+    for (there, here) in [
+        (" of the standard's ", "all "),
+        (" of them have kernels", " have kernels"),
+        (" more are functions of others", " run as functions of others"),
+        (" of the 2036 backend cases", " of the 2036 backend cases"),
+        (" of 8898 of these cells", " of 8898 pairs"),
+    ] {
+        let (before, _) = coverage.split_once(there).unwrap_or_else(|| panic!("{there}"));
+        let number = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap();
+        assert!(!number.is_empty(), "{there}");
+        let wanted = if here.starts_with(' ') {
+            format!("{number}{here}")
+        } else {
+            format!("{here}{number}")
+        };
+        assert!(readme.contains(&wanted), "README.md does not say '{wanted}'");
+    }
+}
+
 #[test]
 fn what_is_left_open_fits() {
     let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
