@@ -12,6 +12,7 @@ use sardonyx_passes::{
     Fusion, InferOptions, Inference, Resolved, differentiate, eliminate_common, fuse, infer,
     needed, remove_dead, unpack_sequences, upgrade,
 };
+use sardonyx_tensor::Recycler;
 
 use crate::account::Account;
 use crate::constants::Constants;
@@ -210,7 +211,8 @@ pub(crate) fn compile(
     clock.lap(&mut report, "rewrite");
     // What is computed ahead of time is exact, however exact products are that run.
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };
-    let maker = Maker { lowering: &exactly, pool };
+    let memory = Arc::new(Recycler::default());
+    let maker = Maker { lowering: &exactly, pool, memory: Some(&memory) };
     let body = select(&lowering, &maker, constants, program, &mut report)?;
     report.made_bytes = account.taken();
     clock.lap(&mut report, "select");

@@ -115,7 +115,8 @@ impl Constants {
                 Folds::Not => remaining.push(*node),
                 Folds::Later => {}
                 Folds::Now => {
-                    let maker = Maker { lowering, pool };
+                    // Small values stay.
+                    let maker = Maker { lowering, pool, memory: None };
                     let account = maker.account();
                     let room = self.room_for(stored).min(account.left());
                     let local = Account::new(Some(room), 0);

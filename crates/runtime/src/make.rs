@@ -1,8 +1,10 @@
 //! Making constants: nodes are lowered, given a kernel and run alone, ahead of all runs.
 
+use std::sync::Arc;
+
 use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::{NodeId, Producer, Type, ValueId};
-use sardonyx_tensor::{Tensor, Value};
+use sardonyx_tensor::{Buffer, Recycler, Tensor, Value};
 use smallvec::SmallVec;
 
 use crate::account::Account;
@@ -18,6 +20,10 @@ use crate::random::Draws;
 pub(crate) struct Maker<'a> {
     pub(crate) lowering: &'a Lowering<'a>,
     pub(crate) pool: &'a Pool,
+    /// Where memory for large constants comes from, and goes back to once they are packed. Freed
+    /// memory would lie between that of packed ones, too small for the next of the same size once
+    /// it is aligned.
+    pub(crate) memory: Option<&'a Arc<Recycler>>,
 }
 
 impl Maker<'_> {
@@ -92,6 +98,9 @@ impl Maker<'_> {
                 ));
             }
             let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
+            // A part of a large constant, say, was copied: nobody reads the file again.
+            let read = inputs.iter().filter_map(|input| constants.get(*input)?.buffer());
+            read.for_each(Buffer::give_back_pages);
             constants.done_with(&inputs, self.account(), |_| false);
             let unwanted = outputs.iter().flatten().filter(|made| **made != value);
             for made in unwanted {
@@ -176,7 +185,7 @@ impl Maker<'_> {
             over: None,
             exec: &exec,
             random: Draws::default(),
-            memory: None,
+            memory: self.memory,
             account,
         };
         match alone.selected.kernel.run(&mut call) {
