@@ -1,5 +1,7 @@
 //! What goes over a connection between two workers: frames, each with a header.
 
+use crate::error::{ErrorKind, TransportError};
+
 /// Of a header.
 pub(crate) const HEADER_BYTES: usize = 16;
 
@@ -16,10 +18,13 @@ pub(crate) enum Frame {
     End = 3,
     /// The sender waits for a worker longer than its deadline.
     Overdue = 4,
+    /// The sender is there, and has nothing to say.
+    Here = 5,
 }
 
 /// By number.
-const ALL: [Frame; 5] = [Frame::Message, Frame::Failed, Frame::Lost, Frame::End, Frame::Overdue];
+const ALL: [Frame; 6] =
+    [Frame::Message, Frame::Failed, Frame::Lost, Frame::End, Frame::Overdue, Frame::Here];
 
 /// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,13 @@ impl Header {
     }
 }
 
+/// The frame that tells of a failure: what it is, its number and its text. `own` is the worker that
+/// is meant where the failure names none.
+pub(crate) fn notice(failure: &TransportError, own: usize) -> (Frame, u32, &[u8]) {
+    let frame = if failure.kind() == ErrorKind::Lost { Frame::Lost } else { Frame::Failed };
+    (frame, failure.worker().unwrap_or(own) as u32, failure.message().as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,7 +74,7 @@ mod tests {
             let header = Header { frame, tag: 0xffff_0001, len: 1 << 40 };
             assert_eq!(Header::from_bytes(&header.to_bytes()), Some(header));
         }
-        assert_eq!(Header::from_bytes(&[5; HEADER_BYTES]), None);
+        assert_eq!(Header::from_bytes(&[6; HEADER_BYTES]), None);
         assert_eq!(Header::from_bytes(&[0; HEADER_BYTES - 1]), None);
     }
 }

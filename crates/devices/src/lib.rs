@@ -2,7 +2,8 @@
 //!
 //! The one idea: a [`Transport`] is one worker's end of the connections between all workers. It
 //! sends and receives bytes; everything else is made of that and may be replaced by what an engine
-//! does better. [`Threads`] connects threads of one process.
+//! does better. [`Threads`] connects threads of one process, [`Channels`] is over anything that
+//! carries whole messages.
 //!
 //! ```
 //! use sardonyx_devices::{Group, Reduction, Settings, Threads, Transport};
@@ -29,10 +30,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod agreement;
+mod channel;
 pub mod collectives;
 mod delayed;
 mod error;
-#[cfg(unix)]
 mod frame;
 mod hosted;
 mod mailbox;
@@ -47,6 +48,7 @@ mod traffic;
 mod transport;
 
 pub use agreement::agree;
+pub use channel::{Channel, ChannelError, Channels};
 pub use delayed::Delayed;
 pub use error::{ErrorKind, TransportError};
 pub use hosted::{Hosted, worker_of};

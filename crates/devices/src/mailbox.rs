@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{ErrorKind, TransportError};
+use crate::frame::{Frame, Header};
 use crate::locked;
 use crate::scratch::{Piece, Scratch};
 use crate::transport::Tag;
@@ -69,6 +70,35 @@ impl Mailbox {
         message.copy_from_slice(bytes);
         self.put(from, tag, message);
         Ok(())
+    }
+
+    /// Takes in a frame of a worker. A failure that it tells of is returned and not yet noted: the
+    /// caller may have to tell others.
+    pub(crate) fn take_frame(
+        &self,
+        from: usize,
+        header: Header,
+        bytes: Piece,
+    ) -> Option<TransportError> {
+        let failure = match header.frame {
+            Frame::Message => {
+                self.put(from, header.tag, bytes);
+                return None;
+            }
+            Frame::Failed => Some(told(ErrorKind::Failed, header.tag, &bytes)),
+            Frame::Lost => Some(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::Overdue => {
+                self.note_overdue(from, header.tag as usize);
+                None
+            }
+            Frame::End => {
+                self.end(from);
+                None
+            }
+            Frame::Here => None,
+        };
+        self.memory.give_back(bytes);
+        failure
     }
 
     /// Lends the first message of `from` with this tag to `take`, as soon as it is there. After the
@@ -163,7 +193,6 @@ impl Mailbox {
     }
 
     /// Whether a worker will send nothing more.
-    #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn has_ended(&self, worker: usize) -> bool {
         locked(&self.state).senders[worker].ended
     }
@@ -180,14 +209,14 @@ impl Mailbox {
     }
 
     /// Waits until it is known how a worker ended to which nothing can be sent; an error unless it
-    /// did so in good order.
-    #[cfg(unix)]
+    /// did so in good order: `lost` if nothing is known about it after `time`.
     pub(crate) fn wait_for_end(
         &self,
         worker: usize,
-        deadline: Duration,
+        time: Duration,
+        lost: impl FnOnce() -> TransportError,
     ) -> Result<(), TransportError> {
-        let until = Instant::now() + deadline;
+        let until = Instant::now() + time;
         let mut state = locked(&self.state);
         while !state.senders[worker].ended {
             if let Some(failure) = &state.failure {
@@ -195,12 +224,30 @@ impl Mailbox {
             }
             let now = Instant::now();
             if now >= until {
-                let message = format!("worker {worker} is lost: nothing can be sent to it");
-                return Err(TransportError::at(ErrorKind::Lost, worker, message));
+                return Err(lost());
             }
             state = self.wait(state, until - now);
         }
         Ok(())
+    }
+
+    /// Waits until all workers but the own one will send nothing more, or are known to be lost; not
+    /// longer than `time`.
+    pub(crate) fn wait_for_all_ends(&self, own: usize, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = locked(&self.state);
+        loop {
+            let lost = state.failure.as_ref().filter(|failure| failure.kind() == ErrorKind::Lost);
+            let lost = lost.and_then(TransportError::worker);
+            let has_ended = |(worker, sender): (usize, &Sender)| {
+                sender.ended || worker == own || lost == Some(worker)
+            };
+            let now = Instant::now();
+            if now >= until || state.senders.iter().enumerate().all(has_ended) {
+                return;
+            }
+            state = self.wait(state, until - now);
+        }
     }
 
     /// Notes a failure, unless there was one before; says whether there was none.
@@ -267,7 +314,6 @@ pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
 }
 
 /// A failure that another worker tells of.
-#[cfg(unix)]
 #[cold]
 pub(crate) fn told(kind: ErrorKind, worker: u32, text: &[u8]) -> TransportError {
     TransportError::at(kind, worker as usize, String::from_utf8_lossy(text))

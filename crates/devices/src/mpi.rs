@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use sardonyx_tensor::DataType;
 
 use crate::collectives::{self, check_part, check_parts, whole_elems};
-use crate::error::{ErrorKind, TransportError, err};
-use crate::frame::{Frame, HEADER_BYTES, Header};
+use crate::error::{TransportError, err};
+use crate::frame::{Frame, HEADER_BYTES, Header, notice};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, grace, told};
+use crate::mailbox::{Mailbox, failed, grace};
 use crate::reduction::{Loops, Reduction};
 use crate::scratch::{Piece, Scratch};
 use crate::traffic::{Traffic, TrafficCounters};
@@ -279,15 +279,9 @@ impl Shared {
     }
 
     fn take_frame(&self, from: usize, header: Header, bytes: Piece) {
-        match header.frame {
-            Frame::Message => return self.mailbox.put(from, header.tag, bytes),
-            Frame::Failed | Frame::Lost => {
-                self.mailbox.fail(told(ErrorKind::Failed, header.tag, &bytes));
-            }
-            Frame::Overdue => self.mailbox.note_overdue(from, header.tag as usize),
-            Frame::End => self.mailbox.end(from),
+        if let Some(failure) = self.mailbox.take_frame(from, header, bytes) {
+            self.mailbox.fail(failure);
         }
-        self.mailbox.memory.give_back(bytes);
     }
 
     /// Starts to send a frame.
@@ -309,8 +303,8 @@ impl Shared {
     }
 
     fn tell(&self, to: usize, failure: &TransportError) -> Result<(), TransportError> {
-        let worker = failure.worker().unwrap_or(self.number) as u32;
-        self.send(to, Frame::Failed, worker, failure.message().as_bytes())
+        let (frame, worker, text) = notice(failure, self.number);
+        self.send(to, frame, worker, text)
     }
 
     fn start_to_send(
@@ -692,6 +686,7 @@ impl Drop for Mpi {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn who_started_the_process_decides_which_library_is_tried_first() {

@@ -18,9 +18,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::{ErrorKind, TransportError, err};
-use crate::frame::{Frame, HEADER_BYTES, Header};
+use crate::frame::{Frame, HEADER_BYTES, Header, notice};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, told};
+use crate::mailbox::{Mailbox, failed};
 use crate::scratch::Scratch;
 use crate::traffic::{Traffic, TrafficCounters};
 use crate::transport::{Settings, Tag, Transport, check_worker};
@@ -298,7 +298,7 @@ impl Shared {
     fn read(self: &Arc<Self>, peer: usize, mut stream: UnixStream) {
         loop {
             match self.read_frame(peer, &mut stream) {
-                Ok(Frame::End) => return self.mailbox.end(peer),
+                Ok(Frame::End) => return,
                 Ok(_) => {}
                 // However its end is noticed.
                 Err(_) => break,
@@ -318,12 +318,8 @@ impl Shared {
         let refused = |error: TransportError| io::Error::other(error.to_string());
         let mut bytes = self.mailbox.memory.take(header.len).map_err(refused)?;
         stream.read_exact(&mut bytes)?;
-        match header.frame {
-            Frame::Message => self.mailbox.put(peer, header.tag, bytes),
-            Frame::Failed => self.learn(told(ErrorKind::Failed, header.tag, &bytes)),
-            Frame::Lost => self.learn(told(ErrorKind::Lost, header.tag, &bytes)),
-            Frame::Overdue => self.mailbox.note_overdue(peer, header.tag as usize),
-            Frame::End => {}
+        if let Some(failure) = self.mailbox.take_frame(peer, header, bytes) {
+            self.learn(failure);
         }
         Ok(header.frame)
     }
@@ -340,11 +336,10 @@ impl Shared {
 
     /// Tells all others of a failure. Who is told it more than once keeps the first.
     fn tell(&self, failure: &TransportError) {
-        let kind = if failure.kind() == ErrorKind::Lost { Frame::Lost } else { Frame::Failed };
-        let worker = failure.worker().unwrap_or(self.number);
+        let (frame, worker, text) = notice(failure, self.number);
         for peer in self.peers.iter().flatten() {
             // Who cannot be told will notice.
-            let _ = peer.write(kind, worker as u32, failure.message().as_bytes());
+            let _ = peer.write(frame, worker, text);
         }
     }
 
@@ -379,7 +374,10 @@ impl Shared {
             return Err(failure);
         }
         // Its reader comes to the end of what the worker said before.
-        self.mailbox.wait_for_end(peer, deadline)
+        self.mailbox.wait_for_end(peer, deadline, || {
+            let message = format!("worker {peer} is lost: nothing can be sent to it");
+            TransportError::at(ErrorKind::Lost, peer, message)
+        })
     }
 }
 

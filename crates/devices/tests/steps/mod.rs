@@ -20,6 +20,7 @@ const TYPES: [DataType; 13] = [
 ];
 
 /// D. Knuth's linear congruential generator MMIX, upper half.
+#[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,0 +1,475 @@
+//! Workers that are connected by anything that carries whole messages: actors, queues, a library
+//! for messages of another language.
+//!
+//! Each worker has two threads: one gives the channel what is to be sent, one puts what arrives
+//! into the mailbox. So no send waits for the channel, however slow it is, and each function of the
+//! channel is called by one thread only. Messages are numbered, so they may arrive in any order.
+//! Workers say from time to time that they are there: a channel need not notice who is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::{ErrorKind, TransportError, err};
+use crate::frame::{Frame, HEADER_BYTES, Header, notice};
+use crate::locked;
+use crate::mailbox::{Mailbox, failed, grace, told};
+use crate::scratch::{Piece, Scratch};
+use crate::traffic::{Traffic, TrafficCounters};
+use crate::transport::{Settings, Tag, Transport, check_worker};
+
+/// Why a channel cannot send or receive.
+pub type ChannelError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What carries messages from each of several workers to each other one.
+///
+/// Each message arrives whole; messages may arrive in any order, and more than once. A message for
+/// a worker that ended its work may be lost. `send` and `receive` are each called by one thread at
+/// a time, which is not the same for both.
+pub trait Channel: fmt::Debug + Send + Sync {
+    /// How many workers there are.
+    fn workers(&self) -> usize;
+
+    /// The own number, from 0.
+    fn number(&self) -> usize;
+
+    /// Sends a message to another worker. It may wait until the other receives it, as every worker
+    /// receives at all times.
+    ///
+    /// # Errors
+    /// The message cannot be sent: the other worker is taken for lost.
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError>;
+
+    /// Waits for the next message of any worker, calls `take` with the number of its sender and the
+    /// message, and returns whether there was one. Waits about as long as `wait`.
+    ///
+    /// # Errors
+    /// Nothing can be received any more: this worker fails.
+    fn receive(
+        &self,
+        wait: Duration,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<bool, ChannelError>;
+}
+
+/// The transport over a [`Channel`].
+///
+/// A worker is lost if a message cannot be sent to it, or if nothing was heard of it for as long as
+/// the deadline. Dropping the transport ends the worker's work: it waits until all is sent, and a
+/// quarter of the deadline, 2 seconds at most, for the others to end theirs. A channel that does
+/// not return until then is left to its threads.
+#[derive(Debug)]
+pub struct Channels {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Shared {
+    number: usize,
+    workers: usize,
+    channel: Box<dyn Channel>,
+    mailbox: Mailbox,
+    outbox: Mutex<Outbox>,
+    /// Something is to be sent, or a thread has ended.
+    changed: Condvar,
+    closing: AtomicBool,
+    counters: TrafficCounters,
+    deadline: Duration,
+}
+
+#[derive(Debug)]
+struct Outbox {
+    messages: VecDeque<(usize, Piece)>,
+    /// By receiver, the number of the next message.
+    next: Vec<u64>,
+    /// Nothing more will be put in.
+    closed: bool,
+    /// Threads that still call the channel: the writer, the reader.
+    running: [bool; 2],
+}
+
+const WRITER: usize = 0;
+const READER: usize = 1;
+
+/// Before the bytes of each message: a header, and the number of the message.
+const NUMBERED_BYTES: usize = HEADER_BYTES + 8;
+
+/// How long the reader waits for a message before it looks whether it is to end.
+const WAIT: Duration = Duration::from_millis(50);
+
+impl Channels {
+    /// The transport of the worker that has this end of the channel.
+    ///
+    /// # Errors
+    /// `Argument` if the channel's own number is not one of its workers', `System` if threads are
+    /// refused.
+    pub fn new(
+        channel: impl Channel + 'static,
+        settings: &Settings,
+    ) -> Result<Channels, TransportError> {
+        let (number, workers) = (channel.number(), channel.workers());
+        check_worker(number, workers)?;
+        let shared = Arc::new(Shared {
+            number,
+            workers,
+            channel: Box::new(channel),
+            mailbox: Mailbox::new(workers),
+            outbox: Mutex::new(Outbox {
+                messages: VecDeque::new(),
+                next: vec![0; workers],
+                closed: false,
+                running: [false; 2],
+            }),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            counters: TrafficCounters::new(workers),
+            deadline: settings.deadline,
+        });
+        let mut channels = Channels { shared, threads: Vec::new(), scratch: Scratch::new() };
+        let works: [(&str, fn(&Shared)); 2] =
+            [("sends", Shared::write), ("receives", Shared::read)];
+        for (thread, (name, work)) in works.into_iter().enumerate() {
+            let shared = Arc::clone(&channels.shared);
+            locked(&shared.outbox).running[thread] = true;
+            let started = thread::Builder::new().name(name.to_string()).spawn(move || {
+                let running = Running { shared: &shared, thread };
+                work(running.shared);
+            });
+            match started {
+                Ok(started) => channels.threads.push(started),
+                Err(error) => {
+                    locked(&channels.shared.outbox).running[thread] = false;
+                    return err!(System, "no thread can be started: {error}");
+                }
+            }
+        }
+        Ok(channels)
+    }
+}
+
+/// A thread that calls the channel, until it is dropped.
+struct Running<'s> {
+    shared: &'s Shared,
+    thread: usize,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.shared.learn(failed(self.shared.number, "its channel panicked"));
+        }
+        locked(&self.shared.outbox).running[self.thread] = false;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// What has been received of a worker.
+#[derive(Debug, Default)]
+struct Sender {
+    /// The number of the next message.
+    next: u64,
+    /// Messages that came before others with lower numbers.
+    early: BTreeMap<u64, (Header, Piece)>,
+    /// How long nothing has been heard of it.
+    silent: Duration,
+}
+
+impl Shared {
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.number;
+        (0..self.workers).filter(move |worker| *worker != own)
+    }
+
+    /// A message with room for its number.
+    fn message(&self, frame: Frame, tag: u32, bytes: &[u8]) -> Result<Piece, TransportError> {
+        let mut message = self.mailbox.memory.take(NUMBERED_BYTES + bytes.len())?;
+        let header = Header { frame, tag, len: bytes.len() }.to_bytes();
+        message[..HEADER_BYTES].copy_from_slice(&header);
+        message[HEADER_BYTES..NUMBERED_BYTES].fill(0);
+        message[NUMBERED_BYTES..].copy_from_slice(bytes);
+        Ok(message)
+    }
+
+    /// Leaves a message to the writer, after all others for its receiver.
+    fn put_out(&self, outbox: &mut Outbox, to: usize, mut message: Piece) {
+        let number = outbox.next[to];
+        outbox.next[to] += 1;
+        message[HEADER_BYTES..NUMBERED_BYTES].copy_from_slice(&number.to_le_bytes());
+        outbox.messages.push_back((to, message));
+        self.changed.notify_all();
+    }
+
+    /// Notes a failure and tells the others of it, before all that waits to be sent.
+    fn learn(&self, failure: TransportError) {
+        if !self.mailbox.fail(failure.clone()) {
+            return;
+        }
+        let (frame, worker, text) = notice(&failure, self.number);
+        let mut outbox = locked(&self.outbox);
+        for to in self.others() {
+            // Who cannot be told will notice.
+            if let Ok(message) = self.message(frame, worker, text) {
+                outbox.messages.push_front((to, message));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Tells all but the one itself that this worker waits for another longer than its deadline.
+    fn tell_overdue(&self, waits_for: usize) {
+        self.mailbox.note_overdue(self.number, waits_for);
+        let mut outbox = locked(&self.outbox);
+        for to in self.others().filter(|to| *to != waits_for) {
+            // Who is not told names the worker that it waits for itself.
+            if let Ok(message) = self.message(Frame::Overdue, waits_for as u32, &[]) {
+                outbox.messages.push_front((to, message));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// How often a worker says that it is there.
+    fn beat(&self) -> Duration {
+        (self.deadline / 8).max(Duration::from_millis(1))
+    }
+
+    /// Sends what is to be sent, until nothing more will be.
+    fn write(&self) {
+        let mut next_beat = Instant::now() + self.beat();
+        let mut outbox = locked(&self.outbox);
+        loop {
+            let now = Instant::now();
+            if now >= next_beat {
+                next_beat = now + self.beat();
+                for to in self.others() {
+                    if let Ok(message) = self.message(Frame::Here, 0, &[]) {
+                        outbox.messages.push_front((to, message));
+                    }
+                }
+            }
+            if let Some((to, message)) = outbox.messages.pop_front() {
+                drop(outbox);
+                self.deliver(to, &message);
+                self.mailbox.memory.give_back(message);
+                outbox = locked(&self.outbox);
+            } else if outbox.closed {
+                return;
+            } else {
+                outbox = self.wait(outbox, next_beat - now);
+            }
+        }
+    }
+
+    /// Gives the channel a message.
+    fn deliver(&self, to: usize, message: &[u8]) {
+        let is_end = message.first() == Some(&(Frame::End as u8));
+        // Who has ended waits for the ends of others, and for nothing else.
+        if self.mailbox.has_ended(to) && !is_end {
+            return;
+        }
+        let Err(error) = self.channel.send(to, message) else { return };
+        let own = self.number;
+        let lost = || {
+            let message = format!("worker {to} is lost: worker {own} cannot send to it: {error}");
+            TransportError::at(ErrorKind::Lost, to, message)
+        };
+        // What it sent before its end may come later than the end is noticed.
+        if let Err(failure) = self.mailbox.wait_for_end(to, grace(self.deadline), lost) {
+            self.learn(failure);
+        }
+    }
+
+    /// Takes in what the others send, until the end.
+    fn read(&self) {
+        let mut senders: Vec<Sender> = (0..self.workers).map(|_| Sender::default()).collect();
+        let mut looked = Instant::now();
+        while !self.closing.load(Ordering::Acquire) {
+            let mut failure = Ok(());
+            let received = self.channel.receive(WAIT.min(self.beat()), &mut |from, message| {
+                failure = self.take_in(&mut senders, from, message);
+            });
+            if let Err(failure) = failure {
+                self.learn(failure);
+            }
+            if let Err(error) = received {
+                // The end of the channel is no failure if the own work has ended.
+                if !self.closing.load(Ordering::Acquire) {
+                    self.learn(failed(self.number, &format!("it cannot receive: {error}")));
+                }
+                return;
+            }
+            let now = Instant::now();
+            // A process that was stopped itself has heard of nobody in that time.
+            let passed = (now - looked).min(2 * WAIT);
+            looked = now;
+            self.note_silence(&mut senders, passed);
+        }
+    }
+
+    fn take_in(
+        &self,
+        senders: &mut [Sender],
+        from: usize,
+        message: &[u8],
+    ) -> Result<(), TransportError> {
+        if from >= self.workers || from == self.number {
+            let why = format!("its channel names worker {from} as the sender of a message");
+            return Err(failed(self.number, &why));
+        }
+        let damaged = || failed(from, "it sent bytes that are not a message");
+        let (head, bytes) = message.split_at_checked(NUMBERED_BYTES).ok_or_else(damaged)?;
+        let (header, number) = head.split_at(HEADER_BYTES);
+        let number = number.try_into().map_or(u64::MAX, u64::from_le_bytes);
+        let header = Header::from_bytes(header).filter(|header| header.len == bytes.len());
+        let header = header.ok_or_else(damaged)?;
+        let sender = &mut senders[from];
+        sender.silent = Duration::ZERO;
+        if let (Frame::End, Some((kind, text))) = (header.frame, bytes.split_first()) {
+            let kind = if *kind == Frame::Lost as u8 { ErrorKind::Lost } else { ErrorKind::Failed };
+            // Before the end: nobody is to take that for the reason.
+            self.learn(told(kind, header.tag, text));
+            self.mailbox.end(from);
+            return Ok(());
+        }
+        let mut piece = self.mailbox.memory.take(bytes.len())?;
+        piece.copy_from_slice(bytes);
+        let is_numbered = matches!(header.frame, Frame::Message | Frame::End);
+        // Who failed may end before its messages have come.
+        if !is_numbered || self.mailbox.check().is_err() {
+            return self.mailbox.take_frame(from, header, piece).map_or(Ok(()), Err);
+        }
+        if number >= sender.next {
+            sender.early.insert(number, (header, piece));
+        }
+        while let Some((header, piece)) = sender.early.remove(&sender.next) {
+            sender.next += 1;
+            // Neither a message nor an end tells of a failure.
+            self.mailbox.take_frame(from, header, piece);
+        }
+        Ok(())
+    }
+
+    /// Notes for how long nothing has been heard of others, and who is lost.
+    fn note_silence(&self, senders: &mut [Sender], passed: Duration) {
+        for worker in self.others() {
+            let sender = &mut senders[worker];
+            sender.silent += passed;
+            if sender.silent > self.deadline && !self.mailbox.has_ended(worker) {
+                let deadline = self.deadline;
+                let message =
+                    format!("worker {worker} is lost: it was not heard of for {deadline:?}");
+                self.learn(TransportError::at(ErrorKind::Lost, worker, message));
+            }
+        }
+    }
+
+    fn wait<'a>(&self, outbox: MutexGuard<'a, Outbox>, time: Duration) -> MutexGuard<'a, Outbox> {
+        let waited = self.changed.wait_timeout(outbox, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits until a thread does not call the channel any more; says whether it came to that.
+    fn wait_for(&self, thread: usize, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut outbox = locked(&self.outbox);
+        while outbox.running[thread] {
+            let now = Instant::now();
+            if now >= until {
+                return false;
+            }
+            outbox = self.wait(outbox, until - now);
+        }
+        true
+    }
+}
+
+impl Transport for Channels {
+    fn workers(&self) -> usize {
+        self.shared.workers
+    }
+
+    fn number(&self) -> usize {
+        self.shared.number
+    }
+
+    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        check_worker(to, self.workers())?;
+        let shared = &self.shared;
+        shared.mailbox.check()?;
+        if to == shared.number {
+            shared.mailbox.put_copy(to, tag, bytes)?;
+        } else {
+            let message = shared.message(Frame::Message, tag, bytes)?;
+            shared.put_out(&mut locked(&shared.outbox), to, message);
+        }
+        shared.counters.count(to, bytes.len());
+        Ok(())
+    }
+
+    fn receive_with(
+        &self,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TransportError> {
+        check_worker(from, self.workers())?;
+        let shared = &self.shared;
+        shared.mailbox.receive(from, tag, shared.deadline, take, || shared.tell_overdue(from))
+    }
+
+    fn fail(&self, reason: &str) {
+        self.shared.learn(failed(self.shared.number, reason));
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.shared.counters.read()
+    }
+
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
+impl Drop for Channels {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.fail("it panicked");
+        }
+        let shared = &self.shared;
+        let failure = shared.mailbox.check().err();
+        // The notice of a failure may come after the end, which says again what it was.
+        let (worker, why) = failure.as_ref().map_or((0, Vec::new()), |failure| {
+            let (frame, worker, text) = notice(failure, shared.number);
+            (worker, [&[frame as u8], text].concat())
+        });
+        {
+            let mut outbox = locked(&shared.outbox);
+            for to in shared.others() {
+                if let Ok(message) = shared.message(Frame::End, worker, &why) {
+                    shared.put_out(&mut outbox, to, message);
+                }
+            }
+            outbox.closed = true;
+            shared.changed.notify_all();
+        }
+        // After a failure, nobody waits for messages.
+        let patience = if failure.is_some() { grace(shared.deadline) } else { shared.deadline };
+        shared.wait_for(WRITER, patience);
+        // A send of another worker may wait until this one receives it.
+        shared.mailbox.wait_for_all_ends(shared.number, grace(shared.deadline));
+        shared.closing.store(true, Ordering::Release);
+        shared.wait_for(READER, grace(shared.deadline).max(2 * WAIT));
+        for thread in self.threads.drain(..) {
+            let has_ended = !locked(&shared.outbox).running.contains(&true);
+            if has_ended || thread.is_finished() {
+                // A panic of a channel has been told to all.
+                let _ = thread.join();
+            }
+        }
+    }
+}
