@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
-use sardonyx::{DeviceOptions, Model, Session, Type, Value};
+use sardonyx::{DataType, DeviceOptions, Model, Session, Tensor, Tolerance, Type, Value};
 use sardonyx_passes::{Computed, Step};
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};
@@ -192,6 +192,16 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(counts.failures.is_empty())
 }
 
+/// How far apart partial results may be, which are rounded once more each: four half units in the
+/// last place. It is more than what cases allow for narrow floats.
+fn rounding(value: &Value) -> f64 {
+    match value.as_tensor().map(Tensor::data_type) {
+        Some(DataType::Float16) => 4.0 / 2048.0,
+        Some(DataType::Bfloat16) => 4.0 / 256.0,
+        _ => 0.0,
+    }
+}
+
 /// One run, which its number decides.
 fn one(number: u64, cases: &[Case], arguments: &Arguments, counts: &Mutex<Counts>) {
     let mut random = Random::new(number);
@@ -230,7 +240,8 @@ fn compare(
     if arguments.show {
         println!("{}", annotated.to_text());
     }
-    let options = DeviceOptions::new().deadline(Duration::from_secs(5));
+    // Long enough for a machine that does other things, too.
+    let options = DeviceOptions::new().deadline(Duration::from_secs(30));
     let session = Session::builder(&annotated).threads(1).seed(7).devices(options);
     let session = session.map_err(|error| say(&error))?;
     if arguments.show {
@@ -256,9 +267,12 @@ fn compare(
     let plan = session.last_plan().ok_or("there is no plan")?;
     let again = session.run(inputs.clone()).map_err(|error| say(&error))?;
     let plain_again = plain.run(inputs).map_err(|error| say(&error))?;
+    let has_partial = plan.facts().partial > 0;
     let mut is_same = true;
     for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
         is_same &= bits(wanted) == bits(found);
+        let rtol = tolerance.rtol.max(if has_partial { rounding(wanted) } else { 0.0 });
+        let tolerance = Tolerance { rtol, ..tolerance };
         found.compare(wanted, tolerance).map_err(|why| format!("{name}: {why}"))?;
     }
     // Nodes that draw random numbers draw others in the second run.
