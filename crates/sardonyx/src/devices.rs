@@ -13,12 +13,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use sardonyx_devices::{
+    Channel, ChannelError, Channels, Settings, Traffic, Transport, TransportError,
+};
 use sardonyx_devices::{ErrorKind as Kind, Hosted, Threads};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use sardonyx_devices::{Processes, Rendezvous};
-pub use sardonyx_devices::{Settings, Traffic, Transport, TransportError};
 use sardonyx_model::{self as graph, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
@@ -26,7 +28,7 @@ use sardonyx_passes::{
     suggest,
 };
 pub use sardonyx_passes::{Division, Plan, Suggested};
-use sardonyx_runtime::Port;
+use sardonyx_runtime::{Port, StopFlag};
 use sardonyx_tensor::Value;
 
 use crate::error::{Error, ErrorKind};
@@ -69,9 +71,9 @@ impl DeviceOptions {
     }
 
     /// This process is one worker of several, which this transport connects: [`Processes`], `Mpi`,
-    /// or one of the program's own. Each worker makes a session of the same model with the same
-    /// options. Devices are spread evenly over the workers; a worker may have several devices, or
-    /// none. Worker 0 calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
+    /// [`Channels`], or one of the program's own. Each worker makes a session of the same model with
+    /// the same options. Devices are spread evenly over the workers; a worker may have several
+    /// devices, or none. Worker 0 calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);
@@ -286,6 +288,15 @@ impl DeviceSession {
         self.look.outputs()
     }
 
+    /// The input of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is none.
+    pub fn input(&self, name: &str) -> Result<&Port, Error> {
+        self.look.input(name)
+    }
+
     /// The threads of all devices of this process together.
     pub fn threads(&self) -> usize {
         self.seats.len() * self.choices.options.threads.unwrap_or(1)
@@ -415,6 +426,16 @@ impl DeviceSession {
     /// [`ErrorKind::Input`] for worker 0. [`ErrorKind::Worker`] if another worker fails or is lost;
     /// else the error of the device of this process that failed. The others have been told.
     pub fn serve(&self) -> Result<(), Error> {
+        self.serve_until(&StopFlag::new())
+    }
+
+    /// As [`DeviceSession::serve`], but a run also ends when this flag is up: with an error that
+    /// the others are told. It does not end the wait for the next run; [`Transport::fail`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::serve`].
+    pub fn serve_until(&self, stop: &StopFlag) -> Result<(), Error> {
         let team = self.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
             return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
@@ -429,11 +450,12 @@ impl DeviceSession {
         let names = self.names();
         let mut run = 0;
         let ended = loop {
-            let Order { types, inputs, limits } = match team.next_order(&names, self.inputs()) {
+            let Order { types, inputs, mut limits } = match team.next_order(&names, self.inputs()) {
                 Ok(Some(order)) => order,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
+            limits.stop = Some(stop.clone());
             match self.prepared(&mut self.locked(), &types) {
                 Ok(prepared) => self.hand_out(&prepared, &Arc::new(inputs), &limits, run, &done),
                 Err(error) => {
