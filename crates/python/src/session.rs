@@ -18,6 +18,7 @@ mod take;
 mod tensor;
 mod trainer;
 mod training;
+mod worker;
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -39,6 +40,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySession>()?;
     module.add_class::<trainer::PyTrainer>()?;
     module.add_class::<trainer::Snapshot>()?;
+    module.add_class::<worker::PyWorker>()?;
     module.add_class::<PyPort>()?;
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;

@@ -18,6 +18,7 @@ The submodules:
 - :mod:`sardonyx.parser` and :mod:`sardonyx.printer`: models as text;
 - :mod:`sardonyx.checker`: whether a model keeps to the standard;
 - :mod:`sardonyx.shape_inference`: types and shapes of all values;
+- :mod:`sardonyx.distributed`: a model on several devices, and by several processes together;
 - :mod:`sardonyx.inliner`: calls of functions replaced by what the functions do;
 - :mod:`sardonyx.version_converter`: models in other versions of the operator set ``ai.onnx``.
 
@@ -29,6 +30,7 @@ from sardonyx import (
     backend,
     checker,
     defs,
+    distributed,
     inliner,
     parser,
     printer,
@@ -66,6 +68,7 @@ __all__ = [
     "deadline",
     "defs",
     "differentiate",
+    "distributed",
     "inliner",
     "parser",
     "printer",

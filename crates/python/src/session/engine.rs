@@ -212,38 +212,7 @@ impl Engine {
     ///
     /// `TypeError` if it is not a list or a tuple of texts.
     pub(crate) fn wanted(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-        let py = names.py();
-        let wrong = || {
-            let found = shown(names);
-            let what = format!("the names of outputs are {found}, which is not a list of str");
-            PyTypeError::new_err(what)
-        };
-        if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
-            return Err(wrong());
-        }
-        let mut wanted = Vec::new();
-        for name in names.try_iter()? {
-            let name = name?;
-            let name = name.cast::<PyString>().map_err(|_| wrong())?;
-            // The same object nearly always, as names come from `outputs` or are interned.
-            let same = self.output_names.iter().position(|known| known.is(name));
-            wanted.push(match same {
-                Some(index) => index,
-                None => self.output_of(py, &name.to_cow()?)?,
-            });
-        }
-        Ok(wanted)
-    }
-
-    /// The number of the output of a name.
-    fn output_of(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
-        let outputs = self.session.outputs();
-        outputs.iter().position(|port| port.name() == name).ok_or_else(|| {
-            let all: Vec<&str> = outputs.iter().map(Port::name).collect();
-            let help = format!("use one of its outputs: '{}'", all.join("', '"));
-            let what = format!("the model has no output '{name}'");
-            of_kind(py, ErrorKind::Output, what, Some(&help))
-        })
+        wanted(names, &self.output_names)
     }
 
     /// The name of an output.
@@ -307,9 +276,48 @@ impl Engine {
     }
 }
 
+/// The numbers of outputs that a list or a tuple names, of all that there are.
+///
+/// # Errors
+///
+/// `TypeError` if it is not a list or a tuple of texts.
+pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult<Vec<usize>> {
+    let py = names.py();
+    let wrong = || {
+        let found = shown(names);
+        let what = format!("the names of outputs are {found}, which is not a list of str");
+        PyTypeError::new_err(what)
+    };
+    if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
+        return Err(wrong());
+    }
+    let mut wanted = Vec::new();
+    for name in names.try_iter()? {
+        let name = name?;
+        let name = name.cast::<PyString>().map_err(|_| wrong())?;
+        // The same object nearly always, as names come from `outputs` or are interned.
+        let same = all.iter().position(|known| known.is(name));
+        wanted.push(match same {
+            Some(index) => index,
+            None => output_of(py, &name.to_cow()?, all)?,
+        });
+    }
+    Ok(wanted)
+}
+
+/// The number of the output of a name.
+fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
+    let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
+    all.iter().position(|known| known == name).ok_or_else(|| {
+        let help = format!("use one of its outputs: '{}'", all.join("', '"));
+        let what = format!("the model has no output '{name}'");
+        of_kind(py, ErrorKind::Output, what, Some(&help))
+    })
+}
+
 /// The outputs of these numbers. Each is handed over where it is wanted last, as an array may only
 /// write what nothing else refers to.
-fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
+pub(crate) fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
     let mut outputs: Vec<Option<Value>> =
         outputs.into_iter().map(|(_, value)| Some(value)).collect();
     wanted.iter().enumerate().filter_map(move |(turn, index)| {

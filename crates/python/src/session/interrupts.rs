@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use sardonyx::{StepEvent, StopFlag};
 
 /// How long a run does not ask: what asks needs the interpreter, which others may hold.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is asked for a run in the main thread.
 pub(crate) struct Interrupts {
@@ -37,11 +37,15 @@ pub(crate) fn note_main_thread(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether the calling thread is the main one, where signals are handled.
+pub(crate) fn is_main_thread(py: Python<'_>) -> bool {
+    MAIN.get(py).copied().flatten() == Some(thread::current().id())
+}
+
 impl Interrupts {
     /// For a run of the calling thread, if that is the main one.
     pub(crate) fn new(py: Python<'_>, of_caller: Option<&StopFlag>) -> Option<Interrupts> {
-        let main = (*MAIN.get(py)?)?;
-        (thread::current().id() == main).then(|| Interrupts {
+        is_main_thread(py).then(|| Interrupts {
             stop: of_caller.cloned().unwrap_or_default(),
             next: PAUSE,
             last: Duration::ZERO,

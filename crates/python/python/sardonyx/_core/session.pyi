@@ -1,11 +1,12 @@
 """The core of sessions, which run models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, final
 
 from sardonyx._messages import Path
 from sardonyx._state import State
+from sardonyx.distributed import Transport
 
 class Error(Exception):
     code: str
@@ -120,6 +121,57 @@ class Trainer:
     @property
     def precision(self) -> str: ...
     def _repr_html_(self) -> str: ...
+
+@final
+class Worker:
+    def __new__(
+        cls,
+        model: Any,
+        configuration: str | None = None,
+        *,
+        transport: Transport | None = None,
+        deadline: float = 60.0,
+        threads: int | None = None,
+        precision: str = "exact",
+        seed: int | None = None,
+    ) -> Worker: ...
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Any]: ...
+    def run_many(
+        self,
+        feeds: Iterable[Mapping[str, Any]],
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> list[dict[str, Any]]: ...
+    def serve(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Worker: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        value: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def devices(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def inputs(self) -> list[Port]: ...
+    @property
+    def outputs(self) -> list[Port]: ...
 
 @final
 class Snapshot:

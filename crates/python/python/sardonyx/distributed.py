@@ -1,0 +1,48 @@
+"""Several programs, or several machines, that run one model together.
+
+A model can say on which devices its nodes run, and in which parts: the command ``sardonyx shard``
+writes such annotations, and other tools do. :class:`Worker` runs the devices::
+
+    # Each device is a thread of this process.
+    y = Worker("sharded.onnx").run({"x": x})["y"]
+
+    # This process is one of several.
+    with Worker("sharded.onnx", transport=transport) as worker:
+        if worker.rank == 0:
+            y = worker.run({"x": x})["y"]
+        else:
+            worker.serve()
+
+A transport is any object like :class:`Transport`: over MPI, actors, queues or sockets.
+"""
+
+from typing import Protocol
+
+from sardonyx._core.session import Worker
+
+__all__ = ["Transport", "Worker"]
+
+
+class Transport(Protocol):
+    """What carries messages between workers. Nothing needs to derive from it.
+
+    Messages may arrive in any order, and more than once; those for a worker that was closed may be lost. ``send`` and ``recv``
+    are called by two threads of their own, one each, from the time when the worker is made until it is closed.
+    """
+
+    @property
+    def rank(self) -> int:
+        """The number of this worker, from 0."""
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+
+    def send(self, to: int, data: bytes, /) -> object:
+        """Sends a message to another worker. May wait until it is received. An exception means that the other worker is lost."""
+
+    def recv(self, timeout: float, /) -> tuple[int, bytes] | None:
+        """The next message of any worker, with its number; None if there is none within about so many seconds.
+
+        An exception means that this worker cannot go on.
+        """
