@@ -8,6 +8,7 @@ mod conformance;
 mod conversions;
 mod coverage;
 mod devices;
+mod distributed;
 mod findings;
 mod formats;
 mod fuzz;
@@ -62,6 +63,8 @@ enum Task {
     Conversions(conversions::Conversions),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
+    /// Run the examples of workers over MPI and Ray from Python, and the tests of workers.
+    Distributed(distributed::Distributed),
     /// Write docs/findings.md, or check that it is up to date.
     Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
         Task::Coverage(task) => coverage::run(&task),
+        Task::Distributed(task) => distributed::run(&task),
         Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),
         Task::Fuzz(task) => fuzz::run(&task),

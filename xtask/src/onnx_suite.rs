@@ -99,7 +99,7 @@ pub(crate) fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<Pa
 }
 
 /// Installs the wheel in a directory of its own.
-fn installed(python: &Path, directory: &Path, wheel: &Path) -> Result<PathBuf> {
+pub(crate) fn installed(python: &Path, directory: &Path, wheel: &Path) -> Result<PathBuf> {
     let site = directory.join("own-site");
     if site.exists() {
         fs::remove_dir_all(&site)?;
