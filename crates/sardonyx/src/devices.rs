@@ -71,9 +71,10 @@ impl DeviceOptions {
     }
 
     /// This process is one worker of several, which this transport connects: [`Processes`], `Mpi`,
-    /// [`Channels`], or one of the program's own. Each worker makes a session of the same model with
-    /// the same options. Devices are spread evenly over the workers; a worker may have several
-    /// devices, or none. Worker 0 calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
+    /// [`Channels`], or one of the program's own. Each worker makes a session of the same model
+    /// with the same options. Devices are spread evenly over the workers; a worker may have several
+    /// devices, or none. Worker 0 calls [`DeviceSession::run`], all others
+    /// [`DeviceSession::serve`].
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);
