@@ -44,8 +44,8 @@ pub(crate) struct DeviceArgs {
         require_equals = true
     )]
     mpi: Option<Option<OsString>>,
-    /// Combine partial results in the order of the devices also over MPI, so that sums have the same
-    /// bits in every run; otherwise they are left to the MPI library
+    /// Combine partial results in the order of the devices also over MPI, so that sums have the
+    /// same bits in every run; otherwise they are left to the MPI library
     #[arg(long, requires = "mpi")]
     reproducible: bool,
     /// Seconds that a device waits for a message of another one

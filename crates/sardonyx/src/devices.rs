@@ -246,8 +246,8 @@ impl Model {
 
     /// The same model with a device configuration of a name and a number of devices, and
     /// annotations that divide it among them. Calls of functions are inlined, as far as they can
-    /// be. Sizes that the model leaves open are those of `sizes`, or else 64, or another one that the
-    /// model accepts.
+    /// be. Sizes that the model leaves open are those of `sizes`, or else 64, or another one that
+    /// the model accepts.
     ///
     /// # Errors
     ///
@@ -373,8 +373,8 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// As [`DeviceSession::run`], for the first set that fails; [`ErrorKind::Stopped`] if the limits
-    /// end a run.
+    /// As [`DeviceSession::run`], for the first set that fails; [`ErrorKind::Stopped`] if the
+    /// limits end a run.
     pub fn run_many<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,

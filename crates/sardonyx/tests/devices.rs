@@ -112,8 +112,8 @@ fn configurations_are_chosen() {
     assert_eq!(wanted.tensor("y").unwrap().bytes(), found.tensor("y").unwrap().bytes());
 }
 
-/// DIST-23: two rows in three parts, of which one is empty. A size of 0 in the shape that Reshape is
-/// given must not mean that of the input.
+/// DIST-23: two rows in three parts, of which one is empty. A size of 0 in the shape that Reshape
+/// is given must not mean that of the input.
 #[test]
 fn parts_may_be_empty() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>

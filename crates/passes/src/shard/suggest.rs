@@ -49,8 +49,8 @@ pub struct Suggested {
 const SMALLEST_MATRIX: usize = 1 << 12;
 
 /// A model with a configuration of this name and number of devices, and annotations for it. Calls
-/// of functions are inlined first. Sizes that are open are assumed: 64, or else another one that the
-/// model accepts.
+/// of functions are inlined first. Sizes that are open are assumed: 64, or else another one that
+/// the model accepts.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! Workers that are other processes: what they agree on, and how they are told what to run.
 //!
 //! Worker 0 takes the inputs. For each run it sends every other worker an *order*: the types that
-//! the plan is made for, and the inputs that the devices of that worker read. All make the same plan
-//! from it. Outputs go from the device that has them to the first one, with their own number as tag.
+//! the plan is made for, and the inputs that the devices of that worker read. All make the same
+//! plan from it. Outputs go from the device that has them to the first one, with their own number
+//! as tag.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
