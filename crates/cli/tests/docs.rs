@@ -9,7 +9,8 @@
 //! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that
 //! file. All blocks of a page share a directory, in which `examples` and `tests` are those of the
 //! repository. Blocks of kind `rust` are those of `book.rs`, which is compiled and run; blocks of
-//! kind `python` are run by `crates/python/tests/test_docs.py`.
+//! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt of
+//! a program in `examples/distributed`, which has tests of its own.
 //!
 //! With `BLESS=1` in the environment, what commands print is written into the pages.
 
@@ -277,9 +278,21 @@ fn answers_to_questions_run() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Whether a program of `examples/distributed` has these lines.
+fn is_in_example(lines: &str) -> bool {
+    let entries = fs::read_dir(root().join("examples/distributed")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut programs = paths.filter(|path| path.extension().is_some_and(|suffix| suffix == "py"));
+    programs.any(|path| fs::read_to_string(path).unwrap().contains(lines))
+}
+
 /// What is wrong with a block that is not run here.
 fn problem_of_block(block: &Block) -> Option<String> {
     let Some(kind) = block.kind.first() else { return Some("a block has no kind".to_string()) };
+    if kind == "py" {
+        let is_in_example = is_in_example(&block.lines.join("\n"));
+        return (!is_in_example).then(|| "no program in examples has these lines".to_string());
+    }
     if !NOT_RUN.contains(&kind.as_str()) {
         return Some(format!("blocks of kind '{kind}' are not known"));
     }

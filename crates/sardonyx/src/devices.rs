@@ -406,16 +406,18 @@ impl DeviceSession {
             });
             match started {
                 Ok(prepared) => running.start(prepared, inputs, limits),
-                Err(error) => return Err(running.abandon(Some(error))),
+                Err(error) => {
+                    // Nobody but this call takes the outputs of runs that have begun.
+                    running.finish_all()?;
+                    return Err(error);
+                }
             }
             // Each device has something to do, and nobody gets far ahead.
             if running.unfinished() > self.devices {
                 outputs.push(running.finish_next()?);
             }
         }
-        while running.unfinished() > 0 {
-            outputs.push(running.finish_next()?);
-        }
+        outputs.extend(running.finish_all()?);
         Ok(outputs)
     }
 
@@ -678,7 +680,11 @@ impl<'s> Running<'s> {
                 Some((_, values)) => values[index].take(),
                 None => match team::receive(self.session.first(), by, (index, port)) {
                     Ok(value) => Some(value),
-                    Err(error) => return Err(self.abandon(Some(error))),
+                    Err(error) => {
+                        // It may come later, when another run waits for its own.
+                        self.session.team.iter().for_each(|team| team.fail(&error));
+                        return Err(self.abandon(Some(error)));
+                    }
                 },
             };
             named.extend(value.map(|value| (port.name().to_string(), value)));
@@ -686,8 +692,12 @@ impl<'s> Running<'s> {
         Ok(Outputs::new(named))
     }
 
-    /// Ends the runs that have begun, because of an error: one of them fails, or something before
-    /// the next one does.
+    /// The outputs of all runs that have begun.
+    fn finish_all(&mut self) -> Result<Vec<Outputs>, Error> {
+        (0..self.unfinished()).map(|_| self.finish_next()).collect()
+    }
+
+    /// Ends the runs that have begun, because of an error: one of them fails, or outputs do not come.
     fn abandon(&mut self, error: Option<Error>) -> Error {
         while let Some(run) = self.wait() {
             let errors = run.finished.into_iter();

@@ -168,6 +168,23 @@ fn failures_name_their_worker() {
     assert!(error.to_string().contains("Gather"), "{error}");
 }
 
+/// Inputs that are refused after others have begun: the outputs of those do not turn up later.
+#[test]
+fn runs_that_have_begun_are_finished() {
+    let model = products(Division::Pipeline);
+    let whole = Session::new(&model).unwrap();
+    let ended = with_workers(sessions(&model, 2, |_, options| options), |session| {
+        let wrong = ("no such input", input(1));
+        let runs = [vec![("x", input(2))], vec![("x", input(2))], vec![wrong]];
+        let error = session.run_many(runs, &Limits::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        let wanted = whole.run([("x", input(5))]).unwrap();
+        let found = session.run([("x", input(5))]).unwrap();
+        assert_eq!(wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
 /// Random numbers are those that all devices draw, whatever worker they belong to; what is no
 /// tensor goes to its reader whole, and comes back.
 #[test]
