@@ -9,8 +9,8 @@
 //! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that
 //! file. All blocks of a page share a directory, in which `examples` and `tests` are those of the
 //! repository. Blocks of kind `rust` are those of `book.rs`, which is compiled and run; blocks of
-//! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt of
-//! a program in `examples/distributed`, which has tests of its own.
+//! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt
+//! of a program in `examples/distributed`, which has tests of its own.
 //!
 //! With `BLESS=1` in the environment, what commands print is written into the pages.
 

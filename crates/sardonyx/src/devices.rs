@@ -697,7 +697,8 @@ impl<'s> Running<'s> {
         (0..self.unfinished()).map(|_| self.finish_next()).collect()
     }
 
-    /// Ends the runs that have begun, because of an error: one of them fails, or outputs do not come.
+    /// Ends the runs that have begun, because of an error: one of them fails, or outputs do not
+    /// come.
     fn abandon(&mut self, error: Option<Error>) -> Error {
         while let Some(run) = self.wait() {
             let errors = run.finished.into_iter();
