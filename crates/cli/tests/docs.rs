@@ -372,12 +372,12 @@ fn links_lead_somewhere() {
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             let place = format!("{}: {target}", shown(&page));
             if !path.exists() {
-                wrong.push(format!("{place}: there is no such file"));
+                wrong.push(format!("{place}: the linked file does not exist"));
             } else if !part.is_empty() {
                 let linked = fs::read_to_string(&path).unwrap();
                 let headings = linked.lines().filter(|line| line.starts_with('#'));
                 if !headings.map(anchor).any(|name| name == part) {
-                    wrong.push(format!("{place}: there is no such heading"));
+                    wrong.push(format!("{place}: the linked page has no heading with this anchor"));
                 }
             }
         }

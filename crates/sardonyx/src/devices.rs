@@ -116,6 +116,8 @@ pub struct DeviceSession {
     model: Model,
     /// What plans are made of.
     prepared: graph::Model,
+    /// The names of the inputs of that graph, which initializers may be too.
+    names: Vec<String>,
     choices: Choices,
     /// Sizes of symbolic dimensions that are fixed.
     symbols: Vec<(String, i64)>,
@@ -196,10 +198,13 @@ impl SessionBuilder<'_> {
         let registry = choices.options.operators.registry();
         let prepared = prepare_to_shard(&model.graph, &registry);
         let prepared = prepared.map_err(|error| shard_error(error, &model))?;
+        let inputs = prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
+        let names = inputs.map(|info| prepared.display(info.name).to_string()).collect();
         let seats = links.into_iter().map(|(device, link)| Seat::new(device, link)).collect();
         Ok(DeviceSession {
             model,
             prepared,
+            names,
             choices,
             symbols,
             device_options: options,
@@ -400,7 +405,7 @@ impl DeviceSession {
                 let prepared = self.prepared(&mut state, &types)?;
                 if let Some(team) = &self.team {
                     let order = Order { types, inputs: inputs.clone(), limits: limits.clone() };
-                    team.order(&prepared.plan, &self.names(), &order)?;
+                    team.order(&prepared.plan, &self.names, &order)?;
                 }
                 Ok(prepared)
             });
@@ -450,14 +455,14 @@ impl DeviceSession {
             Ok(result) => failed.extend(result.err().map(|error| (finished.device, error))),
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        let names = self.names();
         let mut run = 0;
         let ended = loop {
-            let Order { types, inputs, mut limits } = match team.next_order(&names, self.inputs()) {
-                Ok(Some(order)) => order,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            };
+            let Order { types, inputs, mut limits } =
+                match team.next_order(&self.names, self.inputs()) {
+                    Ok(Some(order)) => order,
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                };
             limits.stop = Some(stop.clone());
             match self.prepared(&mut self.locked(), &types) {
                 Ok(prepared) => self.hand_out(&prepared, &Arc::new(inputs), &limits, run, &done),
@@ -536,15 +541,9 @@ impl DeviceSession {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the inputs of the graph, which initializers may be too.
-    fn names(&self) -> Vec<String> {
-        let inputs = self.prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
-        inputs.map(|info| self.prepared.display(info.name).to_string()).collect()
-    }
-
     /// By input of the graph, the type that a name is given.
     fn by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
-        self.names().iter().map(|name| ty(name)).collect()
+        self.names.iter().map(|name| ty(name)).collect()
     }
 
     /// By input of the graph, the type of the tensor that it is given.

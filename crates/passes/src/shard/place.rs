@@ -97,9 +97,15 @@ impl Planner<'_> {
     /// Reports what a node says of configurations that the model does not have.
     fn refuse_unknown(&mut self, node: NodeId) {
         let model = self.resolved.model();
-        let known = configurations(model);
+        let chosen = self.plan.configuration.as_bytes();
         let names = annotations(model, node).map(|one| one.configuration);
-        let unknown = names.filter(|name| known.iter().all(|one| one.name != *name));
+        // Most nodes name none, or the chosen one.
+        let others: Vec<&[u8]> = names.filter(|name| *name != chosen).collect();
+        if others.is_empty() {
+            return;
+        }
+        let known = configurations(model);
+        let unknown = others.into_iter().filter(|name| known.iter().all(|one| one.name != *name));
         let unknown: Vec<String> = unknown.map(|name| shown(name).to_string()).collect();
         for name in unknown {
             let why =

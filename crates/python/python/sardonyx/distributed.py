@@ -42,7 +42,7 @@ class Transport(Protocol):
         """Sends a message to another worker. May wait until it is received. An exception means that the other worker is lost."""
 
     def recv(self, timeout: float, /) -> tuple[int, bytes] | None:
-        """The next message of any worker, with its number; None if there is none within about so many seconds.
+        """Waits up to `timeout` seconds for a message: (number of the sender, bytes), or None.
 
         An exception means that this worker cannot go on.
         """

@@ -92,16 +92,18 @@ impl Team {
     /// Tells the other workers what to run.
     pub(super) fn order(&self, plan: &Plan, names: &[String], order: &Order) -> Result<(), Error> {
         let (devices, workers) = (plan.devices, self.0.workers());
-        let written: Vec<(usize, Vec<u8>)> = order.written_inputs(names)?;
+        let workers_of = |input: usize| {
+            let readers = plan.readers_of_inputs().get(input).into_iter().flatten();
+            readers.map(|device| worker_of(*device as usize, devices, workers))
+        };
+        // What only this worker reads is not written.
+        let is_sent = |input: usize| workers_of(input).any(|worker| worker > 0);
+        let written: Vec<(usize, Vec<u8>)> = order.written_inputs(names, is_sent)?;
         for worker in 1..workers.min(devices) {
-            let is_read = |input: usize| {
-                let readers = plan.readers_of_inputs().get(input).into_iter().flatten();
-                readers
-                    .into_iter()
-                    .any(|device| worker_of(*device as usize, devices, workers) == worker)
-            };
             let mut message = order.head();
-            for (input, bytes) in written.iter().filter(|(input, _)| is_read(*input)) {
+            for (input, bytes) in
+                written.iter().filter(|(input, _)| workers_of(*input).any(|one| one == worker))
+            {
                 put(&mut message, *input as u64);
                 put(&mut message, bytes.len() as u64);
                 message.extend_from_slice(bytes);
@@ -170,10 +172,14 @@ impl Order {
     }
 
     /// By number, the messages of inputs.
-    fn written_inputs(&self, names: &[String]) -> Result<Vec<(usize, Vec<u8>)>, Error> {
+    fn written_inputs(
+        &self,
+        names: &[String],
+        is_sent: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(usize, Vec<u8>)>, Error> {
         let numbered = self.inputs.iter().filter_map(|(name, value)| {
             let number = names.iter().position(|own| own == name)?;
-            Some((number, value))
+            is_sent(number).then_some((number, value))
         });
         numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
     }
