@@ -1,11 +1,12 @@
 //! Random annotations for several devices.
 
-use sardonyx::{Error, Model, infer};
-use sardonyx_model::{Model as Graph, NodeId, ValueId};
+use sardonyx::{Error, Model, Tensor, infer};
+use sardonyx_model::{DimValue, Model as Graph, NodeId, ValueId};
 use sardonyx_passes::{
     FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices,
 };
+use sardonyx_tensor::Buffer;
 
 /// Random numbers: `SplitMix64` of Steele, Lea, Flood, "Fast splittable pseudorandom number
 /// generators", OOPSLA 2014.
@@ -42,7 +43,7 @@ impl Random {
 pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
     let devices = [1, 2, 2, 3, 4, 4, 8][random.below(7)];
     let found = model.infer(&infer::Options::new());
-    let mut graph = Graph::read(sardonyx_tensor::Buffer::from_vec(model.to_bytes()))
+    let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
         .expect("a model that is open can be read again");
     add_configuration(&mut graph, "random", devices);
     let Some(main) = graph.main_graph() else { return Ok(model.clone()) };
@@ -73,6 +74,61 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
         annotate_devices(&mut graph, node, &annotation);
     }
     Model::from_bytes(graph.to_bytes())
+}
+
+/// The sizes of the inputs of a model that get a name, each once: the input, the axis, the name.
+pub type Opened = Vec<(String, usize, String)>;
+
+/// The model with names in place of some sizes of its inputs, and no sizes of other values: equal
+/// sizes have the same name, or each has its own.
+pub fn opened(model: &Model, random: &mut Random) -> Result<(Model, Opened), Error> {
+    let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
+        .expect("a model that is open can be read again");
+    let mut found = Opened::new();
+    let Some(main) = graph.main else { return Ok((model.clone(), found)) };
+    graph.graph_mut(main).value_info.clear();
+    let shares_names = random.percent(50);
+    for index in 0..graph.graph(main).inputs.len() {
+        let info = graph.graph(main).inputs[index].clone();
+        let Some(mut ty) = info.ty else { continue };
+        let input = graph.display(info.name).into_owned();
+        for (axis, dim) in
+            ty.innermost_shape_mut().map(|shape| &mut shape.dims).into_iter().flatten().enumerate()
+        {
+            let Some(DimValue::Value(size @ 2..)) = dim.value else { continue };
+            if random.percent(20) {
+                continue;
+            }
+            let name =
+                if shares_names { format!("size{size}") } else { format!("size{index}_{axis}") };
+            dim.value = Some(DimValue::Param(graph.intern(&name)));
+            found.push((input.clone(), axis, name));
+        }
+        graph.graph_mut(main).inputs[index].ty = Some(ty);
+    }
+    for output in &mut graph.graph_mut(main).outputs {
+        for dim in output
+            .ty
+            .as_mut()
+            .and_then(|ty| ty.innermost_shape_mut())
+            .into_iter()
+            .flat_map(|s| &mut s.dims)
+        {
+            dim.value = None;
+        }
+    }
+    Ok((Model::from_bytes(graph.to_bytes())?, found))
+}
+
+/// A tensor twice along an axis. `None` if its elements are not whole bytes.
+pub fn doubled(tensor: &Tensor, axis: usize) -> Option<Tensor> {
+    let size = tensor.data_type().bits().filter(|bits| bits % 8 == 0)? / 8;
+    let mut dims = tensor.dims().to_vec();
+    let run = dims.get(axis..)?.iter().product::<usize>() * size;
+    *dims.get_mut(axis)? *= 2;
+    let runs = tensor.bytes().chunks(run.max(1));
+    let bytes: Vec<u8> = runs.flat_map(|run| [run, run].concat()).collect();
+    Tensor::from_buffer(tensor.data_type(), dims, Buffer::from_vec(bytes)).ok()
 }
 
 fn signed(size: usize) -> i64 {

@@ -133,8 +133,8 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     let (opened, ()) = args.session.open_changed(model, true, terminal, |model| Ok((model, ())))?;
     let sizes = &opened.sizes;
     let session = args.session.on_devices(&opened.model, sizes, options)?;
-    let inputs = input_types(sizes, session.inputs(), terminal);
-    let inputs = inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
+    // Other sizes stay open: a plan holds for all of them.
+    let inputs = session.inputs().iter().filter_map(|port| with_set_sizes(port, &sizes.open));
     let plan = session.plan(&inputs.collect::<Vec<_>>())?;
     let text = plan.text();
     if args.json {
@@ -148,7 +148,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             "configuration": plan.configuration,
             "devices": plan.devices,
             "moves": facts.moves,
-            "bytes": plan.bytes(),
+            "bytes": crate::symbols::dim_json(&plan.bytes()),
             "nodes_in_parts": facts.in_parts,
             "nodes_with_partial_results": facts.partial,
             "not_honored": refused.collect::<Vec<_>>(),
@@ -157,6 +157,17 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         return terminal.json(&answer, true);
     }
     terminal.print(text.trim_end())
+}
+
+/// The name and the type of an input of which sizes without names are set.
+fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p str, Type)> {
+    let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
+    own.peek()?;
+    let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());
+    for one in own {
+        *dims.get_mut(one.axis)? = one.size.into();
+    }
+    Some((port.name(), Type::tensor(elem, dims)))
 }
 
 /// The types of the inputs, for which memory is planned: with a number for every size.

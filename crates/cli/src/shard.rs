@@ -28,10 +28,10 @@ pub(crate) struct Args {
     devices: u64,
     /// Split products with constant matrices of at least 4096 elements over all devices: by
     /// columns, and by rows where a later product reads the parts; heads of attention go with them.
-    /// This is the default
+    /// Tables of at least 1048576 elements are split by rows. This is the default
     #[arg(long)]
     tensor: bool,
-    /// Divide the nodes into one pipeline stage for each device, with about equal multiply-adds
+    /// Divide the nodes into one pipeline stage for each device, with about equal work
     #[arg(long, conflicts_with = "tensor")]
     pipeline: bool,
     /// Name of the configuration; by default tensor-N or pipeline-N
@@ -83,6 +83,7 @@ fn as_json(report: &Suggested) -> Value {
         "products_by_columns": report.columns,
         "products_by_rows": report.rows,
         "products_whole": report.whole,
+        "tables_by_rows": report.tables,
         "multiply_adds_of_stages": report.stages,
     })
 }
@@ -92,9 +93,13 @@ fn as_text(name: &str, report: &Suggested, is_pipeline: bool) -> String {
         let stages: Vec<String> = report.stages.iter().map(|work| group(*work)).collect();
         return format!("configuration '{name}': multiply-adds by stage: {}", stages.join(", "));
     }
-    let Suggested { columns, rows, whole, .. } = report;
-    format!(
+    let Suggested { columns, rows, whole, tables, .. } = report;
+    let products = format!(
         "configuration '{name}': {} split by columns, {rows} by rows, {whole} not split",
         count(*columns, "product"),
-    )
+    );
+    if *tables == 0 {
+        return products;
+    }
+    format!("{products}; {} split by rows", count(*tables, "table"))
 }

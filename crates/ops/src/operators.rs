@@ -32,6 +32,7 @@ pub use crate::tensor::cast_like::CAST_LIKE;
 pub use crate::tensor::concat::CONCAT;
 pub use crate::tensor::constant::CONSTANT;
 pub use crate::tensor::expand::EXPAND;
+pub use crate::tensor::gather::GATHER;
 pub use crate::tensor::gather_elements::GATHER_ELEMENTS;
 pub use crate::tensor::identity::IDENTITY;
 pub use crate::tensor::pad::PAD;

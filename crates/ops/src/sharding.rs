@@ -12,7 +12,7 @@
 //! Parallelization for ML Computation Graphs", 2021, with products of factors for reshaped axes.
 //! The rules stand beside the operators, those of whole families in the files here.
 
-use sardonyx_model::{Model, NodeAttributes, NodeId};
+use sardonyx_model::{Dim, Model, NodeAttributes, NodeId, Shape};
 use sardonyx_tensor::DataType;
 use smallvec::{SmallVec, smallvec};
 
@@ -28,7 +28,7 @@ pub(crate) mod movement;
 /// operator. `None` if the node can only be computed whole.
 pub type SplitFn = fn(&Operands<'_>) -> Option<Factors>;
 
-/// Sizes of a tensor.
+/// Sizes of a tensor, all of them numbers.
 pub type Sizes = SmallVec<[usize; 4]>;
 
 /// What is known of an input or an output of a node.
@@ -36,13 +36,14 @@ pub type Sizes = SmallVec<[usize; 4]>;
 pub struct Operand {
     /// Element type.
     pub elem: DataType,
-    /// Sizes of the whole tensor.
-    pub dims: Sizes,
-    /// Its elements, if they are integers that are known.
-    pub known: Option<Vec<i64>>,
+    /// Sizes of the whole tensor: numbers, or expressions over sizes of inputs that the plan leaves
+    /// open.
+    pub dims: Shape,
+    /// Its elements, if they are integers that are known: numbers, or such expressions.
+    pub known: Option<Vec<Dim>>,
 }
 
-/// A node whose operands are tensors of known sizes.
+/// A node whose operands are tensors of known rank.
 pub struct Operands<'a> {
     schema: &'static Schema,
     attributes: NodeAttributes<'a>,
@@ -96,17 +97,23 @@ impl<'a> Operands<'a> {
     }
 
     /// The sizes of an input.
-    pub(crate) fn dims(&self, index: usize) -> Option<&'a [usize]> {
+    pub(crate) fn dims(&self, index: usize) -> Option<&'a [Dim]> {
         self.input(index).map(|operand| &operand.dims[..])
     }
 
-    /// The elements of an input, if they are integers that are known.
-    pub(crate) fn known(&self, index: usize) -> Option<&'a [i64]> {
+    /// The elements of an input, if they are integers that are known, or known by their
+    /// expressions.
+    pub(crate) fn known(&self, index: usize) -> Option<&'a [Dim]> {
         self.input(index)?.known.as_deref()
     }
 
+    /// The elements of an input, if they are integers that are known.
+    pub(crate) fn numbers(&self, index: usize) -> Option<Vec<i64>> {
+        self.known(index)?.iter().map(Dim::known).collect()
+    }
+
     /// The sizes of an output.
-    pub(crate) fn output_dims(&self, index: usize) -> Option<&'a [usize]> {
+    pub(crate) fn output_dims(&self, index: usize) -> Option<&'a [Dim]> {
         self.outputs.get(index)?.as_ref().map(|operand| &operand.dims[..])
     }
 
@@ -153,10 +160,10 @@ pub enum Cut {
 }
 
 /// A factor of axes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Factor {
-    /// Its size in the whole tensor.
-    pub size: usize,
+    /// Its size in the whole tensor. One that is no number cannot be cut.
+    pub size: Dim,
     /// What it means to cut it.
     pub cut: Cut,
 }
@@ -183,6 +190,11 @@ pub enum Change {
         name: &'static str,
         /// The factors.
         factors: [Option<usize>; 2],
+    },
+    /// The elements of the output are the sizes of axes of the first input, from this one on.
+    Shape {
+        /// The axis.
+        start: usize,
     },
     /// The elements of an input are the sizes of the outputs along an axis.
     Lengths {
@@ -270,21 +282,21 @@ impl Factors {
     }
 
     /// A new factor that outputs have.
-    pub(crate) fn factor(&mut self, size: usize) -> usize {
-        self.add(size, Cut::Parts)
+    pub(crate) fn factor(&mut self, size: impl Into<Dim>) -> usize {
+        self.add(size.into(), Cut::Parts)
     }
 
     /// A new factor that no output has.
-    pub(crate) fn combined(&mut self, size: usize, combine: Combine) -> usize {
-        self.add(size, Cut::Combined(combine))
+    pub(crate) fn combined(&mut self, size: impl Into<Dim>, combine: Combine) -> usize {
+        self.add(size.into(), Cut::Combined(combine))
     }
 
     /// A new factor that is always whole, inside of others.
-    pub(crate) fn fixed(&mut self, size: usize) -> usize {
-        self.add(size, Cut::Never)
+    pub(crate) fn fixed(&mut self, size: impl Into<Dim>) -> usize {
+        self.add(size.into(), Cut::Never)
     }
 
-    fn add(&mut self, size: usize, cut: Cut) -> usize {
+    fn add(&mut self, size: Dim, cut: Cut) -> usize {
         self.factors.push(Factor { size, cut });
         self.factors.len() - 1
     }
@@ -292,6 +304,23 @@ impl Factors {
     /// Says that an axis of an input is a factor, or ends with it.
     pub(crate) fn input(&mut self, input: usize, axis: usize, factor: usize) {
         self.inputs[input][axis].push(factor);
+    }
+
+    /// Says that an axis of an input is a factor, unless it broadcasts along the axis of the
+    /// result that is this factor: its size is 1 then. `None` if it is not known whether it does.
+    pub(crate) fn broadcast(
+        &mut self,
+        cx: &Operands<'_>,
+        (input, axis): (usize, usize),
+        factor: usize,
+    ) -> Option<()> {
+        let own = cx.dims(input)?.get(axis)?;
+        if *own == self.factors[factor].size {
+            self.input(input, axis, factor);
+        } else if *own != Dim::Known(1) {
+            return None;
+        }
+        Some(())
     }
 
     /// Says that an axis of an output is a factor, or ends with it.

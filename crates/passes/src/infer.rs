@@ -12,6 +12,7 @@
 
 mod annotate;
 mod calls;
+mod conditions;
 mod denotations;
 mod engine;
 mod equalities;
@@ -33,6 +34,7 @@ use crate::resolve::Resolved;
 
 pub(crate) use annotate::declaration;
 pub use annotate::{Naming, annotate};
+pub use conditions::Conditions;
 pub use equalities::Equality;
 pub use unknown::{Missing, Unknown};
 

@@ -61,8 +61,9 @@ pub use finding::{
 pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
-    Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
-    Style, Unknown, annotate, infer, infer_function, infer_inside, infer_model, infer_node,
+    Conditions, Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind,
+    RuleAnswer, Rules, Style, Unknown, annotate, infer, infer_function, infer_inside, infer_model,
+    infer_node,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
@@ -71,9 +72,9 @@ pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
 pub use shard::{
     Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
-    Move, NotHonored, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError, ShardOptions,
-    Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration, prepare_to_shard, shard,
-    suggest, transfers,
+    Move, NotHonored, Numbers, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
+    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration,
+    prepare_to_shard, shard, suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

@@ -8,7 +8,7 @@
 //! form than it has, it is moved. What is not honored is listed with the reason.
 //!
 //! The meaning of annotations is that of the section on devices of the specification and of the
-//! proposals 0006 and 0007 of ONNX. A plan is made for inputs of known sizes.
+//! proposals 0006 and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
 
 mod assign;
 mod constants;
@@ -17,16 +17,18 @@ mod linear;
 mod local;
 mod place;
 mod print;
+mod sizes;
 mod spec;
 mod suggest;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{AttrValue, Dim, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{AttrValue, Dim, Model, NodeId, Producer, Shape, Type, ValueId};
 use sardonyx_ops::operators::CAST_LIKE;
-use sardonyx_ops::{Change, Operand, Registry, Sizes};
+use sardonyx_ops::{Change, Operand, Registry};
 use sardonyx_tensor::DataType;
 
 pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
@@ -43,6 +45,8 @@ use crate::inline::InlineOptions;
 use crate::resolve::{Resolved, resolve};
 use crate::sequences::unpack_sequences;
 use assign::Assignment;
+pub use sizes::Numbers;
+use sizes::{Scope, bytes_of, needed, nominal, stand_in, symbols_of_inputs, with_numbers};
 use suggest::Columns;
 
 /// What a plan is made for.
@@ -50,11 +54,15 @@ use suggest::Columns;
 pub struct ShardOptions<'a> {
     /// The configuration; without it the only one that the model has.
     pub configuration: Option<&'a str>,
-    /// The types of inputs, by position, in place of the declared ones. Sizes that stay open keep
-    /// what depends on them whole.
+    /// The types of inputs, by position, in place of the declared ones.
     pub inputs: &'a [Option<Type>],
     /// Numbers for symbols of the file.
     pub symbols: &'a [(String, i64)],
+    /// Symbols of [`inputs`](ShardOptions::inputs) that stay open unless the plan depends on them,
+    /// with the numbers that they have then. The plan says for which other numbers it
+    /// [holds](Plan::holds). What depends on other symbols is whole. `None` leaves all symbols of
+    /// inputs open, and keeps whole what is to be split along them: for a plan to look at.
+    pub open: Option<&'a [(String, i64)]>,
 }
 
 /// Why there is no plan.
@@ -97,8 +105,9 @@ pub struct Move {
     form: FormId,
     /// Its element type.
     pub elem: DataType,
-    /// Its sizes; `None` if they are not known before the run, in which case both forms are whole.
-    pub dims: Option<Sizes>,
+    /// Its sizes, numbers where the forms are split; `None` if they do not follow from those of
+    /// inputs, in which case both forms are whole.
+    pub dims: Option<Shape>,
 }
 
 /// A node that runs on some devices.
@@ -164,6 +173,13 @@ pub struct Plan {
     pub configuration: String,
     /// The number of its devices.
     pub devices: usize,
+    /// The symbols of the model whose numbers the plan depends on, in the order of their names. It
+    /// holds for any sizes of others.
+    pub sizes: Vec<(String, i64)>,
+    /// Symbols of inputs that are open.
+    open: HashSet<String>,
+    /// For which numbers in their place the plan holds, if it was made for several.
+    scope: Option<Arc<Scope>>,
     forms: Vec<Form>,
     /// What is done, in order.
     pub steps: Vec<Step>,
@@ -172,7 +188,7 @@ pub struct Plan {
     /// The types of all values that are known.
     types: Inference,
     /// Types of values that the plan added.
-    added: HashMap<ValueId, (DataType, Option<Sizes>)>,
+    added: HashMap<ValueId, (DataType, Option<Shape>)>,
     /// By output of the model, where it is when everything is done.
     outputs: Vec<Given>,
     /// By input of the model, the devices that read it.
@@ -209,12 +225,17 @@ impl Plan {
     }
 
     /// The bytes that devices send each other, as far as they can be counted before the run.
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> Dim {
         let moves = self.steps.iter().map(|step| match step {
-            Step::Move(moved) => self.traffic(moved).values().sum(),
-            Step::Node(_) => 0,
+            Step::Move(moved) => self.bytes_moved(moved),
+            Step::Node(_) => Dim::Known(0),
         });
-        moves.sum()
+        moves.fold(Dim::Known(0), |all, bytes| all.add(&bytes))
+    }
+
+    /// The bytes that devices send each other in a move.
+    pub fn bytes_moved(&self, moved: &Move) -> Dim {
+        self.traffic(moved).values().fold(Dim::Known(0), |all, bytes| all.add(bytes))
     }
 
     /// What the plan does, in numbers.
@@ -234,9 +255,9 @@ impl Plan {
         facts
     }
 
-    /// Element type and sizes of a tensor, as far as they are known before the run.
-    pub fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Sizes>)> {
-        self.added.get(&value).cloned().or_else(|| tensor(self.types.ty(value)?))
+    /// Element type and sizes of a tensor, if these follow from the sizes of inputs.
+    pub fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Shape>)> {
+        self.added.get(&value).cloned().or_else(|| sizes::tensor(self.types.ty(value)?, &self.open))
     }
 
     /// Whether a move takes no communication: each device makes its part of what it holds.
@@ -276,27 +297,32 @@ impl Plan {
 
     /// The bytes that each device has to send to each other one, where they can be counted. Sums of
     /// a group are counted as a reduce-scatter and an all-gather.
-    pub fn traffic(&self, moved: &Move) -> BTreeMap<(Device, Device), u64> {
-        let mut bytes = BTreeMap::new();
+    pub fn traffic(&self, moved: &Move) -> BTreeMap<(Device, Device), Dim> {
+        let mut bytes: BTreeMap<(Device, Device), Dim> = BTreeMap::new();
         if self.is_local(moved) {
             return bytes;
         }
         let Some(dims) = &moved.dims else { return bytes };
         let (from, to) = (self.form(moved.from), self.form(moved.to));
-        let of = |elements: usize| (elements * moved.elem.bits().unwrap_or(0)).div_ceil(8) as u64;
+        // Who sends what does not depend on open sizes, only how much it is.
+        let open = dims.iter().filter(|dim| dim.size().is_none());
+        let open = open.fold(Dim::Known(1), |all, dim| all.mul(dim));
+        let numbers = stand_in(dims);
+        let of = |elements: usize| bytes_of(&open.mul(&elements.into()), moved.elem);
         let mut reduced = BTreeSet::new();
         for device in to.devices() {
             let Some(group) = self.reducing(moved, device) else { continue };
-            let elements = to.dims(device, dims).map_or(0, |dims| dims.iter().product());
+            let elements = to.dims(device, &numbers).map_or(0, |dims| dims.iter().product());
             let others = group.iter().filter(|other| **other != device);
-            let part = 2 * of(elements) / group.len() as u64;
-            bytes.extend(others.map(|other| ((device, *other), part)));
+            let part = of(elements).mul(&Dim::Known(2)).floor_div(&group.len().into());
+            bytes.extend(others.map(|other| ((device, *other), part.clone())));
             reduced.insert(device);
         }
-        for transfer in transfers(from, to, dims) {
+        for transfer in transfers(from, to, &numbers) {
             if transfer.from != transfer.to && !reduced.contains(&transfer.to) {
                 let elements = transfer.runs.iter().map(|axis| elements_of(axis)).product();
-                *bytes.entry((transfer.from, transfer.to)).or_default() += of(elements);
+                let sent = bytes.entry((transfer.from, transfer.to)).or_insert(Dim::Known(0));
+                *sent = sent.add(&of(elements));
             }
         }
         bytes
@@ -307,21 +333,15 @@ fn elements_of(axis: &[Run]) -> usize {
     axis.iter().map(|run| run.len).sum()
 }
 
-/// Element type and sizes of a type.
-fn tensor(ty: &Type) -> Option<(DataType, Option<Sizes>)> {
-    let elem = ty.elem()?;
-    let dims = ty.shape().and_then(|shape| shape.iter().map(Dim::size).collect());
-    Some((elem, dims))
-}
-
 /// Whether each device that is to hold something in one form finds it in what it holds in another.
-fn is_within(from: &Form, to: &Form, dims: Option<&[usize]>) -> bool {
+fn is_within(from: &Form, to: &Form, dims: Option<&[Dim]>) -> bool {
+    let dims = dims.map(stand_in);
     from.partial().is_none()
         && to.devices().all(|device| {
             if from.is_whole() {
                 return from.is_on(device);
             }
-            let Some(dims) = dims else { return false };
+            let Some(dims) = &dims else { return false };
             match (from.ranges(device, dims), to.ranges(device, dims)) {
                 (Some(have), Some(want)) => {
                     have.iter().zip(&want).all(|(have, want)| have.contain(want))
@@ -372,12 +392,14 @@ pub fn transfers(from: &Form, to: &Form, dims: &[usize]) -> Vec<Transfer> {
 }
 
 /// The devices whose part of a value is read when it gets another form.
-fn givers(from: &Form, to: &Form, dims: Option<&[usize]>) -> BTreeSet<Device> {
+fn givers(from: &Form, to: &Form, dims: Option<&[Dim]>) -> BTreeSet<Device> {
     if is_within(from, to, dims) {
         return to.devices().collect();
     }
     match dims {
-        Some(dims) => transfers(from, to, dims).iter().map(|transfer| transfer.from).collect(),
+        Some(dims) => {
+            transfers(from, to, &stand_in(dims)).iter().map(|transfer| transfer.from).collect()
+        }
         None => {
             let mut givers: BTreeSet<Device> =
                 to.devices().filter(|taker| from.is_on(*taker)).collect();
@@ -411,18 +433,37 @@ pub fn shard(
     registry: &Registry,
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
-    let prepared = prepare(model, registry, options)?;
+    let prepared = prepare(model.clone(), registry, options)?;
+    let needed = needed(&prepared, &prepared.open);
+    let (sizes, open): (Vec<_>, Vec<_>) = options
+        .open
+        .unwrap_or_default()
+        .iter()
+        .cloned()
+        .partition(|(name, _)| needed.contains(name));
+    if sizes.is_empty() {
+        return Ok(of_prepared(prepared, options));
+    }
+    let symbols: Vec<_> = options.symbols.iter().chain(&sizes).cloned().collect();
+    let inputs = with_numbers(options.inputs, &sizes);
+    let options = ShardOptions { inputs: &inputs, symbols: &symbols, open: Some(&open), ..options };
+    let mut plan = of_prepared(prepare(model, registry, options)?, options);
+    plan.sizes = sizes;
+    Ok(plan)
+}
+
+fn of_prepared(prepared: Prepared, options: ShardOptions<'_>) -> Plan {
     let planner = Planner::new(&prepared, None).finish();
     if planner.needs_whole.is_empty() {
-        return Ok(through_linear(&prepared, planner));
+        return through_linear(&prepared, planner);
     }
     // The same with nodes that can do with parts.
     let needs_whole = planner.needs_whole.clone();
     let plan = through_linear(&prepared, planner);
-    let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return Ok(plan) };
+    let Some(prepared) = prepared.with_split_nodes(&needs_whole, options) else { return plan };
     let again = through_linear(&prepared, Planner::new(&prepared, None).finish());
-    let cost = |plan: &Plan| (plan.not_honored.len(), plan.bytes());
-    Ok(if cost(&again) < cost(&plan) { again } else { plan })
+    let cost = |plan: &Plan| (plan.not_honored.len(), nominal(&plan.bytes()));
+    if cost(&again) < cost(&plan) { again } else { plan }
 }
 
 /// A plan, or the one in which partial sums go through linear nodes if less is sent then.
@@ -434,7 +475,7 @@ fn through_linear(prepared: &Prepared, planner: Planner<'_>) -> Plan {
     let mut again = Planner::new(prepared, None);
     again.through = through;
     let again = again.finish().plan;
-    if again.bytes() < planner.plan.bytes() { again } else { planner.plan }
+    if nominal(&again.bytes()) < nominal(&planner.plan.bytes()) { again } else { planner.plan }
 }
 
 /// What plans are made of.
@@ -442,6 +483,9 @@ struct Prepared {
     resolved: Resolved,
     types: Inference,
     symbols: HashMap<String, usize>,
+    /// Symbols of inputs that have no number.
+    open: HashSet<String>,
+    scope: Option<Arc<Scope>>,
     configuration: String,
     devices: usize,
 }
@@ -456,19 +500,33 @@ impl Prepared {
     ) -> Option<Prepared> {
         let Prepared { mut resolved, types, .. } = self;
         let are_some = expand_to_split(&mut resolved, &types, nodes).ok()?;
-        let types = infer(&resolved, infer_options(options)).ok().filter(|_| are_some)?;
-        Some(Prepared { resolved, types, ..self })
+        let types = inferred(&resolved, options).ok().filter(|_| are_some)?;
+        Some(Prepared { resolved, types, ..self }.with_scope(options))
+    }
+
+    /// Finds out for which numbers the types hold.
+    fn with_scope(mut self, options: ShardOptions<'_>) -> Prepared {
+        self.open = symbols_of_inputs(&self);
+        if let Some(open) = options.open {
+            self.open.retain(|name| open.iter().any(|(known, _)| known == name));
+        }
+        self.scope = Scope::new(&self, options);
+        self
     }
 }
 
-fn infer_options(options: ShardOptions<'_>) -> InferOptions<'_> {
-    InferOptions {
+fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference, Vec<Finding>> {
+    let open = options.open.unwrap_or_default().iter();
+    let open: HashSet<String> = open.map(|(name, _)| name.clone()).collect();
+    let options = InferOptions {
         inputs: options.inputs,
         symbols: options.symbols,
+        sizes: (!open.is_empty()).then_some(&open),
         // A branch that is not taken may fit other sizes only.
         inner_may_contradict: true,
         ..InferOptions::default()
-    }
+    };
+    infer(resolved, options)
 }
 
 /// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
@@ -501,14 +559,15 @@ fn prepare(
 ) -> Result<Prepared, ShardError> {
     let (configuration, devices) = chosen_configuration(&model, options.configuration)?;
     let mut resolved = resolve(model, registry.clone()).map_err(ShardError::Invalid)?;
-    let infer_options = infer_options(options);
-    let mut types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+    let mut types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
     // Sequences stay where they are made; the tensors in them move.
     if unpack_sequences(&mut resolved, &types) > 0 {
-        types = infer(&resolved, infer_options).map_err(ShardError::Invalid)?;
+        types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
     }
     let symbols = symbols_of(&resolved, &types, options.symbols);
-    Ok(Prepared { resolved, types, symbols, configuration, devices })
+    let (open, scope) = (HashSet::new(), None);
+    let prepared = Prepared { resolved, types, symbols, open, scope, configuration, devices };
+    Ok(prepared.with_scope(options))
 }
 
 /// A model whose `Gradient` nodes have become what they mean: they go by names of the graph around
@@ -628,11 +687,14 @@ struct Planner<'r> {
 
 impl<'r> Planner<'r> {
     fn new(prepared: &'r Prepared, columns: Option<Columns>) -> Self {
-        let Prepared { resolved, types, symbols, configuration, devices } = prepared;
+        let Prepared { resolved, types, symbols, open, scope, configuration, devices } = prepared;
         let plan = Plan {
             model: resolved.model().clone(),
             configuration: configuration.clone(),
             devices: *devices,
+            sizes: Vec::new(),
+            open: open.clone(),
+            scope: scope.clone(),
             forms: Vec::new(),
             steps: Vec::new(),
             not_honored: Vec::new(),
@@ -825,7 +887,7 @@ impl<'r> Planner<'r> {
         }
         let graph = self.plan.model.node(node).graph;
         for (output, tensor) in outputs.into_iter().zip(tensors) {
-            let dims = Some(tensor.dims().iter().copied().collect());
+            let dims = Some(tensor.dims().iter().map(|size| Dim::from(*size)).collect());
             let constant = self.plan.model.add_initializer(graph, "known", &tensor);
             self.plan.added.insert(constant, (tensor.data_type(), dims));
             self.plan.model.replace_uses(output, constant, None);
@@ -885,7 +947,7 @@ impl<'r> Planner<'r> {
     }
 
     /// Element type and sizes of a tensor.
-    fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Sizes>)> {
+    fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Shape>)> {
         self.plan.tensor(value)
     }
 
@@ -918,7 +980,7 @@ impl<'r> Planner<'r> {
         self.forms_of.entry(value).or_insert_with(|| vec![everywhere]).push(to);
     }
 
-    /// What is known of an operand, if it is a tensor whose sizes are known.
+    /// What is known of an operand, if it is a tensor whose sizes follow from those of inputs.
     fn operand(&self, value: ValueId) -> Option<Operand> {
         let (elem, dims) = self.tensor(value)?;
         let known = match self.plan.model.value(value).producer {
@@ -931,7 +993,6 @@ impl<'r> Planner<'r> {
             }
             _ => self.plan.types.known(value).and_then(|known| known.ints()),
         };
-        let known = known.and_then(|ints| ints.iter().map(Dim::known).collect());
         Some(Operand { elem, dims: dims?, known })
     }
 

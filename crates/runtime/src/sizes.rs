@@ -14,9 +14,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Computed, Dim, Formula, Formulas, GraphId, Id, Type, ValueId};
-use sardonyx_ops::{Demand, Known};
-use sardonyx_passes::{InferOptions, Inference, infer, infer_inside};
+use sardonyx_model::{Computed, Dim, Formula, Formulas, GraphId, Type, ValueId};
+use sardonyx_ops::Known;
+use sardonyx_passes::{Conditions, InferOptions, Inference, infer, infer_inside};
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
@@ -258,9 +258,7 @@ pub(crate) struct SizeList {
     symbols: usize,
     formulas: Formulas,
     body: BodyList,
-    /// Formulas that are dimensions, of any value of the graph.
-    dims: Vec<Formula>,
-    conditions: Vec<Condition>,
+    conditions: Conditions,
 }
 
 /// The part of a list that is about the slots of one program.
@@ -299,15 +297,6 @@ enum SlotInts {
     Computed(DataType, Vec<Formula>),
 }
 
-/// What must hold of the numbers of formulas.
-#[derive(Debug)]
-enum Condition {
-    Equal(Formula, Formula),
-    Broadcast(Formula, Formula),
-    BroadcastTo(Formula, Formula),
-    NotNegative(Formula),
-}
-
 impl SizeList {
     /// For inputs like some of which the sizes are known. `None` if the list does not say these.
     fn new(scope: Scope<'_>, first: &[Option<Type>], known: &Sizes) -> Option<SizeList> {
@@ -324,59 +313,16 @@ impl SizeList {
         let inference = inferred_over(scope, &types, Some(&set)).ok()?;
         let mut formulas = Formulas::over(names.iter().map(String::as_str));
         let body = BodyList::new(scope.executable, scope.body, &inference, &mut formulas);
-        let (symbols, dims, conditions) = (names.len(), Vec::new(), Vec::new());
-        let mut list = SizeList { inputs, symbols, formulas, body, dims, conditions };
-        list.add_dims(scope.executable, &inference);
-        for demand in inference.demands() {
-            list.add_condition(demand)?;
-        }
-        Some(list)
-    }
-
-    /// Rules say of a dimension what holds where there are elements: values between the slots
-    /// count as well.
-    fn add_dims(&mut self, executable: &Executable, inference: &Inference) {
-        let values = 0..executable.resolved.model().value_count();
-        let types = values.filter_map(|value| inference.ty(ValueId::new(value)));
-        let dims = types.filter_map(Type::shape).flatten();
-        let dims = dims.filter(|dim| dim.known().is_none());
-        let mut dims: Vec<Formula> = dims.filter_map(|dim| self.formulas.add(dim)).collect();
-        dims.sort_unstable();
-        dims.dedup();
-        self.dims = dims;
-    }
-
-    /// `None` if the condition is too large to be looked at.
-    fn add_condition(&mut self, demand: &Demand) -> Option<()> {
-        let mut add = |dim: &Dim| self.formulas.add(dim);
-        let condition = match demand {
-            Demand::Equal(a, b) => Condition::Equal(add(a)?, add(b)?),
-            Demand::Broadcast(a, b) => Condition::Broadcast(add(a)?, add(b)?),
-            Demand::BroadcastTo(from, to) => Condition::BroadcastTo(add(from)?, add(to)?),
-            Demand::NotNegative(dim) => Condition::NotNegative(add(dim)?),
-        };
-        self.conditions.push(condition);
-        Some(())
+        let values = scope.executable.resolved.model().value_count();
+        let conditions = Conditions::new(&inference, values, &mut formulas)?;
+        Some(SizeList { inputs, symbols: names.len(), formulas, body, conditions })
     }
 
     /// The sizes for inputs of the given types. `None` if they are not like those that the list was
     /// made for, or a condition does not hold.
     pub(crate) fn compute(&self, inputs: &[Option<Type>]) -> Option<Sizes> {
         let computed = self.formulas.compute(&self.bind(inputs)?)?;
-        let number = |formula: &Formula| computed.number(*formula);
-        // Of nothing at all, sizes need not be what they are of something: 0 divides by nothing.
-        if self.dims.iter().any(|dim| number(dim) < 1) {
-            return None;
-        }
-        let holds = |condition: &Condition| match condition {
-            Condition::Equal(a, b) => number(a) == number(b),
-            Condition::Broadcast(a, b) => {
-                number(a) == number(b) || number(a) == 1 || number(b) == 1
-            }
-            Condition::BroadcastTo(from, to) => number(from) == number(to) || number(from) == 1,
-            Condition::NotNegative(dim) => number(dim) >= 0,
-        };
-        if !self.conditions.iter().all(holds) {
+        if !self.conditions.hold(&computed) {
             return None;
         }
         self.body.sizes(&computed)

@@ -21,11 +21,11 @@ use sardonyx_devices::{ErrorKind as Kind, Hosted, Threads};
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use sardonyx_devices::{Processes, Rendezvous};
-use sardonyx_model::{self as graph, Type};
+use sardonyx_model::{self as graph, Dim, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, ShardError, ShardOptions, prepare_to_shard, shard,
-    suggest,
+    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard,
+    shard, suggest,
 };
 pub use sardonyx_passes::{Division, Plan, Suggested};
 use sardonyx_runtime::{Port, StopFlag};
@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
-use exchange::{Exchange, Link};
+use exchange::{Exchange, Link, Routes};
 pub use seat::Limits;
 use seat::{Finished, Job, Seat};
 use team::{Order, Team};
@@ -82,7 +82,7 @@ impl DeviceOptions {
     }
 }
 
-/// How many sets of input sizes a session remembers how to run.
+/// How many plans a session keeps.
 const MOST_PLANS: usize = 4;
 
 /// A model made ready to run on the devices of one of its configurations.
@@ -90,7 +90,8 @@ const MOST_PLANS: usize = 4;
 /// Each device is a thread with a session of its own for its part of the model; all threads are in
 /// this process, unless [`DeviceOptions::transport`] connects it with others. The results are those
 /// of a [`Session`]: annotations decide only where and in which parts values are computed; sums may
-/// be rounded otherwise. Runs with inputs of new sizes make a new [`Plan`].
+/// be rounded otherwise. A [`Plan`] is made in the first run. It holds for all sizes that the model
+/// leaves open, apart from 0 and 1, and from those along which something is split.
 ///
 /// ```
 /// use sardonyx::{DeviceOptions, Model, Session, Tensor};
@@ -118,6 +119,8 @@ pub struct DeviceSession {
     prepared: graph::Model,
     /// The names of the inputs of that graph, which initializers may be too.
     names: Vec<String>,
+    /// Their declared types.
+    declared: Vec<Option<Type>>,
     choices: Choices,
     /// Sizes of symbolic dimensions that are fixed.
     symbols: Vec<(String, i64)>,
@@ -138,20 +141,61 @@ struct State {
     plans: Vec<Arc<Prepared>>,
 }
 
-/// How to run with inputs of some sizes.
+/// How to run with inputs of some types.
 struct Prepared {
-    /// By input of the graph; its own type where there is none.
+    /// By input of the graph, with symbols for sizes that are open; its own type where there is
+    /// none.
     inputs: Vec<Option<Type>>,
     plan: Arc<Plan>,
     /// By device of this process.
     parts: Vec<LocalSession>,
 }
 
+/// The same with the sizes of a run.
+#[derive(Clone)]
+struct Fitted {
+    prepared: Arc<Prepared>,
+    numbers: Arc<Numbers>,
+}
+
 /// The part of a model that a device runs.
 struct LocalSession {
     session: Session,
+    routes: Arc<Routes>,
     /// By output of the model, the output of the session, if the device gives it.
     outputs: Vec<Option<usize>>,
+}
+
+impl Prepared {
+    /// What open sizes are in a run with inputs of these types; `None` if the plan does not hold
+    /// for them.
+    fn numbers(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
+        let mut numbers: Vec<(String, i64)> = Vec::new();
+        for (own, given) in self.inputs.iter().zip(inputs) {
+            let (Some(own), Some(given)) = (own, given) else {
+                (own.is_none() && given.is_none()).then_some(())?;
+                continue;
+            };
+            let (dims, sizes) = (own.shape()?, given.shape()?);
+            if own.elem() != given.elem() || dims.len() != sizes.len() {
+                return None;
+            }
+            for (dim, size) in dims.iter().zip(sizes) {
+                match dim.as_symbol() {
+                    None => (dim == size).then_some(())?,
+                    Some(symbol) => {
+                        let number = size.known().filter(|number| *number > 1)?;
+                        match numbers.iter().find(|(known, _)| known == symbol) {
+                            None => numbers.push((symbol.to_string(), number)),
+                            Some((_, known)) => (*known == number).then_some(())?,
+                        }
+                    }
+                }
+            }
+        }
+        let numbers = numbers.into_iter().collect();
+        self.plan.holds(&numbers).then_some(numbers)
+    }
 }
 
 impl fmt::Debug for DeviceSession {
@@ -198,13 +242,15 @@ impl SessionBuilder<'_> {
         let registry = choices.options.operators.registry();
         let prepared = prepare_to_shard(&model.graph, &registry);
         let prepared = prepared.map_err(|error| shard_error(error, &model))?;
-        let inputs = prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
-        let names = inputs.map(|info| prepared.display(info.name).to_string()).collect();
+        let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
+        let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
+        let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
         let seats = links.into_iter().map(|(device, link)| Seat::new(device, link)).collect();
         Ok(DeviceSession {
             model,
             prepared,
             names,
+            declared,
             choices,
             symbols,
             device_options: options,
@@ -325,9 +371,10 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::run`] before anything runs.
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        self.made(&self.by_position(|name| {
+        let inputs = self.by_position(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
-        }))
+        });
+        self.made(&inputs, None)
     }
 
     /// The plan of the last run.
@@ -402,15 +449,15 @@ impl DeviceSession {
                 inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let started = self.check(&inputs).and_then(|()| {
                 let types = self.types_of(&inputs);
-                let prepared = self.prepared(&mut state, &types)?;
+                let fitted = self.fitted(&mut state, &types)?;
                 if let Some(team) = &self.team {
                     let order = Order { types, inputs: inputs.clone(), limits: limits.clone() };
-                    team.order(&prepared.plan, &self.names, &order)?;
+                    team.order(&fitted.prepared.plan, &self.names, &order)?;
                 }
-                Ok(prepared)
+                Ok(fitted)
             });
             match started {
-                Ok(prepared) => running.start(prepared, inputs, limits),
+                Ok(fitted) => running.start(fitted, inputs, limits),
                 Err(error) => {
                     // Nobody but this call takes the outputs of runs that have begun.
                     running.finish_all()?;
@@ -464,8 +511,8 @@ impl DeviceSession {
                     Err(error) => break Err(error),
                 };
             limits.stop = Some(stop.clone());
-            match self.prepared(&mut self.locked(), &types) {
-                Ok(prepared) => self.hand_out(&prepared, &Arc::new(inputs), &limits, run, &done),
+            match self.fitted(&mut self.locked(), &types) {
+                Ok(fitted) => self.hand_out(&fitted, &Arc::new(inputs), &limits, run, &done),
                 Err(error) => {
                     team.fail(&error);
                     break Err(error);
@@ -503,7 +550,7 @@ impl DeviceSession {
     /// Gives each device of this process its part of a run.
     fn hand_out(
         &self,
-        prepared: &Arc<Prepared>,
+        fitted: &Fitted,
         inputs: &Arc<Vec<(String, Value)>>,
         limits: &Limits,
         run: usize,
@@ -511,7 +558,7 @@ impl DeviceSession {
     ) {
         for (part, seat) in self.seats.iter().enumerate() {
             seat.give(Job {
-                prepared: Arc::clone(prepared),
+                fitted: fitted.clone(),
                 part,
                 inputs: Arc::clone(inputs),
                 limits: limits.clone(),
@@ -556,40 +603,93 @@ impl DeviceSession {
         })
     }
 
-    fn made(&self, inputs: &[Option<Type>]) -> Result<Plan, Error> {
+    fn made(&self, inputs: &[Option<Type>], open: Option<&[(String, i64)]>) -> Result<Plan, Error> {
         let registry = self.choices.options.operators.registry();
         let options = ShardOptions {
             configuration: self.device_options.configuration.as_deref(),
             inputs,
             symbols: &self.symbols,
+            open,
         };
-        let plan = shard(self.prepared.clone(), &registry, options);
-        plan.map_err(|error| shard_error(error, &self.model))
+        shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
+            // The model itself has been looked at.
+            ShardError::Invalid(findings) if open.is_some() => {
+                let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+                let lines = lines.join("\n  ");
+                let message = format!("the model is invalid for inputs of these shapes\n  {lines}");
+                Error::new(ErrorKind::Input, message)
+            }
+            error => shard_error(error, &self.model),
+        })
     }
 
     /// How to run with inputs of these types.
-    fn prepared(&self, state: &mut State, inputs: &[Option<Type>]) -> Result<Arc<Prepared>, Error> {
-        if let Some(at) = state.plans.iter().position(|plan| plan.inputs == inputs) {
-            let found = state.plans.remove(at);
-            state.plans.push(Arc::clone(&found));
-            return Ok(found);
+    fn fitted(&self, state: &mut State, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+        let mut plans = state.plans.iter().enumerate().rev();
+        let known = plans.find_map(|(at, known)| Some((at, known.numbers(inputs)?)));
+        if let Some((at, numbers)) = known {
+            let prepared = state.plans.remove(at);
+            state.plans.push(Arc::clone(&prepared));
+            return Ok(Fitted { prepared, numbers: Arc::new(numbers) });
         }
-        let plan = Arc::new(self.made(inputs)?);
+        let (open_inputs, open) = self.left_open(inputs);
+        let numbers: Numbers = open.iter().cloned().collect();
+        let plan = self.made(&open_inputs, Some(&open)).ok().filter(|plan| plan.holds(&numbers));
+        let (plan, pattern, numbers) = match plan {
+            Some(plan) => (plan, open_inputs, numbers),
+            // It may hold for these sizes alone.
+            None => (self.made(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
+        };
+        let plan = Arc::new(plan);
         let mut parts = Vec::with_capacity(self.seats.len());
         for seat in &self.seats {
             let Local { model, outputs } = plan.local(seat.device);
             let model = self.model.with_graph(model);
-            let exchange = Exchange::new(Arc::clone(&plan), seat.device, seat.link.clone());
+            let routes = Routes::new(Arc::clone(&plan), seat.device, &numbers);
+            let exchange = Exchange::new(Arc::clone(&routes), seat.link.clone());
             let builder = self.choices.of_model(&model);
             let session = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange).build()?;
-            parts.push(LocalSession { session, outputs });
+            parts.push(LocalSession { session, routes, outputs });
         }
-        let found = Arc::new(Prepared { inputs: inputs.to_vec(), plan, parts });
+        let prepared = Arc::new(Prepared { inputs: pattern, plan, parts });
         if state.plans.len() == MOST_PLANS {
             state.plans.remove(0);
         }
-        state.plans.push(Arc::clone(&found));
-        Ok(found)
+        state.plans.push(Arc::clone(&prepared));
+        Ok(Fitted { prepared, numbers: Arc::new(numbers) })
+    }
+
+    /// Types of inputs with symbols for the sizes that the model leaves open, and the numbers that
+    /// these stand for. Sizes of 0 and 1 mean something of their own to many operators and stay
+    /// what they are.
+    fn left_open(&self, inputs: &[Option<Type>]) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
+        let mut symbols: Vec<(String, i64)> = Vec::new();
+        let all = inputs.iter().zip(&self.declared).zip(&self.names);
+        let types = all.map(|((ty, declared), name)| {
+            let mut ty = ty.clone()?;
+            let declared = declared.as_ref().and_then(Type::shape);
+            let mut axis = 0;
+            ty.for_each_dim(&mut |dim| {
+                let declared = declared.and_then(|dims| dims.get(axis));
+                let own = declared.and_then(Dim::as_symbol).map(str::to_string);
+                let symbol = own.unwrap_or_else(|| format!("{name}[{axis}]"));
+                axis += 1;
+                let Some(number) = dim.known().filter(|number| *number > 1) else { return };
+                if declared.is_some_and(|dim| dim.known().is_some()) {
+                    return;
+                }
+                match symbols.iter().find(|(known, _)| *known == symbol) {
+                    None => symbols.push((symbol.clone(), number)),
+                    Some((_, known)) if *known == number => {}
+                    // It is no size of its own.
+                    Some(_) => return,
+                }
+                *dim = Dim::symbol(&symbol);
+            });
+            Some(ty)
+        });
+        let types = types.collect();
+        (types, symbols)
     }
 
     /// What connects the first device, if that is one of this process.
@@ -637,9 +737,9 @@ impl<'s> Running<'s> {
         self.open.len()
     }
 
-    fn start(&mut self, prepared: Arc<Prepared>, inputs: Vec<(String, Value)>, limits: &Limits) {
-        self.session.hand_out(&prepared, &Arc::new(inputs), limits, self.started, &self.done);
-        self.open.push_back(OpenRun { prepared, finished: Vec::new() });
+    fn start(&mut self, fitted: Fitted, inputs: Vec<(String, Value)>, limits: &Limits) {
+        self.session.hand_out(&fitted, &Arc::new(inputs), limits, self.started, &self.done);
+        self.open.push_back(OpenRun { prepared: fitted.prepared, finished: Vec::new() });
         self.started += 1;
     }
 

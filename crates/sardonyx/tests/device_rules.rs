@@ -74,6 +74,7 @@ fn held(plan: &Plan, output: &str, device: u32) -> Option<Vec<Vec<usize>>> {
         found.next()
     })?;
     let (_, dims) = plan.tensor(value)?;
+    let dims: Option<Vec<usize>> = dims?.iter().map(sardonyx::Dim::size).collect();
     let ranges = plan.form(form).ranges(device, &dims?)?;
     Some(ranges.iter().map(|axis| axis.iter().flat_map(Clone::clone).collect()).collect())
 }

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Parser;
-use sardonyx::{DataType, DeviceOptions, Model, Session, Tensor, Tolerance, Type, Value};
+use sardonyx::devices::Plan;
+use sardonyx::{
+    DataType, DeviceOptions, DeviceSession, Model, Session, Tensor, Tolerance, Type, Value,
+};
 use sardonyx_passes::{Computed, Step};
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};
@@ -132,6 +135,8 @@ struct Counts {
     /// Specifications that were not honored.
     not_honored: usize,
     same_bits: usize,
+    /// Runs whose plan was made for other sizes.
+    other_sizes: usize,
     failures: BTreeMap<u64, String>,
 }
 
@@ -174,13 +179,14 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         println!("run {number}: {why}");
     }
     println!(
-        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} specifications were not honored, {} runs are refused without devices too",
+        "{} runs of {} cases: {} moved values, {} computed nodes in parts, {} combined partial results, {} had the bits of the plain run; {} by a plan of other sizes; {} specifications were not honored, {} runs are refused without devices too",
         counts.runs,
         cases.len(),
         counts.moved,
         counts.parts,
         counts.partial,
         counts.same_bits,
+        counts.other_sizes,
         counts.not_honored,
         counts.refused
     );
@@ -226,7 +232,13 @@ fn compare(
     let say = |error: &dyn std::fmt::Display| error.to_string();
     let model = Model::open(case.model()).map_err(|error| say(&error))?;
     let tolerance = case.tolerance().map_err(|error| say(&error))?;
-    let plain = Session::builder(&model).threads(1).seed(7).build();
+    let mut annotated = annotate::randomly(&model, random).map_err(|error| say(&error))?;
+    let mut opened = annotate::Opened::new();
+    if random.below(2) == 0 {
+        (annotated, opened) = annotate::opened(&annotated, random).map_err(|error| say(&error))?;
+    }
+    let plain = if opened.is_empty() { &model } else { &annotated };
+    let plain = Session::builder(plain).threads(1).seed(7).build();
     let Ok(plain) = plain else {
         counts.lock().map_err(|_| "poisoned")?.refused += 1;
         return Ok(());
@@ -235,8 +247,6 @@ fn compare(
         return Ok(());
     };
     let inputs = run_case::inputs(&plain, &data).map_err(|failure| failure.detail)?;
-    let wanted = plain.run(inputs.clone());
-    let annotated = annotate::randomly(&model, random).map_err(|error| say(&error))?;
     if arguments.show {
         println!("{}", annotated.to_text());
     }
@@ -254,7 +264,9 @@ fn compare(
         let plan = session.plan(&types.collect::<Vec<_>>()).map_err(|error| say(&error))?;
         println!("{}", plan.text());
     }
+    let first_plan = in_other_sizes(&plain, &session, (&inputs, &opened), random, tolerance)?;
     let found = session.run(inputs.clone());
+    let wanted = plain.run(inputs.clone());
     let (wanted, found) = match (wanted, found) {
         (Ok(wanted), Ok(found)) => (wanted, found),
         (Err(_), Err(_)) => {
@@ -299,12 +311,49 @@ fn compare(
         return Err("the bits differ from those of the plain run, and nothing was rounded".into());
     }
     let mut counts = counts.lock().map_err(|_| "poisoned")?;
+    counts.other_sizes += usize::from(first_plan.is_some_and(|first| Arc::ptr_eq(&first, &plan)));
     counts.moved += usize::from(facts.moves > 0);
     counts.parts += usize::from(facts.in_parts > 0);
     counts.partial += usize::from(facts.partial > 0);
     counts.not_honored += plan.not_honored.len();
     counts.same_bits += usize::from(is_same);
     Ok(())
+}
+
+/// Runs a model with one of its open sizes twice as large, on devices and without them. The plan,
+/// if it ran.
+fn in_other_sizes(
+    plain: &Session,
+    session: &DeviceSession,
+    (inputs, opened): (&[(&str, Value)], &annotate::Opened),
+    random: &mut Random,
+    tolerance: Tolerance,
+) -> Result<Option<Arc<Plan>>, String> {
+    let Some((.., chosen)) = opened.get(random.below(opened.len())) else { return Ok(None) };
+    let mut inputs = inputs.to_vec();
+    for (input, axis, _) in opened.iter().filter(|(.., name)| name == chosen) {
+        for (_, value) in inputs.iter_mut().filter(|(name, _)| name == input) {
+            let tensor = value.as_tensor().and_then(|tensor| annotate::doubled(tensor, *axis));
+            let Some(tensor) = tensor else { return Ok(None) };
+            *value = Value::Tensor(tensor);
+        }
+    }
+    let (wanted, found) = match (plain.run(inputs.clone()), session.run(inputs)) {
+        (Ok(wanted), Ok(found)) => (wanted, found),
+        (Err(_), Err(_)) => return Ok(None),
+        (Err(error), Ok(_)) => {
+            return Err(format!("runs in other sizes, and without devices: {error}"));
+        }
+        (Ok(_), Err(error)) => return Err(format!("in other sizes: {error}")),
+    };
+    let plan = session.last_plan().ok_or("there is no plan")?;
+    for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
+        let rounding = if plan.facts().partial > 0 { rounding(wanted) } else { 0.0 };
+        let tolerance = Tolerance { rtol: tolerance.rtol.max(rounding), ..tolerance };
+        let same = found.compare(wanted, tolerance);
+        same.map_err(|why| format!("{name}, in other sizes: {why}"))?;
+    }
+    Ok(Some(plan))
 }
 
 /// Type, sizes and bytes of a tensor; the text of what is none.

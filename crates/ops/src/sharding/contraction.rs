@@ -1,5 +1,7 @@
 //! Matrix products and sums of products.
 
+use sardonyx_model::Dim;
+
 use super::{Change, Combine, Factors, Operands};
 
 /// The factors of the last axes of both sides, `[rows, inner]` and `[inner, columns]`, for those
@@ -15,9 +17,9 @@ struct Product {
 fn product(cx: &Operands<'_>, (a, b): (usize, usize), sums: bool) -> Option<Product> {
     let (left, right, out) = (cx.dims(a)?, cx.dims(b)?, cx.output_dims(0)?);
     let mut found = Factors::whole(cx);
-    let inner = *left.last()?;
+    let inner = left.last()?;
     if sums {
-        let inner = found.combined(inner, Combine::Sum);
+        let inner = found.combined(inner.clone(), Combine::Sum);
         found.input(a, left.len() - 1, inner);
         found.input(b, right.len().saturating_sub(2), inner);
     }
@@ -25,27 +27,25 @@ fn product(cx: &Operands<'_>, (a, b): (usize, usize), sums: bool) -> Option<Prod
     let mut last = out.len();
     let columns = has_columns.then(|| {
         last -= 1;
-        let columns = found.factor(right[right.len() - 1]);
+        let columns = found.factor(right[right.len() - 1].clone());
         found.input(b, right.len() - 1, columns);
         found.output(0, last, columns);
         columns
     });
     let rows = has_rows.then(|| {
         last -= 1;
-        let rows = found.factor(left[left.len() - 2]);
+        let rows = found.factor(left[left.len() - 2].clone());
         found.input(a, left.len() - 2, rows);
         found.output(0, last, rows);
         rows
     });
     for (axis, size) in out[..last].iter().enumerate() {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.output(0, axis, factor);
         for (input, dims) in [(a, left), (b, right)] {
             let own = dims.len().saturating_sub(2);
             let Some(own) = (axis + own).checked_sub(last) else { continue };
-            if dims[own] == *size {
-                found.input(input, own, factor);
-            }
+            found.broadcast(cx, (input, own), factor)?;
         }
     }
     Some(Product { found, rows, columns })
@@ -64,7 +64,7 @@ fn beside(
     factor: Option<usize>,
 ) -> Option<()> {
     match (cx.dims(input), factor) {
-        (None | Some([] | [1]), _) => {}
+        (None | Some([] | [Dim::Known(1)]), _) => {}
         (Some([_]), Some(factor)) => found.input(input, 0, factor),
         _ => return None,
     }
@@ -100,22 +100,18 @@ pub(crate) fn gemm(cx: &Operands<'_>) -> Option<Factors> {
     if left.len() != 2 || right.len() != 2 {
         return None;
     }
-    let (rows, columns) = (found.factor(left[a]), found.factor(right[1 - b]));
+    let (rows, columns) = (found.factor(left[a].clone()), found.factor(right[1 - b].clone()));
     found.input(0, a, rows);
     found.input(1, 1 - b, columns);
     found.output(0, 0, rows);
     found.output(0, 1, columns);
-    let inner = found.combined(left[1 - a], Combine::Sum);
+    let inner = found.combined(left[1 - a].clone(), Combine::Sum);
     found.input(0, 1 - a, inner);
     found.input(1, b, inner);
     if let Some(dims) = cx.dims(2) {
-        let factors = [(rows, left[a]), (columns, right[1 - b])];
         let before = 2usize.checked_sub(dims.len())?;
-        for (axis, size) in dims.iter().enumerate() {
-            let (factor, whole) = factors[before + axis];
-            if *size == whole {
-                found.input(2, axis, factor);
-            }
+        for axis in 0..dims.len() {
+            found.broadcast(cx, (2, axis), [rows, columns][before + axis])?;
         }
         found.changes.push(Change::Once { input: 2, rest: None });
     }
@@ -154,9 +150,9 @@ pub(crate) fn einsum(cx: &Operands<'_>) -> Option<Factors> {
                 Some(_) => return None,
                 None => {
                     let factor = if right.contains(letter) {
-                        found.factor(dims[axis])
+                        found.factor(dims[axis].clone())
                     } else {
-                        found.combined(dims[axis], Combine::Sum)
+                        found.combined(dims[axis].clone(), Combine::Sum)
                     };
                     letters.push((letter, factor));
                     factor

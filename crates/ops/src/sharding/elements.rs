@@ -1,8 +1,9 @@
 //! Operators on elements, on axes one by one, and reductions.
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
 
-use super::{Change, Combine, Factors, Operands, Then};
+use super::{Change, Combine, Cut, Factor, Factors, Operands, Then};
 
 /// Element by element, broadcasting: each axis of the outputs is a factor, and inputs have those
 /// along which they do not broadcast.
@@ -18,7 +19,7 @@ pub(crate) fn elements_of_first(cx: &Operands<'_>) -> Option<Factors> {
 fn broadcast(cx: &Operands<'_>, inputs: usize) -> Option<Factors> {
     let dims = cx.output_dims(0)?;
     let mut found = Factors::whole(cx);
-    let axes: Vec<usize> = dims.iter().map(|size| found.factor(*size)).collect();
+    let axes: Vec<usize> = dims.iter().map(|size| found.factor(size.clone())).collect();
     for output in 0..cx.output_count() {
         match cx.output_dims(output) {
             Some(same) if same == dims => {
@@ -33,10 +34,8 @@ fn broadcast(cx: &Operands<'_>, inputs: usize) -> Option<Factors> {
     for input in 0..inputs {
         let Some(own) = cx.dims(input) else { continue };
         let before = dims.len().checked_sub(own.len())?;
-        for (axis, size) in own.iter().enumerate() {
-            if *size == dims[before + axis] {
-                found.input(input, axis, axes[before + axis]);
-            }
+        for axis in 0..own.len() {
+            found.broadcast(cx, (input, axis), axes[before + axis])?;
         }
     }
     Some(found)
@@ -45,7 +44,7 @@ fn broadcast(cx: &Operands<'_>, inputs: usize) -> Option<Factors> {
 /// Inference of Dropout: element by element. Training draws random numbers for the whole tensor.
 pub(crate) fn dropout(cx: &Operands<'_>) -> Option<Factors> {
     match (cx.input(2), cx.known(2)) {
-        (None, _) | (_, Some([0])) => elements_of_first(cx),
+        (None, _) | (_, Some([Dim::Known(0)])) => elements_of_first(cx),
         _ => None,
     }
 }
@@ -58,7 +57,7 @@ pub(crate) fn along_axis(cx: &Operands<'_>) -> Option<Factors> {
 /// The same where the second input names the axis.
 pub(crate) fn along_axis_input(cx: &Operands<'_>) -> Option<Factors> {
     let [axis] = cx.known(1)? else { return None };
-    except(cx, &[cx.axis(*axis, cx.dims(0)?.len())?])
+    except(cx, &[cx.axis(axis.known()?, cx.dims(0)?.len())?])
 }
 
 /// The first input and all outputs have the same axes, of which some are whole in both, and in
@@ -70,7 +69,7 @@ fn except(cx: &Operands<'_>, whole: &[usize]) -> Option<Factors> {
         if whole.contains(&axis) {
             continue;
         }
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.input(0, axis, factor);
         for output in 0..cx.output_count() {
             let Some(own) = cx.output_dims(output) else { continue };
@@ -124,12 +123,12 @@ fn reduced(
     for (axis, size) in cx.dims(0)?.iter().enumerate() {
         if axes.contains(&axis) {
             if let Some(combine) = combine {
-                let factor = found.combined(*size, combine);
+                let factor = found.combined(size.clone(), combine);
                 found.input(0, axis, factor);
             }
             to += usize::from(keeps);
         } else {
-            let factor = found.factor(*size);
+            let factor = found.factor(size.clone());
             found.input(0, axis, factor);
             (to < cx.output_dims(0)?.len()).then(|| found.output(0, to, factor))?;
             to += 1;
@@ -143,7 +142,7 @@ fn reduction(cx: &Operands<'_>, combine: Option<Combine>) -> Option<Factors> {
     let axes: Vec<usize> = match cx.input(1) {
         None => Vec::new(),
         Some(_) => {
-            let axes = cx.known(1)?.iter().map(|axis| cx.axis(*axis, rank));
+            let axes = cx.numbers(1)?.into_iter().map(|axis| cx.axis(axis, rank));
             axes.collect::<Option<Vec<usize>>>()?
         }
     };
@@ -182,6 +181,11 @@ fn of_sums(cx: &Operands<'_>, operator: &'static str, then: Then) -> Option<Fact
         return reduction(cx, None);
     }
     let mut found = reduction(cx, Some(Combine::Sum))?;
+    let is_open = |factor: &Factor| factor.cut != Cut::Parts && factor.size.known().is_none();
+    if then == Then::Divide && found.factors.iter().any(is_open) {
+        // The number to divide by is not known.
+        return reduction(cx, None);
+    }
     found.changes.push(Change::Partly { operator, then });
     Some(found)
 }
@@ -212,7 +216,7 @@ pub(crate) fn quantized(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = broadcast(cx, 1)?;
     match scale.len() {
         0 => Some(found),
-        1 if scale[0] == 1 => Some(found),
+        1 if scale[0] == Dim::Known(1) => Some(found),
         1 => {
             let axis = cx.axis(cx.int("axis")?, cx.dims(0)?.len())?;
             let factor = *found.inputs[0][axis].first()?;

@@ -1,6 +1,8 @@
 //! Layers of networks: convolutions, pools, normalizations, attention, recurrent layers. Images are
 //! split by batch and channels, and not in space.
 
+use sardonyx_model::Dim;
+
 use super::{Change, Combine, Factors, Operands};
 
 /// `Conv`: by batch, output channels, groups, and input channels, whose sums are combined. A bias
@@ -13,7 +15,8 @@ pub(crate) fn conv(cx: &Operands<'_>) -> Option<Factors> {
 /// `ConvInteger` with one zero point for each tensor.
 pub(crate) fn conv_integer(cx: &Operands<'_>) -> Option<Factors> {
     let group = usize::try_from(cx.int("group")?).ok().filter(|group| *group > 0)?;
-    let is_one = |input| cx.dims(input).is_none_or(|dims| dims.iter().product::<usize>() == 1);
+    let is_one =
+        |input| cx.dims(input).is_none_or(|dims| dims.iter().all(|size| *size == Dim::Known(1)));
     if !(is_one(2) && is_one(3)) {
         return None;
     }
@@ -23,11 +26,12 @@ pub(crate) fn conv_integer(cx: &Operands<'_>) -> Option<Factors> {
 
 fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Option<Factors> {
     let (x, w, y) = (cx.dims(0)?, cx.dims(1)?, cx.output_dims(0)?);
-    if x.len() < 3 || w.len() != x.len() || y.len() != x.len() || w[0] % group != 0 {
+    if x.len() < 3 || w.len() != x.len() || y.len() != x.len() {
         return None;
     }
+    let made = w[0].size().filter(|made| made.is_multiple_of(group))?;
     let mut found = Factors::whole(cx);
-    let batch = found.factor(x[0]);
+    let batch = found.factor(x[0].clone());
     found.input(0, 0, batch);
     found.output(0, 0, batch);
     let has_bias = cx.input(bias).is_some();
@@ -44,7 +48,7 @@ fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Opti
     // Within a group: channels that are read, and channels that are made.
     if group == 1 {
         if sums {
-            let read = found.combined(w[1], Combine::Sum);
+            let read = found.combined(w[1].clone(), Combine::Sum);
             found.input(0, 1, read);
             found.input(1, 1, read);
             if has_bias {
@@ -52,11 +56,11 @@ fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Opti
             }
         }
     } else {
-        let read = found.fixed(w[1]);
+        let read = found.fixed(w[1].clone());
         found.input(0, 1, read);
     }
     if group == 1 {
-        let made = found.factor(w[0]);
+        let made = found.factor(made);
         found.input(1, 0, made);
         found.output(0, 1, made);
         if has_bias {
@@ -64,7 +68,7 @@ fn convolution(cx: &Operands<'_>, group: usize, bias: usize, sums: bool) -> Opti
         }
     } else {
         // Parts of all groups would need the same of what they read, which nobody asks for.
-        let made = found.fixed(w[0] / group);
+        let made = found.fixed(made / group);
         found.input(1, 0, made);
         found.output(0, 1, made);
         if has_bias {
@@ -79,11 +83,11 @@ pub(crate) fn conv_transpose(cx: &Operands<'_>) -> Option<Factors> {
     let group = usize::try_from(cx.int("group")?).ok().filter(|group| *group > 0)?;
     let (x, w) = (cx.dims(0)?, cx.dims(1)?);
     let mut found = Factors::whole(cx);
-    let batch = found.factor(*x.first()?);
+    let batch = found.factor(x.first()?.clone());
     found.input(0, 0, batch);
     found.output(0, 0, batch);
     if group == 1 {
-        let made = found.factor(*w.get(1)?);
+        let made = found.factor(w.get(1)?.clone());
         found.input(1, 1, made);
         found.output(0, 1, made);
         if cx.input(2).is_some() {
@@ -103,7 +107,7 @@ pub(crate) fn pool(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = Factors::whole(cx);
     for axis in 0..2 {
         (x.get(axis)? == y.get(axis)?).then_some(())?;
-        let factor = found.factor(x[axis]);
+        let factor = found.factor(x[axis].clone());
         found.input(0, axis, factor);
         found.output(0, axis, factor);
     }
@@ -112,13 +116,13 @@ pub(crate) fn pool(cx: &Operands<'_>) -> Option<Factors> {
 
 /// The first axis of the first input and of all outputs.
 pub(crate) fn batch(cx: &Operands<'_>) -> Option<Factors> {
-    let size = *cx.dims(0)?.first()?;
+    let size = cx.dims(0)?.first()?;
     let mut found = Factors::whole(cx);
-    let factor = found.factor(size);
+    let factor = found.factor(size.clone());
     found.input(0, 0, factor);
     for output in 0..cx.output_count() {
         let Some(own) = cx.output_dims(output) else { continue };
-        (own.first() == Some(&size)).then(|| found.output(output, 0, factor))?;
+        (own.first() == Some(size)).then(|| found.output(output, 0, factor))?;
     }
     Some(found)
 }
@@ -176,8 +180,8 @@ impl Heads {
 /// these go together.
 pub(crate) fn attention(cx: &Operands<'_>) -> Option<Factors> {
     let (q, k, v, y) = (cx.dims(0)?, cx.dims(1)?, cx.dims(2)?, cx.output_dims(0)?);
-    let count = |dims: &[usize], name| match dims.len() {
-        4 => Some(dims[1]),
+    let count = |dims: &[Dim], name| match dims.len() {
+        4 => dims[1].size(),
         _ => cx.int(name).and_then(|count| usize::try_from(count).ok()),
     };
     let (queries, shared) = (count(q, "q_num_heads")?, count(k, "kv_num_heads")?);
@@ -185,14 +189,16 @@ pub(crate) fn attention(cx: &Operands<'_>) -> Option<Factors> {
         return None;
     }
     let mut found = Factors::whole(cx);
-    let batch = found.factor(*q.first()?);
+    let batch = found.factor(q.first()?.clone());
     let (heads, within) = (found.factor(shared), found.factor(queries / shared));
     let of_queries = Heads { batch, heads: [Some(heads), Some(within)] };
     let of_keys = Heads { batch, heads: [Some(heads), None] };
-    of_queries.input(&mut found, 0, q.len(), q.last()? / queries);
-    of_keys.input(&mut found, 1, k.len(), k.last()? / shared);
-    of_keys.input(&mut found, 2, v.len(), v.last()? / shared);
-    of_queries.output(&mut found, 0, y.len(), y.last()? / queries);
+    // The size of a head counts where the heads are in one axis with it.
+    let width = |dims: &[Dim]| if dims.len() == 3 { dims[2].size() } else { Some(0) };
+    of_queries.input(&mut found, 0, q.len(), width(q)? / queries);
+    of_keys.input(&mut found, 1, k.len(), width(k)? / shared);
+    of_keys.input(&mut found, 2, v.len(), width(v)? / shared);
+    of_queries.output(&mut found, 0, y.len(), width(y)? / queries);
     for input in [4, 5] {
         if cx.dims(input).is_some() {
             of_keys.input(&mut found, input, 4, 0);
@@ -209,12 +215,17 @@ pub(crate) fn attention(cx: &Operands<'_>) -> Option<Factors> {
     if let Some(mask) = cx.dims(3) {
         // A mask broadcasts to [batch, heads, queries, keys].
         let before = 4usize.checked_sub(mask.len())?;
-        if before == 0 && mask[0] == q[0] {
-            found.input(3, 0, batch);
+        if before == 0 {
+            found.broadcast(cx, (3, 0), batch)?;
         }
-        if before <= 1 && mask[1 - before] == queries {
-            found.input(3, 1 - before, heads);
-            found.input(3, 1 - before, within);
+        if before <= 1 {
+            match mask[1 - before].size()? {
+                1 if queries > 1 => {}
+                _ => {
+                    found.input(3, 1 - before, heads);
+                    found.input(3, 1 - before, within);
+                }
+            }
         }
     }
     if cx.dims(6).is_some() {
@@ -233,14 +244,16 @@ pub(crate) fn attention(cx: &Operands<'_>) -> Option<Factors> {
 pub(crate) fn rotary_embedding(cx: &Operands<'_>) -> Option<Factors> {
     let x = cx.dims(0)?;
     let heads = match x.len() {
-        4 => x[1],
+        4 => x[1].size()?,
         _ => usize::try_from(cx.int("num_heads")?).ok().filter(|heads| *heads > 0)?,
     };
     let mut found = Factors::whole(cx);
-    let factors = Heads { batch: found.factor(x[0]), heads: [Some(found.factor(heads)), None] };
+    let factors =
+        Heads { batch: found.factor(x[0].clone()), heads: [Some(found.factor(heads)), None] };
     // The size of a head is one factor of both sides.
-    factors.input(&mut found, 0, x.len(), x.last()? / heads);
-    factors.output(&mut found, 0, x.len(), x.last()? / heads);
+    let width = if x.len() == 3 { x[2].size()? / heads } else { 0 };
+    factors.input(&mut found, 0, x.len(), width);
+    factors.output(&mut found, 0, x.len(), width);
     if x.len() == 3 {
         found.changes.push(Change::Attribute { name: "num_heads", factors: factors.heads });
     }
@@ -261,7 +274,7 @@ pub(crate) fn recurrent(cx: &Operands<'_>) -> Option<Factors> {
     let x = cx.dims(0)?;
     let batch_first = cx.int("layout")? != 0;
     let mut found = Factors::whole(cx);
-    let batch = found.factor(*x.get(usize::from(!batch_first))?);
+    let batch = found.factor(x.get(usize::from(!batch_first))?.clone());
     found.input(0, usize::from(!batch_first), batch);
     if cx.dims(4).is_some() {
         found.input(4, 0, batch);

@@ -1,5 +1,6 @@
 //! Operators that move elements: axes that they leave alone can be split.
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ pub(crate) fn transpose(cx: &Operands<'_>) -> Option<Factors> {
         None => (0..dims.len()).rev().collect(),
     };
     for (to, from) in from.into_iter().enumerate() {
-        let factor = found.factor(dims[from]);
+        let factor = found.factor(dims[from].clone());
         found.input(0, from, factor);
         found.output(0, to, factor);
     }
@@ -29,9 +30,77 @@ pub(crate) fn transpose(cx: &Operands<'_>) -> Option<Factors> {
 pub(crate) fn regrouped(cx: &Operands<'_>) -> Option<Factors> {
     let (from, to) = (cx.dims(0)?, cx.output_dims(0)?);
     let mut found = Factors::whole(cx);
-    if from.contains(&0) || from.iter().product::<usize>() != to.iter().product::<usize>() {
+    if from.contains(&Dim::Known(0)) {
         return None;
     }
+    let (left, right) = (between_open(from), between_open(to));
+    let count = left.len().min(right.len());
+    let product = |sizes: &[usize]| sizes.iter().product::<usize>();
+    let is_alike = |i: usize, j: usize| product(&left[i].1) == product(&right[j].1);
+    // From the outermost: axes of numbers with the same product, and the open size after them.
+    let mut front = 0;
+    while front < count && is_alike(front, front) {
+        share(&mut found, &left[front], &right[front]);
+        let (own, other) = (end(&left[front]), end(&right[front]));
+        front += 1;
+        if !share_open(cx, &mut found, own, other) {
+            break;
+        }
+    }
+    if front == 0 && left.len() == 1 && right.len() == 1 {
+        return None;
+    }
+    // From the innermost: those, and the open size before them.
+    for back in 1..=count - front {
+        let (i, j) = (left.len() - back, right.len() - back);
+        if !is_alike(i, j) {
+            break;
+        }
+        share(&mut found, &left[i], &right[j]);
+        let before = left[i].0.checked_sub(1).zip(right[j].0.checked_sub(1));
+        if !before.is_some_and(|(own, other)| share_open(cx, &mut found, own, other)) {
+            break;
+        }
+    }
+    Some(fill(found, cx))
+}
+
+/// Makes an axis on both sides one factor, if it has the same size there and is no factor yet.
+fn share_open(cx: &Operands<'_>, found: &mut Factors, own: usize, other: usize) -> bool {
+    let size = cx.dims(0).and_then(|dims| dims.get(own));
+    let is_same = size.is_some() && size == cx.output_dims(0).and_then(|dims| dims.get(other));
+    let Some(size) = size.filter(|_| is_same) else { return false };
+    if !(found.inputs[0][own].is_empty() && found.outputs[0][other].is_empty()) {
+        return false;
+    }
+    let factor = found.factor(size.clone());
+    found.input(0, own, factor);
+    found.output(0, other, factor);
+    true
+}
+
+/// The number of an axis, and the sizes of the axes from there on that are numbers.
+type Run = (usize, Vec<usize>);
+
+/// The axis after a run.
+fn end(run: &Run) -> usize {
+    run.0 + run.1.len()
+}
+
+/// The axes before, between and after those of open size.
+fn between_open(dims: &[Dim]) -> Vec<Run> {
+    let mut found = vec![(0, Vec::new())];
+    for (axis, size) in dims.iter().enumerate() {
+        match (size.size(), found.last_mut()) {
+            (Some(size), Some(run)) => run.1.push(size),
+            _ => found.push((axis + 1, Vec::new())),
+        }
+    }
+    found
+}
+
+/// The factors that axes with the same product share.
+fn share(found: &mut Factors, (first, from): &Run, (other, to): &Run) {
     let (mut i, mut j) = (0, 0);
     let (mut left, mut right) = (1, 1);
     // What is left of the two axes that are being matched, from the outside.
@@ -50,8 +119,8 @@ pub(crate) fn regrouped(cx: &Operands<'_>) -> Option<Factors> {
         let shared = left.min(right);
         if left % shared == 0 && right % shared == 0 {
             let factor = found.factor(shared);
-            found.input(0, i - 1, factor);
-            found.output(0, j - 1, factor);
+            found.input(0, first + i - 1, factor);
+            found.output(0, other + j - 1, factor);
             (left, right) = (left / shared, right / shared);
             continue;
         }
@@ -68,21 +137,24 @@ pub(crate) fn regrouped(cx: &Operands<'_>) -> Option<Factors> {
         }
         (left, right) = (1, 1);
     }
-    Some(fill(found, cx))
 }
 
 /// Takes factors away from axes that are not made of factors alone, apart from those outside of
 /// what is not shared.
 fn fill(mut found: Factors, cx: &Operands<'_>) -> Factors {
     let factors = found.factors.clone();
-    let size = |axis: &[usize]| axis.iter().map(|factor| factors[*factor].size).product::<usize>();
+    let size = |axis: &[usize]| {
+        let sizes = axis.iter().map(|factor| factors[*factor].size.size());
+        sizes.product::<Option<usize>>()
+    };
     let mut rest = Vec::new();
     let operands = [(&found.inputs[0], cx.dims(0)), (&found.outputs[0], cx.output_dims(0))];
     for (which, (axes, dims)) in operands.into_iter().enumerate() {
         for (axis, whole) in dims.into_iter().flatten().enumerate() {
-            let own = size(&axes[axis]);
-            if !axes[axis].is_empty() && own != *whole {
-                rest.push((which, axis, *whole / own));
+            // An open size is one factor.
+            let Some((whole, own)) = whole.size().zip(size(&axes[axis])) else { continue };
+            if !axes[axis].is_empty() && own != whole {
+                rest.push((which, axis, whole / own));
             }
         }
     }
@@ -112,7 +184,7 @@ fn untouched(cx: &Operands<'_>, whole: &dyn Fn(usize) -> bool) -> Option<Factors
     let dims = cx.dims(0)?;
     let mut found = Factors::whole(cx);
     for (axis, size) in dims.iter().enumerate().filter(|(axis, _)| !whole(*axis)) {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.input(0, axis, factor);
         for output in 0..cx.output_count() {
             let Some(own) = cx.output_dims(output) else { continue };
@@ -129,10 +201,11 @@ pub(crate) fn split(cx: &Operands<'_>) -> Option<Factors> {
     let along = cx.axis(cx.int("axis")?, dims.len())?;
     let mut found = untouched(cx, &|axis| axis == along)?;
     let count = cx.output_count();
-    let size = cx.output_dims(0)?[along];
+    let size = &cx.output_dims(0)?[along];
     let are_equal =
-        (1..count).all(|output| cx.output_dims(output).is_some_and(|own| own[along] == size));
-    if are_equal && size > 0 && size * count == dims[along] {
+        (1..count).all(|output| cx.output_dims(output).is_some_and(|own| own[along] == *size));
+    let size = size.size().filter(|size| *size > 0 && dims[along].size() == Some(size * count));
+    if let Some(size) = size.filter(|_| are_equal) {
         let (parts, within) = (found.fixed(count), found.factor(size));
         found.input(0, along, parts);
         found.input(0, along, within);
@@ -150,7 +223,7 @@ pub(crate) fn concat(cx: &Operands<'_>) -> Option<Factors> {
     let along = cx.axis(cx.int("axis")?, dims.len())?;
     let mut found = Factors::whole(cx);
     for (axis, size) in dims.iter().enumerate().filter(|(axis, _)| *axis != along) {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.output(0, axis, factor);
         for input in 0..cx.input_count() {
             (cx.dims(input)?.get(axis) == Some(size)).then(|| found.input(input, axis, factor))?;
@@ -166,19 +239,25 @@ pub(crate) fn slice(cx: &Operands<'_>) -> Option<Factors> {
     let count = i64::try_from(starts.len()).ok()?;
     let axes = match cx.input(3) {
         None => (0..count).collect(),
-        Some(_) => cx.known(3)?.to_vec(),
+        Some(_) => cx.numbers(3)?,
     };
     let steps = match cx.input(4) {
         None => vec![1; starts.len()],
-        Some(_) => cx.known(4)?.to_vec(),
+        Some(_) => cx.numbers(4)?,
     };
     let mut touched: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
     for (index, axis) in axes.iter().enumerate() {
         let axis = cx.axis(*axis, rank)?;
-        let size = i64::try_from(cx.dims(0)?[axis]).ok()?;
-        let (start, end, step) = (*starts.get(index)?, *ends.get(index)?, *steps.get(index)?);
+        let size = &cx.dims(0)?[axis];
+        let (start, end, step) = (starts.get(index)?, ends.get(index)?, *steps.get(index)?);
+        let reaches_end = match (end.known(), size.known()) {
+            (Some(end), Some(size)) => end >= size,
+            // What exporters write for all that there is.
+            (Some(end), None) => end >= i64::from(i32::MAX),
+            _ => end == size,
+        };
         // Also where the size of a part stands in place of that of the whole.
-        touched[axis] = !(start == 0 && end >= size && step == 1);
+        touched[axis] = !(*start == Dim::Known(0) && reaches_end && step == 1);
     }
     untouched(cx, &|axis| touched[axis])
 }
@@ -191,13 +270,14 @@ pub(crate) fn pad(cx: &Operands<'_>) -> Option<Factors> {
     let axes: Vec<usize> = match cx.input(3) {
         None => (0..rank).collect(),
         Some(_) => {
-            let axes = cx.known(3)?.iter().map(|axis| cx.axis(*axis, rank));
+            let axes = cx.numbers(3)?.into_iter().map(|axis| cx.axis(axis, rank));
             axes.collect::<Option<Vec<usize>>>()?
         }
     };
     let mut touched: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
     for (index, axis) in axes.iter().enumerate() {
-        touched[*axis] = *pads.get(index)? != 0 || *pads.get(axes.len() + index)? != 0;
+        let ends = [index, axes.len() + index].map(|at| pads.get(at));
+        touched[*axis] = ends.iter().any(|pad| *pad != Some(&Dim::Known(0)));
     }
     (from.len() == to.len()).then_some(())?;
     untouched(cx, &|axis| touched[axis])
@@ -206,7 +286,7 @@ pub(crate) fn pad(cx: &Operands<'_>) -> Option<Factors> {
 /// `Tile`: axes that are not repeated.
 pub(crate) fn tile(cx: &Operands<'_>) -> Option<Factors> {
     let repeats = cx.known(1)?;
-    untouched(cx, &|axis| repeats.get(axis) != Some(&1))
+    untouched(cx, &|axis| repeats.get(axis) != Some(&Dim::Known(1)))
 }
 
 /// `Gather`: axes of the data and of the indices. Where the axis that is looked up is split, each
@@ -217,17 +297,18 @@ pub(crate) fn gather(cx: &Operands<'_>) -> Option<Factors> {
     let along = cx.axis(cx.int("axis")?, data.len())?;
     let mut found = Factors::whole(cx);
     for (axis, size) in data.iter().enumerate().filter(|(axis, _)| *axis != along) {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.input(0, axis, factor);
         let to = if axis < along { axis } else { axis + indices.len() - 1 };
         found.output(0, to, factor);
     }
     for (axis, size) in indices.iter().enumerate() {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.input(1, axis, factor);
         found.output(0, along + axis, factor);
     }
-    let taken = cx.output_dims(0)?.iter().product::<usize>();
+    let elements = |dims: &[Dim]| dims.iter().map(Dim::size).product::<Option<usize>>();
+    let taken = elements(cx.output_dims(0)?);
     let adds = matches!(
         cx.input(0)?.elem,
         DataType::Float
@@ -237,8 +318,9 @@ pub(crate) fn gather(cx: &Operands<'_>) -> Option<Factors> {
             | DataType::Int32
             | DataType::Int64
     );
-    if adds && taken <= data.iter().product::<usize>() {
-        let rows = found.combined(data[along], Combine::Sum);
+    // Open sizes are those of indices, mostly, and data are a table.
+    if adds && taken.zip(elements(data)).is_none_or(|(taken, all)| taken <= all) {
+        let rows = found.combined(data[along].clone(), Combine::Sum);
         found.input(0, along, rows);
         found.changes.push(Change::Own { axis: along });
     }
@@ -251,7 +333,7 @@ pub(crate) fn gather_elements(cx: &Operands<'_>) -> Option<Factors> {
     let along = cx.axis(cx.int("axis")?, data.len())?;
     let mut found = Factors::whole(cx);
     for (axis, size) in indices.iter().enumerate() {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         if axis == along {
             found.input(1, axis, factor);
             found.output(0, axis, factor);
@@ -271,11 +353,27 @@ pub(crate) fn scatter_elements(cx: &Operands<'_>) -> Option<Factors> {
     let mut found = Factors::whole(cx);
     for (axis, size) in data.iter().enumerate() {
         if axis != along && indices.get(axis) == Some(size) {
-            let factor = found.factor(*size);
+            let factor = found.factor(size.clone());
             (0..3).for_each(|input| found.input(input, axis, factor));
             found.output(0, axis, factor);
         }
     }
+    Some(found)
+}
+
+/// `Shape`: the sizes of the whole, whatever a device has of it.
+pub(crate) fn shape(cx: &Operands<'_>) -> Option<Factors> {
+    let dims = cx.dims(0)?;
+    let mut found = Factors::whole(cx);
+    for (axis, size) in dims.iter().enumerate() {
+        let factor = found.factor(size.clone());
+        found.input(0, axis, factor);
+    }
+    let rank = i64::try_from(dims.len()).ok()?;
+    let start = cx.int("start")?;
+    let start = if start < 0 { start + rank } else { start };
+    let start = usize::try_from(start.clamp(0, rank)).ok()?;
+    found.changes.push(Change::Shape { start });
     Some(found)
 }
 
@@ -285,7 +383,7 @@ pub(crate) fn one_hot(cx: &Operands<'_>) -> Option<Factors> {
     let along = cx.axis(cx.int("axis")?, out.len())?;
     let mut found = Factors::whole(cx);
     for (axis, size) in indices.iter().enumerate() {
-        let factor = found.factor(*size);
+        let factor = found.factor(size.clone());
         found.input(0, axis, factor);
         found.output(0, if axis < along { axis } else { axis + 1 }, factor);
     }

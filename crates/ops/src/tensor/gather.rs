@@ -14,7 +14,7 @@ use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Demand, Infer, InferError, OpDef};
 
-pub(crate) static GATHER: OpDef = OpDef::new("Gather")
+pub static GATHER: OpDef = OpDef::new("Gather")
     .about(
         "Gathers slices along an axis by index. The output shape is that of `data` with `axis` \
          replaced by the shape of `indices`. An index out of range is an error.",

@@ -11,6 +11,7 @@ use super::{INT64, widened};
 use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
+use crate::sharding::movement;
 use crate::tensor::slice::SLICE;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
@@ -39,6 +40,7 @@ pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
     .widens()
     .since(25, widened!("T", ALL_IR13))
     .widens()
+    .split_by(movement::shape)
     .infer(infer)
     .adapter(15, 14, slice_behind);
 

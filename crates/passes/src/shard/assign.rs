@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sardonyx_ops::{Combine, Cut, Factors, Sizes};
+use sardonyx_ops::{Combine, Cut, Factor, Factors};
 use smallvec::{SmallVec, smallvec};
 
 use super::form::{Device, Form, Place, Split, SplitAxis, cuts};
@@ -11,7 +11,8 @@ use super::form::{Device, Form, Place, Split, SplitAxis, cuts};
 /// which of them each device computes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Assignment {
-    /// The size of each factor, and the number of its parts.
+    /// The size of each factor, and the number of its parts. A size that is open is 1 here, and has
+    /// one part.
     pub(super) splits: Vec<Split>,
     /// By device the part of each factor.
     pub(super) places: BTreeMap<Device, SmallVec<[usize; 4]>>,
@@ -47,7 +48,8 @@ pub(super) struct Assigning<'a> {
 
 impl<'a> Assigning<'a> {
     pub(super) fn new(rule: &'a Factors) -> Self {
-        let splits = rule.factors.iter().map(|factor| Split { size: factor.size, parts: 1 });
+        let size = |factor: &Factor| factor.size.size().unwrap_or(1);
+        let splits = rule.factors.iter().map(|factor| Split { size: size(factor), parts: 1 });
         Assigning { rule, splits: splits.collect(), places: None }
     }
 
@@ -70,15 +72,15 @@ impl<'a> Assigning<'a> {
         // The factors that it cuts, in the order of the indices of its places.
         let mut cut: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         for (number, (axis, factors)) in form.axes().iter().zip(axes).enumerate() {
-            let sized: SmallVec<[(usize, usize); 2]> =
-                factors.iter().map(|factor| (*factor, self.rule.factors[*factor].size)).collect();
-            if axis.iter().all(|split| split.parts == 1) {
+            if axis.is_empty() {
                 continue;
             }
             if factors.is_empty() {
                 return Err(format!("the operator needs axis {number} whole"));
             }
-            let found = cuts(axis, &sized);
+            let size = |factor: &usize| Some((*factor, self.rule.factors[*factor].size.size()?));
+            let sized: Option<SmallVec<[(usize, usize); 2]>> = factors.iter().map(size).collect();
+            let found = sized.and_then(|sized| cuts(axis, &sized));
             let found = found.ok_or_else(|| {
                 format!("the operator cannot be computed for these parts of axis {number}")
             })?;
@@ -149,6 +151,19 @@ impl<'a> Assigning<'a> {
 
     /// What was agreed upon, if anything is cut.
     pub(super) fn finish(self) -> Option<Assignment> {
+        let is_open = |factor: &usize| self.rule.factors[*factor].size.size().is_none();
+        let is_cut = |factor: &usize| self.splits[*factor].parts > 1;
+        // Parts of an axis are known by its size.
+        let operands = self.rule.inputs.iter().chain(&self.rule.outputs);
+        let mut axes = operands.flatten();
+        if axes.any(|axis| axis.iter().any(is_cut) && axis.iter().any(is_open)) {
+            return None;
+        }
+        // A size of 0 has a meaning of its own in what says sizes.
+        let has_empty = self.splits.iter().any(|split| split.size < split.parts);
+        if has_empty && (0..self.splits.len()).any(|factor| is_open(&factor)) {
+            return None;
+        }
         let found = Assignment { splits: self.splits, places: self.places? };
         found.is_cut().then_some(found)
     }
@@ -158,15 +173,11 @@ impl<'a> Assigning<'a> {
 pub(super) fn form_of(
     rule: &Factors,
     axes: &[SmallVec<[usize; 2]>],
-    dims: &Sizes,
     assignment: &Assignment,
     is_output: bool,
 ) -> Form {
     let mut cut = Vec::new();
-    let split_axes = axes.iter().zip(dims).map(|(factors, size)| {
-        if factors.is_empty() {
-            return SplitAxis::from_elem(Split { size: *size, parts: 1 }, 1);
-        }
+    let split_axes = axes.iter().map(|factors| {
         cut.extend(factors.iter().copied().filter(|factor| assignment.splits[*factor].parts > 1));
         factors.iter().map(|factor| assignment.splits[*factor]).collect()
     });

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sardonyx_model::{GraphId, Producer, ValueId};
 
 use super::form::Device;
+use super::sizes::stand_in;
 use super::{FormId, Plan, Step};
 use crate::order::{inner_graphs, tree};
 
@@ -45,7 +46,7 @@ impl Plan {
             return 0;
         }
         let Some((elem, Some(dims))) = self.tensor(value) else { return 0 };
-        let own = self.form(form).dims(device, &dims);
+        let own = self.form(form).dims(device, &stand_in(&dims));
         let elements = own.map_or(0, |dims| dims.iter().product::<usize>());
         (elements * elem.bits().unwrap_or(0)).div_ceil(8) as u64
     }
@@ -54,7 +55,7 @@ impl Plan {
         let constants = self.model.graph(graph).initializers.iter();
         let bytes = constants.filter_map(|constant| {
             let (elem, dims) = self.tensor(constant.value?)?;
-            let elements = dims?.iter().product::<usize>();
+            let elements = stand_in(&dims?).iter().product::<usize>();
             Some((elements * elem.bits().unwrap_or(0)).div_ceil(8) as u64)
         });
         bytes.sum()

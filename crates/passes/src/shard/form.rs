@@ -36,7 +36,8 @@ impl Split {
     }
 }
 
-/// The factors of an axis, from the outermost. The axis is their product.
+/// The factors of an axis, from the outermost. The axis is their product. An axis that is not
+/// split has none.
 pub type SplitAxis = SmallVec<[Split; 1]>;
 
 /// The part of a value that a device holds: an index for each factor that is split, in the order of
@@ -135,15 +136,18 @@ impl Form {
         form
     }
 
-    /// The indices that a device holds, axis by axis, of a tensor of these sizes. `None` if it
-    /// holds nothing.
+    /// The indices that a device holds, axis by axis, of a tensor of these sizes. The sizes of axes
+    /// that are split are those of the form. `None` if it holds nothing.
     pub fn ranges(&self, device: Device, dims: &[usize]) -> Option<Vec<Ranges>> {
         let place = self.places.get(&device)?;
         if self.axes.is_empty() {
             return Some(dims.iter().map(|size| Ranges::all(*size)).collect());
         }
         let mut indices = place.iter().copied();
-        let axes = self.axes.iter().map(|axis| {
+        let axes = self.axes.iter().zip(dims).map(|(axis, size)| {
+            if axis.is_empty() {
+                return Ranges::all(*size);
+            }
             let parts = axis.iter().map(|split| {
                 let part = if split.parts > 1 { indices.next().unwrap_or(0) } else { 0 };
                 (split.size, split.part(part))
@@ -159,9 +163,12 @@ impl Form {
     }
 }
 
-/// The fewest factors that split an axis in the same way.
+/// The fewest factors that split an axis in the same way, none if it is not split.
 fn merged(axis: &[Split]) -> SplitAxis {
     let mut found = SplitAxis::new();
+    if axis.iter().all(|split| split.parts == 1) {
+        return found;
+    }
     for split in axis.iter().copied().filter(|split| split.size != 1 || split.parts > 1) {
         match found.last_mut() {
             // A whole factor inside of another one.
@@ -170,9 +177,6 @@ fn merged(axis: &[Split]) -> SplitAxis {
             }
             _ => found.push(split),
         }
-    }
-    if found.is_empty() {
-        found.push(Split { size: axis.iter().map(|split| split.size).product(), parts: 1 });
     }
     found
 }
@@ -340,7 +344,7 @@ impl Display for Parts<'_> {
             f.write_char('[')?;
             for (index, axis) in form.axes.iter().enumerate() {
                 f.write_str(if index > 0 { ", " } else { "" })?;
-                if axis.iter().all(|split| split.parts == 1) {
+                if axis.is_empty() {
                     f.write_char('-')?;
                     continue;
                 }
@@ -391,7 +395,7 @@ mod tests {
     fn axes_have_as_few_factors_as_possible() {
         assert_eq!(merged(&splits(&[(12, 2), (64, 1)])), splits(&[(768, 2)]));
         assert_eq!(merged(&splits(&[(12, 5), (64, 1)])), splits(&[(12, 5), (64, 1)]));
-        assert_eq!(merged(&splits(&[(1, 1), (4, 1), (6, 1)])), splits(&[(24, 1)]));
+        assert_eq!(merged(&splits(&[(1, 1), (4, 1), (6, 1)])), splits(&[]));
         assert_eq!(merged(&splits(&[(2, 1), (6, 3)])), splits(&[(2, 1), (6, 3)]));
     }
 

@@ -4,8 +4,10 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, ValueId};
 use sardonyx_ops::Change;
 use sardonyx_tensor::Tensor;
+use smallvec::SmallVec;
 
 use super::form::{Device, Form};
+use super::sizes::stand_in;
 use super::{Computed, FormId, Move, Plan, Step};
 use crate::addition::import;
 use crate::order::{inner_graphs, tree};
@@ -130,8 +132,8 @@ impl<'p> Building<'p> {
 
     /// The part of what the device holds that it holds in another form.
     fn part(&mut self, given: ValueId, moved: &Move) -> ValueId {
-        let Some(dims) = &moved.dims else { return given };
-        let ranges = |form: &Form| form.ranges(self.device, dims);
+        let Some(dims) = moved.dims.as_deref().map(stand_in) else { return given };
+        let ranges = |form: &Form| form.ranges(self.device, &dims);
         let (from, to) = (self.plan.form(moved.from), self.plan.form(moved.to));
         let (Some(have), Some(want)) = (ranges(from), ranges(to)) else { return given };
         let (mut starts, mut ends, mut axes) = (Vec::new(), Vec::new(), Vec::new());
@@ -236,18 +238,25 @@ impl<'p> Building<'p> {
         match change {
             Change::Sizes { input, output, zeros } => {
                 let value = self.plan.model.outputs(computed.node)[output];
-                let form = computed.outputs[output].map(|form| self.plan.form(form));
-                let dims = value.and_then(|value| self.plan.tensor(value)?.1);
-                let own = form.zip(dims).and_then(|(form, dims)| form.dims(self.device, &dims));
-                let Some(own) = own else { return };
-                let own: Vec<i64> = own.iter().map(|size| signed(*size)).collect();
-                let sizes = self.constant(&own);
-                self.model.set_input(computed.node, input, Some(sizes));
-                if let Some(name) = zeros.filter(|_| own.contains(&0)) {
-                    let yes = sardonyx_model::AttrValue::Int(1);
-                    self.model.set_attribute(computed.node, name, yes);
+                let Some(own) = self.own_sizes(value, computed.outputs[output]) else { return };
+                let numbers: Option<Vec<i64>> = own.iter().copied().collect();
+                if let Some(numbers) = numbers {
+                    let sizes = self.constant(&numbers);
+                    self.model.set_input(computed.node, input, Some(sizes));
+                    if let Some(name) = zeros.filter(|_| numbers.contains(&0)) {
+                        let yes = sardonyx_model::AttrValue::Int(1);
+                        self.model.set_attribute(computed.node, name, yes);
+                    }
+                    return;
                 }
+                // Those that are open are what they are for the whole.
+                let whole = self.model.inputs(computed.node).nth(input).flatten();
+                self.order.retain(|known| *known != computed.node);
+                let (_, sizes) = self.some_of(&own, whole);
+                self.model.set_input(computed.node, input, Some(sizes));
+                self.order.push(computed.node);
             }
+            Change::Shape { start } => self.give_shape(computed, start),
             Change::Attribute { name, factors } => {
                 let factors = factors.iter().flatten();
                 let sizes = factors.map(|factor| computed.assignment.size(self.device, *factor));
@@ -257,9 +266,7 @@ impl<'p> Building<'p> {
             Change::Lengths { input, axis } => {
                 let outputs = self.plan.model.outputs(computed.node).iter();
                 let own = outputs.zip(&computed.outputs).map(|(value, form)| {
-                    let (_, dims) = self.plan.tensor((*value)?)?;
-                    let own = self.plan.form((*form)?).dims(self.device, &dims?)?;
-                    own.get(axis).copied().map(signed)
+                    self.own_sizes(*value, *form)?.get(axis).copied().flatten()
                 });
                 let Some(own) = own.collect::<Option<Vec<i64>>>() else { return };
                 let sizes = self.constant(&own);
@@ -271,6 +278,45 @@ impl<'p> Building<'p> {
         }
     }
 
+    /// The sizes of what the device holds of a value in a form, those that are numbers.
+    fn own_sizes(
+        &self,
+        value: Option<ValueId>,
+        form: Option<FormId>,
+    ) -> Option<SmallVec<[Option<i64>; 4]>> {
+        let (_, dims) = self.plan.tensor(value?)?;
+        let dims = dims?;
+        let own = self.plan.form(form?).dims(self.device, &stand_in(&dims))?;
+        let sizes = dims.iter().zip(own);
+        Some(sizes.map(|(dim, own)| dim.size().map(|_| signed(own))).collect())
+    }
+
+    /// A vector with these numbers, and the elements of another one where there is none.
+    fn some_of(&mut self, numbers: &[Option<i64>], others: Option<ValueId>) -> (NodeId, ValueId) {
+        let mask: Vec<bool> = numbers.iter().map(Option::is_some).collect();
+        let mask = Tensor::from_bools([mask.len()], &mask).expect("a vector has its length");
+        let mask = self.model.add_initializer(self.graph, "is_known", &mask);
+        let numbers: Vec<i64> = numbers.iter().map(|number| number.unwrap_or(0)).collect();
+        let numbers = self.constant(&numbers);
+        self.add("Where", "", &[Some(mask), Some(numbers), others])
+    }
+
+    /// Lets a `Shape` node say the sizes of the whole, where the device has a part.
+    fn give_shape(&mut self, computed: &Computed, start: usize) {
+        let node = computed.node;
+        let [Some(output)] = *self.model.outputs(node) else { return };
+        let whole = |value: Option<ValueId>| self.plan.tensor(value?)?.1;
+        let count = whole(Some(output)).and_then(|dims| dims.first()?.size());
+        let sizes = whole(self.plan.model.inputs(node).next().flatten());
+        let (Some(count), Some(sizes)) = (count, sizes) else { return };
+        let numbers = sizes.iter().skip(start).take(count);
+        let numbers: Vec<Option<i64>> = numbers.map(|size| size.size().map(signed)).collect();
+        let own = self.model.add_value(self.graph, "own_shape");
+        self.model.redefine_output(node, 0, own);
+        let (last, _) = self.some_of(&numbers, Some(own));
+        self.model.redefine_output(last, 0, output);
+    }
+
     /// Lets a node take what the device has of the rows of its first input, and zeros for others.
     fn take_own(&mut self, computed: &Computed, axis: usize) {
         let plan = self.plan;
@@ -279,7 +325,7 @@ impl<'p> Building<'p> {
             let value = plan.model.inputs(node).nth(index).flatten()?;
             let form = plan.form((*computed.inputs.get(index)?)?);
             let (elem, dims) = plan.tensor(value)?;
-            let dims = dims?;
+            let dims = stand_in(&dims?);
             let ranges = form.ranges(self.device, &dims)?;
             Some((elem, dims, ranges))
         };
@@ -321,10 +367,8 @@ impl<'p> Building<'p> {
         };
         let last = if own.is_empty() {
             // There is no row that could be taken. Indices are looked at all the same.
-            let form = computed.outputs[0].map(|form| plan.form(form));
-            let whole = plan.model.outputs(node)[0].and_then(|value| plan.tensor(value)?.1);
-            let own = form.zip(whole).and_then(|(form, dims)| form.dims(self.device, &dims));
-            let own: Vec<i64> = own.iter().flatten().map(|size| signed(*size)).collect();
+            let own = self.own_sizes(plan.model.outputs(node)[0], computed.outputs[0]);
+            let own: Vec<i64> = own.into_iter().flatten().flatten().collect();
             let sizes = Some(self.constant(&own));
             let (_, zeros) = self.add("Expand", "", &[zero, sizes]);
             self.model.detach_node(node);

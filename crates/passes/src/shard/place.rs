@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx_model::{NodeId, ValueId};
+use sardonyx_model::{Dim, NodeId, ValueId};
 use sardonyx_ops::{Change, Cut, Factor, Factors, Operand, Operands, SplitFn, Then, scalar};
 use sardonyx_proto::shown;
 
 use super::assign::{Assigning, Assignment, form_of};
 use super::form::{Device, Form};
+use super::sizes::nominal;
 use super::spec::Reading;
 use super::{Computed, FormId, Planner, Step};
 use crate::annotations::{NodeAnnotation, ShardingSpec, annotations, configurations};
@@ -63,9 +64,9 @@ impl Planner<'_> {
             stage: None,
         };
         if self.columns.is_some() {
-            let columns = self.columns_of(node);
-            if let Some(wish) = wishes.inputs.get_mut(1) {
-                *wish = columns;
+            let (rows, columns) = (self.rows_of(node), self.columns_of(node));
+            for (wish, form) in wishes.inputs.iter_mut().zip([rows, columns]) {
+                *wish = form;
             }
             return wishes;
         }
@@ -293,11 +294,16 @@ impl Planner<'_> {
         assigning.finish()
     }
 
+    /// About how large a value is, to compare it with others.
     pub(super) fn bytes(&self, value: ValueId) -> u64 {
-        let Some((elem, dims)) = self.tensor(value) else { return 0 };
-        let elements =
-            dims.iter().flatten().fold(1u64, |all, size| all.saturating_mul(*size as u64));
-        elements.saturating_mul(elem.bits().unwrap_or(0) as u64)
+        let elem = self.tensor(value).and_then(|(elem, _)| elem.bits());
+        self.elements(value).saturating_mul(elem.unwrap_or(0) as u64)
+    }
+
+    /// About how many elements a value has; 0 if it is no tensor.
+    pub(super) fn elements(&self, value: ValueId) -> u64 {
+        let Some((_, dims)) = self.tensor(value) else { return 0 };
+        dims.iter().flatten().fold(1u64, |all, size| all.saturating_mul(nominal(size)))
     }
 
     /// The devices of a node that is computed whole.
@@ -384,7 +390,7 @@ impl Planner<'_> {
         let divisor: usize = rule.map_or(1, |rule| {
             let summed =
                 rule.factors.iter().filter(|factor| matches!(factor.cut, Cut::Combined(_)));
-            summed.map(|factor| factor.size).product()
+            summed.filter_map(|factor| factor.size.size()).product()
         });
         self.note_columns(node, (&inputs, &read), (&outputs, &left));
         let computed =
@@ -439,10 +445,10 @@ impl Planner<'_> {
         rule: Option<&Factors>,
         (is_output, index): (bool, usize),
     ) -> FormId {
-        let dims = self.tensor(value).and_then(|(_, dims)| dims);
-        let (Some(rule), Some(dims)) = (rule, dims) else { return whole };
+        let is_sized = self.tensor(value).is_some_and(|(_, dims)| dims.is_some());
+        let Some(rule) = rule.filter(|_| is_sized) else { return whole };
         let axes = if is_output { &rule.outputs[index] } else { &rule.inputs[index] };
-        self.number(form_of(rule, axes, &dims, assignment, is_output))
+        self.number(form_of(rule, axes, assignment, is_output))
     }
 
     /// A form on those devices alone that have the first partial result of another form.
@@ -481,7 +487,8 @@ impl Planner<'_> {
         if let Some(number) = operand {
             let number = scalar(elem, number as f64);
             let constant = model.add_initializer(graph, "count", &number);
-            self.plan.added.insert(constant, (elem, Some(number.dims().iter().copied().collect())));
+            let dims = number.dims().iter().map(|size| Dim::from(*size)).collect();
+            self.plan.added.insert(constant, (elem, Some(dims)));
             inputs.push(Some(constant));
         }
         let model = &mut self.plan.model;
@@ -524,13 +531,14 @@ fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
             _ => false,
         });
         let size: usize = splits.iter().map(|split| split.size).product();
-        if is_in_attribute || size != rule.factors[factor].size {
+        if is_in_attribute || Some(size) != rule.factors[factor].size.size() {
             continue;
         }
         let cut = rule.factors[factor].cut;
-        rule.factors[factor].size = splits[0].size;
+        rule.factors[factor].size = splits[0].size.into();
         let first = rule.factors.len();
-        rule.factors.extend(splits[1..].iter().map(|split| Factor { size: split.size, cut }));
+        let inner = splits[1..].iter().map(|split| Factor { size: split.size.into(), cut });
+        rule.factors.extend(inner);
         let inner: Vec<usize> = (first..rule.factors.len()).collect();
         for axis in rule.inputs.iter_mut().chain(&mut rule.outputs).flatten() {
             if let Some(at) = axis.iter().position(|known| *known == factor) {

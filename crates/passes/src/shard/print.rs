@@ -56,7 +56,7 @@ impl Plan {
         let (from, to) = (self.form(moved.from), self.form(moved.to));
         let verb = if self.is_local(moved) { "take" } else { "move" };
         let _ = write!(text, "{verb} {}: {from} -> {to}", self.name(moved.value));
-        let bytes: u64 = self.traffic(moved).values().sum();
+        let bytes = self.bytes_moved(moved);
         let _ = match (self.is_local(moved), &moved.dims) {
             (true, _) => writeln!(text),
             (false, Some(_)) => writeln!(text, " ({bytes} bytes)"),

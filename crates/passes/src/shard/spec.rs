@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sardonyx_model::Dim;
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
 
@@ -18,6 +19,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     /// The form that a tensor of these sizes is to have; `None` as sizes if they are not known.
+    /// Axes that are split need a number.
     ///
     /// # Errors
     ///
@@ -25,7 +27,7 @@ impl Reading<'_> {
     pub(super) fn form(
         &self,
         spec: &ShardingSpec<'_>,
-        dims: Option<&[usize]>,
+        dims: Option<&[Dim]>,
     ) -> Result<Form, String> {
         let entries: Result<Vec<Vec<Device>>, String> =
             spec.devices.iter().map(|entry| self.group(spec, *entry)).collect();
@@ -36,7 +38,8 @@ impl Reading<'_> {
             // Without devices, nothing is said but that the tensor is whole.
             return Ok(Form::whole(if is_nowhere { self.all().collect() } else { devices }));
         }
-        let dims = dims.ok_or("splits a tensor whose sizes are not known before the run")?;
+        let unknown = "splits a tensor whose sizes are not known before the run";
+        let dims = dims.ok_or(unknown)?;
         // Shards are numbered over the factors in the order in which they are listed.
         let mut listed: Vec<(usize, usize, Split)> = Vec::new();
         for dim in &spec.dims {
@@ -44,7 +47,7 @@ impl Reading<'_> {
             if listed.iter().any(|(other, ..)| *other == axis) {
                 return Err(format!("splits axis {axis} twice"));
             }
-            let factors = self.factors(dim, axis, dims[axis])?;
+            let factors = self.factors(dim, axis, dims[axis].size().ok_or(unknown)?)?;
             listed.extend(factors.into_iter().enumerate().map(|(at, split)| (axis, at, split)));
         }
         let shards =
@@ -54,10 +57,7 @@ impl Reading<'_> {
             let count = entries.len();
             return Err(format!("has {shards} shards, and lists {count} devices or groups"));
         }
-        let mut axes: Vec<SplitAxis> = dims
-            .iter()
-            .map(|size| SplitAxis::from_elem(Split { size: *size, parts: 1 }, 1))
-            .collect();
+        let mut axes: Vec<SplitAxis> = vec![SplitAxis::new(); dims.len()];
         for dim in listed.iter().map(|(axis, ..)| *axis) {
             axes[dim] = listed.iter().filter(|(axis, ..)| *axis == dim).map(|(.., s)| *s).collect();
         }
@@ -204,7 +204,8 @@ mod tests {
     }
 
     fn form(spec: &ShardingSpec<'_>, dims: &[usize]) -> Result<Form, String> {
-        Reading { devices: 4, symbol: &|_| None }.form(spec, Some(dims))
+        let dims: Vec<Dim> = dims.iter().map(|size| Dim::from(*size)).collect();
+        Reading { devices: 4, symbol: &|_| None }.form(spec, Some(&dims))
     }
 
     /// The indices of rows and columns that a device holds.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
-use sardonyx_ops::operators::{GEMM, MATMUL};
+use sardonyx_ops::operators::{GATHER, GEMM, MATMUL};
 use sardonyx_ops::{Cut, Registry};
 
 use super::form::{Device, Form, Split, SplitAxis};
@@ -25,10 +25,12 @@ use crate::cost::node_multiply_adds;
 pub enum Division {
     /// Products of activations with constant matrices: by columns, and where the split goes through
     /// to a later product, that one by rows, so that one sum over all devices is all they send for
-    /// the two. Heads of attention follow. This is the scheme of Shoeybi et al., "Megatron-LM:
-    /// Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019.
+    /// the two. Heads of attention follow. Large tables that rows are looked up in are split by
+    /// rows. This is the scheme of Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter
+    /// Language Models Using Model Parallelism", 2019.
     Tensor,
-    /// The nodes: one stage for each device, all with about as many multiply-adds.
+    /// The nodes: one stage for each device, all with about as much work: multiply-adds, and
+    /// elements that are read and written.
     Pipeline,
 }
 
@@ -41,12 +43,24 @@ pub struct Suggested {
     pub rows: usize,
     /// Products with constant matrices that stay whole, as their results would be needed whole.
     pub whole: usize,
+    /// Tables of which each device has some rows.
+    pub tables: usize,
     /// The multiply-adds of each stage.
     pub stages: Vec<u64>,
 }
 
 /// A matrix with fewer elements than this is not worth a message.
 const SMALLEST_MATRIX: usize = 1 << 12;
+
+/// A table with fewer elements than this is not worth a sum over all devices.
+const SMALLEST_TABLE: usize = 1 << 20;
+
+/// An element of a product with this many multiply-adds takes longer to compute than to send.
+const WORTH_SENDING: usize = 256;
+
+/// Reading or writing an element takes as long as about this many multiply-adds: a core that makes
+/// 60 thousand million of them a second reads 15 GB from memory.
+const ELEMENT_WORK: u64 = 16;
 
 /// A model with a configuration of this name and number of devices, and annotations for it. Calls
 /// of functions are inlined first. Sizes that are open are assumed: 64, or else another one that
@@ -93,8 +107,15 @@ pub fn suggest(
             let planner = Planner::new(&prepared, None);
             let resolved = planner.resolved;
             let order = resolved.order_of(resolved.main()).to_vec();
-            let work =
+            let multiply_adds =
                 |node: NodeId| node_multiply_adds(resolved, &prepared.types, node).unwrap_or(0);
+            let work = |node: NodeId| {
+                let model = resolved.model();
+                let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
+                let elements = operands.flatten().map(|value| planner.elements(value));
+                let elements = elements.fold(0u64, u64::saturating_add);
+                multiply_adds(node).saturating_add(elements.saturating_mul(ELEMENT_WORK))
+            };
             let all: u64 = order.iter().map(|node| work(*node)).sum();
             report.stages = vec![0; devices];
             let mut done = 0u64;
@@ -105,7 +126,7 @@ pub fn suggest(
                     (u128::from(middle) * devices as u128 / u128::from(all.max(1))) as usize;
                 let stage = stage.min(devices - 1);
                 done += own;
-                report.stages[stage] += own;
+                report.stages[stage] += multiply_adds(node);
                 if known.contains(&node) {
                     let annotation = NodeAnnotation {
                         configuration: name.as_bytes(),
@@ -134,8 +155,7 @@ fn with_sizes(
     let mut refused = None;
     for size in ASSUMED_SIZES {
         let inputs = with_assumed_sizes(annotated, options, size);
-        let options =
-            ShardOptions { configuration: Some(name), inputs: &inputs, symbols: options.symbols };
+        let options = ShardOptions { configuration: Some(name), inputs: &inputs, ..options };
         match prepare(newest_forms(annotated.clone(), registry), registry, options) {
             Ok(prepared) => return Ok(prepared),
             Err(error) => {
@@ -210,7 +230,9 @@ impl Planner<'_> {
         let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_))
             || self.from_constants.contains_key(&value);
         let (_, dims) = self.plan.tensor(value)?;
-        let [rows, columns] = dims?[..] else { return None };
+        let [rows, columns] = dims?.iter().map(Dim::size).collect::<Option<Vec<_>>>()?[..] else {
+            return None;
+        };
         (is_constant && rows * columns >= SMALLEST_MATRIX).then_some((value, [rows, columns]))
     }
 
@@ -245,17 +267,8 @@ impl Planner<'_> {
         if dims[axis] < parts || parts < 2 {
             return None;
         }
-        let whole = |size| SplitAxis::from_elem(Split { size, parts: 1 }, 1);
-        let mut axes = dims.map(whole);
-        let groups = self.groups_of(node);
-        if dims[axis].is_multiple_of(groups) && dims[axis] / groups >= parts {
-            axes[axis] =
-                [Split { size: groups, parts: 1 }, Split { size: dims[axis] / groups, parts }]
-                    .into_iter()
-                    .collect();
-        } else {
-            axes[axis] = SplitAxis::from_elem(Split { size: dims[axis], parts }, 1);
-        }
+        let mut axes = [SplitAxis::new(), SplitAxis::new()];
+        axes[axis] = self.split_of_columns(node, dims[axis])?;
         let places = self.all().map(|device| (device, std::iter::once(device as usize).collect()));
         let form = Form::new(axes.to_vec(), None, places.collect());
         self.columns.as_mut()?.chosen.insert(node);
@@ -267,42 +280,92 @@ impl Planner<'_> {
 const FAR: usize = 32;
 
 impl Planner<'_> {
-    /// Into how many equal parts the columns of a product are taken apart by what reads them:
-    /// 3 where they are those of queries, keys and values. 1 if they are not.
-    fn groups_of(&self, product: NodeId) -> usize {
+    /// How the columns of a product are split so that what reads them can use the parts. Where they
+    /// are those of queries, keys and values, each of the three is split. Where they are those of
+    /// heads, each device has whole heads. `None` if there are fewer columns or heads than devices.
+    fn split_of_columns(&self, product: NodeId, size: usize) -> Option<SplitAxis> {
+        let parts = self.plan.devices;
         let model = &self.plan.model;
-        let axis = |value: ValueId| Some((value, self.tensor(value)?.1?.len().checked_sub(1)?));
+        let last = |value: ValueId| Some((value, self.tensor(value)?.1?.len().checked_sub(1)?));
         let output = model.outputs(product).first().copied().flatten();
-        let mut open: Vec<(ValueId, usize)> = output.and_then(axis).into_iter().collect();
+        let mut split = SplitAxis::new();
+        let mut size = size;
+        let mut open: Vec<(ValueId, usize)> = output.and_then(last).into_iter().collect();
         let mut at = 0;
         while let Some((value, axis)) = open.get(at).copied().filter(|_| at < FAR) {
             at += 1;
             for (reader, index) in model.uses(value) {
                 let Some(rule) = self.rule(reader) else { continue };
                 let is_cut = |factor: usize| rule.factors[factor].cut == Cut::Parts;
+                let number = |factor: usize| rule.factors[factor].size.size();
                 let axes = rule.inputs.get(index).and_then(|axes| axes.get(axis));
-                match axes.map_or(&[][..], |axes| &axes[..]) {
-                    [outer, inner] if !is_cut(*outer) && is_cut(*inner) => {
-                        return rule.factors[*outer].size.max(1);
+                let inner = match axes.map_or(&[][..], |axes| &axes[..]) {
+                    [outer, inner] if !is_cut(*outer) && is_cut(*inner) && split.is_empty() => {
+                        let (Some(groups), Some(inner_size)) = (number(*outer), number(*inner))
+                        else {
+                            continue;
+                        };
+                        split.push(Split { size: groups, parts: 1 });
+                        size = inner_size;
+                        // All other readers take them apart as well, or need them whole.
+                        open.truncate(at);
+                        *inner
                     }
-                    [factor] if is_cut(*factor) => {
-                        let outputs = model.outputs(reader).iter().zip(&rule.outputs);
-                        open.extend(outputs.filter_map(|(output, axes)| {
-                            let to = axes.iter().position(|axes| axes[..] == [*factor]);
-                            Some(((*output)?, to?))
-                        }));
+                    [heads, _, ..] if is_cut(*heads) => {
+                        let heads = number(*heads).filter(|heads| *heads >= parts)?;
+                        split.push(Split { size: heads, parts });
+                        split.push(Split { size: size / heads, parts: 1 });
+                        return Some(split);
                     }
-                    _ => {}
-                }
+                    [factor] if is_cut(*factor) => *factor,
+                    _ => continue,
+                };
+                let outputs = model.outputs(reader).iter().zip(&rule.outputs);
+                open.extend(outputs.filter_map(|(output, axes)| {
+                    let to = axes.iter().position(|axes| axes[..] == [inner]);
+                    Some(((*output)?, to?))
+                }));
             }
         }
-        1
+        split.push(Split { size, parts });
+        (size >= parts).then_some(split)
+    }
+
+    /// The form of the table that a node looks rows up in, if that is large and is to be split.
+    pub(super) fn rows_of(&mut self, node: NodeId) -> Option<FormId> {
+        self.columns.as_ref()?;
+        let (value, rows) = self.table(node)?;
+        let parts = self.plan.devices;
+        let rank = self.tensor(value)?.1?.len();
+        let rule = self.rule(node)?;
+        let is_summed = |factor: &usize| matches!(rule.factors[*factor].cut, Cut::Combined(_));
+        if rows < parts || parts < 2 || !rule.inputs.first()?.first()?.iter().any(is_summed) {
+            return None;
+        }
+        let mut axes = vec![SplitAxis::new(); rank];
+        axes[0].push(Split { size: rows, parts });
+        let places = self.all().map(|device| (device, std::iter::once(device as usize).collect()));
+        let form = Form::new(axes, None, places.collect());
+        Some(self.number(form))
+    }
+
+    /// The constant that a node looks rows up in, if it is large, and the number of its rows.
+    fn table(&self, node: NodeId) -> Option<(ValueId, usize)> {
+        let value = self.plan.model.inputs(node).next().flatten()?;
+        let is_constant = matches!(self.plan.model.value(value).producer, Producer::Initializer(_));
+        let is_large = self.elements(value) >= SMALLEST_TABLE as u64;
+        if !self.resolved.is(node, &GATHER) || !is_constant || !is_large {
+            return None;
+        }
+        let (_, dims) = self.tensor(value)?;
+        Some((value, dims?.first()?.size()?))
     }
 }
 
 /// The products whose split has to be undone by sending all parts to other devices. What devices
 /// work with in parts may be an output of the model as well, as keys and values of attention are:
-/// that it is sent to the caller then does not count. Where a later product would have more to sum
+/// that it is sent to the caller then does not count, nor where it takes less time than computing
+/// everything on one device. Where a later product would have more to sum
 /// up than the parts that it reads, these would better be sent, too.
 fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
@@ -321,11 +384,17 @@ fn gathered(planner: &Planner<'_>) -> BTreeSet<NodeId> {
         let Step::Move(moved) = step else { continue };
         let from = planner.plan.form(moved.from);
         let is_gather = !from.is_whole() && from.partial().is_none();
+        let products = || columns.from.get(&moved.value).into_iter().flatten().copied();
+        let is_long = |product: NodeId| {
+            planner
+                .matrix(product)
+                .is_some_and(|(_, [rows, columns])| rows.min(columns) >= WORTH_SENDING)
+        };
         let is_given_alone = planner.plan.model.value(moved.value).is_output
-            && read.contains(&(moved.value, moved.from))
+            && (read.contains(&(moved.value, moved.from)) || products().all(is_long))
             && !read.contains(&(moved.value, moved.form));
         if is_gather && !is_given_alone && !planner.plan.is_local(moved) {
-            found.extend(columns.from.get(&moved.value).into_iter().flatten().copied());
+            found.extend(products());
         }
     }
     found
@@ -340,13 +409,23 @@ fn split_products(
     let mut report = Suggested::default();
     for step in &planner.plan.steps {
         let Step::Node(computed) = step else { continue };
-        let Some((value, dims)) = planner.matrix(computed.node) else { continue };
-        let form = computed.inputs.get(1).copied().flatten().map(|form| planner.plan.form(form));
-        let Some(form) = form.filter(|form| !form.is_whole()) else {
-            report.whole += 1;
+        let form = |input: usize| {
+            let form = computed.inputs.get(input).copied().flatten();
+            form.map(|form| planner.plan.form(form)).filter(|form| !form.is_whole())
+        };
+        let (value, dims, form) = if let Some((value, dims)) = planner.matrix(computed.node) {
+            let Some(form) = form(1) else {
+                report.whole += 1;
+                continue;
+            };
+            *if planner.is_summed(computed) { &mut report.rows } else { &mut report.columns } += 1;
+            (value, dims.to_vec(), form)
+        } else if let (Some((value, rows)), Some(form)) = (planner.table(computed.node), form(0)) {
+            report.tables += 1;
+            (value, vec![rows], form)
+        } else {
             continue;
         };
-        *if planner.is_summed(computed) { &mut report.rows } else { &mut report.columns } += 1;
         let tensor = planner.plan.model.text(planner.plan.model.value(value).name).to_vec();
         let Some(spec) = spec_of(form, &tensor, &dims) else { continue };
         if own.contains(&computed.node) {
@@ -362,7 +441,7 @@ fn split_products(
 fn spec_of<'t>(form: &Form, tensor: &'t [u8], dims: &[usize]) -> Option<ShardingSpec<'t>> {
     let mut spec = ShardingSpec { tensor, ..ShardingSpec::default() };
     for (axis, factors) in form.axes().iter().enumerate() {
-        if factors.iter().all(|split| split.parts == 1) {
+        if factors.is_empty() {
             continue;
         }
         let is_plain = factors.len() == 1 && factors[0].size == dims[axis];

@@ -1,12 +1,13 @@
 //! The operator by which devices give each other parts of values.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sardonyx_devices::{Group, Reduction, Tag, Transport, TransportError, combine};
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
 use sardonyx_passes::{
-    Device, EXCHANGE_STEP, Move, Plan, RuleAnswer, Run, Step, Transfer, transfers,
+    Device, EXCHANGE_STEP, Move, Numbers, Plan, RuleAnswer, Run, Step, Transfer, transfers,
 };
 use sardonyx_runtime::{OperatorCall, OperatorError};
 use sardonyx_tensor::{DataType, TensorView};
@@ -61,8 +62,59 @@ pub(super) struct Exchange {
     plan: Arc<Plan>,
     device: Device,
     link: Link,
-    /// By step of the plan, what the device does in it.
-    routes: Vec<Option<Route>>,
+    routes: Arc<Routes>,
+}
+
+/// What a device does in the exchanges of a plan, for the sizes of a run.
+pub(super) struct Routes {
+    plan: Arc<Plan>,
+    device: Device,
+    known: Mutex<(Numbers, Arc<Vec<Option<Way>>>)>,
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Routes").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+/// What a device does in an exchange.
+struct Way {
+    route: Route,
+    /// The sizes of what it gets, if it gets anything and they are known.
+    dims: Option<Sizes>,
+}
+
+impl Routes {
+    pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
+        let ways = Arc::new(ways(&plan, device, numbers));
+        Arc::new(Routes { plan, device, known: Mutex::new((numbers.clone(), ways)) })
+    }
+
+    /// Says which sizes the next run has.
+    pub(super) fn set(&self, numbers: &Numbers) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != *numbers {
+            *known = (numbers.clone(), Arc::new(ways(&self.plan, self.device, numbers)));
+        }
+    }
+
+    /// By step of the plan.
+    fn get(&self) -> Arc<Vec<Option<Way>>> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
+    }
+}
+
+fn ways(plan: &Plan, device: Device, numbers: &Numbers) -> Vec<Option<Way>> {
+    let ways = plan.steps.iter().map(|step| match step {
+        Step::Move(moved) if !plan.is_local(moved) => {
+            let dims = moved.dims.as_ref().and_then(|dims| numbers.of(dims));
+            let own = dims.as_ref().and_then(|dims| plan.form(moved.to).dims(device, dims));
+            Some(Way { route: route(plan, moved, dims.as_deref(), device), dims: own })
+        }
+        _ => None,
+    });
+    ways.collect()
 }
 
 /// What a device does in an exchange.
@@ -145,27 +197,17 @@ impl Block {
 }
 
 impl Exchange {
-    pub(super) fn new(plan: Arc<Plan>, device: Device, link: Link) -> Exchange {
-        let routes = plan.steps.iter().map(|step| match step {
-            Step::Move(moved) if !plan.is_local(moved) => Some(route(&plan, moved, device)),
-            _ => None,
-        });
-        let routes = routes.collect();
-        Exchange { plan, device, link, routes }
+    pub(super) fn new(routes: Arc<Routes>, link: Link) -> Exchange {
+        Exchange { plan: Arc::clone(&routes.plan), device: routes.device, link, routes }
     }
 
-    fn step(&self, step: Option<i64>) -> Result<(usize, &Move, &Route), OperatorError> {
+    fn step(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
         let number = step.ok_or("the step of the plan is missing")?;
-        match (self.plan.steps.get(number), self.routes.get(number)) {
-            (Some(Step::Move(moved)), Some(Some(route))) => Ok((number, moved, route)),
+        match self.plan.steps.get(number) {
+            Some(Step::Move(moved)) => Ok((number, moved)),
             _ => Err("the plan has no exchange of this number".into()),
         }
-    }
-
-    /// The sizes of what the device gets, if it gets anything and they are known.
-    fn dims(&self, moved: &Move) -> Option<Sizes> {
-        self.plan.form(moved.to).dims(self.device, moved.dims.as_deref()?)
     }
 }
 
@@ -178,10 +220,10 @@ fn reduction_of(combine: Combine) -> Reduction {
     }
 }
 
-/// What a device does in a move.
-fn route(plan: &Plan, moved: &Move, device: Device) -> Route {
+/// What a device does in a move of a value of these sizes; `None` if they are not known.
+fn route(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> Route {
     let (from, to) = (plan.form(moved.from), plan.form(moved.to));
-    let Some(dims) = &moved.dims else {
+    let Some(dims) = dims else {
         let giver = from.devices().next().unwrap_or(0);
         let takers = to.devices().filter(|taker| !from.is_on(*taker));
         return Route::Whole {
@@ -226,7 +268,10 @@ impl Into<'_, '_, '_> {
 
 impl CustomOperator for Exchange {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
-        let (number, moved, route) = self.step(call.attributes().int(EXCHANGE_STEP))?;
+        let (number, moved) = self.step(call.attributes().int(EXCHANGE_STEP))?;
+        let ways = self.routes.get();
+        let way = ways.get(number).and_then(Option::as_ref);
+        let Way { route, dims } = way.ok_or("the plan has no exchange of this number")?;
         let message = Message {
             exchange: self,
             moved,
@@ -249,18 +294,31 @@ impl CustomOperator for Exchange {
                 reduced.map_err(|error| self.link.failed(&error))
             }
             Route::Parts { sends, receives, reduction } => {
-                message.parts(given.as_ref(), &mut into, (sends, receives), *reduction)
+                let dims = dims.as_deref();
+                message.parts(given.as_ref(), (&mut into, dims), (sends, receives), *reduction)
             }
             Route::Whole { from, to } => message.whole(given.as_ref(), &mut into, (*from, to)),
         }
     }
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
-        let Ok((_, moved, _)) = self.step(node.attributes().int(EXCHANGE_STEP)) else {
+        let Ok((_, moved)) = self.step(node.attributes().int(EXCHANGE_STEP)) else {
             return RuleAnswer::NoRule;
         };
-        let ty = match self.dims(moved) {
-            Some(dims) => Type::tensor(moved.elem, dims.iter().map(|size| Dim::from(*size))),
+        let ty = match &moved.dims {
+            Some(dims) => {
+                let numbers: Sizes = dims.iter().map(|dim| dim.size().unwrap_or(1)).collect();
+                let own = self.plan.form(moved.to).dims(self.device, &numbers).unwrap_or_default();
+                // What is open is the same in what the device gives.
+                let given = node.input(0).and_then(Type::shape);
+                let open = |axis: usize| given.and_then(|given| given.get(axis).cloned());
+                let dims =
+                    dims.iter().zip(own).enumerate().map(|(axis, (dim, own))| match dim.size() {
+                        Some(_) => Dim::from(own),
+                        None => open(axis).unwrap_or(Dim::Unknown),
+                    });
+                Type::tensor(moved.elem, dims.collect::<Vec<_>>())
+            }
             None => Type::unranked(moved.elem),
         };
         node.set_output(0, ty);
@@ -296,7 +354,7 @@ impl Message<'_> {
     fn parts(
         &self,
         given: Option<&TensorView<'_>>,
-        into: &mut Into<'_, '_, '_>,
+        (into, dims): (&mut Into<'_, '_, '_>, Option<&[usize]>),
         (sends, receives): (&[Block], &[Block]),
         reduction: Option<Reduction>,
     ) -> Result<(), OperatorError> {
@@ -322,8 +380,7 @@ impl Message<'_> {
         if !self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             return Ok(());
         }
-        let dims = self.exchange.dims(self.moved).ok_or("the sizes of the value are not known")?;
-        let into = into.bytes(elem, &dims)?;
+        let into = into.bytes(elem, dims.ok_or("the sizes of the value are not known")?)?;
         for block in receives {
             let mut wrong = None;
             let mut put = |bytes: &[u8], is_own: bool| {

@@ -12,7 +12,7 @@ use sardonyx_runtime::{RunOptions, StopFlag};
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;
-use super::{LocalSession, Prepared, team};
+use super::{Fitted, LocalSession, team};
 use crate::error::Error;
 
 /// What may end runs on several devices early. The default ends nothing.
@@ -42,7 +42,7 @@ pub(super) type Given = Vec<Option<Value>>;
 
 /// A run of the part of a device.
 pub(super) struct Job {
-    pub(super) prepared: Arc<Prepared>,
+    pub(super) fitted: Fitted,
     /// The number of the device's part among those of this process.
     pub(super) part: usize,
     /// Inputs of the model by name, at least those that the device reads.
@@ -110,9 +110,10 @@ impl Drop for Seat {
 /// Does the jobs of a device, one after the other.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
-        let Job { prepared, part, inputs, limits, run, sends_outputs, done } = job;
-        let part = &prepared.parts[part];
+        let Job { fitted, part, inputs, limits, run, sends_outputs, done } = job;
+        let part = &fitted.prepared.parts[part];
         let result = catch_unwind(AssertUnwindSafe(|| -> Result<Given, Error> {
+            part.routes.set(&fitted.numbers);
             let given = run_part(part, &inputs, &limits)?;
             if sends_outputs {
                 team::send_outputs(link, given)?;
@@ -127,7 +128,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
         }
         // The session of a part ends before the run does, not after it.
         drop(inputs);
-        drop(prepared);
+        drop(fitted);
         let _ = done.send(Finished { run, device, result });
     }
 }

@@ -1,0 +1,154 @@
+//! Sizes that a plan leaves open: expressions over symbols of the inputs of the model.
+//!
+//! A plan holds for all sizes of the axes that it does not split. Which devices hold and send what
+//! of a value does not depend on them, only how much that is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Dim, Formulas, Model, NodeId, Shape, Type};
+use sardonyx_ops::Sizes;
+use sardonyx_proto::shown;
+use sardonyx_tensor::DataType;
+
+use super::{Plan, Prepared, ShardOptions};
+use crate::annotations::{FactorSize, annotations};
+use crate::infer::Conditions;
+
+/// What a symbol is taken to be where values are compared by their size.
+const NOMINAL_SIZE: i64 = 64;
+
+/// Element type and sizes of a type, if these are numbers or follow from symbols.
+pub(super) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, Option<Shape>)> {
+    let elem = ty.elem()?;
+    let is_usable = |dim: &Dim| match dim {
+        Dim::Known(size) => *size >= 0,
+        Dim::Unknown => false,
+        Dim::Expr(_) => dim.symbols().iter().all(|name| symbols.contains(name)),
+    };
+    let dims = ty.shape().filter(|shape| shape.iter().all(is_usable));
+    Some((elem, dims.map(|shape| shape.iter().cloned().collect())))
+}
+
+/// Sizes with 1 in place of those that are open, along which nothing is split: to find out who
+/// holds what.
+pub(super) fn stand_in(dims: &[Dim]) -> Sizes {
+    dims.iter().map(|dim| dim.size().unwrap_or(1)).collect()
+}
+
+/// The number that an expression is about, where values are compared.
+pub(super) fn nominal(dim: &Dim) -> u64 {
+    let number = dim.substitute(&|_| Some(Dim::Known(NOMINAL_SIZE))).known();
+    number.map_or(NOMINAL_SIZE.unsigned_abs(), |number| u64::try_from(number).unwrap_or(0))
+}
+
+/// The bytes of some elements.
+pub(super) fn bytes_of(elements: &Dim, elem: DataType) -> Dim {
+    elements.mul(&elem.bits().unwrap_or(0).into()).ceil_div(&Dim::Known(8))
+}
+
+/// The symbols of the inputs of the main graph.
+pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
+    let model = prepared.resolved.model();
+    let inputs = model.graph(prepared.resolved.main()).inputs.iter();
+    let types = inputs.filter_map(|info| prepared.types.ty(info.value?));
+    types.flat_map(|ty| ty.shape().into_iter().flatten()).flat_map(Dim::symbols).collect()
+}
+
+/// The symbols whose numbers annotations need: they split axes of open size, or name them.
+pub(super) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet<String> {
+    let model = prepared.resolved.model();
+    let mut found = BTreeSet::new();
+    for node in prepared.resolved.order_of(prepared.resolved.main()).iter().copied() {
+        let name = prepared.configuration.as_bytes();
+        let Some(annotation) = annotations(model, node).find(|one| one.configuration == name)
+        else {
+            continue;
+        };
+        for spec in annotation.specs.iter().filter(|spec| !spec.dims.is_empty()) {
+            let factors = spec.dims.iter().flat_map(|dim| &dim.factors);
+            found.extend(factors.filter_map(|factor| match factor.size {
+                Some(FactorSize::Param(name)) => Some(shown(name).to_string()),
+                _ => None,
+            }));
+            let shape = shape_of(model, prepared, node, spec.tensor);
+            let rank = shape.as_ref().map_or(0, |shape| shape.len() as i64);
+            for axis in spec.dims.iter().filter_map(|dim| dim.axis) {
+                let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok();
+                let size = axis.and_then(|axis| shape.as_ref()?.get(axis));
+                found.extend(size.into_iter().flat_map(Dim::symbols));
+            }
+        }
+    }
+    found.retain(|name| symbols.contains(name));
+    found
+}
+
+/// The shape of the operand of a node that has a name.
+fn shape_of(model: &Model, prepared: &Prepared, node: NodeId, name: &[u8]) -> Option<Vec<Dim>> {
+    let operands = model.inputs(node).chain(model.outputs(node).iter().copied()).flatten();
+    let mut named = operands.filter(|value| model.text(model.value(*value).name) == name);
+    Some(prepared.types.ty(named.next()?)?.shape()?.to_vec())
+}
+
+/// What symbols stand for in a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Numbers(HashMap<String, i64>);
+
+impl Numbers {
+    /// The sizes of a tensor; `None` if one is not known.
+    pub fn of(&self, dims: &[Dim]) -> Option<Sizes> {
+        let number = |name: &str| self.0.get(name).copied().map(Dim::Known);
+        dims.iter().map(|dim| dim.size().or_else(|| dim.substitute(&number).size())).collect()
+    }
+}
+
+impl FromIterator<(String, i64)> for Numbers {
+    fn from_iter<I: IntoIterator<Item = (String, i64)>>(numbers: I) -> Numbers {
+        Numbers(numbers.into_iter().collect())
+    }
+}
+
+/// For which numbers in the place of open sizes a plan holds.
+#[derive(Debug)]
+pub(super) struct Scope {
+    symbols: Vec<String>,
+    formulas: Formulas,
+    conditions: Conditions,
+}
+
+impl Scope {
+    /// Where what inference says over the open symbols holds. `None` if they have no numbers, or
+    /// that takes too long to find out.
+    pub(super) fn new(prepared: &Prepared, options: ShardOptions<'_>) -> Option<Arc<Scope>> {
+        let symbols: Vec<String> = options.open?.iter().map(|(name, _)| name.clone()).collect();
+        let mut formulas = Formulas::over(symbols.iter().map(String::as_str));
+        let values = prepared.resolved.model().value_count();
+        let conditions = Conditions::new(&prepared.types, values, &mut formulas)?;
+        Some(Arc::new(Scope { symbols, formulas, conditions }))
+    }
+}
+
+impl Plan {
+    /// Whether the plan holds for these numbers in the place of the symbols that it was made over.
+    pub fn holds(&self, numbers: &Numbers) -> bool {
+        let number = |name: &String| numbers.0.get(name).copied();
+        if self.sizes.iter().any(|(name, size)| number(name) != Some(*size)) {
+            return false;
+        }
+        let Some(scope) = &self.scope else { return false };
+        let sizes: Option<Vec<i64>> = scope.symbols.iter().map(number).collect();
+        let computed = sizes.and_then(|sizes| scope.formulas.compute(&sizes));
+        computed.is_some_and(|computed| scope.conditions.hold(&computed))
+    }
+}
+
+/// Types with numbers in the place of some symbols.
+pub(super) fn with_numbers(types: &[Option<Type>], sizes: &[(String, i64)]) -> Vec<Option<Type>> {
+    let number = |name: &str| {
+        let found = sizes.iter().find(|(known, _)| known == name);
+        found.map(|(_, size)| Dim::Known(*size))
+    };
+    types.iter().map(|ty| ty.as_ref().map(|ty| ty.substitute(&number))).collect()
+}
