@@ -52,7 +52,7 @@ const ENGINES: [Engine; 5] = [
             // Steps and inference of a trainer are runs.
             "crates/sardonyx/tests/trainer.rs",
             // Runs with and without devices.
-            "crates/sardonyx/tests/device_rules.rs",
+            "crates/sardonyx/tests/device_standard.rs",
             "crates/cli/tests/engine.rs",
             "tests/run/",
         ],
@@ -78,7 +78,7 @@ const ENGINES: [Engine; 5] = [
         places: &[
             "tests/devices/",
             "crates/sardonyx/tests/devices.rs",
-            "crates/sardonyx/tests/device_rules.rs",
+            "crates/sardonyx/tests/device_standard.rs",
             "crates/sardonyx/tests/workers.rs",
             "crates/cli/tests/device_processes.rs",
         ],
