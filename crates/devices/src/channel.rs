@@ -2,7 +2,7 @@
 //! for messages of another language.
 //!
 //! Each worker has two threads: one gives the channel what is to be sent, one puts what arrives
-//! into the mailbox. So no send waits for the channel, however slow it is, and each function of the
+//! into its endpoint. So no send waits for the channel, however slow it is, and each function of the
 //! channel is called by one thread only. Messages are numbered, so they may arrive in any order.
 //! Workers say from time to time that they are there: a channel need not notice who is gone.
 
@@ -13,12 +13,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::endpoint::{Endpoint, Notice, failed, grace, told};
 use crate::error::{ErrorKind, TransportError, err};
-use crate::frame::{Frame, HEADER_BYTES, Header, notice};
+use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, grace, told};
-use crate::scratch::{Piece, Scratch};
-use crate::traffic::{Traffic, TrafficCounters};
+use crate::scratch::Piece;
 use crate::transport::{Settings, Tag, Transport, check_worker};
 
 /// Why a channel cannot send or receive.
@@ -65,21 +64,16 @@ pub trait Channel: fmt::Debug + Send + Sync {
 pub struct Channels {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    scratch: Scratch,
 }
 
 #[derive(Debug)]
 struct Shared {
-    number: usize,
-    workers: usize,
+    endpoint: Endpoint,
     channel: Box<dyn Channel>,
-    mailbox: Mailbox,
     outbox: Mutex<Outbox>,
     /// Something is to be sent, or a thread has ended.
     changed: Condvar,
     closing: AtomicBool,
-    counters: TrafficCounters,
-    deadline: Duration,
 }
 
 #[derive(Debug)]
@@ -115,10 +109,8 @@ impl Channels {
         let (number, workers) = (channel.number(), channel.workers());
         check_worker(number, workers)?;
         let shared = Arc::new(Shared {
-            number,
-            workers,
+            endpoint: Endpoint::new(number, workers, settings),
             channel: Box::new(channel),
-            mailbox: Mailbox::new(workers),
             outbox: Mutex::new(Outbox {
                 messages: VecDeque::new(),
                 next: vec![0; workers],
@@ -127,10 +119,8 @@ impl Channels {
             }),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
-            counters: TrafficCounters::new(workers),
-            deadline: settings.deadline,
         });
-        let mut channels = Channels { shared, threads: Vec::new(), scratch: Scratch::new() };
+        let mut channels = Channels { shared, threads: Vec::new() };
         let works: [(&str, fn(&Shared)); 2] =
             [("sends", Shared::write), ("receives", Shared::read)];
         for (thread, (name, work)) in works.into_iter().enumerate() {
@@ -161,7 +151,7 @@ struct Running<'s> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.shared.learn(failed(self.shared.number, "its channel panicked"));
+            self.shared.learn(failed(self.shared.endpoint.number(), "its channel panicked"));
         }
         locked(&self.shared.outbox).running[self.thread] = false;
         self.shared.changed.notify_all();
@@ -180,14 +170,9 @@ struct Sender {
 }
 
 impl Shared {
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let own = self.number;
-        (0..self.workers).filter(move |worker| *worker != own)
-    }
-
     /// A message with room for its number.
     fn message(&self, frame: Frame, tag: u32, bytes: &[u8]) -> Result<Piece, TransportError> {
-        let mut message = self.mailbox.memory.take(NUMBERED_BYTES + bytes.len())?;
+        let mut message = self.endpoint.memory.take(NUMBERED_BYTES + bytes.len())?;
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         message[..HEADER_BYTES].copy_from_slice(&header);
         message[HEADER_BYTES..NUMBERED_BYTES].fill(0);
@@ -204,14 +189,18 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Notes a failure and tells the others of it, before all that waits to be sent.
+    /// Notes a failure and tells the others of it.
     fn learn(&self, failure: TransportError) {
-        if !self.mailbox.fail(failure.clone()) {
-            return;
+        if self.endpoint.fail(failure.clone()) {
+            self.tell(Notice::Failure(&failure));
         }
-        let (frame, worker, text) = notice(&failure, self.number);
+    }
+
+    /// Leaves a notice to the writer, before all that waits to be sent.
+    fn tell(&self, notice: Notice<'_>) {
+        let (frame, worker, text) = notice.frame(self.endpoint.number());
         let mut outbox = locked(&self.outbox);
-        for to in self.others() {
+        for to in self.endpoint.told(notice) {
             // Who cannot be told will notice.
             if let Ok(message) = self.message(frame, worker, text) {
                 outbox.messages.push_front((to, message));
@@ -220,22 +209,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Tells all but the one itself that this worker waits for another longer than its deadline.
-    fn tell_overdue(&self, waits_for: usize) {
-        self.mailbox.note_overdue(self.number, waits_for);
-        let mut outbox = locked(&self.outbox);
-        for to in self.others().filter(|to| *to != waits_for) {
-            // Who is not told names the worker that it waits for itself.
-            if let Ok(message) = self.message(Frame::Overdue, waits_for as u32, &[]) {
-                outbox.messages.push_front((to, message));
-            }
-        }
-        self.changed.notify_all();
-    }
-
     /// How often a worker says that it is there.
     fn beat(&self) -> Duration {
-        (self.deadline / 8).max(Duration::from_millis(1))
+        (self.endpoint.deadline() / 8).max(Duration::from_millis(1))
     }
 
     /// Sends what is to be sent, until nothing more will be.
@@ -246,7 +222,7 @@ impl Shared {
             let now = Instant::now();
             if now >= next_beat {
                 next_beat = now + self.beat();
-                for to in self.others() {
+                for to in self.endpoint.others() {
                     if let Ok(message) = self.message(Frame::Here, 0, &[]) {
                         outbox.messages.push_front((to, message));
                     }
@@ -255,7 +231,7 @@ impl Shared {
             if let Some((to, message)) = outbox.messages.pop_front() {
                 drop(outbox);
                 self.deliver(to, &message);
-                self.mailbox.memory.give_back(message);
+                self.endpoint.memory.give_back(message);
                 outbox = locked(&self.outbox);
             } else if outbox.closed {
                 return;
@@ -269,24 +245,26 @@ impl Shared {
     fn deliver(&self, to: usize, message: &[u8]) {
         let is_end = message.first() == Some(&(Frame::End as u8));
         // Who has ended waits for the ends of others, and for nothing else.
-        if self.mailbox.has_ended(to) && !is_end {
+        if self.endpoint.has_ended(to) && !is_end {
             return;
         }
         let Err(error) = self.channel.send(to, message) else { return };
-        let own = self.number;
+        let own = self.endpoint.number();
         let lost = || {
             let message = format!("worker {to} is lost: worker {own} cannot send to it: {error}");
             TransportError::at(ErrorKind::Lost, to, message)
         };
         // What it sent before its end may come later than the end is noticed.
-        if let Err(failure) = self.mailbox.wait_for_end(to, grace(self.deadline), lost) {
+        if let Err(failure) = self.endpoint.wait_for_end(to, grace(self.endpoint.deadline()), lost)
+        {
             self.learn(failure);
         }
     }
 
     /// Takes in what the others send, until the end.
     fn read(&self) {
-        let mut senders: Vec<Sender> = (0..self.workers).map(|_| Sender::default()).collect();
+        let mut senders: Vec<Sender> =
+            (0..self.endpoint.workers()).map(|_| Sender::default()).collect();
         let mut looked = Instant::now();
         while !self.closing.load(Ordering::Acquire) {
             let mut failure = Ok(());
@@ -299,7 +277,10 @@ impl Shared {
             if let Err(error) = received {
                 // The end of the channel is no failure if the own work has ended.
                 if !self.closing.load(Ordering::Acquire) {
-                    self.learn(failed(self.number, &format!("it cannot receive: {error}")));
+                    self.learn(failed(
+                        self.endpoint.number(),
+                        &format!("it cannot receive: {error}"),
+                    ));
                 }
                 return;
             }
@@ -317,9 +298,9 @@ impl Shared {
         from: usize,
         message: &[u8],
     ) -> Result<(), TransportError> {
-        if from >= self.workers || from == self.number {
+        if from >= self.endpoint.workers() || from == self.endpoint.number() {
             let why = format!("its channel names worker {from} as the sender of a message");
-            return Err(failed(self.number, &why));
+            return Err(failed(self.endpoint.number(), &why));
         }
         let damaged = || failed(from, "it sent bytes that are not a message");
         let (head, bytes) = message.split_at_checked(NUMBERED_BYTES).ok_or_else(damaged)?;
@@ -333,15 +314,15 @@ impl Shared {
             let kind = if *kind == Frame::Lost as u8 { ErrorKind::Lost } else { ErrorKind::Failed };
             // Before the end: nobody is to take that for the reason.
             self.learn(told(kind, header.tag, text));
-            self.mailbox.end(from);
+            self.endpoint.end(from);
             return Ok(());
         }
-        let mut piece = self.mailbox.memory.take(bytes.len())?;
+        let mut piece = self.endpoint.memory.take(bytes.len())?;
         piece.copy_from_slice(bytes);
         let is_numbered = matches!(header.frame, Frame::Message | Frame::End);
         // Who failed may end before its messages have come.
-        if !is_numbered || self.mailbox.check().is_err() {
-            return self.mailbox.take_frame(from, header, piece).map_or(Ok(()), Err);
+        if !is_numbered || self.endpoint.check().is_err() {
+            return self.endpoint.take_frame(from, header, piece).map_or(Ok(()), Err);
         }
         if number >= sender.next {
             sender.early.insert(number, (header, piece));
@@ -349,18 +330,18 @@ impl Shared {
         while let Some((header, piece)) = sender.early.remove(&sender.next) {
             sender.next += 1;
             // Neither a message nor an end tells of a failure.
-            self.mailbox.take_frame(from, header, piece);
+            self.endpoint.take_frame(from, header, piece);
         }
         Ok(())
     }
 
     /// Notes for how long nothing has been heard of others, and who is lost.
     fn note_silence(&self, senders: &mut [Sender], passed: Duration) {
-        for worker in self.others() {
+        for worker in self.endpoint.others() {
             let sender = &mut senders[worker];
             sender.silent += passed;
-            if sender.silent > self.deadline && !self.mailbox.has_ended(worker) {
-                let deadline = self.deadline;
+            if sender.silent > self.endpoint.deadline() && !self.endpoint.has_ended(worker) {
+                let deadline = self.endpoint.deadline();
                 let message =
                     format!("worker {worker} is lost: it was not heard of for {deadline:?}");
                 self.learn(TransportError::at(ErrorKind::Lost, worker, message));
@@ -389,49 +370,18 @@ impl Shared {
 }
 
 impl Transport for Channels {
-    fn workers(&self) -> usize {
-        self.shared.workers
+    fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
     }
 
-    fn number(&self) -> usize {
-        self.shared.number
-    }
-
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        check_worker(to, self.workers())?;
-        let shared = &self.shared;
-        shared.mailbox.check()?;
-        if to == shared.number {
-            shared.mailbox.put_copy(to, tag, bytes)?;
-        } else {
-            let message = shared.message(Frame::Message, tag, bytes)?;
-            shared.put_out(&mut locked(&shared.outbox), to, message);
-        }
-        shared.counters.count(to, bytes.len());
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        let message = self.shared.message(Frame::Message, tag, bytes)?;
+        self.shared.put_out(&mut locked(&self.shared.outbox), to, message);
         Ok(())
     }
 
-    fn receive_with(
-        &self,
-        from: usize,
-        tag: Tag,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportError> {
-        check_worker(from, self.workers())?;
-        let shared = &self.shared;
-        shared.mailbox.receive(from, tag, shared.deadline, take, || shared.tell_overdue(from))
-    }
-
-    fn fail(&self, reason: &str) {
-        self.shared.learn(failed(self.shared.number, reason));
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.shared.counters.read()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
+    fn tell(&self, notice: Notice<'_>) {
+        self.shared.tell(notice);
     }
 }
 
@@ -441,15 +391,16 @@ impl Drop for Channels {
             self.fail("it panicked");
         }
         let shared = &self.shared;
-        let failure = shared.mailbox.check().err();
+        let failure = shared.endpoint.check().err();
         // The notice of a failure may come after the end, which says again what it was.
         let (worker, why) = failure.as_ref().map_or((0, Vec::new()), |failure| {
-            let (frame, worker, text) = notice(failure, shared.number);
+            let notice = Notice::Failure(failure);
+            let (frame, worker, text) = notice.frame(shared.endpoint.number());
             (worker, [&[frame as u8], text].concat())
         });
         {
             let mut outbox = locked(&shared.outbox);
-            for to in shared.others() {
+            for to in shared.endpoint.others() {
                 if let Ok(message) = shared.message(Frame::End, worker, &why) {
                     shared.put_out(&mut outbox, to, message);
                 }
@@ -458,12 +409,16 @@ impl Drop for Channels {
             shared.changed.notify_all();
         }
         // After a failure, nobody waits for messages.
-        let patience = if failure.is_some() { grace(shared.deadline) } else { shared.deadline };
+        let patience = if failure.is_some() {
+            grace(shared.endpoint.deadline())
+        } else {
+            shared.endpoint.deadline()
+        };
         shared.wait_for(WRITER, patience);
         // A send of another worker may wait until this one receives it.
-        shared.mailbox.wait_for_all_ends(shared.number, grace(shared.deadline));
+        shared.endpoint.wait_for_all_ends(grace(shared.endpoint.deadline()));
         shared.closing.store(true, Ordering::Release);
-        shared.wait_for(READER, grace(shared.deadline).max(2 * WAIT));
+        shared.wait_for(READER, grace(shared.endpoint.deadline()).max(2 * WAIT));
         for thread in self.threads.drain(..) {
             let has_ended = !locked(&shared.outbox).running.contains(&true);
             if has_ended || thread.is_finished() {

@@ -6,10 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::endpoint::{Endpoint, Notice};
 use crate::error::TransportError;
 use crate::locked;
-use crate::scratch::Scratch;
-use crate::traffic::Traffic;
 use crate::transport::{Tag, Transport, check_worker};
 
 /// Delays the messages that are sent over another transport, each by a time of its own, so they
@@ -123,12 +122,17 @@ fn next_random(state: &mut u64) -> u64 {
 }
 
 impl<T: Transport + 'static> Transport for Delayed<T> {
-    fn workers(&self) -> usize {
-        self.inner.workers()
+    fn endpoint(&self) -> &Endpoint {
+        self.inner.endpoint()
     }
 
-    fn number(&self) -> usize {
-        self.inner.number()
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inner.post(to, tag, bytes)
+    }
+
+    /// At once: a notice overtakes messages.
+    fn tell(&self, notice: Notice<'_>) {
+        self.inner.tell(notice);
     }
 
     fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
@@ -147,17 +151,8 @@ impl<T: Transport + 'static> Transport for Delayed<T> {
         self.inner.receive_with(from, tag, take)
     }
 
-    /// At once: a notice of failure overtakes messages.
     fn fail(&self, reason: &str) {
         self.inner.fail(reason);
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.inner.traffic()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        self.inner.scratch()
     }
 }
 

@@ -1,7 +1,5 @@
 //! What goes over a connection between two workers: frames, each with a header.
 
-use crate::error::{ErrorKind, TransportError};
-
 /// Of a header.
 pub(crate) const HEADER_BYTES: usize = 16;
 
@@ -55,13 +53,6 @@ impl Header {
             len: usize::try_from(len).ok()?,
         })
     }
-}
-
-/// The frame that tells of a failure: what it is, its number and its text. `own` is the worker that
-/// is meant where the failure names none.
-pub(crate) fn notice(failure: &TransportError, own: usize) -> (Frame, u32, &[u8]) {
-    let frame = if failure.kind() == ErrorKind::Lost { Frame::Lost } else { Frame::Failed };
-    (frame, failure.worker().unwrap_or(own) as u32, failure.message().as_bytes())
 }
 
 #[cfg(test)]

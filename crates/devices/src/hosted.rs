@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::{TransportError, err};
-use crate::mailbox::{Mailbox, failed};
-use crate::scratch::Scratch;
-use crate::traffic::{Traffic, TrafficCounters};
-use crate::transport::{FIRST_RESERVED_TAG, Settings, Tag, Transport, check_worker};
+use crate::transport::{FIRST_RESERVED_TAG, Settings, Tag, Transport, check_worker, receive_with};
 
 /// The transport of a device, of which a worker runs several: to the others it counts as a worker.
 ///
@@ -16,10 +14,8 @@ use crate::transport::{FIRST_RESERVED_TAG, Settings, Tag, Transport, check_worke
 #[derive(Debug)]
 pub struct Hosted {
     shared: Arc<Shared>,
-    /// The own number among all devices.
-    device: usize,
-    counters: TrafficCounters,
-    scratch: Scratch,
+    /// The own place among the devices of the worker.
+    place: usize,
 }
 
 #[derive(Debug)]
@@ -29,8 +25,7 @@ struct Shared {
     /// The first device of this worker.
     first: usize,
     /// By device of this worker.
-    mailboxes: Vec<Mailbox>,
-    settings: Settings,
+    endpoints: Vec<Endpoint>,
 }
 
 /// The worker that runs a device, when so many devices are spread over so many workers. Where there
@@ -44,31 +39,25 @@ impl Hosted {
     pub fn new(transport: &Arc<dyn Transport>, devices: usize, settings: &Settings) -> Vec<Hosted> {
         let (own, workers) = (transport.number(), transport.workers());
         let is_own = |device: &usize| worker_of(*device, devices, workers) == own;
-        let hosted: Vec<usize> = (0..devices).filter(is_own).collect();
+        let hosted = (0..devices).filter(is_own);
         let shared = Arc::new(Shared {
             transport: Arc::clone(transport),
             devices,
-            first: hosted.first().copied().unwrap_or(0),
-            mailboxes: hosted.iter().map(|_| Mailbox::new(devices)).collect(),
-            settings: settings.clone(),
+            first: hosted.clone().next().unwrap_or(0),
+            endpoints: hosted.map(|device| Endpoint::new(device, devices, settings)).collect(),
         });
-        let with = |device| Hosted {
-            shared: Arc::clone(&shared),
-            device,
-            counters: TrafficCounters::new(devices),
-            scratch: Scratch::new(),
-        };
-        hosted.into_iter().map(with).collect()
+        let places = 0..shared.endpoints.len();
+        places.map(|place| Hosted { shared: Arc::clone(&shared), place }).collect()
     }
 
     fn worker_of(&self, device: usize) -> usize {
         worker_of(device, self.shared.devices, self.shared.transport.workers())
     }
 
-    /// The mailbox of a device of this worker.
-    fn mailbox(&self, device: usize) -> Option<&Mailbox> {
-        let at = device.checked_sub(self.shared.first)?;
-        self.shared.mailboxes.get(at)
+    /// What a device of this worker has; `None` for those of others.
+    fn neighbour(&self, device: usize) -> Option<&Endpoint> {
+        let place = device.checked_sub(self.shared.first)?;
+        self.shared.endpoints.get(place)
     }
 
     /// The tag between workers of a message with a tag between devices.
@@ -95,28 +84,21 @@ impl Hosted {
 const SHIFTED: Tag = FIRST_RESERVED_TAG + 16;
 
 impl Transport for Hosted {
-    fn workers(&self) -> usize {
-        self.shared.devices
+    fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoints[self.place]
     }
 
-    fn number(&self) -> usize {
-        self.device
-    }
-
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        check_worker(to, self.workers())?;
-        match (self.mailbox(self.device), self.mailbox(to)) {
-            (Some(own), Some(mailbox)) => {
-                own.check()?;
-                mailbox.put_copy(self.device, tag, bytes)?;
-            }
-            _ => {
-                let tag = self.tag(self.device, to, tag)?;
-                self.shared.transport.send(self.worker_of(to), tag, bytes)?;
-            }
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        if let Some(neighbour) = self.neighbour(to) {
+            return neighbour.deliver(self.number(), tag, bytes);
         }
-        self.counters.count(to, bytes.len());
-        Ok(())
+        let tag = self.tag(self.number(), to, tag)?;
+        self.shared.transport.send(self.worker_of(to), tag, bytes)
+    }
+
+    /// To the devices of this worker: the others are told by the transport of the workers.
+    fn tell(&self, notice: Notice<'_>) {
+        self.shared.endpoints.iter().for_each(|endpoint| endpoint.note(self.number(), notice));
     }
 
     fn receive_with(
@@ -126,34 +108,16 @@ impl Transport for Hosted {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
         check_worker(from, self.workers())?;
-        match (self.mailbox(from), self.mailbox(self.device)) {
-            (Some(_), Some(own)) => {
-                own.receive(from, tag, self.shared.settings.deadline, take, || {
-                    let mailboxes = self.shared.mailboxes.iter();
-                    mailboxes.for_each(|mailbox| mailbox.note_overdue(self.device, from));
-                })
-            }
-            _ => {
-                let tag = self.tag(from, self.device, tag)?;
-                self.shared.transport.receive_with(self.worker_of(from), tag, take)
-            }
+        if self.neighbour(from).is_some() {
+            return receive_with(self, from, tag, take);
         }
+        let tag = self.tag(from, self.number(), tag)?;
+        self.shared.transport.receive_with(self.worker_of(from), tag, take)
     }
 
     fn fail(&self, reason: &str) {
         self.shared.transport.fail(reason);
-        let failure = failed(self.shared.transport.number(), reason);
-        for mailbox in &self.shared.mailboxes {
-            mailbox.fail(failure.clone());
-        }
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.counters.read()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
+        self.tell(Notice::Failure(&failed(self.shared.transport.number(), reason)));
     }
 }
 
@@ -162,8 +126,6 @@ impl Drop for Hosted {
         if std::thread::panicking() {
             self.fail("its thread panicked");
         }
-        for mailbox in &self.shared.mailboxes {
-            mailbox.end(self.device);
-        }
+        self.shared.endpoints.iter().for_each(|endpoint| endpoint.end(self.number()));
     }
 }

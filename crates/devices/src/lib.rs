@@ -33,10 +33,10 @@ mod agreement;
 mod channel;
 pub mod collectives;
 mod delayed;
+mod endpoint;
 mod error;
 mod frame;
 mod hosted;
-mod mailbox;
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 mod mpi;
 #[cfg(unix)]
@@ -50,6 +50,7 @@ mod transport;
 pub use agreement::agree;
 pub use channel::{Channel, ChannelError, Channels};
 pub use delayed::Delayed;
+pub use endpoint::{Endpoint, Notice};
 pub use error::{ErrorKind, TransportError};
 pub use hosted::{Hosted, worker_of};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]

@@ -16,14 +16,13 @@ use std::time::{Duration, Instant};
 use sardonyx_tensor::DataType;
 
 use crate::collectives::{self, check_part, check_parts, whole_elems};
+use crate::endpoint::{Endpoint, Notice};
 use crate::error::{TransportError, err};
-use crate::frame::{Frame, HEADER_BYTES, Header, notice};
+use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed, grace};
 use crate::reduction::{Loops, Reduction};
-use crate::scratch::{Piece, Scratch};
-use crate::traffic::{Traffic, TrafficCounters};
-use crate::transport::{Group, Settings, Tag, Transport, check_worker};
+use crate::scratch::Piece;
+use crate::transport::{Group, Settings, Tag, Transport};
 pub use library::MpiInterface;
 use library::{Api, Call, Communicator, Operation};
 
@@ -54,20 +53,15 @@ pub struct Mpi {
     interface: MpiInterface,
     shared: Arc<Shared>,
     mover: Option<JoinHandle<()>>,
-    scratch: Scratch,
     reproducible: bool,
 }
 
 #[derive(Debug)]
 struct Shared {
-    number: usize,
-    workers: usize,
-    mailbox: Mailbox,
+    endpoint: Endpoint,
     state: Mutex<State>,
     /// There is something to move, or nothing more will be.
     changed: Condvar,
-    counters: TrafficCounters,
-    deadline: Duration,
 }
 
 /// All that calls MPI.
@@ -137,13 +131,9 @@ impl Mpi {
             closing: false,
         };
         let shared = Arc::new(Shared {
-            number,
-            workers,
-            mailbox: Mailbox::new(workers),
+            endpoint: Endpoint::new(number, workers, &settings.settings),
             state: Mutex::new(state),
             changed: Condvar::new(),
-            counters: TrafficCounters::new(workers),
-            deadline: settings.settings.deadline,
         });
         let mover = Arc::clone(&shared);
         let mover =
@@ -152,13 +142,7 @@ impl Mpi {
             Ok(mover) => Some(mover),
             Err(error) => return err!(System, "no thread can be started: {error}"),
         };
-        Ok(Mpi {
-            interface,
-            shared,
-            mover,
-            scratch: Scratch::new(),
-            reproducible: settings.reproducible,
-        })
+        Ok(Mpi { interface, shared, mover, reproducible: settings.reproducible })
     }
 }
 
@@ -207,13 +191,16 @@ impl Shared {
         while index < state.sending.len() {
             if state.api.test(&mut state.sending[index])? {
                 let pieces = state.sending.swap_remove(index).pieces();
-                pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
+                pieces
+                    .into_iter()
+                    .flatten()
+                    .for_each(|piece| self.endpoint.memory.give_back(piece));
             } else {
                 index += 1;
             }
         }
         let mut came = false;
-        for from in (0..self.workers).filter(|from| *from != self.number) {
+        for from in self.endpoint.others() {
             came |= self.advance_from(state, from)?;
         }
         Ok(came)
@@ -224,7 +211,7 @@ impl Shared {
         let mut came = false;
         loop {
             if state.arriving[from].is_none() {
-                state.arriving[from] = state.api.receive(from, &self.mailbox.memory)?;
+                state.arriving[from] = state.api.receive(from, &self.endpoint.memory)?;
             }
             let Some(operation) = &mut state.arriving[from] else { return Ok(came) };
             if !state.api.test(operation)? {
@@ -254,13 +241,13 @@ impl Shared {
                 self.take_frame(from, header, bytes);
                 return Ok(());
             }
-            let mut whole = self.mailbox.memory.take(header.len)?;
+            let mut whole = self.endpoint.memory.take(header.len)?;
             let Some(place) = whole.get_mut(..bytes.len()) else {
                 return err!(System, "worker {from} sent more bytes than it announced");
             };
             place.copy_from_slice(&bytes);
             *partial = Some(Partial { header, bytes: whole, here: bytes.len() });
-            self.mailbox.memory.give_back(bytes);
+            self.endpoint.memory.give_back(bytes);
             return Ok(());
         };
         let end = frame.here + bytes.len();
@@ -268,7 +255,7 @@ impl Shared {
             return err!(System, "worker {from} sent more bytes than it announced");
         };
         place.copy_from_slice(&bytes);
-        self.mailbox.memory.give_back(bytes);
+        self.endpoint.memory.give_back(bytes);
         frame.here = end;
         if end == frame.header.len {
             self.take_frame(from, frame.header, frame.bytes);
@@ -279,8 +266,8 @@ impl Shared {
     }
 
     fn take_frame(&self, from: usize, header: Header, bytes: Piece) {
-        if let Some(failure) = self.mailbox.take_frame(from, header, bytes) {
-            self.mailbox.fail(failure);
+        if let Some(failure) = self.endpoint.take_frame(from, header, bytes) {
+            self.endpoint.fail(failure);
         }
     }
 
@@ -289,12 +276,12 @@ impl Shared {
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let first = bytes.len().min(MOST - HEADER_BYTES);
         let mut state = locked(&self.state);
-        let mut piece = self.mailbox.memory.take(HEADER_BYTES + first)?;
+        let mut piece = self.endpoint.memory.take(HEADER_BYTES + first)?;
         piece[..HEADER_BYTES].copy_from_slice(&header);
         piece[HEADER_BYTES..].copy_from_slice(&bytes[..first]);
         self.start_to_send(&mut state, to, piece)?;
         for bytes in bytes[first..].chunks(MOST) {
-            let mut piece = self.mailbox.memory.take(bytes.len())?;
+            let mut piece = self.endpoint.memory.take(bytes.len())?;
             piece.copy_from_slice(bytes);
             self.start_to_send(&mut state, to, piece)?;
         }
@@ -302,9 +289,12 @@ impl Shared {
         Ok(())
     }
 
-    fn tell(&self, to: usize, failure: &TransportError) -> Result<(), TransportError> {
-        let (frame, worker, text) = notice(failure, self.number);
-        self.send(to, frame, worker, text)
+    /// Who cannot be told waits until its deadline, and names the worker that it waits for.
+    fn tell(&self, notice: Notice<'_>) {
+        let (frame, worker, text) = notice.frame(self.endpoint.number());
+        for to in self.endpoint.told(notice) {
+            let _ = self.send(to, frame, worker, text);
+        }
     }
 
     fn start_to_send(
@@ -317,7 +307,7 @@ impl Shared {
         // Short messages are on their way at once.
         if state.api.test(&mut operation)? {
             let pieces = operation.pieces();
-            pieces.into_iter().flatten().for_each(|piece| self.mailbox.memory.give_back(piece));
+            pieces.into_iter().flatten().for_each(|piece| self.endpoint.memory.give_back(piece));
         } else {
             state.sending.push(operation);
         }
@@ -358,37 +348,6 @@ impl Shared {
         }
     }
 
-    /// Whether the message came in time. It is taken without the lock of MPI: that may take long.
-    fn receive_within(
-        &self,
-        time: Duration,
-        from: usize,
-        tag: Tag,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, TransportError> {
-        let start = Instant::now();
-        let mut in_time = true;
-        loop {
-            if self.mailbox.receive_if_there(from, tag, take)? {
-                return Ok(true);
-            }
-            if !in_time {
-                return Ok(false);
-            }
-            let left = time.saturating_sub(start.elapsed());
-            in_time = self.wait(left, |_| self.mailbox.has(from, tag))?;
-        }
-    }
-
-    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
-    fn tell_overdue(&self, waits_for: usize) {
-        self.mailbox.note_overdue(self.number, waits_for);
-        for to in (0..self.workers).filter(|to| *to != self.number && *to != waits_for) {
-            // Who is not told names the worker that it waits for itself.
-            let _ = self.send(to, Frame::Overdue, waits_for as u32, &[]);
-        }
-    }
-
     /// Runs a collective of the library, and returns the memory with its result.
     fn collective(
         &self,
@@ -396,20 +355,20 @@ impl Shared {
         communicator: Communicator,
         call: Call,
     ) -> Result<[Option<Piece>; 2], TransportError> {
-        self.mailbox.check()?;
+        self.endpoint.check()?;
         let mut operation = locked(&self.state).api.collective(communicator, call)?;
-        let in_time = self.wait(self.deadline, |state| {
+        let in_time = self.wait(self.endpoint.deadline(), |state| {
             for _ in 0..TESTS {
                 if state.api.test(&mut operation)? {
                     return Ok(true);
                 }
             }
-            self.mailbox.check().map(|()| false)
+            self.endpoint.check().map(|()| false)
         })?;
         if in_time {
             return Ok(operation.pieces());
         }
-        let (workers, deadline) = (group.workers, self.deadline);
+        let (workers, deadline) = (group.workers, self.endpoint.deadline());
         err!(Deadline, "a collective of workers {workers:?} did not end within {deadline:?}")
     }
 }
@@ -439,7 +398,7 @@ impl Mpi {
     }
 
     fn piece_of(&self, bytes: &[u8]) -> Result<Piece, TransportError> {
-        let mut piece = self.scratch.take(bytes.len())?;
+        let mut piece = self.scratch().take(bytes.len())?;
         piece.copy_from_slice(bytes);
         Ok(piece)
     }
@@ -454,13 +413,13 @@ impl Mpi {
     ) -> Result<(), TransportError> {
         let communicator = self.communicator(group)?;
         let [sent, received] = self.shared.collective(group, communicator, call)?;
-        self.shared.counters.count_library(bytes);
+        self.shared.endpoint.counters.count_library(bytes);
         if let Some(received) = received {
             into.copy_from_slice(&received);
-            self.scratch.give_back(received);
+            self.scratch().give_back(received);
         }
         if let Some(sent) = sent {
-            self.scratch.give_back(sent);
+            self.scratch().give_back(sent);
         }
         Ok(())
     }
@@ -477,62 +436,38 @@ fn c_counts(parts: &[usize], element_bytes: usize) -> Vec<i32> {
 }
 
 impl Transport for Mpi {
-    fn workers(&self) -> usize {
-        self.shared.workers
+    fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
     }
 
-    fn number(&self) -> usize {
-        self.shared.number
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        self.shared.send(to, Frame::Message, tag, bytes)
     }
 
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        let shared = &self.shared;
-        check_worker(to, shared.workers)?;
-        shared.mailbox.check()?;
-        if to == shared.number {
-            shared.mailbox.put_copy(to, tag, bytes)?;
-        } else {
-            shared.send(to, Frame::Message, tag, bytes)?;
-        }
-        shared.counters.count(to, bytes.len());
-        Ok(())
+    fn tell(&self, notice: Notice<'_>) {
+        self.shared.tell(notice);
     }
 
-    fn receive_with(
+    /// The message is taken without the lock of MPI: that may take long.
+    fn receive_within(
         &self,
+        time: Duration,
         from: usize,
         tag: Tag,
         take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportError> {
-        let shared = &self.shared;
-        check_worker(from, shared.workers)?;
-        if shared.receive_within(shared.deadline, from, tag, take)? {
-            return Ok(());
-        }
-        shared.tell_overdue(from);
-        if shared.receive_within(grace(shared.deadline), from, tag, take)? {
-            return Ok(());
-        }
-        Err(shared.mailbox.no_answer(from, tag, shared.deadline))
-    }
-
-    fn fail(&self, reason: &str) {
-        let shared = &self.shared;
-        let failure = failed(shared.number, reason);
-        if shared.mailbox.fail(failure.clone()) {
-            for to in (0..shared.workers).filter(|to| *to != shared.number) {
-                // Who cannot be told waits until its deadline.
-                let _ = shared.tell(to, &failure);
+    ) -> Result<bool, TransportError> {
+        let (start, endpoint) = (Instant::now(), self.endpoint());
+        let mut in_time = true;
+        loop {
+            if endpoint.receive_if_there(from, tag, take)? {
+                return Ok(true);
             }
+            if !in_time {
+                return Ok(false);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            in_time = self.shared.wait(left, |_| endpoint.has(from, tag))?;
         }
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.shared.counters.read()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
     }
 
     fn all_reduce(
@@ -549,7 +484,7 @@ impl Transport for Mpi {
         }
         group.place(self)?;
         let elems = whole_elems(&Loops::of(reduction, data_type)?, data_type, data.len())?;
-        let into = self.scratch.take(data.len())?;
+        let into = self.scratch().take(data.len())?;
         let elems = elems as i32;
         let call = Call::AllReduce { of, data: self.piece_of(data)?, into, elems };
         self.run(group, data.len(), call, data)
@@ -575,7 +510,7 @@ impl Transport for Mpi {
             whole_elems(&loops, of.1, part)?;
         }
         let parts = c_counts(parts, loops.element_bytes);
-        let result = self.scratch.take(into.len())?;
+        let result = self.scratch().take(into.len())?;
         let call = Call::ReduceScatter { of, data: self.piece_of(data)?, into: result, parts };
         self.run(group, data.len(), call, into)
     }
@@ -593,7 +528,7 @@ impl Transport for Mpi {
         let own = group.place(self)?;
         check_parts(group, parts, into.len())?;
         check_part(parts[own], part.len())?;
-        let (parts, result) = (c_counts(parts, 1), self.scratch.take(into.len())?);
+        let (parts, result) = (c_counts(parts, 1), self.scratch().take(into.len())?);
         let call = Call::AllGather { data: self.piece_of(part)?, into: result, parts };
         self.run(group, part.len(), call, into)
     }
@@ -619,7 +554,7 @@ impl Transport for Mpi {
         let call = Call::AllToAll {
             data: self.piece_of(data)?,
             parts: c_counts(parts, 1),
-            into: self.scratch.take(into.len())?,
+            into: self.scratch().take(into.len())?,
             into_parts: c_counts(into_parts, 1),
         };
         self.run(group, data.len(), call, into)
@@ -649,21 +584,25 @@ impl Drop for Mpi {
             self.fail("it panicked");
         }
         let shared = &self.shared;
-        let others = || (0..shared.workers).filter(|other| *other != shared.number);
-        let failure = shared.mailbox.check().err();
+        let others = || shared.endpoint.others();
+        let failure = shared.endpoint.check().err();
+        // Who ends because of a failure must not be noticed before the failure.
+        if let Some(failure) = &failure {
+            shared.tell(Notice::Failure(failure));
+        }
         for to in others() {
-            // Who ends because of a failure must not be noticed before the failure. Who cannot be
-            // told waits until its deadline.
-            if let Some(failure) = &failure {
-                let _ = shared.tell(to, failure);
-            }
+            // Who cannot be told waits until its deadline.
             let _ = shared.send(to, Frame::End, 0, &[]);
         }
         let has_failed = failure.is_some();
-        let patience = if has_failed { shared.deadline.min(FAREWELL) } else { shared.deadline };
+        let patience = if has_failed {
+            shared.endpoint.deadline().min(FAREWELL)
+        } else {
+            shared.endpoint.deadline()
+        };
         let all_ended = shared.wait(patience, |state| {
             let mut others = others();
-            Ok(state.sending.is_empty() && others.all(|other| shared.mailbox.has_ended(other)))
+            Ok(state.sending.is_empty() && others.all(|other| shared.endpoint.has_ended(other)))
         });
         let mut state = locked(&shared.state);
         state.closing = true;
@@ -672,9 +611,9 @@ impl Drop for Mpi {
             state.api.finish();
         } else {
             // The process ends here, so nobody else can say why.
-            let failure = failure.or(shared.mailbox.check().err());
+            let failure = failure.or(shared.endpoint.check().err());
             let reason = failure.map_or("other workers did not end".to_string(), |f| f.to_string());
-            eprintln!("error: worker {} ends the job: {reason}", shared.number);
+            eprintln!("error: worker {} ends the job: {reason}", shared.endpoint.number());
             state.api.abort();
         }
         drop(state);

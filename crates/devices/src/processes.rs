@@ -1,7 +1,7 @@
 //! Workers that are processes of one machine, connected by Unix sockets.
 //!
 //! There is a socket for each pair of workers, and in each worker a thread for each other one that
-//! puts what arrives into the mailbox. So a writer waits only while the other process takes bytes
+//! puts what arrives into its endpoint. So a writer waits only while the other process takes bytes
 //! out of the socket, never for its work.
 
 use std::collections::hash_map::RandomState;
@@ -17,12 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::{ErrorKind, TransportError, err};
-use crate::frame::{Frame, HEADER_BYTES, Header, notice};
+use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::mailbox::{Mailbox, failed};
-use crate::scratch::Scratch;
-use crate::traffic::{Traffic, TrafficCounters};
 use crate::transport::{Settings, Tag, Transport, check_worker};
 
 /// A private directory where processes of one machine find each other: only the user who made it
@@ -75,21 +73,17 @@ impl Drop for Rendezvous {
 pub struct Processes {
     shared: Arc<Shared>,
     readers: Vec<JoinHandle<()>>,
-    scratch: Scratch,
 }
 
 #[derive(Debug)]
 struct Shared {
-    number: usize,
-    mailbox: Mailbox,
+    endpoint: Endpoint,
     /// By worker; none to this one.
     peers: Vec<Option<Peer>>,
     /// Tells the others of a failure that a reader noticed.
     telling: Mutex<Option<JoinHandle<()>>>,
     /// This worker has ended its work: it is not interested in the others any more.
     closing: AtomicBool,
-    counters: TrafficCounters,
-    settings: Settings,
 }
 
 #[derive(Debug)]
@@ -140,15 +134,12 @@ impl Processes {
             peers.push(peer.transpose().map_err(refused)?);
         }
         let shared = Arc::new(Shared {
-            number,
-            mailbox: Mailbox::new(workers),
+            endpoint: Endpoint::new(number, workers, settings),
             peers,
             telling: Mutex::new(None),
             closing: AtomicBool::new(false),
-            counters: TrafficCounters::new(workers),
-            settings: settings.clone(),
         });
-        let mut processes = Processes { shared, readers: Vec::new(), scratch: Scratch::new() };
+        let mut processes = Processes { shared, readers: Vec::new() };
         for (peer, stream) in streams.into_iter().enumerate() {
             let Some(stream) = stream else { continue };
             let shared = Arc::clone(&processes.shared);
@@ -316,9 +307,9 @@ impl Shared {
         stream.read_exact(&mut bytes)?;
         let header = Header::from_bytes(&bytes).ok_or(IoErrorKind::InvalidData)?;
         let refused = |error: TransportError| io::Error::other(error.to_string());
-        let mut bytes = self.mailbox.memory.take(header.len).map_err(refused)?;
+        let mut bytes = self.endpoint.memory.take(header.len).map_err(refused)?;
         stream.read_exact(&mut bytes)?;
-        if let Some(failure) = self.mailbox.take_frame(peer, header, bytes) {
+        if let Some(failure) = self.endpoint.take_frame(peer, header, bytes) {
             self.learn(failure);
         }
         Ok(header.frame)
@@ -328,34 +319,20 @@ impl Shared {
     /// own: a reader that waited for a writer would let others wait.
     fn learn(self: &Arc<Self>, failure: TransportError) {
         let mut telling = locked(&self.telling);
-        if self.mailbox.fail(failure.clone()) {
+        if self.endpoint.fail(failure.clone()) {
             let shared = Arc::clone(self);
-            *telling = thread::Builder::new().spawn(move || shared.tell(&failure)).ok();
+            let tell = move || shared.tell(Notice::Failure(&failure));
+            *telling = thread::Builder::new().spawn(tell).ok();
         }
     }
 
-    /// Tells all others of a failure. Who is told it more than once keeps the first.
-    fn tell(&self, failure: &TransportError) {
-        let (frame, worker, text) = notice(failure, self.number);
-        for peer in self.peers.iter().flatten() {
+    /// Writes a notice to all that it is for. Who is told of failures keeps the first.
+    fn tell(&self, notice: Notice<'_>) {
+        let (frame, worker, text) = notice.frame(self.endpoint.number());
+        for to in self.endpoint.told(notice) {
             // Who cannot be told will notice.
-            let _ = peer.write(frame, worker, text);
+            let _ = self.peers[to].as_ref().map(|peer| peer.write(frame, worker, text));
         }
-    }
-
-    /// Notes at all but the one itself that this worker waits for another longer than its deadline.
-    fn tell_overdue(self: &Arc<Self>, waits_for: usize) {
-        self.mailbox.note_overdue(self.number, waits_for);
-        let shared = Arc::clone(self);
-        // In a thread of its own: who does not answer may take no bytes either. Who is not told
-        // names the worker that it waits for itself.
-        let _ = thread::Builder::new().spawn(move || {
-            let peers = shared.peers.iter().enumerate();
-            for (_, peer) in peers.filter(|(number, _)| *number != waits_for) {
-                let frame = (Frame::Overdue, waits_for as u32);
-                let _ = peer.as_ref().map(|peer| peer.write(frame.0, frame.1, &[]));
-            }
-        });
     }
 
     /// What to say about a worker to which nothing can be written.
@@ -365,16 +342,16 @@ impl Shared {
         tag: Tag,
         error: &io::Error,
     ) -> Result<(), TransportError> {
-        let deadline = self.settings.deadline;
+        let deadline = self.endpoint.deadline();
         if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) {
             let message = format!("worker {peer} did not take message {tag} within {deadline:?}");
             let failure = TransportError::at(ErrorKind::Deadline, peer, message);
             // Half a frame may be written, so this connection is over.
-            self.learn(failed(self.number, failure.message()));
+            self.learn(failed(self.endpoint.number(), failure.message()));
             return Err(failure);
         }
         // Its reader comes to the end of what the worker said before.
-        self.mailbox.wait_for_end(peer, deadline, || {
+        self.endpoint.wait_for_end(peer, deadline, || {
             let message = format!("worker {peer} is lost: nothing can be sent to it");
             TransportError::at(ErrorKind::Lost, peer, message)
         })
@@ -404,55 +381,30 @@ impl Peer {
 }
 
 impl Transport for Processes {
-    fn workers(&self) -> usize {
-        self.shared.peers.len()
+    fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
     }
 
-    fn number(&self) -> usize {
-        self.shared.number
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        let written =
+            self.shared.peers[to].as_ref().map(|peer| peer.write(Frame::Message, tag, bytes));
+        match written {
+            Some(Err(error)) => self.shared.unwritable(to, tag, &error),
+            _ => Ok(()),
+        }
     }
 
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        check_worker(to, self.workers())?;
-        let shared = &self.shared;
-        shared.mailbox.check()?;
-        match &shared.peers[to] {
-            None => shared.mailbox.put_copy(to, tag, bytes)?,
-            Some(peer) => {
-                if let Err(error) = peer.write(Frame::Message, tag, bytes) {
-                    return shared.unwritable(to, tag, &error);
-                }
+    fn tell(&self, notice: Notice<'_>) {
+        match notice {
+            Notice::Failure(_) => self.shared.tell(notice),
+            Notice::Overdue(waits_for) => {
+                let shared = Arc::clone(&self.shared);
+                // In a thread of its own: who does not answer may take no bytes either. Who is not
+                // told names the worker that it waits for itself.
+                let tell = move || shared.tell(Notice::Overdue(waits_for));
+                let _ = thread::Builder::new().spawn(tell);
             }
         }
-        shared.counters.count(to, bytes.len());
-        Ok(())
-    }
-
-    fn receive_with(
-        &self,
-        from: usize,
-        tag: Tag,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportError> {
-        check_worker(from, self.workers())?;
-        let shared = &self.shared;
-        let deadline = shared.settings.deadline;
-        shared.mailbox.receive(from, tag, deadline, take, || shared.tell_overdue(from))
-    }
-
-    fn fail(&self, reason: &str) {
-        let failure = failed(self.shared.number, reason);
-        if self.shared.mailbox.fail(failure.clone()) {
-            self.shared.tell(&failure);
-        }
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.shared.counters.read()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
     }
 }
 

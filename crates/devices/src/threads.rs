@@ -3,15 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::TransportError;
 use crate::locked;
-use crate::mailbox::{Mailbox, failed};
-use crate::scratch::Scratch;
-use crate::traffic::{Traffic, TrafficCounters};
-use crate::transport::{Settings, Tag, Transport, check_worker};
+use crate::transport::{Settings, Tag, Transport};
 
 /// The transport of a worker that is a thread, or several, of this process. Messages are copied
-/// twice: into memory of the receiver's mailbox, and from there to where the receiver wants them.
+/// twice: into memory of the receiver's endpoint, and from there to where the receiver wants them.
 ///
 /// Dropping it ends the worker's work: who waits for a message of it then gets the error `Ended`.
 /// If it is dropped by a panic, the worker failed.
@@ -19,83 +17,42 @@ use crate::transport::{Settings, Tag, Transport, check_worker};
 pub struct Threads {
     shared: Arc<Shared>,
     number: usize,
-    counters: TrafficCounters,
-    scratch: Scratch,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// By receiver.
-    mailboxes: Vec<Mailbox>,
+    /// By worker.
+    endpoints: Vec<Endpoint>,
     /// Held while a failure is told, so that all learn of the same one first.
     telling: Mutex<()>,
-    settings: Settings,
 }
 
 impl Threads {
     /// The transports of so many workers, by number.
     pub fn new(workers: usize, settings: &Settings) -> Vec<Threads> {
-        let mailboxes = (0..workers).map(|_| Mailbox::new(workers)).collect();
-        let shared =
-            Arc::new(Shared { mailboxes, telling: Mutex::new(()), settings: settings.clone() });
-        let worker = |number| Threads {
-            shared: Arc::clone(&shared),
-            number,
-            counters: TrafficCounters::new(workers),
-            scratch: Scratch::new(),
-        };
-        (0..workers).map(worker).collect()
-    }
-
-    fn mailbox(&self) -> &Mailbox {
-        &self.shared.mailboxes[self.number]
+        let endpoints = (0..workers).map(|number| Endpoint::new(number, workers, settings));
+        let shared = Shared { endpoints: endpoints.collect(), telling: Mutex::new(()) };
+        let shared = Arc::new(shared);
+        (0..workers).map(|number| Threads { shared: Arc::clone(&shared), number }).collect()
     }
 }
 
 impl Transport for Threads {
-    fn workers(&self) -> usize {
-        self.shared.mailboxes.len()
+    fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoints[self.number]
     }
 
-    fn number(&self) -> usize {
-        self.number
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        self.shared.endpoints[to].deliver(self.number, tag, bytes)
     }
 
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
-        check_worker(to, self.workers())?;
-        self.mailbox().check()?;
-        self.shared.mailboxes[to].put_copy(self.number, tag, bytes)?;
-        self.counters.count(to, bytes.len());
-        Ok(())
-    }
-
-    fn receive_with(
-        &self,
-        from: usize,
-        tag: Tag,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportError> {
-        check_worker(from, self.workers())?;
-        let (mailboxes, deadline) = (&self.shared.mailboxes, self.shared.settings.deadline);
-        self.mailbox().receive(from, tag, deadline, take, || {
-            mailboxes.iter().for_each(|mailbox| mailbox.note_overdue(self.number, from));
-        })
+    fn tell(&self, notice: Notice<'_>) {
+        self.shared.endpoints.iter().for_each(|endpoint| endpoint.note(self.number, notice));
     }
 
     fn fail(&self, reason: &str) {
-        let failure = failed(self.number, reason);
         let _telling = locked(&self.shared.telling);
-        for mailbox in &self.shared.mailboxes {
-            mailbox.fail(failure.clone());
-        }
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.counters.read()
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
+        self.tell(Notice::Failure(&failed(self.number, reason)));
     }
 }
 
@@ -106,8 +63,6 @@ impl Drop for Threads {
         }
         // Who ends because of a failure must not be noticed before the failure.
         let _telling = locked(&self.shared.telling);
-        for mailbox in &self.shared.mailboxes {
-            mailbox.end(self.number);
-        }
+        self.shared.endpoints.iter().for_each(|endpoint| endpoint.end(self.number));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sardonyx_tensor::DataType;
 
 use crate::collectives;
+use crate::endpoint::{Endpoint, Notice, failed, grace};
 use crate::error::{ErrorKind, TransportError, err};
 use crate::reduction::Reduction;
 use crate::scratch::Scratch;
@@ -64,18 +65,46 @@ pub struct Group<'a> {
 /// worker, in every run and over every transport: elements are combined in the order of the numbers
 /// of their workers.
 pub trait Transport: fmt::Debug + Send + Sync {
+    /// What has arrived for this worker, and what it has sent.
+    fn endpoint(&self) -> &Endpoint;
+
+    /// Lets a message go to another worker: what [`Transport::send`] does when it has checked its
+    /// arguments, and before it counts the message.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError>;
+
+    /// Tells other workers something; who cannot be told finds out by itself.
+    fn tell(&self, notice: Notice<'_>);
+
     /// How many workers there are.
-    fn workers(&self) -> usize;
+    fn workers(&self) -> usize {
+        self.endpoint().workers()
+    }
 
     /// The own number.
-    fn number(&self) -> usize;
+    fn number(&self) -> usize {
+        self.endpoint().number()
+    }
 
     /// Sends a message.
     ///
     /// # Errors
     /// `Argument` if there is no such worker, `System` if memory or the connection is refused, and
     /// failures of workers.
-    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError>;
+    fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        let endpoint = self.endpoint();
+        check_worker(to, endpoint.workers())?;
+        endpoint.check()?;
+        if to == endpoint.number() {
+            endpoint.deliver(to, tag, bytes)?;
+        } else {
+            self.post(to, tag, bytes)?;
+        }
+        endpoint.counters.count(to, bytes.len());
+        Ok(())
+    }
 
     /// Receives a message of any length: calls `take` once with its bytes, which need not be
     /// aligned.
@@ -88,17 +117,42 @@ pub trait Transport: fmt::Debug + Send + Sync {
         from: usize,
         tag: Tag,
         take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportError>;
+    ) -> Result<(), TransportError> {
+        receive_with(self, from, tag, take)
+    }
+
+    /// As [`Transport::receive_with`], but waits so long at most; whether the message came.
+    ///
+    /// # Errors
+    /// `Ended` if the message cannot arrive any more, and failures of workers.
+    fn receive_within(
+        &self,
+        time: Duration,
+        from: usize,
+        tag: Tag,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        self.endpoint().receive_within(time, from, tag, take)
+    }
 
     /// Tells all workers, this one included, that this worker failed and why. Does nothing if a
     /// failure is known already: the others know that one, too.
-    fn fail(&self, reason: &str);
+    fn fail(&self, reason: &str) {
+        let failure = failed(self.number(), reason);
+        if self.endpoint().fail(failure.clone()) {
+            self.tell(Notice::Failure(&failure));
+        }
+    }
 
     /// What this worker sent so far.
-    fn traffic(&self) -> Traffic;
+    fn traffic(&self) -> Traffic {
+        self.endpoint().counters.read()
+    }
 
     /// Memory for partial results that is kept between calls.
-    fn scratch(&self) -> &Scratch;
+    fn scratch(&self) -> &Scratch {
+        &self.endpoint().scratch
+    }
 
     /// Receives a message of any length into new memory.
     ///
@@ -210,6 +264,29 @@ pub trait Transport: fmt::Debug + Send + Sync {
     ) -> Result<(), TransportError> {
         collectives::broadcast(self, group, root, data)
     }
+}
+
+/// [`Transport::receive_with`], in numbers of the workers of this transport.
+pub(crate) fn receive_with<T: Transport + ?Sized>(
+    transport: &T,
+    from: usize,
+    tag: Tag,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), TransportError> {
+    let endpoint = transport.endpoint();
+    check_worker(from, endpoint.workers())?;
+    let deadline = endpoint.deadline();
+    if transport.receive_within(deadline, from, tag, take)? {
+        return Ok(());
+    }
+    // Who waits for a worker that waits itself is to name the one that all wait for: all are told,
+    // and have some time to do the same.
+    endpoint.note(endpoint.number(), Notice::Overdue(from));
+    transport.tell(Notice::Overdue(from));
+    if transport.receive_within(grace(deadline), from, tag, take)? {
+        return Ok(());
+    }
+    Err(endpoint.no_answer(from, tag))
 }
 
 /// That a message has the length that its receiver expects.

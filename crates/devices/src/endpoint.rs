@@ -1,6 +1,6 @@
-//! Where the messages for one worker wait until it asks for them.
+//! What every transport has of its worker: who it is, what has arrived for it, what it has sent.
 //!
-//! Every transport here has one per worker: what arrives is put in at once, so no sender ever waits
+//! A transport says how bytes leave. What arrives, it puts in here at once, so no sender ever waits
 //! for a receiver. Messages of one sender lie in the order in which they were sent; a receiver
 //! takes the first that has its tag.
 
@@ -12,14 +12,22 @@ use crate::error::{ErrorKind, TransportError};
 use crate::frame::{Frame, Header};
 use crate::locked;
 use crate::scratch::{Piece, Scratch};
-use crate::transport::Tag;
+use crate::traffic::TrafficCounters;
+use crate::transport::{Settings, Tag, check_worker};
 
+/// The part of a [`Transport`](crate::Transport) that does not depend on how bytes move.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub struct Endpoint {
+    number: usize,
+    workers: usize,
+    deadline: Duration,
     state: Mutex<State>,
     arrived: Condvar,
     /// The memory of messages.
     pub(crate) memory: Scratch,
+    /// The memory of partial results.
+    pub(crate) scratch: Scratch,
+    pub(crate) counters: TrafficCounters,
 }
 
 #[derive(Debug)]
@@ -39,13 +47,84 @@ struct Sender {
     ended: bool,
 }
 
-impl Mailbox {
-    pub(crate) fn new(workers: usize) -> Mailbox {
+/// What a worker tells the others beside messages.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Notice<'a> {
+    /// A worker failed or is lost. For all others.
+    Failure(&'a TransportError),
+    /// The sender waits for this worker longer than its deadline. For all but the two.
+    Overdue(usize),
+}
+
+impl Notice<'_> {
+    /// The frame of a notice: what it is, the worker that is meant, and its text. `own` is meant
+    /// where a failure names none.
+    pub(crate) fn frame(&self, own: usize) -> (Frame, u32, &[u8]) {
+        match self {
+            Notice::Failure(failure) => {
+                let is_lost = failure.kind() == ErrorKind::Lost;
+                let frame = if is_lost { Frame::Lost } else { Frame::Failed };
+                (frame, failure.worker().unwrap_or(own) as u32, failure.message().as_bytes())
+            }
+            Notice::Overdue(waits_for) => (Frame::Overdue, *waits_for as u32, &[]),
+        }
+    }
+}
+
+impl Endpoint {
+    /// That of a worker of so many, to which nothing has come yet.
+    pub fn new(number: usize, workers: usize, settings: &Settings) -> Endpoint {
         let senders = (0..workers).map(|_| Sender::default()).collect();
-        Mailbox {
+        Endpoint {
+            number,
+            workers,
+            deadline: settings.deadline,
             state: Mutex::new(State { senders, failure: None, overdue: vec![None; workers] }),
             arrived: Condvar::new(),
             memory: Scratch::new(),
+            scratch: Scratch::new(),
+            counters: TrafficCounters::new(workers),
+        }
+    }
+
+    /// The own number.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// How long a receive waits.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// All other workers.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.number;
+        (0..self.workers).filter(move |worker| *worker != own)
+    }
+
+    /// The workers that a notice is for.
+    pub(crate) fn told(&self, notice: Notice<'_>) -> impl Iterator<Item = usize> + use<> {
+        let but = match notice {
+            Notice::Failure(_) => None,
+            Notice::Overdue(waits_for) => Some(waits_for),
+        };
+        self.others().filter(move |worker| Some(*worker) != but)
+    }
+
+    /// Takes in what a worker tells.
+    pub fn note(&self, from: usize, notice: Notice<'_>) {
+        match notice {
+            Notice::Failure(failure) => {
+                self.fail(failure.clone());
+            }
+            Notice::Overdue(waits_for) => self.note_overdue(from, waits_for),
         }
     }
 
@@ -59,13 +138,12 @@ impl Mailbox {
         self.arrived.notify_all();
     }
 
-    /// Puts a copy of a message in.
-    pub(crate) fn put_copy(
-        &self,
-        from: usize,
-        tag: Tag,
-        bytes: &[u8],
-    ) -> Result<(), TransportError> {
+    /// Takes in a message of a worker: a copy of its bytes.
+    ///
+    /// # Errors
+    /// `Argument` if there is no such worker, `System` if memory is refused.
+    pub fn deliver(&self, from: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        check_worker(from, self.workers)?;
         let mut message = self.memory.take(bytes.len())?;
         message.copy_from_slice(bytes);
         self.put(from, tag, message);
@@ -101,30 +179,9 @@ impl Mailbox {
         failure
     }
 
-    /// Lends the first message of `from` with this tag to `take`, as soon as it is there. After the
-    /// deadline it calls `tell`, which notes at all workers that this one waits for `from`, and
-    /// gives them some time to do the same: who waits for a worker that waits itself is to name
-    /// the one that all wait for.
-    pub(crate) fn receive(
-        &self,
-        from: usize,
-        tag: Tag,
-        deadline: Duration,
-        take: &mut dyn FnMut(&[u8]),
-        tell: impl FnOnce(),
-    ) -> Result<(), TransportError> {
-        if self.receive_within(deadline, from, tag, take)? {
-            return Ok(());
-        }
-        tell();
-        if self.receive_within(grace(deadline), from, tag, take)? {
-            return Ok(());
-        }
-        Err(self.no_answer(from, tag, deadline))
-    }
-
-    /// Whether the message came in time.
-    fn receive_within(
+    /// Lends the first message of `from` with this tag to `take`, as soon as it is there; whether it
+    /// came in time.
+    pub(crate) fn receive_within(
         &self,
         time: Duration,
         from: usize,
@@ -151,14 +208,15 @@ impl Mailbox {
     /// Notes that a worker waits for another longer than its deadline.
     pub(crate) fn note_overdue(&self, worker: usize, waits_for: usize) {
         let mut state = locked(&self.state);
-        if waits_for < state.overdue.len() {
+        if waits_for < self.workers && worker < self.workers {
             state.overdue[worker] = Some((waits_for, Instant::now()));
         }
     }
 
     /// The error of who waits for `from` longer than the deadline.
     #[cold]
-    pub(crate) fn no_answer(&self, from: usize, tag: Tag, deadline: Duration) -> TransportError {
+    pub(crate) fn no_answer(&self, from: usize, tag: Tag) -> TransportError {
+        let deadline = self.deadline;
         let missing = locked(&self.state).missing(from, 2 * grace(deadline));
         let message = if missing == from {
             format!("worker {from} did not send message {tag} within {deadline:?}")
@@ -171,7 +229,7 @@ impl Mailbox {
         TransportError::at(ErrorKind::Deadline, missing, message)
     }
 
-    /// As [`Mailbox::receive`], but if the message is not there yet it says so at once.
+    /// As [`Endpoint::receive_within`], but if the message is not there yet it says so at once.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     pub(crate) fn receive_if_there(
         &self,
@@ -202,9 +260,11 @@ impl Mailbox {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Notes that a worker will send nothing more.
-    pub(crate) fn end(&self, from: usize) {
-        locked(&self.state).senders[from].ended = true;
+    /// Notes that a worker ended its work: it will send nothing more.
+    pub fn end(&self, from: usize) {
+        if let Some(sender) = locked(&self.state).senders.get_mut(from) {
+            sender.ended = true;
+        }
         self.arrived.notify_all();
     }
 
@@ -231,16 +291,16 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Waits until all workers but the own one will send nothing more, or are known to be lost; not
+    /// Waits until all other workers will send nothing more, or are known to be lost; not
     /// longer than `time`.
-    pub(crate) fn wait_for_all_ends(&self, own: usize, time: Duration) {
+    pub(crate) fn wait_for_all_ends(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = locked(&self.state);
         loop {
             let lost = state.failure.as_ref().filter(|failure| failure.kind() == ErrorKind::Lost);
             let lost = lost.and_then(TransportError::worker);
             let has_ended = |(worker, sender): (usize, &Sender)| {
-                sender.ended || worker == own || lost == Some(worker)
+                sender.ended || worker == self.number || lost == Some(worker)
             };
             let now = Instant::now();
             if now >= until || state.senders.iter().enumerate().all(has_ended) {
