@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use support::{Files, digits_model, sardonyx};
 
 /// The digits model in stages.
@@ -44,6 +45,52 @@ fn processes_give_what_one_gives() {
         }
     }
     assert!(ran >= 20, "{ran} runs");
+}
+
+/// What a device did, whatever process it is of: its steps, what it moved, and a track of its own.
+#[test]
+fn profiles_are_of_all_devices() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
+    let files = Files::new(&[]);
+    let trace = files.path("trace.json");
+    for processes in [&[][..], &["--processes"]] {
+        let profile = ["profile", model, "--devices", "--runs", "3", "-q"];
+        let answer = sardonyx(&[&profile[..], processes, &["--json", "--trace", &trace]].concat());
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        let json: Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert_eq!(json["schema"], "sardonyx.profile-devices/1");
+        let devices = json["devices"].as_array().unwrap();
+        assert_eq!(devices.len(), 2);
+        for device in devices {
+            let operators: Vec<&str> = device["steps"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|step| {
+                    assert!(step["us"].is_null() || step["us"].as_f64().unwrap() > 0.0, "{step}");
+                    step["operator"].as_str().unwrap()
+                })
+                .collect();
+            assert!(operators.contains(&"MatMul") && operators.contains(&"Exchange"));
+            assert!((0.0..1.0).contains(&device["idle"].as_f64().unwrap()), "{device}");
+        }
+        // The partial sums of device 1 go to device 0, which waits for them.
+        let moves = json["moves"].as_array().unwrap();
+        assert_eq!(moves.len(), 1);
+        assert_eq!((&moves[0]["value"], &moves[0]["to"]), (&json!("c"), &json!("whole on 0")));
+        let sent: Vec<&Value> =
+            moves[0]["devices"].as_array().unwrap().iter().map(|one| &one["sent_bytes"]).collect();
+        assert_eq!(sent, [0, 60]);
+        let events: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+        let events = events["traceEvents"].as_array().unwrap();
+        for thread in [1, 2] {
+            let of_thread = |event: &&Value| event["tid"] == thread && event["ph"] == "X";
+            let steps = events.iter().filter(of_thread).count();
+            assert!(steps >= 3, "{steps} steps of thread {thread}");
+        }
+        let text = sardonyx(&[&profile[..], processes].concat());
+        assert!(text.stdout.contains("waiting us"), "{}", text.stdout);
+    }
 }
 
 #[test]

@@ -54,8 +54,14 @@ fn the_page_names_every_key() {
     let files = Files::new(&[("odd.onnxtxt", ODD.as_bytes().to_vec())]);
     let mut answers = 0;
     let mut missing = Vec::new();
-    for model in [digits_model(), files.path("odd.onnxtxt")] {
-        let lines = include_str!("json_commands.txt").lines();
+    let on_devices = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
+    let all = include_str!("json_commands.txt");
+    for (model, lines) in [
+        (digits_model(), all),
+        (files.path("odd.onnxtxt"), all),
+        (on_devices.to_string(), "profile % --devices --runs 1\nexplain % --devices"),
+    ] {
+        let lines = lines.lines();
         for line in lines.filter(|line| !line.starts_with('#')) {
             let words = line.split(' ');
             let words = words.map(|word| word.replace("%o", &files.path("out")));

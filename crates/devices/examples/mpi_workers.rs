@@ -2,7 +2,7 @@
 //!
 //! Without arguments it runs random collectives and compares what they give with a direct
 //! computation, then messages that are sent before any is received. `--reproducible`: collectives
-//! of messages, whose bits must be the expected ones. `--fail` and `--leave`: worker 1 fails, or
+//! of messages, whose bits must be the expected ones, and runs that end early. `--fail` and `--leave`: worker 1 fails, or
 //! ends the process at once, while the others wait for it. `--hang`: worker 1 waits for worker 2,
 //! which does not answer, and the others for worker 1. `--time`: how long an all-reduce takes.
 #![allow(clippy::unwrap_used)]
@@ -57,6 +57,10 @@ fn check(worker: &Mpi, reproducible: bool) -> Result<(), TransportError> {
     for seed in 0..20 {
         let mut random = Random(seed);
         steps::run(worker, &steps::steps(&mut random, worker.workers(), 40), sums)?;
+    }
+    if reproducible {
+        // Collectives of the library do not end early.
+        steps::runs_of_which_some_end_early(worker, 60);
     }
     // Longer than a message of MPI here, and longer than what it sends without a receiver.
     for bytes in [0, 1, 100_000, 10_000_000, 150_000_000] {

@@ -2,8 +2,9 @@
 //! for messages of another language.
 //!
 //! Each worker has two threads: one gives the channel what is to be sent, one puts what arrives
-//! into its endpoint. So no send waits for the channel, however slow it is, and each function of the
-//! channel is called by one thread only. Messages are numbered, so they may arrive in any order.
+//! into its endpoint. So no send waits for the channel, however slow it is, and each function of
+//! the channel is called by one thread only. Messages are numbered, so they may arrive in any
+//! order.
 //! Workers say from time to time that they are there: a channel need not notice who is gone.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -171,7 +172,7 @@ struct Sender {
 
 impl Shared {
     /// A message with room for its number.
-    fn message(&self, frame: Frame, tag: u32, bytes: &[u8]) -> Result<Piece, TransportError> {
+    fn message(&self, frame: Frame, tag: Tag, bytes: &[u8]) -> Result<Piece, TransportError> {
         let mut message = self.endpoint.memory.take(NUMBERED_BYTES + bytes.len())?;
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         message[..HEADER_BYTES].copy_from_slice(&header);

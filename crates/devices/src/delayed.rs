@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::endpoint::{Endpoint, Notice};
 use crate::error::TransportError;
 use crate::locked;
-use crate::transport::{Tag, Transport, check_worker};
+use crate::transport::{RunNumber, Tag, Transport, check_worker};
 
 /// Delays the messages that are sent over another transport, each by a time of its own, so they
 /// arrive in any order that a [`Transport`] allows. The times follow from a seed. A plan that waits
@@ -149,6 +149,14 @@ impl<T: Transport + 'static> Transport for Delayed<T> {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
         self.inner.receive_with(from, tag, take)
+    }
+
+    fn worker(&self) -> usize {
+        self.inner.worker()
+    }
+
+    fn end_run(&self, run: RunNumber, reason: &TransportError) {
+        self.inner.end_run(run, reason);
     }
 
     fn fail(&self, reason: &str) {

@@ -13,7 +13,7 @@ use crate::frame::{Frame, Header};
 use crate::locked;
 use crate::scratch::{Piece, Scratch};
 use crate::traffic::TrafficCounters;
-use crate::transport::{Settings, Tag, check_worker};
+use crate::transport::{RunNumber, Settings, Tag, check_worker, parts_of, tag_in_run};
 
 /// The part of a [`Transport`](crate::Transport) that does not depend on how bytes move.
 #[derive(Debug)]
@@ -38,6 +38,12 @@ struct State {
     failure: Option<TransportError>,
     /// By worker: for whom it waits longer than its deadline, and since when that is known.
     overdue: Vec<Option<(usize, Instant)>>,
+    /// Runs that have ended early, and why; the last one last.
+    ended_runs: VecDeque<(RunNumber, TransportError)>,
+    /// Messages of earlier runs are not wanted any more.
+    first_run: RunNumber,
+    /// The number of the next run that begins here.
+    next_run: RunNumber,
 }
 
 #[derive(Debug, Default)]
@@ -53,21 +59,28 @@ struct Sender {
 pub enum Notice<'a> {
     /// A worker failed or is lost. For all others.
     Failure(&'a TransportError),
+    /// A run has ended early, and why. For all others.
+    RunEnded(RunNumber, &'a TransportError),
     /// The sender waits for this worker longer than its deadline. For all but the two.
     Overdue(usize),
 }
 
 impl Notice<'_> {
-    /// The frame of a notice: what it is, the worker that is meant, and its text. `own` is meant
-    /// where a failure names none.
-    pub(crate) fn frame(&self, own: usize) -> (Frame, u32, &[u8]) {
-        match self {
+    /// The frame of a notice: what it is, its tag, and its text. The worker `own` is meant where an
+    /// error names none.
+    pub(crate) fn frame(&self, own: usize) -> (Frame, Tag, &[u8]) {
+        let worker = |error: &TransportError| error.worker().unwrap_or(own) as u32;
+        match *self {
             Notice::Failure(failure) => {
                 let is_lost = failure.kind() == ErrorKind::Lost;
                 let frame = if is_lost { Frame::Lost } else { Frame::Failed };
-                (frame, failure.worker().unwrap_or(own) as u32, failure.message().as_bytes())
+                (frame, worker(failure).into(), failure.message().as_bytes())
             }
-            Notice::Overdue(waits_for) => (Frame::Overdue, *waits_for as u32, &[]),
+            Notice::RunEnded(run, reason) => {
+                let tag = tag_in_run(run, worker(reason));
+                (Frame::RunEnded, tag, reason.message().as_bytes())
+            }
+            Notice::Overdue(waits_for) => (Frame::Overdue, waits_for as Tag, &[]),
         }
     }
 }
@@ -80,7 +93,14 @@ impl Endpoint {
             number,
             workers,
             deadline: settings.deadline,
-            state: Mutex::new(State { senders, failure: None, overdue: vec![None; workers] }),
+            state: Mutex::new(State {
+                senders,
+                failure: None,
+                overdue: vec![None; workers],
+                ended_runs: VecDeque::new(),
+                first_run: 1,
+                next_run: 1,
+            }),
             arrived: Condvar::new(),
             memory: Scratch::new(),
             scratch: Scratch::new(),
@@ -103,6 +123,24 @@ impl Endpoint {
         self.deadline
     }
 
+    /// What was sent and waited for so far.
+    pub fn counters(&self) -> &TrafficCounters {
+        &self.counters
+    }
+
+    /// Receives by a call, and counts the time until it takes the message.
+    pub(crate) fn count_waiting<R>(
+        &self,
+        take: &mut dyn FnMut(&[u8]),
+        receive: impl FnOnce(&mut dyn FnMut(&[u8])) -> R,
+    ) -> R {
+        let start = Instant::now();
+        receive(&mut |bytes| {
+            self.counters.count_waiting(start.elapsed());
+            take(bytes);
+        })
+    }
+
     /// All other workers.
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let own = self.number;
@@ -112,7 +150,7 @@ impl Endpoint {
     /// The workers that a notice is for.
     pub(crate) fn told(&self, notice: Notice<'_>) -> impl Iterator<Item = usize> + use<> {
         let but = match notice {
-            Notice::Failure(_) => None,
+            Notice::Failure(_) | Notice::RunEnded(..) => None,
             Notice::Overdue(waits_for) => Some(waits_for),
         };
         self.others().filter(move |worker| Some(*worker) != but)
@@ -124,16 +162,74 @@ impl Endpoint {
             Notice::Failure(failure) => {
                 self.fail(failure.clone());
             }
+            Notice::RunEnded(run, reason) => {
+                self.end_run(run, reason);
+            }
             Notice::Overdue(waits_for) => self.note_overdue(from, waits_for),
+        }
+    }
+
+    /// A number for a run that begins at this worker, which is to tell the others.
+    pub fn next_run(&self) -> RunNumber {
+        let mut state = locked(&self.state);
+        let run = state.next_run;
+        state.next_run = run.checked_add(1).unwrap_or(1);
+        run
+    }
+
+    /// Notes that a run has ended early; says whether that is new here, and no failure ends all
+    /// runs anyway.
+    pub(crate) fn end_run(&self, run: RunNumber, reason: &TransportError) -> bool {
+        let mut state = locked(&self.state);
+        if run == 0 || state.failure.is_some() || state.is_unwanted(run) {
+            return false;
+        }
+        if state.ended_runs.len() == MOST_ENDED_RUNS {
+            state.ended_runs.pop_front();
+        }
+        let (worker, text) = (reason.worker().unwrap_or(self.number), reason.message());
+        let reason = TransportError::at(ErrorKind::RunEnded, worker, text);
+        state.ended_runs.push_back((run, reason));
+        self.drop_unwanted(&mut state);
+        drop(state);
+        self.arrived.notify_all();
+        true
+    }
+
+    /// Says that all runs before this one are over at this worker: what is still sent for them is
+    /// not wanted.
+    pub fn forget_runs_before(&self, run: RunNumber) {
+        let mut state = locked(&self.state);
+        if is_before(state.first_run, run) {
+            state.first_run = run;
+            state.ended_runs.retain(|(ended, _)| !is_before(*ended, run));
+            self.drop_unwanted(&mut state);
+        }
+    }
+
+    /// Drops the messages of runs that are over.
+    fn drop_unwanted(&self, state: &mut State) {
+        for sender in 0..self.workers {
+            let unwanted = |state: &State| {
+                let mut messages = state.senders[sender].messages.iter();
+                messages.position(|(tag, _)| state.is_unwanted(parts_of(*tag).0))
+            };
+            while let Some(place) = unwanted(state) {
+                let message = state.senders[sender].messages.remove(place);
+                message.into_iter().for_each(|(_, message)| self.memory.give_back(message));
+            }
         }
     }
 
     /// Puts a message in.
     pub(crate) fn put(&self, from: usize, tag: Tag, message: Piece) {
         let mut state = locked(&self.state);
-        state.senders[from].messages.push_back((tag, message));
         // Who sends does not wait any more.
         state.overdue[from] = None;
+        if state.is_unwanted(parts_of(tag).0) {
+            return self.memory.give_back(message);
+        }
+        state.senders[from].messages.push_back((tag, message));
         drop(state);
         self.arrived.notify_all();
     }
@@ -165,8 +261,13 @@ impl Endpoint {
             }
             Frame::Failed => Some(told(ErrorKind::Failed, header.tag, &bytes)),
             Frame::Lost => Some(told(ErrorKind::Lost, header.tag, &bytes)),
+            Frame::RunEnded => {
+                let reason = told(ErrorKind::RunEnded, header.tag, &bytes);
+                self.end_run(parts_of(header.tag).0, &reason);
+                None
+            }
             Frame::Overdue => {
-                self.note_overdue(from, header.tag as usize);
+                self.note_overdue(from, parts_of(header.tag).1 as usize);
                 None
             }
             Frame::End => {
@@ -179,8 +280,8 @@ impl Endpoint {
         failure
     }
 
-    /// Lends the first message of `from` with this tag to `take`, as soon as it is there; whether it
-    /// came in time.
+    /// Lends the first message of `from` with this tag to `take`, as soon as it is there; whether
+    /// it came in time.
     pub(crate) fn receive_within(
         &self,
         time: Duration,
@@ -216,7 +317,7 @@ impl Endpoint {
     /// The error of who waits for `from` longer than the deadline.
     #[cold]
     pub(crate) fn no_answer(&self, from: usize, tag: Tag) -> TransportError {
-        let deadline = self.deadline;
+        let (deadline, (_, tag)) = (self.deadline, parts_of(tag));
         let missing = locked(&self.state).missing(from, 2 * grace(deadline));
         let message = if missing == from {
             format!("worker {from} did not send message {tag} within {deadline:?}")
@@ -328,6 +429,16 @@ impl Endpoint {
 }
 
 impl State {
+    /// Whether messages of a run are dropped.
+    fn is_unwanted(&self, run: RunNumber) -> bool {
+        run > 0 && (is_before(run, self.first_run) || self.ended(run).is_some())
+    }
+
+    /// Why a run has ended early, if it has.
+    fn ended(&self, run: RunNumber) -> Option<&TransportError> {
+        self.ended_runs.iter().find(|(ended, _)| *ended == run).map(|(_, reason)| reason)
+    }
+
     /// Takes out the message if it is there; an error if it will not come.
     fn find(&mut self, from: usize, tag: Tag) -> Result<Option<Piece>, TransportError> {
         let Some(place) = self.place(from, tag)? else { return Ok(None) };
@@ -352,14 +463,26 @@ impl State {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
+        let (run, number) = parts_of(tag);
+        if let Some(reason) = self.ended(run) {
+            return Err(reason.clone());
+        }
         let sender = &self.senders[from];
         let place = sender.messages.iter().position(|(with, _)| *with == tag);
         if place.is_none() && sender.ended {
-            let message = format!("worker {from} ended its work before it sent message {tag}");
+            let message = format!("worker {from} ended its work before it sent message {number}");
             return Err(TransportError::at(ErrorKind::Ended, from, message));
         }
         Ok(place)
     }
+}
+
+/// Runs that ended early of which the reason is known: more than there are at the same time.
+const MOST_ENDED_RUNS: usize = 4096;
+
+/// Whether a run is before another. Numbers begin again after the last one.
+fn is_before(run: RunNumber, other: RunNumber) -> bool {
+    (run.wrapping_sub(other) as i32) < 0
 }
 
 /// How long workers that all wait too long have to learn that of each other.
@@ -373,8 +496,8 @@ pub(crate) fn failed(worker: usize, reason: &str) -> TransportError {
     TransportError::at(ErrorKind::Failed, worker, format!("worker {worker} failed: {reason}"))
 }
 
-/// A failure that another worker tells of.
+/// What another worker tells with a tag, which has the number of the worker that is meant.
 #[cold]
-pub(crate) fn told(kind: ErrorKind, worker: u32, text: &[u8]) -> TransportError {
-    TransportError::at(kind, worker as usize, String::from_utf8_lossy(text))
+pub(crate) fn told(kind: ErrorKind, tag: Tag, text: &[u8]) -> TransportError {
+    TransportError::at(kind, parts_of(tag).1 as usize, String::from_utf8_lossy(text))
 }

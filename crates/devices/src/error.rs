@@ -13,6 +13,8 @@ pub enum ErrorKind {
     Deadline,
     /// A worker said that it failed ([`Transport::fail`](crate::Transport::fail)).
     Failed,
+    /// A run ended early ([`Transport::end_run`](crate::Transport::end_run)); others go on.
+    RunEnded,
     /// A worker is gone without a word: its process or thread ended while it should have worked.
     Lost,
     /// A worker ended its work in good order and will not send what is waited for.

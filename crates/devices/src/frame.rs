@@ -1,7 +1,9 @@
 //! What goes over a connection between two workers: frames, each with a header.
 
+use crate::transport::Tag;
+
 /// Of a header.
-pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 24;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,18 +20,28 @@ pub(crate) enum Frame {
     Overdue = 4,
     /// The sender is there, and has nothing to say.
     Here = 5,
+    /// A run has ended early; the text says why.
+    RunEnded = 6,
 }
 
 /// By number.
-const ALL: [Frame; 6] =
-    [Frame::Message, Frame::Failed, Frame::Lost, Frame::End, Frame::Overdue, Frame::Here];
+const ALL: [Frame; 7] = [
+    Frame::Message,
+    Frame::Failed,
+    Frame::Lost,
+    Frame::End,
+    Frame::Overdue,
+    Frame::Here,
+    Frame::RunEnded,
+];
 
 /// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) frame: Frame,
-    /// The tag of a message, or the number of the worker that is meant.
-    pub(crate) tag: u32,
+    /// The tag of a message, the number of the worker that is meant, or a run with that number in
+    /// the place of a tag's.
+    pub(crate) tag: Tag,
     /// The bytes that follow.
     pub(crate) len: usize,
 }
@@ -38,20 +50,16 @@ impl Header {
     pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&(self.frame as u32).to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.tag.to_le_bytes());
-        bytes[8..].copy_from_slice(&(self.len as u64).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.tag.to_le_bytes());
+        bytes[16..].copy_from_slice(&(self.len as u64).to_le_bytes());
         bytes
     }
 
     /// `None` if these are not the bytes of a header.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Header> {
-        let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-        let len = bytes.get(8..HEADER_BYTES)?.try_into().ok().map(u64::from_le_bytes)?;
-        Some(Header {
-            frame: *ALL.get(word(0)? as usize)?,
-            tag: word(4)?,
-            len: usize::try_from(len).ok()?,
-        })
+        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let number = |word: u64| usize::try_from(word).ok();
+        Some(Header { frame: *ALL.get(number(word(0)?)?)?, tag: word(8)?, len: number(word(16)?)? })
     }
 }
 
@@ -62,10 +70,10 @@ mod tests {
     #[test]
     fn headers_are_read_as_they_are_written() {
         for frame in ALL {
-            let header = Header { frame, tag: 0xffff_0001, len: 1 << 40 };
+            let header = Header { frame, tag: 0x7_ffff_0001, len: 1 << 40 };
             assert_eq!(Header::from_bytes(&header.to_bytes()), Some(header));
         }
-        assert_eq!(Header::from_bytes(&[6; HEADER_BYTES]), None);
+        assert_eq!(Header::from_bytes(&[7; HEADER_BYTES]), None);
         assert_eq!(Header::from_bytes(&[0; HEADER_BYTES - 1]), None);
     }
 }

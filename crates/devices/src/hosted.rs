@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::{TransportError, err};
-use crate::transport::{FIRST_RESERVED_TAG, Settings, Tag, Transport, check_worker, receive_with};
+use crate::transport::{
+    FIRST_RESERVED_TAG, RunNumber, Settings, Tag, Transport, check_worker, parts_of, receive_with,
+    tag_in_run,
+};
 
 /// The transport of a device, of which a worker runs several: to the others it counts as a worker.
 ///
@@ -67,15 +70,19 @@ impl Hosted {
             let worker = self.worker_of(device);
             (0..device).rev().take_while(|other| self.worker_of(*other) == worker).count()
         };
+        let (run, number) = parts_of(tag);
+        let number = Tag::from(number);
         // Reserved tags are few, so that their products stay reserved.
-        let (base, most_tag) =
-            if tag < FIRST_RESERVED_TAG { (0, FIRST_RESERVED_TAG) } else { (SHIFTED, Tag::MAX) };
-        let number = if tag < FIRST_RESERVED_TAG { tag } else { tag - FIRST_RESERVED_TAG };
+        let (base, first, end) = if number < FIRST_RESERVED_TAG {
+            (0, 0, FIRST_RESERVED_TAG)
+        } else {
+            (SHIFTED, FIRST_RESERVED_TAG, Tag::from(u32::MAX))
+        };
         let pair = (most * place(from) + place(to)) as u64;
-        let whole = u64::from(number) * (most * most) as u64 + pair + u64::from(base);
-        match Tag::try_from(whole) {
-            Ok(tag) if tag < most_tag => Ok(tag),
-            _ => err!(Argument, "tag {tag} is too large for {most} devices in a worker"),
+        let whole = (number - first) * (most * most) as u64 + pair + base;
+        match u32::try_from(whole) {
+            Ok(number) if whole < end => Ok(tag_in_run(run, number)),
+            _ => err!(Argument, "tag {number} is too large for {most} devices in a worker"),
         }
     }
 }
@@ -108,16 +115,27 @@ impl Transport for Hosted {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
         check_worker(from, self.workers())?;
-        if self.neighbour(from).is_some() {
-            return receive_with(self, from, tag, take);
-        }
-        let tag = self.tag(from, self.number(), tag)?;
-        self.shared.transport.receive_with(self.worker_of(from), tag, take)
+        self.endpoint().count_waiting(take, |take| {
+            if self.neighbour(from).is_some() {
+                return receive_with(self, from, tag, take);
+            }
+            let tag = self.tag(from, self.number(), tag)?;
+            self.shared.transport.receive_with(self.worker_of(from), tag, take)
+        })
+    }
+
+    fn worker(&self) -> usize {
+        self.shared.transport.number()
+    }
+
+    fn end_run(&self, run: RunNumber, reason: &TransportError) {
+        self.shared.transport.end_run(run, reason);
+        self.tell(Notice::RunEnded(run, reason));
     }
 
     fn fail(&self, reason: &str) {
         self.shared.transport.fail(reason);
-        self.tell(Notice::Failure(&failed(self.shared.transport.number(), reason)));
+        self.tell(Notice::Failure(&failed(self.worker(), reason)));
     }
 }
 

@@ -61,7 +61,7 @@ pub use reduction::{Reduction, combine};
 pub use scratch::{Piece, Scratch};
 pub use threads::Threads;
 pub use traffic::{Sent, Traffic, TrafficCounters};
-pub use transport::{FIRST_RESERVED_TAG, Group, Settings, Tag, Transport};
+pub use transport::{FIRST_RESERVED_TAG, Group, RunNumber, Settings, Tag, Transport, tag_in_run};
 
 /// Locks. What a lock guards here is whole at every moment, so a thread that panicked while it
 /// held the lock harms nobody else.

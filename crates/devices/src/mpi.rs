@@ -22,7 +22,7 @@ use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
 use crate::reduction::{Loops, Reduction};
 use crate::scratch::Piece;
-use crate::transport::{Group, Settings, Tag, Transport};
+use crate::transport::{FIRST_RESERVED_TAG, Group, Settings, Tag, Transport};
 pub use library::MpiInterface;
 use library::{Api, Call, Communicator, Operation};
 
@@ -90,6 +90,9 @@ const MOST: usize = 64 << 20;
 /// How often MPI is asked for a collective before messages are looked at again: it moves on while
 /// it is asked.
 const TESTS: usize = 20;
+
+/// The tag of those who are about to be a group.
+const MEETING: Tag = FIRST_RESERVED_TAG + 2;
 
 /// How long a job that failed waits for workers that have not noticed it.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -272,7 +275,7 @@ impl Shared {
     }
 
     /// Starts to send a frame.
-    fn send(&self, to: usize, frame: Frame, tag: u32, bytes: &[u8]) -> Result<(), TransportError> {
+    fn send(&self, to: usize, frame: Frame, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let first = bytes.len().min(MOST - HEADER_BYTES);
         let mut state = locked(&self.state);
@@ -383,8 +386,10 @@ impl Mpi {
         if let Some(communicator) = known(&locked(&self.shared.state)) {
             return Ok(communicator);
         }
-        // MPI waits for all workers of the group without a deadline, so they are all here first.
-        collectives::all_reduce(self, group, Reduction::Or, DataType::Bool, &mut [0])?;
+        // MPI waits for all workers of the group without a deadline, so they are all here first;
+        // even if a run has ended.
+        let meeting = Group { tag: MEETING, ..group };
+        collectives::all_reduce(self, meeting, Reduction::Or, DataType::Bool, &mut [0])?;
         let mut state = locked(&self.shared.state);
         let communicator = state.api.group(group.workers)?;
         state.groups.push((group.workers.to_vec(), communicator));
@@ -412,7 +417,10 @@ impl Mpi {
         into: &mut [u8],
     ) -> Result<(), TransportError> {
         let communicator = self.communicator(group)?;
-        let [sent, received] = self.shared.collective(group, communicator, call)?;
+        let done = self.shared.collective(group, communicator, call);
+        // Nobody can say where the others are in it, so the group is over.
+        let done = done.inspect_err(|error| self.fail(error.message()));
+        let [sent, received] = done?;
         self.shared.endpoint.counters.count_library(bytes);
         if let Some(received) = received {
             into.copy_from_slice(&received);
@@ -470,6 +478,16 @@ impl Transport for Mpi {
         }
     }
 
+    fn waits_for_all(
+        &self,
+        group: Group<'_>,
+        (reduction, data_type): (Reduction, DataType),
+        bytes: usize,
+    ) -> bool {
+        self.is_for_library(group, bytes)
+            && locked(&self.shared.state).api.has(reduction, data_type)
+    }
+
     fn all_reduce(
         &self,
         group: Group<'_>,
@@ -478,8 +496,7 @@ impl Transport for Mpi {
         data: &mut [u8],
     ) -> Result<(), TransportError> {
         let of = (reduction, data_type);
-        let has = locked(&self.shared.state).api.has(reduction, data_type);
-        if !has || !self.is_for_library(group, data.len()) {
+        if !self.waits_for_all(group, of, data.len()) {
             return collectives::all_reduce(self, group, reduction, data_type, data);
         }
         group.place(self)?;

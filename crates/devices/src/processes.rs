@@ -21,7 +21,7 @@ use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::{ErrorKind, TransportError, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
-use crate::transport::{Settings, Tag, Transport, check_worker};
+use crate::transport::{Settings, Tag, Transport, check_worker, parts_of};
 
 /// A private directory where processes of one machine find each other: only the user who made it
 /// can look into it. It is removed when this is dropped.
@@ -93,7 +93,7 @@ struct Peer {
 }
 
 /// What a connection begins with: who connects, and to how many.
-const GREETING: &[u8; 12] = b"sardonyx-1\r\n";
+const GREETING: &[u8; 12] = b"sardonyx-2\r\n";
 const GREETING_BYTES: usize = GREETING.len() + 16;
 
 impl Processes {
@@ -344,6 +344,7 @@ impl Shared {
     ) -> Result<(), TransportError> {
         let deadline = self.endpoint.deadline();
         if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) {
+            let (_, tag) = parts_of(tag);
             let message = format!("worker {peer} did not take message {tag} within {deadline:?}");
             let failure = TransportError::at(ErrorKind::Deadline, peer, message);
             // Half a frame may be written, so this connection is over.
@@ -360,7 +361,7 @@ impl Shared {
 
 impl Peer {
     /// Writes a frame.
-    fn write(&self, frame: Frame, tag: u32, bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, frame: Frame, tag: Tag, bytes: &[u8]) -> io::Result<()> {
         let header = Header { frame, tag, len: bytes.len() }.to_bytes();
         let mut rest = &mut [IoSlice::new(&header), IoSlice::new(bytes)][..];
         let mut stream = locked(&self.writing);
@@ -396,7 +397,7 @@ impl Transport for Processes {
 
     fn tell(&self, notice: Notice<'_>) {
         match notice {
-            Notice::Failure(_) => self.shared.tell(notice),
+            Notice::Failure(_) | Notice::RunEnded(..) => self.shared.tell(notice),
             Notice::Overdue(waits_for) => {
                 let shared = Arc::clone(&self.shared);
                 // In a thread of its own: who does not answer may take no bytes either. Who is not

@@ -6,7 +6,7 @@ use std::thread;
 use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::TransportError;
 use crate::locked;
-use crate::transport::{Settings, Tag, Transport};
+use crate::transport::{RunNumber, Settings, Tag, Transport};
 
 /// The transport of a worker that is a thread, or several, of this process. Messages are copied
 /// twice: into memory of the receiver's endpoint, and from there to where the receiver wants them.
@@ -48,6 +48,11 @@ impl Transport for Threads {
 
     fn tell(&self, notice: Notice<'_>) {
         self.shared.endpoints.iter().for_each(|endpoint| endpoint.note(self.number, notice));
+    }
+
+    fn end_run(&self, run: RunNumber, reason: &TransportError) {
+        let _telling = locked(&self.shared.telling);
+        self.tell(Notice::RunEnded(run, reason));
     }
 
     fn fail(&self, reason: &str) {

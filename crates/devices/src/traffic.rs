@@ -1,6 +1,7 @@
-//! How much a worker sent, by receiver.
+//! How much a worker sent, by receiver, and how long it waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What a worker sent since its transport was made. Messages of barriers, of agreement and of the
 /// default collectives count as all others; a notice of failure does not.
@@ -11,6 +12,8 @@ pub struct Traffic {
     /// What was left to collectives that are the library's own, whose messages nobody sees: how
     /// often, and the bytes of this worker's memory that took part.
     pub library: Sent,
+    /// How long receives waited for messages that had not arrived.
+    pub waited: Duration,
 }
 
 /// Messages, and the bytes in them without headers.
@@ -22,13 +25,27 @@ pub struct Sent {
     pub bytes: u64,
 }
 
+impl std::ops::Sub for Sent {
+    type Output = Sent;
+
+    /// What was sent since an earlier moment.
+    fn sub(self, earlier: Sent) -> Sent {
+        Sent { messages: self.messages - earlier.messages, bytes: self.bytes - earlier.bytes }
+    }
+}
+
+impl std::ops::Add for Sent {
+    type Output = Sent;
+
+    fn add(self, other: Sent) -> Sent {
+        Sent { messages: self.messages + other.messages, bytes: self.bytes + other.bytes }
+    }
+}
+
 impl Traffic {
     /// Over all receivers.
     pub fn total(&self) -> Sent {
-        self.sent.iter().fold(Sent::default(), |sum, sent| Sent {
-            messages: sum.messages + sent.messages,
-            bytes: sum.bytes + sent.bytes,
-        })
+        self.sent.iter().fold(Sent::default(), |sum, sent| sum + *sent)
     }
 }
 
@@ -37,6 +54,8 @@ impl Traffic {
 pub struct TrafficCounters {
     links: Vec<Counter>,
     library: Counter,
+    /// In nanoseconds.
+    waited: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +68,7 @@ impl TrafficCounters {
     /// Nothing sent yet to any of so many workers.
     pub fn new(workers: usize) -> TrafficCounters {
         let links = (0..workers).map(|_| Counter::default()).collect();
-        TrafficCounters { links, library: Counter::default() }
+        TrafficCounters { links, library: Counter::default(), waited: AtomicU64::new(0) }
     }
 
     /// Counts a message of so many bytes to a worker.
@@ -64,10 +83,25 @@ impl TrafficCounters {
         self.library.count(bytes);
     }
 
+    /// Counts the time that a message was waited for.
+    pub fn count_waiting(&self, time: Duration) {
+        self.waited.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// What was counted so far.
     pub fn read(&self) -> Traffic {
         let sent = self.links.iter().map(Counter::read).collect();
-        Traffic { sent, library: self.library.read() }
+        Traffic { sent, library: self.library.read(), waited: self.waited() }
+    }
+
+    /// What was sent to all workers, or left to the library.
+    pub fn sent(&self) -> Sent {
+        self.links.iter().fold(self.library.read(), |sum, link| sum + link.read())
+    }
+
+    /// How long messages were waited for.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 }
 

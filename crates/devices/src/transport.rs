@@ -12,12 +12,27 @@ use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 use crate::traffic::Traffic;
 
-/// Tells messages of one sender to one receiver apart. Numbers from [`FIRST_RESERVED_TAG`] on are
-/// for barriers and agreement.
-pub type Tag = u32;
+/// Tells messages of one sender to one receiver apart: 32 bits for the number of a run, 0 for
+/// messages of no run, and 32 bits for a number within it. Numbers from [`FIRST_RESERVED_TAG`] on
+/// are for barriers and agreement.
+pub type Tag = u64;
 
-/// The first tag that callers must not use.
+/// The first number within a run that callers must not use.
 pub const FIRST_RESERVED_TAG: Tag = 0xffff_0000;
+
+/// The number of a run: one of several pieces of work that follow each other, each of which may end
+/// early without the others. See [`Transport::end_run`].
+pub type RunNumber = u32;
+
+/// The tag of messages with this number of a run.
+pub fn tag_in_run(run: RunNumber, number: u32) -> Tag {
+    Tag::from(run) << 32 | Tag::from(number)
+}
+
+/// The run of a tag, and its number within the run.
+pub(crate) fn parts_of(tag: Tag) -> (RunNumber, u32) {
+    ((tag >> 32) as RunNumber, tag as u32)
+}
 
 /// What all transports can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +73,9 @@ pub struct Group<'a> {
 /// *Failures.* Once a worker failed ([`Transport::fail`]) or is lost, every call of every worker
 /// that waits for a message or sends one ends with that failure, which names the worker. Of several
 /// failures the first that a worker learns of stays.
+///
+/// *Runs.* A run may end early ([`Transport::end_run`]): then calls with its tags end with the
+/// reason, and its messages are dropped. All others go on.
 ///
 /// *Collectives* are called by all workers of their group with the same tag and fitting arguments.
 /// Workers that share several groups call their collectives in the same order. Memory of an element
@@ -118,7 +136,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
         tag: Tag,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TransportError> {
-        receive_with(self, from, tag, take)
+        self.endpoint().count_waiting(take, |take| receive_with(self, from, tag, take))
     }
 
     /// As [`Transport::receive_with`], but waits so long at most; whether the message came.
@@ -138,10 +156,39 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Tells all workers, this one included, that this worker failed and why. Does nothing if a
     /// failure is known already: the others know that one, too.
     fn fail(&self, reason: &str) {
-        let failure = failed(self.number(), reason);
+        let failure = failed(self.worker(), reason);
         if self.endpoint().fail(failure.clone()) {
             self.tell(Notice::Failure(&failure));
         }
+    }
+
+    /// The worker that failures of this one name: itself, but for a device that a worker hosts.
+    fn worker(&self) -> usize {
+        self.number()
+    }
+
+    /// Tells all workers, this one included, that a run has ended early and why: all calls with its
+    /// tags end with that error from now on, its messages that have come are dropped, and so are
+    /// those that come later. Of several reasons the first that a worker learns of stays. Other
+    /// runs go on.
+    ///
+    /// Workers that do not wait for messages of the run do not notice, and may send some.
+    fn end_run(&self, run: RunNumber, reason: &TransportError) {
+        if self.endpoint().end_run(run, reason) {
+            self.tell(Notice::RunEnded(run, reason));
+        }
+    }
+
+    /// Whether a reduction is left to a library that waits for all workers of the group, even if
+    /// the run has ended: then those that end it take part nevertheless.
+    fn waits_for_all(
+        &self,
+        group: Group<'_>,
+        (reduction, data_type): (Reduction, DataType),
+        bytes: usize,
+    ) -> bool {
+        let _ = (group, reduction, data_type, bytes);
+        false
     }
 
     /// What this worker sent so far.
@@ -299,8 +346,9 @@ pub(crate) fn check_len(
     if len == expected {
         return Ok(());
     }
+    let (_, number) = parts_of(tag);
     let message =
-        format!("message {tag} of worker {from} has {len} bytes; {expected} were expected");
+        format!("message {number} of worker {from} has {len} bytes; {expected} were expected");
     Err(TransportError::at(ErrorKind::Size, from, message))
 }
 

@@ -15,7 +15,7 @@ use sardonyx_devices::{
     TransportError,
 };
 use sardonyx_tensor::DataType;
-use steps::{Random, Sums, run, steps};
+use steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 
 type Letter = (usize, Vec<u8>);
 
@@ -132,6 +132,18 @@ fn random_collectives_are_right() {
             each(transports(workers, order, LONG.deadline), |transport| {
                 let most = Duration::from_micros(300);
                 run(&Delayed::new(transport, seed, most), steps, Sums::InOrder).unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_without_the_others() {
+    for order in [Order::Meeting, Order::Mixed] {
+        for workers in [2, 3, 5] {
+            each(transports(workers, order, LONG.deadline), |transport| {
+                let delayed = Delayed::new(transport, 7, Duration::from_micros(200));
+                runs_of_which_some_end_early(&delayed, 60);
             });
         }
     }

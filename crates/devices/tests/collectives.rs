@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use sardonyx_devices::{Delayed, ErrorKind, Settings, Threads, Transport};
-use steps::{Random, Sums, run, steps};
+use steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 
 #[test]
 fn random_collectives_are_right_whatever_the_order_of_messages() {
@@ -38,6 +38,19 @@ fn random_collectives_are_right_at_full_speed() {
         thread::scope(|scope| {
             for transport in transports {
                 scope.spawn(move || run(&transport, steps, Sums::InOrder).unwrap());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_run_ends_without_the_others() {
+    for workers in [2, 3, 5, 8] {
+        let transports = Threads::new(workers, &Settings { deadline: Duration::from_secs(100) });
+        thread::scope(|scope| {
+            for transport in transports {
+                let transport = Delayed::new(transport, 3, Duration::from_micros(300));
+                scope.spawn(move || runs_of_which_some_end_early(&transport, 90));
             }
         });
     }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sardonyx_devices::{
-    ErrorKind, Group, Reduction, Sent, Settings, Threads, Transport, TransportError,
+    ErrorKind, Group, Reduction, Sent, Settings, Threads, Transport, TransportError, tag_in_run,
 };
 use sardonyx_tensor::DataType;
 
@@ -135,6 +135,35 @@ fn a_failure_ends_all_receives_and_the_first_one_stays() {
     for error in errors {
         assert_eq!(error.message(), "worker 2 failed: no memory");
         assert_eq!((error.kind(), error.worker()), (ErrorKind::Failed, Some(2)));
+    }
+}
+
+#[test]
+fn a_run_that_ended_drops_its_messages_and_no_others() {
+    let workers = with_deadline(2, 5000);
+    let [a, b] = &workers[..] else { panic!() };
+    for run in [0, 1, 2] {
+        a.send(1, tag_in_run(run, 4), &[run as u8]).unwrap();
+    }
+    let reason = TransportError::at(ErrorKind::RunEnded, 0, "worker 0 failed: no such row");
+    a.end_run(1, &reason);
+    b.end_run(1, &TransportError::at(ErrorKind::RunEnded, 1, "worker 1 failed: too late"));
+    assert_eq!(b.receive(0, tag_in_run(1, 4)).unwrap_err(), reason);
+    // Who has not noticed may still send.
+    a.send(1, tag_in_run(1, 4), b"late").unwrap();
+    assert_eq!(b.receive(0, tag_in_run(2, 4)).unwrap(), [2]);
+    assert_eq!(b.receive(0, 4).unwrap(), [0]);
+    b.endpoint().forget_runs_before(3);
+    a.send(1, tag_in_run(2, 4), b"late").unwrap();
+    a.send(1, tag_in_run(3, 4), b"of the next").unwrap();
+    assert_eq!(b.receive(0, tag_in_run(3, 4)).unwrap(), b"of the next");
+    // Numbers begin again after the last one.
+    b.endpoint().forget_runs_before(1 << 30);
+    b.endpoint().forget_runs_before(1 << 31);
+    b.endpoint().forget_runs_before(u32::MAX - 1);
+    for run in [u32::MAX, 1] {
+        a.send(1, tag_in_run(run, 4), &[9]).unwrap();
+        assert_eq!(b.receive(0, tag_in_run(run, 4)).unwrap(), [9]);
     }
 }
 

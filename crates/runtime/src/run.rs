@@ -42,6 +42,13 @@ pub struct StepEvent {
     pub took: Duration,
 }
 
+impl StepEvent {
+    /// Of a step with this number, that began then and took so long.
+    pub fn new(step: usize, start: Duration, took: Duration) -> StepEvent {
+        StepEvent { step, start, took }
+    }
+}
+
 /// One run.
 pub(crate) struct Run<'r> {
     pub(crate) executable: &'r Executable,
@@ -90,7 +97,7 @@ impl<'w> Watch<'w> {
             let all = watching.began.elapsed() - start;
             let took = all.saturating_sub(watching.inside);
             watching.inside = before + all;
-            (watching.tell)(StepEvent { step, start, took });
+            (watching.tell)(StepEvent::new(step, start, took));
         }
         result
     }

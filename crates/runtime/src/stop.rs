@@ -11,7 +11,11 @@ use sardonyx_passes::{NodePath, Resolved};
 
 /// A flag that ends the runs that look at it. Clones are the same flag.
 #[derive(Debug, Clone, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag {
+    raised: Arc<AtomicBool>,
+    /// Another one, which ends the runs that look at this one too.
+    or: Option<Arc<StopFlag>>,
+}
 
 impl StopFlag {
     /// A flag that is down.
@@ -21,17 +25,25 @@ impl StopFlag {
 
     /// Raises the flag: runs that look at it end before their next step.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.raised.store(true, Ordering::Relaxed);
     }
 
     /// Lowers the flag, for runs that begin later.
     pub fn reset(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.raised.store(false, Ordering::Relaxed);
     }
 
     /// Whether it is up.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.raised.load(Ordering::Relaxed)
+            || self.or.as_ref().is_some_and(|other| other.is_raised())
+    }
+
+    /// The same flag, which is up also while another one is. Raising or lowering it does nothing to
+    /// the other one.
+    #[must_use]
+    pub fn or(&self, other: &StopFlag) -> StopFlag {
+        StopFlag { raised: self.raised.clone(), or: Some(Arc::new(other.clone())) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A model that runs on several devices, as one of its configurations says.
 
 mod exchange;
+mod profile;
+mod runs;
 mod seat;
 mod team;
 
@@ -9,14 +11,15 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroUsize;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use profile::{DeviceEvent, DevicePart, DeviceRun, Exchanged};
 pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, Settings, Traffic, Transport, TransportError,
+    Channel, ChannelError, Channels, Sent, Settings, Traffic, Transport, TransportError,
 };
-use sardonyx_devices::{ErrorKind as Kind, Hosted, Threads};
+use sardonyx_devices::{Hosted, RunNumber, Threads};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
@@ -24,10 +27,10 @@ pub use sardonyx_devices::{Processes, Rendezvous};
 use sardonyx_model::{self as graph, Dim, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Device, EXCHANGE, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard,
-    shard, suggest,
+    Device, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard, shard,
+    suggest,
 };
-pub use sardonyx_passes::{Division, Plan, Suggested};
+pub use sardonyx_passes::{Division, EXCHANGE, Plan, Suggested};
 use sardonyx_runtime::{Port, StopFlag};
 use sardonyx_tensor::Value;
 
@@ -35,10 +38,11 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
-use exchange::{Exchange, Link, Routes};
+use exchange::{Exchange, Link, Routes, run_ended};
+use runs::Serving;
 pub use seat::Limits;
-use seat::{Finished, Job, Seat};
-use team::{Order, Team};
+use seat::{Finished, Job, Seat, Terms};
+use team::{Said, Team};
 
 /// What a session on several devices is made with.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +50,19 @@ pub struct DeviceOptions {
     configuration: Option<String>,
     settings: Settings,
     transport: Option<Arc<dyn Transport>>,
+    results: Results,
+}
+
+/// Who gets what runs give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Results {
+    /// Worker 0, which gives the inputs.
+    #[default]
+    First,
+    /// All workers: [`DeviceSession::serve_with`] hands the outputs of each run to those that
+    /// serve.
+    All,
 }
 
 impl DeviceOptions {
@@ -67,6 +84,13 @@ impl DeviceOptions {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
+        self
+    }
+
+    /// Who gets what runs give; worker 0 alone by default.
+    #[must_use]
+    pub fn results(mut self, results: Results) -> Self {
+        self.results = results;
         self
     }
 
@@ -161,7 +185,7 @@ struct Fitted {
 /// The part of a model that a device runs.
 struct LocalSession {
     session: Session,
-    routes: Arc<Routes>,
+    exchange: Exchange,
     /// By output of the model, the output of the session, if the device gives it.
     outputs: Vec<Option<usize>>,
 }
@@ -229,7 +253,10 @@ impl SessionBuilder<'_> {
         let team = options.transport.clone().map(Team::new);
         choices.options.seed = Some(match &team {
             Some(team) => {
-                let what = team::description(&model, (&configuration, devices), &choices)?;
+                let mut what = team::description(&model, (&configuration, devices), &choices)?;
+                if options.results == Results::All {
+                    what.push_str("results to all workers\n");
+                }
                 team.agree(&what, seed)?
             }
             None => seed,
@@ -351,7 +378,18 @@ impl DeviceSession {
 
     /// The threads of all devices of this process together.
     pub fn threads(&self) -> usize {
-        self.seats.len() * self.choices.options.threads.unwrap_or(1)
+        self.seats.len() * self.threads_per_device()
+    }
+
+    /// The threads of each device.
+    pub fn threads_per_device(&self) -> usize {
+        self.choices.options.threads.unwrap_or(1)
+    }
+
+    /// The instruction set that kernels use in this process, as
+    /// [`Session::instruction_set`] says it.
+    pub fn instruction_set(&self) -> String {
+        self.look.instruction_set()
     }
 
     /// The number of devices, of all processes together.
@@ -384,7 +422,7 @@ impl DeviceSession {
 
     /// What each device of this process has sent so far.
     pub fn traffic(&self) -> Vec<Traffic> {
-        self.seats.iter().map(|seat| seat.link.get().traffic()).collect()
+        self.seats.iter().map(|seat| seat.link.transport().traffic()).collect()
     }
 
     /// Runs the model on inputs, given by name in any order, and returns its outputs. Runs of one
@@ -392,9 +430,10 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// As [`Session::run`]. If a device fails, the others end too, and the error is that of the
-    /// device that failed first; where that is one of another process, [`ErrorKind::Worker`], and
-    /// no session of the workers can run any more.
+    /// As [`Session::run`]. If a device fails, the run ends on the others too, and the error is
+    /// that of the device that failed first; where that is one of another process,
+    /// [`ErrorKind::Worker`]. Other runs go on, unless a worker is lost: then none of the workers
+    /// can run anything any more.
     pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -437,40 +476,80 @@ impl DeviceSession {
         N: Into<String>,
         V: Into<Value>,
     {
-        if self.worker() > 0 {
-            let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
-            return Err(Error::new(ErrorKind::Input, message).with_help("call 'serve' here"));
-        }
-        let mut state = self.locked();
-        let mut running = Running::new(self);
-        let mut outputs = Vec::new();
-        for inputs in runs {
-            let inputs: Vec<(String, Value)> =
-                inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let started = self.check(&inputs).and_then(|()| {
-                let types = self.types_of(&inputs);
-                let fitted = self.fitted(&mut state, &types)?;
-                if let Some(team) = &self.team {
-                    let order = Order { types, inputs: inputs.clone(), limits: limits.clone() };
-                    team.order(&fitted.prepared.plan, &self.names, &order)?;
+        let found = self.run_all(runs, limits, false)?;
+        Ok(found.into_iter().map(|(outputs, _)| outputs).collect())
+    }
+
+    /// Runs the model once, and returns with its outputs what each device did, those of other
+    /// processes included, in the order of their numbers. What the steps are,
+    /// [`DeviceSession::parts`] says.
+    ///
+    /// ```
+    /// use sardonyx::devices::{Division, Limits};
+    /// use sardonyx::{DeviceOptions, Model, Session, Tensor};
+    ///
+    /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
+    ///     g (float[2] x) => (float[2] y) { a = Exp (x)  y = Neg (a) }";
+    /// let (model, _) = Model::from_text(text)?.shard(("two", 2), Division::Pipeline, &[])?;
+    /// let session = Session::builder(&model).devices(DeviceOptions::new())?;
+    /// let x = Tensor::from_slice([2], &[0.0f32, 1.0])?;
+    /// let (_, devices) = session.run_watched([("x", x)], &Limits::default())?;
+    /// let sent: u64 = devices[0].events.iter().filter_map(|event| event.exchanged)
+    ///     .map(|exchanged| exchanged.sent.bytes).sum();
+    /// assert_eq!(sent, 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::run_many`].
+    pub fn run_watched<I, N, V>(
+        &self,
+        inputs: I,
+        limits: &Limits,
+    ) -> Result<(Outputs, Vec<DeviceRun>), Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let found = self.run_all([inputs], limits, true)?.into_iter().next();
+        Ok(found.unwrap_or_else(|| (Outputs::new(Vec::new()), Vec::new())))
+    }
+
+    /// The parts of the model that devices run for inputs of these types, those of the model where
+    /// there is none, in the order of their numbers. For devices of other processes, the parts are
+    /// as this process would run them.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::run`] before anything runs.
+    pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
+        let types = self.by_position(|name| {
+            inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
+        });
+        let first = self.first().ok_or_else(|| self.only_first())?;
+        let Fitted { prepared, numbers } = self.fitted(&mut self.locked(), &types)?;
+        let part = |device: Device| {
+            let own = self.seats.iter().position(|seat| seat.device == device);
+            let looked;
+            let session = match own.and_then(|own| prepared.parts.get(own)) {
+                Some(own) => &own.session,
+                None => {
+                    let place = (device, first.clone());
+                    looked = self.part(&prepared.plan, place, &numbers, true)?.session;
+                    &looked
                 }
-                Ok(fitted)
-            });
-            match started {
-                Ok(fitted) => running.start(fitted, inputs, limits),
-                Err(error) => {
-                    // Nobody but this call takes the outputs of runs that have begun.
-                    running.finish_all()?;
-                    return Err(error);
-                }
-            }
-            // Each device has something to do, and nobody gets far ahead.
-            if running.unfinished() > self.devices {
-                outputs.push(running.finish_next()?);
-            }
-        }
-        outputs.extend(running.finish_all()?);
-        Ok(outputs)
+            };
+            let reads = |name: &str| session.inputs().iter().any(|port| port.name() == name);
+            let inputs = inputs.iter().filter(|(name, _)| reads(name)).cloned();
+            Ok(DevicePart {
+                device: device as usize,
+                steps: session.steps(),
+                details: session.details(inputs)?,
+            })
+        };
+        (0..self.devices as Device).map(part).collect()
     }
 
     /// Runs the devices of this process whenever worker 0 runs the model, until its session is
@@ -478,73 +557,67 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for worker 0. [`ErrorKind::Worker`] if another worker fails or is lost;
-    /// else the error of the device of this process that failed. The others have been told.
+    /// [`ErrorKind::Input`] for worker 0. [`ErrorKind::Worker`] if another worker is lost. Why a
+    /// run ends early, worker 0 is told.
     pub fn serve(&self) -> Result<(), Error> {
         self.serve_until(&StopFlag::new())
     }
 
-    /// As [`DeviceSession::serve`], but a run also ends when this flag is up: with an error that
-    /// the others are told. It does not end the wait for the next run; [`Transport::fail`] does.
+    /// As [`DeviceSession::serve`], but runs also end while this flag is up, with an error that the
+    /// others are told. It does not end the wait for the next run; [`Transport::fail`] does.
     ///
     /// # Errors
     ///
     /// As [`DeviceSession::serve`].
     pub fn serve_until(&self, stop: &StopFlag) -> Result<(), Error> {
+        self.serve_with(stop, |_| ())
+    }
+
+    /// As [`DeviceSession::serve_until`], and hands out the outputs of each run, in the order of
+    /// runs, if they are for all workers ([`Results::All`]). Those of runs that end early are not
+    /// handed out. Runs that follow wait while the function does something long.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::serve`].
+    pub fn serve_with(&self, stop: &StopFlag, mut take: impl FnMut(Outputs)) -> Result<(), Error> {
         let team = self.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
             return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
                 .with_help("call 'run' here, and 'serve' on all other workers"));
         };
         let (done, finished) = channel();
-        let mut failed = Vec::new();
-        let mut note = |finished: Finished| match finished.result {
-            Ok(result) => failed.extend(result.err().map(|error| (finished.device, error))),
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        let mut run = 0;
+        let mut serving = Serving { session: self, active: VecDeque::new() };
         let ended = loop {
-            let Order { types, inputs, mut limits } =
-                match team.next_order(&self.names, self.inputs()) {
-                    Ok(Some(order)) => order,
-                    Ok(None) => break Ok(()),
-                    Err(error) => break Err(error),
-                };
-            limits.stop = Some(stop.clone());
-            match self.fitted(&mut self.locked(), &types) {
-                Ok(fitted) => self.hand_out(&fitted, &Arc::new(inputs), &limits, run, &done),
-                Err(error) => {
-                    team.fail(&error);
-                    break Err(error);
+            let order = match team.next(&self.names, self.inputs(), self.outputs()) {
+                Ok(Some(Said::Run(order))) => order,
+                Ok(Some(Said::Results(outputs))) => {
+                    take(outputs);
+                    continue;
                 }
+                Ok(Some(Said::CalledOff(run))) => {
+                    serving.call_off(|terms| terms.run == run);
+                    continue;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            finished.try_iter().for_each(|finished| serving.note(finished));
+            let limits = Limits { stop: Some(stop.clone()), ..order.limits };
+            let terms = Terms::new(order.run, &limits, order.watched);
+            match self.fitted(&mut self.locked(), &order.types) {
+                Ok(fitted) => {
+                    self.hand_out(&fitted, &Arc::new(order.inputs), &terms, &done);
+                    serving.active.push_back((terms, self.seats.len()));
+                }
+                Err(error) => self.end_run(&terms, &error.to_string()),
             }
-            run += 1;
-            finished.try_iter().for_each(&mut note);
         };
         drop(done);
-        finished.iter().for_each(&mut note);
-        match self.cause(failed) {
-            Some(error) => Err(error),
-            None => ended,
-        }
-    }
-
-    /// Of the errors of devices of this process, that of the one that failed by itself; or why they
-    /// all ended.
-    fn cause(&self, failed: Vec<(Device, Error)>) -> Option<Error> {
-        let because = |device: Device| {
-            let seat = self.seats.iter().find(|seat| seat.device == device)?;
-            seat.link.failure()
-        };
-        let rank =
-            |failure: &Option<TransportError>| match failure.as_ref().map(TransportError::kind) {
-                None => 0,
-                Some(Kind::Failed | Kind::Lost | Kind::Ended) => 2,
-                Some(_) => 1,
-            };
-        let failed = failed.into_iter().map(|(device, error)| (because(device), error));
-        let (failure, error) = failed.min_by_key(|(failure, _)| rank(failure))?;
-        Some(failure.map_or(error, team::worker_error))
+        // Nobody wants what is still computed.
+        serving.call_off(|_| true);
+        finished.iter().for_each(|finished| serving.note(finished));
+        ended
     }
 
     /// Gives each device of this process its part of a run.
@@ -552,8 +625,7 @@ impl DeviceSession {
         &self,
         fitted: &Fitted,
         inputs: &Arc<Vec<(String, Value)>>,
-        limits: &Limits,
-        run: usize,
+        terms: &Terms,
         done: &Sender<Finished>,
     ) {
         for (part, seat) in self.seats.iter().enumerate() {
@@ -561,8 +633,7 @@ impl DeviceSession {
                 fitted: fitted.clone(),
                 part,
                 inputs: Arc::clone(inputs),
-                limits: limits.clone(),
-                run,
+                terms: terms.clone(),
                 sends_outputs: self.worker() > 0,
                 done: done.clone(),
             });
@@ -643,13 +714,8 @@ impl DeviceSession {
         let plan = Arc::new(plan);
         let mut parts = Vec::with_capacity(self.seats.len());
         for seat in &self.seats {
-            let Local { model, outputs } = plan.local(seat.device);
-            let model = self.model.with_graph(model);
-            let routes = Routes::new(Arc::clone(&plan), seat.device, &numbers);
-            let exchange = Exchange::new(Arc::clone(&routes), seat.link.clone());
-            let builder = self.choices.of_model(&model);
-            let session = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange).build()?;
-            parts.push(LocalSession { session, routes, outputs });
+            let place = (seat.device, seat.link.clone());
+            parts.push(self.part(&plan, place, &numbers, false)?);
         }
         let prepared = Arc::new(Prepared { inputs: pattern, plan, parts });
         if state.plans.len() == MOST_PLANS {
@@ -692,120 +758,59 @@ impl DeviceSession {
         (types, symbols)
     }
 
+    /// The part of a plan that a device runs; only to be looked at, if `looks`.
+    fn part(
+        &self,
+        plan: &Arc<Plan>,
+        (device, link): (Device, Link),
+        numbers: &Numbers,
+        looks: bool,
+    ) -> Result<LocalSession, Error> {
+        let Local { model, outputs } = plan.local(device);
+        let model = self.model.with_graph(model);
+        let exchange = Exchange::new(Routes::new(Arc::clone(plan), device, numbers), link);
+        let builder = self.choices.of_model(&model);
+        let builder = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange.clone());
+        let session = if looks { builder.only_look() } else { builder }.build()?;
+        Ok(LocalSession { session, exchange, outputs })
+    }
+
+    /// The error of what only worker 0 can do.
+    #[cold]
+    fn only_first(&self) -> Error {
+        let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
+        Error::new(ErrorKind::Input, message).with_help("call 'serve' here")
+    }
+
     /// What connects the first device, if that is one of this process.
     fn first(&self) -> Option<&Link> {
         self.seats.iter().find(|seat| seat.device == 0).map(|seat| &seat.link)
     }
 
-    /// Connects the devices anew after a failure, if all of them are threads of this process.
-    fn reconnect(&self) {
-        if self.team.is_none() {
-            for (seat, (_, link)) in
-                self.seats.iter().zip(linked(self.devices, &self.device_options))
-            {
-                seat.link.set(link.get());
-            }
+    /// What connects the workers; without others, the devices.
+    fn transport(&self) -> Option<&dyn Transport> {
+        let team = self.team.as_ref().map(Team::transport);
+        team.or_else(|| self.first().map(Link::transport))
+    }
+
+    /// Ends a run early on all devices, unless it has ended already.
+    fn end_run(&self, terms: &Terms, why: &str) {
+        terms.ended.stop();
+        // Devices of one worker know of each other only by their own transports.
+        let links = self.seats.iter().map(|seat| seat.link.transport());
+        for transport in links.chain(self.transport()) {
+            transport.end_run(terms.run, &run_ended(transport, why));
+        }
+        if let Some(team) = self.team.as_ref().filter(|team| team.number() == 0) {
+            team.call_off(terms.run, self.devices);
         }
     }
-}
 
-/// Runs of a call of [`DeviceSession::run_many`] that have begun.
-struct Running<'s> {
-    session: &'s DeviceSession,
-    done: Sender<Finished>,
-    finished: Receiver<Finished>,
-    /// The oldest first.
-    open: VecDeque<OpenRun>,
-    started: usize,
-    failed: Vec<(Device, Error)>,
-}
-
-/// A run whose outputs are not there yet.
-struct OpenRun {
-    prepared: Arc<Prepared>,
-    /// What devices of this process are done with.
-    finished: Vec<(Device, Result<seat::Given, Error>)>,
-}
-
-impl<'s> Running<'s> {
-    fn new(session: &'s DeviceSession) -> Self {
-        let (done, finished) = channel();
-        Running { session, done, finished, open: VecDeque::new(), started: 0, failed: Vec::new() }
-    }
-
-    fn unfinished(&self) -> usize {
-        self.open.len()
-    }
-
-    fn start(&mut self, fitted: Fitted, inputs: Vec<(String, Value)>, limits: &Limits) {
-        self.session.hand_out(&fitted, &Arc::new(inputs), limits, self.started, &self.done);
-        self.open.push_back(OpenRun { prepared: fitted.prepared, finished: Vec::new() });
-        self.started += 1;
-    }
-
-    /// Waits until all devices of this process are done with the oldest run.
-    fn wait(&mut self) -> Option<OpenRun> {
-        let devices = self.session.seats.len();
-        while self.open.front()?.finished.len() < devices {
-            let Finished { run, device, result } =
-                self.finished.recv().expect("a seat answers each job, and this holds a sender");
-            let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let first = self.started - self.open.len();
-            if let Some(open) = self.open.get_mut(run - first) {
-                open.finished.push((device, result));
-            }
+    /// Says that a run is over in this process, with all before it.
+    fn forget(&self, run: RunNumber) {
+        let links = self.seats.iter().map(|seat| seat.link.transport());
+        for transport in links.chain(self.transport()) {
+            transport.endpoint().forget_runs_before(run.checked_add(1).unwrap_or(1));
         }
-        self.open.pop_front()
-    }
-
-    /// The outputs of the oldest run.
-    fn finish_next(&mut self) -> Result<Outputs, Error> {
-        let Some(run) = self.wait() else { return Ok(Outputs::new(Vec::new())) };
-        let mut given = Vec::new();
-        for (device, result) in run.finished {
-            match result {
-                Ok(values) => given.push((device, values)),
-                Err(error) => self.failed.push((device, error)),
-            }
-        }
-        if !self.failed.is_empty() {
-            return Err(self.abandon(None));
-        }
-        let mut named = Vec::new();
-        let ports = self.session.outputs().iter().zip(run.prepared.plan.givers_of_outputs());
-        for (index, (port, by)) in ports.enumerate() {
-            let own = given.iter_mut().find(|(device, _)| *device == by);
-            let value = match own {
-                Some((_, values)) => values[index].take(),
-                None => match team::receive(self.session.first(), by, (index, port)) {
-                    Ok(value) => Some(value),
-                    Err(error) => {
-                        // It may come later, when another run waits for its own.
-                        self.session.team.iter().for_each(|team| team.fail(&error));
-                        return Err(self.abandon(Some(error)));
-                    }
-                },
-            };
-            named.extend(value.map(|value| (port.name().to_string(), value)));
-        }
-        Ok(Outputs::new(named))
-    }
-
-    /// The outputs of all runs that have begun.
-    fn finish_all(&mut self) -> Result<Vec<Outputs>, Error> {
-        (0..self.unfinished()).map(|_| self.finish_next()).collect()
-    }
-
-    /// Ends the runs that have begun, because of an error: one of them fails, or outputs do not
-    /// come.
-    fn abandon(&mut self, error: Option<Error>) -> Error {
-        while let Some(run) = self.wait() {
-            let errors = run.finished.into_iter();
-            self.failed.extend(errors.filter_map(|(device, result)| Some((device, result.err()?))));
-        }
-        let cause = self.session.cause(std::mem::take(&mut self.failed));
-        self.session.reconnect();
-        let unknown = || Error::new(ErrorKind::Worker, "a run ended early");
-        cause.or(error).unwrap_or_else(unknown)
     }
 }

@@ -1,12 +1,14 @@
 //! Models whose devices are spread over several workers, each with a session of its own.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Division, Limits, Settings, Transport};
-use sardonyx::{DeviceOptions, DeviceSession, ErrorKind, Model, Session, Tensor};
-use sardonyx_devices::Threads;
+use sardonyx::devices::{Division, EXCHANGE, Limits, Results, Settings, Transport};
+use sardonyx::{
+    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, StopFlag, Tensor, Type,
+};
+use sardonyx_devices::{Delayed, Endpoint, Group, Notice, Reduction, Tag, Threads, TransportError};
 
 const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>
     g (float[N, 64] x) => (float[N, 64] y, float[N, 64] z) {
@@ -18,15 +20,18 @@ const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>
 
 /// A model with two products, annotated for four devices.
 fn products(division: Division) -> Model {
+    with_weights(PRODUCTS).shard(("c", 4), division, &[]).unwrap().0
+}
+
+/// A model as text, with matrices `v` and `w` of 64 rows and columns.
+fn with_weights(text: &str) -> Model {
     let weights = |name: &str, seed: u32| {
         let values = (0..64 * 64u32).map(|i| ((i * 37 + seed * 11) % 17) as f32 / 16.0 - 0.5);
         let values: Vec<String> = values.map(|value| value.to_string()).collect();
         format!("float[64, 64] {name} = {{{}}}", values.join(", "))
     };
     let initializers = format!("<{}, {}>\n{{", weights("v", 1), weights("w", 2));
-    let text = PRODUCTS.replacen('{', &initializers, 1);
-    let model = Model::from_text(&text).unwrap();
-    model.shard(("c", 4), division, &[]).unwrap().0
+    Model::from_text(&text.replacen('{', &initializers, 1)).unwrap()
 }
 
 fn input(rows: usize) -> Tensor {
@@ -40,8 +45,16 @@ fn sessions(
     workers: usize,
     with: impl Fn(usize, DeviceOptions) -> DeviceOptions + Sync,
 ) -> Vec<Result<DeviceSession, sardonyx::Error>> {
-    let settings = Settings { deadline: Duration::from_secs(20) };
-    let transports = Threads::new(workers, &settings);
+    let settings = Settings { deadline: settings_deadline() };
+    over(model, Threads::new(workers, &settings), with)
+}
+
+/// The same over these transports.
+fn over<T: Transport + 'static>(
+    model: &Model,
+    transports: Vec<T>,
+    with: impl Fn(usize, DeviceOptions) -> DeviceOptions + Sync,
+) -> Vec<Result<DeviceSession, sardonyx::Error>> {
     std::thread::scope(|scope| {
         let made = transports.into_iter().map(|transport| {
             let with = &with;
@@ -110,6 +123,77 @@ fn devices_are_spread_over_workers() {
     }
 }
 
+/// What devices did is told of all of them, in one process and in several: each step once, and in
+/// exchanges what the plan says.
+#[test]
+fn steps_of_all_devices_are_told() {
+    let model = products(Division::Tensor);
+    for workers in [1, 2, 4] {
+        let ended = with_workers(sessions(&model, workers, |_, options| options), |session| {
+            let types = [("x".to_string(), Type::tensor(DataType::Float, [5i64, 64]))];
+            let parts = session.parts(&types).unwrap();
+            for _ in 0..2 {
+                let found = session.run_watched([("x", input(5))], &Limits::default()).unwrap();
+                let (outputs, devices) = found;
+                assert_eq!(outputs.tensor("y").unwrap().dims(), [5, 64]);
+                assert_eq!(devices.len(), 4);
+                let mut sent = 0;
+                for (number, (part, device)) in parts.iter().zip(&devices).enumerate() {
+                    assert_eq!((part.device, device.device), (number, number));
+                    assert!(!device.took.is_zero());
+                    for event in &device.events {
+                        let is_exchange = part.steps[event.step.step].op == EXCHANGE;
+                        assert_eq!(is_exchange, event.exchanged.is_some());
+                        let waited = event.exchanged.map(|one| one.waited).unwrap_or_default();
+                        assert!(waited <= event.step.took);
+                        sent += event.exchanged.map_or(0, |one| one.sent.bytes);
+                    }
+                    let views = part.details.steps.iter().filter(|step| step.is_view).count();
+                    assert_eq!(device.events.len() + views, part.steps.len());
+                }
+                let plan = session.plan(&[("x", types[0].1.clone())]).unwrap();
+                assert_eq!(i64::try_from(sent).ok(), plan.bytes().known());
+            }
+        });
+        assert!(ended.iter().all(Result::is_ok), "{workers} workers: {ended:?}");
+    }
+}
+
+/// All workers get what runs give, in the order of runs, and nothing of a run that failed.
+#[test]
+fn results_go_to_all_workers_if_they_ask_for_them() {
+    let model = rows();
+    let whole = Session::new(&model).unwrap();
+    let at = [0, 9, 3, 1, 7, 2];
+    let good = at.iter().filter(|at| **at < 4);
+    let wanted: Vec<_> = good.map(|at| whole.run(row(2.0, *at)).unwrap()).collect();
+    let to_all = |_, options: DeviceOptions| options.results(Results::All);
+    let mut made = sessions(&model, 3, to_all).into_iter().map(Result::unwrap);
+    let first = made.next().unwrap();
+    std::thread::scope(|scope| {
+        let serve = |session: DeviceSession| {
+            let mut taken = Vec::new();
+            session.serve_with(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
+            taken
+        };
+        let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
+        let found: Vec<_> = at.iter().filter_map(|at| first.run(row(2.0, *at)).ok()).collect();
+        assert_eq!(found, wanted);
+        drop(first);
+        for other in others {
+            assert_eq!(other.join().unwrap(), wanted);
+        }
+    });
+    // Who asks for them and who does not disagree.
+    let differ = |number, options: DeviceOptions| {
+        if number == 1 { options.results(Results::All) } else { options }
+    };
+    for session in sessions(&model, 3, differ) {
+        let error = session.unwrap_err();
+        assert!(error.to_string().contains("results to all workers"), "{error}");
+    }
+}
+
 /// DIST-31: workers that are about to run different things all say so, before anything runs.
 #[test]
 fn workers_agree_first() {
@@ -133,39 +217,172 @@ fn workers_agree_first() {
     }
 }
 
-/// An input that worker 0 refuses ends nothing; a node that fails at another worker ends all, and
-/// its worker is named.
-#[test]
-fn failures_name_their_worker() {
+/// A model of two stages: rows of the negative input, which are taken where it is told.
+fn rows() -> Model {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
         g (float[4] x, int64[1] at) => (float[1] y) {
             a = Neg (x) @<device_configurations: [{configuration_id: \"c\", pipeline_stage: 0}]>
-            y = Gather (a, at) @<
+            b = Gather (a, at) @<
                 device_configurations: [{configuration_id: \"c\", pipeline_stage: 1}]
             >
+            y = Exp (b) @<device_configurations: [{configuration_id: \"c\", pipeline_stage: 2}]>
         }
-        @<configuration: [{name: \"c\", num_devices: 2}]>";
-    let model = Model::from_text(text).unwrap();
-    let x = || Tensor::from_vec([4], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
-    let at = |index: i64| Tensor::from_vec([1], vec![index]).unwrap();
-    let ended = with_workers(sessions(&model, 2, |_, options| options), |session| {
-        let error = session.run([("x", x())]).unwrap_err();
+        @<configuration: [{name: \"c\", num_devices: 3}]>";
+    Model::from_text(text).unwrap()
+}
+
+fn row(x: f32, at: i64) -> [(&'static str, Tensor); 2] {
+    let x = Tensor::from_vec([4], vec![x, x + 1.0, x + 2.0, x + 3.0]).unwrap();
+    [("x", x), ("at", Tensor::from_vec([1], vec![at]).unwrap())]
+}
+
+/// An input that worker 0 refuses ends nothing; a node that fails at another worker ends its run,
+/// with an error that names the worker and the node, and no other.
+#[test]
+fn failures_name_their_worker() {
+    let ended = with_workers(sessions(&rows(), 3, |_, options| options), |session| {
+        let error = session.run([row(1.0, 0)[0].clone()]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        let y = session.run([("x", x()), ("at", at(1))]).unwrap();
-        assert_eq!(y.tensor("y").unwrap().to_vec::<f32>().unwrap(), [-2.0]);
-        let error = session.run([("x", x()), ("at", at(7))]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Worker);
-        assert!(error.to_string().contains("worker 1 failed"), "{error}");
-        assert!(error.to_string().contains("Gather"), "{error}");
-        // The workers cannot be connected anew.
-        let error = session.run([("x", x()), ("at", at(1))]).unwrap_err();
-        assert!(error.to_string().contains("worker 1 failed"), "{error}");
+        for at in [1, 7, 2, 9, 8, 3] {
+            let found = session.run(row(1.0, at));
+            if at < 4 {
+                let y = found.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap();
+                assert_eq!(y, [(-(1.0 + at as f32)).exp()]);
+                continue;
+            }
+            let error = found.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Worker);
+            assert!(error.to_string().contains("worker 1 failed"), "{error}");
+            assert!(error.to_string().contains("Gather"), "{error}");
+        }
         assert_eq!(session.serve().unwrap_err().kind(), ErrorKind::Input);
     });
-    let error = ended[0].as_ref().unwrap_err();
-    // Its own error.
-    assert_eq!(error.kind(), ErrorKind::Run);
-    assert!(error.to_string().contains("Gather"), "{error}");
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
+/// Several runs at once, of which one fails somewhere: the call ends with its error. Nothing of its
+/// runs turns up in the next call, however late it comes.
+#[test]
+fn a_run_that_fails_leaves_nothing_to_others() {
+    let model = rows();
+    let whole = Session::new(&model).unwrap();
+    for workers in 0..=4 {
+        let check = |session: &DeviceSession| {
+            for round in 0..40 {
+                let bad = round % 7;
+                let at = |run: usize| if run == bad && round % 2 == 0 { 4 } else { run as i64 % 4 };
+                let runs = || (0..6).map(|run| row((10 * round + run) as f32 / 64.0, at(run)));
+                let found = session.run_many(runs(), &Limits::default());
+                if bad < 6 && round % 2 == 0 {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.contains("Gather") && error.contains('4'), "{error}");
+                    continue;
+                }
+                for (inputs, found) in runs().zip(found.unwrap()) {
+                    let wanted = whole.run(inputs).unwrap();
+                    assert_eq!(wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
+                }
+            }
+        };
+        if workers == 0 {
+            check(&Session::builder(&model).devices(DeviceOptions::new()).unwrap());
+            continue;
+        }
+        let settings = Settings { deadline: settings_deadline() };
+        let transports = Threads::new(workers, &settings).into_iter();
+        let seed = workers as u64;
+        let late = transports.map(|one| Delayed::new(one, seed, Duration::from_micros(400)));
+        let sessions = over(&model, late.collect(), |_, options| options);
+        let ended = with_workers(sessions, check);
+        assert!(ended.iter().all(Result::is_ok), "{workers} workers: {ended:?}");
+    }
+}
+
+/// Sums that wait for all workers, as those of an MPI library do, and cannot be ended early.
+#[derive(Debug)]
+struct Meeting {
+    inner: Threads,
+    all: Arc<Barrier>,
+}
+
+impl Transport for Meeting {
+    fn endpoint(&self) -> &Endpoint {
+        self.inner.endpoint()
+    }
+
+    fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inner.post(to, tag, bytes)
+    }
+
+    fn tell(&self, notice: Notice<'_>) {
+        self.inner.tell(notice);
+    }
+
+    fn waits_for_all(&self, _: Group<'_>, _: (Reduction, DataType), _: usize) -> bool {
+        true
+    }
+
+    fn all_reduce(
+        &self,
+        group: Group<'_>,
+        reduction: Reduction,
+        data_type: DataType,
+        data: &mut [u8],
+    ) -> Result<(), TransportError> {
+        self.all.wait();
+        let group = Group { tag: 1 << 20, ..group };
+        let reduced = self.inner.all_reduce(group, reduction, data_type, data);
+        self.all.wait();
+        reduced
+    }
+}
+
+/// Whoever ends a run before its sums takes part in them all the same: device 1 fails before
+/// the first sum, for which device 0 waits.
+#[test]
+fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
+    let on = |specs: &str| {
+        format!("@<device_configurations: [{{configuration_id: \"c\", sharding_spec: [{specs}]}}]>")
+    };
+    let split = on("{tensor_name: \"v\", device: [0, 1], sharded_dim:
+        [{axis: 1, simple_sharding: [{num_shards: 2}]}]}");
+    let second = on("{tensor_name: \"x\", device: [1]}, {tensor_name: \"z\", device: [1]}");
+    let text = format!(
+        "<ir_version: 11, opset_import: [\"\": 21]>
+        g (float[N, 64] x, int64[1] at) => (float[N, 64] y, float[1, 64] z) {{
+            z = Gather (x, at) {second}
+            p = MatMul (x, v) {split}
+            q = Relu (p)
+            r = MatMul (q, w)
+            a = MatMul (r, v) {split}
+            b = Relu (a)
+            s = MatMul (b, w)
+            c = MatMul (s, v) {split}
+            d = Relu (c)
+            y = MatMul (d, w)
+        }}
+        @<configuration: [{{name: \"c\", num_devices: 2}}]>"
+    );
+    let model = with_weights(&text);
+    let all = Arc::new(Barrier::new(2));
+    let settings = Settings { deadline: settings_deadline() };
+    let transports = Threads::new(2, &settings).into_iter();
+    let transports = transports.map(|inner| Meeting { inner, all: all.clone() }).collect();
+    let ended = with_workers(over(&model, transports, |_, options| options), |session| {
+        for at in [0i64, 9, 1, 8, 7, 2] {
+            let inputs = [("x", input(5)), ("at", Tensor::from_vec([1], vec![at]).unwrap())];
+            let found = session.run(inputs);
+            if at < 5 {
+                assert_eq!(found.unwrap().tensor("z").unwrap().dims(), [1, 64]);
+                let plan = session.last_plan().unwrap().text();
+                assert_eq!(plan.matches("2 partial sums whole on 0 1 -> whole on 0 1").count(), 2);
+            } else {
+                let error = found.unwrap_err().to_string();
+                assert!(error.contains("worker 1 failed") && error.contains("Gather"), "{error}");
+            }
+        }
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
 /// Inputs that are refused after others have begun: the outputs of those do not turn up later.
@@ -200,8 +417,7 @@ fn values_of_all_kinds_come_and_go() {
     let (model, _) = model.shard(("c", 3), Division::Pipeline, &[]).unwrap();
     let sequence = || {
         let tensor = |n: f32| Tensor::from_vec([2], vec![n, n + 1.0]).unwrap();
-        let mut sequence =
-            sardonyx::Sequence::new(sardonyx::ValueType::Tensor(sardonyx::DataType::Float));
+        let mut sequence = sardonyx::Sequence::new(sardonyx::ValueType::Tensor(DataType::Float));
         sequence.push(tensor(1.0).into()).unwrap();
         sequence.push(tensor(5.0).into()).unwrap();
         sardonyx::Value::Sequence(sequence)
@@ -241,8 +457,24 @@ fn limits_end_runs() {
         session.run_many([[("x", Tensor::scalar(1f32))]], &limits).unwrap_err()
     };
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
-    assert_eq!(run(&session).kind(), ErrorKind::Stopped);
-    with_workers(sessions(&model, 2, |_, options| options), |session| {
-        assert_eq!(run(session).kind(), ErrorKind::Stopped);
-    });
+    let ends = |session: &DeviceSession| {
+        for _ in 0..3 {
+            assert_eq!(run(session).kind(), ErrorKind::Stopped);
+        }
+        // A flag that only this worker sees ends the run of all.
+        let mut limits = Limits::default();
+        let stop = StopFlag::new();
+        limits.stop = Some(stop.clone());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                stop.stop();
+            });
+            let error = session.run_many([[("x", Tensor::scalar(1f32))]], &limits).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Stopped);
+        });
+    };
+    ends(&session);
+    let ended = with_workers(sessions(&model, 2, |_, options| options), ends);
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }

@@ -26,9 +26,10 @@ pub(crate) fn run() -> ExitCode {
         worker(&task);
         return ExitCode::SUCCESS;
     }
-    let trials: [(&str, fn()); 10] = [
+    let trials: [(&str, fn()); 11] = [
         ("processes_compute_the_bits_of_threads", compute_the_bits_of_threads),
         ("random_collectives_are_right", random_collectives_are_right),
+        ("a_run_ends_without_the_others", runs_end),
         ("a_killed_worker_is_named_by_all_others", killed_while_working),
         ("a_worker_that_never_connects_is_named", never_connects),
         ("a_worker_that_fails_is_named_with_its_reason", fails),
@@ -131,6 +132,11 @@ fn worker(task: &str) {
                 let steps = steps::steps(&mut Random(seed), workers, 40);
                 steps::run(&transport, &steps, Sums::InOrder).unwrap();
             }
+            println!("all is right");
+            Ok(())
+        }
+        "runs" => {
+            steps::runs_of_which_some_end_early(&transport, 90);
             println!("all is right");
             Ok(())
         }
@@ -241,8 +247,16 @@ fn compute_the_bits_of_threads() {
 }
 
 fn random_collectives_are_right() {
+    all_are_right("steps");
+}
+
+fn runs_end() {
+    all_are_right("runs");
+}
+
+fn all_are_right(task: &str) {
     for count in [2, 5] {
-        let mut workers = Workers::start("steps", count, LONG);
+        let mut workers = Workers::start(task, count, LONG);
         for worker in 0..count {
             workers.expect(worker, "joined");
             workers.expect(worker, "all is right");

@@ -1,6 +1,6 @@
 //! Random collectives, and what they should give.
 
-use sardonyx_devices::{Group, Reduction, Transport, TransportError};
+use sardonyx_devices::{ErrorKind, Group, Reduction, Transport, TransportError, tag_in_run};
 use sardonyx_tensor::{DataType, bf16, f16};
 
 const TYPES: [DataType; 13] = [
@@ -43,7 +43,7 @@ impl Random {
 pub(crate) struct Step {
     kind: Kind,
     workers: Vec<usize>,
-    tag: u32,
+    tag: u64,
     reduction: Reduction,
     data_type: DataType,
     /// By place in the group.
@@ -113,7 +113,7 @@ impl Step {
             elements(random, data_type, bytes / width)
         });
         let data = data.collect();
-        let (tag, root) = (random.below(3) as u32, random.below(group.len()));
+        let (tag, root) = (random.below(3) as u64, random.below(group.len()));
         Step { kind, workers: group, tag, reduction, data_type, data, parts, root }
     }
 
@@ -314,4 +314,38 @@ pub(crate) fn run(
 
 pub(crate) fn steps(random: &mut Random, workers: usize, count: usize) -> Vec<Step> {
     (0..count).map(|_| Step::random(random, workers)).collect()
+}
+
+/// So many runs, of which one worker ends every third when it is half done: all learn why, and
+/// nothing of such a run turns up in those that follow.
+pub(crate) fn runs_of_which_some_end_early(transport: &dyn Transport, runs: u32) {
+    let workers: Vec<usize> = (0..transport.workers()).collect();
+    for run in 1..=runs {
+        let ending = (run % 3 == 0).then_some(run as usize % workers.len());
+        let mut data = vec![run as u8; if run % 2 == 0 { 40 } else { 20_000 }];
+        let result = (0..4).try_for_each(|step| {
+            if step == 2 && ending == Some(transport.number()) {
+                let reason = format!("worker {} failed: run {run}", transport.number());
+                let reason = TransportError::at(ErrorKind::RunEnded, transport.number(), reason);
+                transport.end_run(run, &reason);
+            }
+            let group = Group { workers: &workers, tag: tag_in_run(run, step % 2) };
+            transport.all_reduce(group, Reduction::Max, DataType::Uint8, &mut data)
+        });
+        match (ending, result) {
+            (None, result) => {
+                result.unwrap();
+                assert!(data.iter().all(|byte| *byte == run as u8), "run {run}");
+            }
+            (Some(ending), result) => {
+                let error = result.unwrap_err();
+                let message = format!("worker {ending} failed: run {run}");
+                assert_eq!((error.kind(), error.message()), (ErrorKind::RunEnded, &*message));
+                assert_eq!(error.worker(), Some(ending));
+            }
+        }
+        transport.endpoint().forget_runs_before(run + 1);
+    }
+    // Who ended its work might be noticed before the end of the last run.
+    transport.barrier().unwrap();
 }

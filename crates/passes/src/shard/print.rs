@@ -37,6 +37,14 @@ impl Plan {
         text
     }
 
+    /// A move in words: the name of the value, the form that it has and the form that it gets.
+    /// `None` if the step of this number is no move.
+    pub fn move_in_words(&self, step: usize) -> Option<[String; 3]> {
+        let Step::Move(moved) = self.steps.get(step)? else { return None };
+        let form = |id| self.form(id).to_string();
+        Some([self.name(moved.value), form(moved.from), form(moved.to)])
+    }
+
     fn name(&self, value: ValueId) -> String {
         self.model.display(Some(self.model.value(value).name)).into_owned()
     }

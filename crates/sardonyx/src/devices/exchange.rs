@@ -1,9 +1,14 @@
 //! The operator by which devices give each other parts of values.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::num::TryFromIntError;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardonyx_devices::{Group, Reduction, Tag, Transport, TransportError, combine};
+use sardonyx_devices::{
+    ErrorKind as Kind, Group, Reduction, RunNumber, Tag, Transport, TransportError, combine,
+    tag_in_run,
+};
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
 use sardonyx_passes::{
@@ -12,42 +17,76 @@ use sardonyx_passes::{
 use sardonyx_runtime::{OperatorCall, OperatorError};
 use sardonyx_tensor::{DataType, TensorView};
 
+use super::profile::Exchanged;
 use crate::custom::CustomOperator;
 use crate::infer::NodeTypes;
 
-/// The transport of a device, which is replaced after a failure.
+/// The transport of a device, and how far it is in the run that it takes part in.
 #[derive(Debug, Clone)]
-pub(super) struct Link(Arc<RwLock<Connected>>);
-
-#[derive(Debug)]
-struct Connected {
+pub(super) struct Link {
     transport: Arc<dyn Transport>,
-    /// Why the last call of the transport failed that did.
+    state: Arc<Mutex<LinkState>>,
+}
+
+#[derive(Debug, Default)]
+struct LinkState {
+    run: RunNumber,
+    /// Exchanges before this one have begun.
+    next_exchange: usize,
+    /// Why the last call of the transport failed that did, in this run.
     failure: Option<TransportError>,
+    /// What the last exchange did, until somebody asks.
+    exchanged: Option<Exchanged>,
 }
 
 impl Link {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Link {
-        Link(Arc::new(RwLock::new(Connected { transport, failure: None })))
+        Link { transport, state: Arc::default() }
     }
 
-    pub(super) fn get(&self) -> Arc<dyn Transport> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).transport)
+    pub(super) fn transport(&self) -> &dyn Transport {
+        &*self.transport
     }
 
-    pub(super) fn set(&self, transport: Arc<dyn Transport>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
-            Connected { transport, failure: None };
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the last call of the transport failed that did.
+    /// Begins to take part in a run.
+    pub(super) fn begin(&self, run: RunNumber) {
+        *self.state() = LinkState { run, ..LinkState::default() };
+    }
+
+    /// The tag of messages with this number in the run.
+    pub(super) fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        Ok(tag_in_run(self.state().run, u32::try_from(number)?))
+    }
+
+    /// Ends the run on all devices, because this one failed: with the reason that it was told, if
+    /// there is one.
+    pub(super) fn end_run(&self, why: &str) {
+        let (run, told) = {
+            let state = self.state();
+            (state.run, state.failure.clone())
+        };
+        let told = told.filter(|told| told.kind() == Kind::RunEnded);
+        let own = || run_ended(self.transport(), why);
+        self.transport.end_run(run, &told.unwrap_or_else(own));
+    }
+
+    /// What the last exchange did, if nobody has asked yet.
+    pub(super) fn take_exchanged(&self) -> Option<Exchanged> {
+        self.state().exchanged.take()
+    }
+
+    /// Why the last call of the transport failed that did, in this run.
     pub(super) fn failure(&self) -> Option<TransportError> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).failure.clone()
+        self.state().failure.clone()
     }
 
     /// Notes the error of a call of the transport.
     pub(super) fn note(&self, error: &TransportError) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).failure = Some(error.clone());
+        self.state().failure = Some(error.clone());
     }
 
     /// The error of a node for one of the transport.
@@ -57,7 +96,15 @@ impl Link {
     }
 }
 
+/// That a run ended because of this worker.
+#[cold]
+pub(super) fn run_ended(transport: &dyn Transport, why: &str) -> TransportError {
+    let worker = transport.worker();
+    TransportError::at(Kind::RunEnded, worker, format!("worker {worker} failed: {why}"))
+}
+
 /// Exchanges of one device.
+#[derive(Clone)]
 pub(super) struct Exchange {
     plan: Arc<Plan>,
     device: Device,
@@ -174,6 +221,17 @@ impl Block {
         Block { peer: peer as usize, partial: transfer.partial, runs, strides, elements }
     }
 
+    /// The elements that are sent, if they follow each other where they lie.
+    fn dense(&self) -> Option<Range<usize>> {
+        match self.runs.as_slice() {
+            [axis] => match axis.as_slice() {
+                [run] => Some(run.from..run.from + run.len),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Calls with each run of elements that follow each other on both sides: where it begins in
     /// what is sent, and in what is made, and how many there are.
     fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
@@ -208,6 +266,47 @@ impl Exchange {
             Some(Step::Move(moved)) => Ok((number, moved)),
             _ => Err("the plan has no exchange of this number".into()),
         }
+    }
+
+    /// Takes part in what is left of a run that has ended early, as far as others wait for it
+    /// nevertheless.
+    pub(super) fn take_leave(&self) {
+        let transport = self.link.transport();
+        let begun = self.link.state().next_exchange;
+        for (number, way) in self.routes.get().iter().enumerate().skip(begun) {
+            let (
+                Some(Way { route: Route::Reduce { workers, reduction }, dims }),
+                Some(Step::Move(moved)),
+            ) = (way, self.plan.steps.get(number))
+            else {
+                continue;
+            };
+            let elements: usize = dims.as_ref().map_or(0, |dims| dims.iter().product());
+            let bytes = elements * moved.elem.bits().unwrap_or(0) / 8;
+            let Ok(tag) = self.tag(number) else { return };
+            let group = Group { workers, tag };
+            if !transport.waits_for_all(group, (*reduction, moved.elem), bytes) {
+                continue;
+            }
+            let Ok(mut memory) = transport.scratch().take(bytes) else { return };
+            memory.fill(0);
+            let reduced = transport.all_reduce(group, *reduction, moved.elem, &mut memory);
+            transport.scratch().give_back(memory);
+            // Then workers are lost, of which all learn.
+            if reduced.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The tag of the messages of an exchange: outputs have those before.
+    fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
+        self.link.tag(self.plan.givers_of_outputs().len() + number)
+    }
+
+    /// Says which sizes the next run has.
+    pub(super) fn set_sizes(&self, numbers: &Numbers) {
+        self.routes.set(numbers);
     }
 }
 
@@ -271,34 +370,23 @@ impl CustomOperator for Exchange {
         let (number, moved) = self.step(call.attributes().int(EXCHANGE_STEP))?;
         let ways = self.routes.get();
         let way = ways.get(number).and_then(Option::as_ref);
-        let Way { route, dims } = way.ok_or("the plan has no exchange of this number")?;
+        let way = way.ok_or("the plan has no exchange of this number")?;
         let message = Message {
             exchange: self,
             moved,
-            // Outputs have the tags before.
-            tag: Tag::try_from(self.plan.givers_of_outputs().len() + number)?,
-            transport: self.link.get(),
+            number,
+            tag: self.tag(number)?,
+            transport: self.link.transport(),
         };
         // It is not empty: what is empty is known, and nobody has to make it.
         call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
-        let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
-        let mut into = Into { call, scratch: Vec::new() };
-        match route {
-            Route::Reduce { workers, reduction } => {
-                let given = given.ok_or("there is no partial result")?;
-                let dims: Sizes = given.dims().iter().copied().collect();
-                let bytes = into.bytes(moved.elem, &dims)?;
-                given.copy_to(bytes)?;
-                let group = Group { workers, tag: message.tag };
-                let reduced = message.transport.all_reduce(group, *reduction, moved.elem, bytes);
-                reduced.map_err(|error| self.link.failed(&error))
-            }
-            Route::Parts { sends, receives, reduction } => {
-                let dims = dims.as_deref();
-                message.parts(given.as_ref(), (&mut into, dims), (sends, receives), *reduction)
-            }
-            Route::Whole { from, to } => message.whole(given.as_ref(), &mut into, (*from, to)),
-        }
+        let counters = message.transport.endpoint().counters();
+        let (sent, waited) = (counters.sent(), counters.waited());
+        message.run(call, way)?;
+        let waited = counters.waited().saturating_sub(waited);
+        let sent = counters.sent() - sent;
+        self.link.state().exchanged = Some(Exchanged { step: number, waited, sent });
+        Ok(())
     }
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
@@ -336,11 +424,37 @@ impl CustomOperator for Exchange {
 struct Message<'e> {
     exchange: &'e Exchange,
     moved: &'e Move,
+    /// That of the step of the plan.
+    number: usize,
     tag: Tag,
-    transport: Arc<dyn Transport>,
+    transport: &'e dyn Transport,
 }
 
 impl Message<'_> {
+    /// Does what the device does in the exchange.
+    fn run(&self, call: &mut OperatorCall<'_, '_>, way: &Way) -> Result<(), OperatorError> {
+        let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
+        let mut into = Into { call, scratch: Vec::new() };
+        match &way.route {
+            Route::Reduce { workers, reduction } => {
+                let given = given.ok_or("there is no partial result")?;
+                let dims: Sizes = given.dims().iter().copied().collect();
+                let bytes = into.bytes(self.moved.elem, &dims)?;
+                given.copy_to(bytes)?;
+                let group = Group { workers, tag: self.tag };
+                let elem = self.moved.elem;
+                self.exchange.link.state().next_exchange = self.number + 1;
+                let reduced = self.transport.all_reduce(group, *reduction, elem, bytes);
+                reduced.map_err(|error| self.exchange.link.failed(&error))
+            }
+            Route::Parts { sends, receives, reduction } => {
+                let into = (&mut into, way.dims.as_deref());
+                self.parts(given.as_ref(), into, (sends, receives), *reduction)
+            }
+            Route::Whole { from, to } => self.whole(given.as_ref(), &mut into, (*from, to)),
+        }
+    }
+
     fn send(&self, to: usize, bytes: &[u8]) -> Result<(), OperatorError> {
         let sent = self.transport.send(to, self.tag, bytes);
         sent.map_err(|error| self.exchange.link.failed(&error))
@@ -365,6 +479,11 @@ impl Message<'_> {
             None => &[],
         };
         for block in sends {
+            if let Some(dense) = block.dense() {
+                let bytes = given.get(dense.start * size..dense.end * size);
+                self.send(block.peer, bytes.ok_or("the value is too short")?)?;
+                continue;
+            }
             let memory = self.transport.scratch().take(block.elements * size);
             let mut message = memory.map_err(|error| self.exchange.link.failed(&error))?;
             let mut at = 0;
@@ -413,6 +532,17 @@ impl Message<'_> {
         Ok(())
     }
 
+    /// Takes a value with its sizes out of a message.
+    fn take_whole(&self, message: &[u8], into: &mut Into<'_, '_, '_>) -> Result<(), OperatorError> {
+        let (dims, bytes) = parse(message).ok_or("a message is too short")?;
+        let into = into.bytes(self.moved.elem, &dims)?;
+        if into.len() != bytes.len() {
+            return Err("a message does not have the length of its tensor".into());
+        }
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Sends or receives a value with its sizes, or keeps it.
     fn whole(
         &self,
@@ -424,23 +554,23 @@ impl Message<'_> {
         if own == from && !to.is_empty() {
             let view = given.ok_or("the value is not there")?;
             let bytes = view.contiguous_bytes().ok_or("the elements are not dense")?;
-            let mut message = Vec::with_capacity(bytes.len() + 8 * (view.rank() + 1));
-            message.extend_from_slice(&(view.rank() as u64).to_le_bytes());
-            view.dims().iter().for_each(|size| message.extend((*size as u64).to_le_bytes()));
-            message.extend_from_slice(bytes);
-            for peer in to {
-                self.send(*peer, &message)?;
+            let sizes = std::iter::once(view.rank()).chain(view.dims().iter().copied());
+            let scratch = self.transport.scratch();
+            let memory = scratch.take(bytes.len() + 8 * (view.rank() + 1));
+            let mut message = memory.map_err(|error| self.exchange.link.failed(&error))?;
+            let (head, rest) = message.split_at_mut(8 * (view.rank() + 1));
+            for (place, size) in head.chunks_exact_mut(8).zip(sizes) {
+                place.copy_from_slice(&(size as u64).to_le_bytes());
             }
+            rest.copy_from_slice(bytes);
+            let sent = to.iter().try_for_each(|peer| self.send(*peer, &message));
+            scratch.give_back(message);
+            sent?;
         }
         if to.contains(&own) {
-            let mut message = Vec::new();
-            self.receive(from, &mut |bytes| message.extend_from_slice(bytes))?;
-            let (dims, bytes) = parse(&message).ok_or("a message is too short")?;
-            let into = into.bytes(self.moved.elem, &dims)?;
-            if into.len() != bytes.len() {
-                return Err("a message does not have the length of its tensor".into());
-            }
-            into.copy_from_slice(bytes);
+            let mut taken = Ok(());
+            self.receive(from, &mut |message| taken = self.take_whole(message, into))?;
+            taken?;
         } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
             let view = given.ok_or("the value is not there")?;
             view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;

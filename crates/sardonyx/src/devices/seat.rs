@@ -5,15 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
+use sardonyx_devices::{ErrorKind as Kind, RunNumber, TransportError};
 use sardonyx_passes::Device;
-use sardonyx_runtime::{RunOptions, StopFlag};
+use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;
+use super::profile::DeviceRun;
 use super::{Fitted, LocalSession, team};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// What may end runs on several devices early. The default ends nothing.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +30,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn options(&self) -> RunOptions<'static> {
+    fn options<'w>(&self) -> RunOptions<'w> {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
         options.deadline = self.deadline;
@@ -40,6 +42,25 @@ impl Limits {
 /// By output of the model, the value that a device gives.
 pub(super) type Given = Vec<Option<Value>>;
 
+/// What all devices of a process are told of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    pub(super) run: RunNumber,
+    pub(super) limits: Limits,
+    /// Up once the run has ended early, so that nobody computes in vain.
+    pub(super) ended: StopFlag,
+    /// The time of day when the run was handed out, if devices are to tell of their steps.
+    pub(super) watched: Option<SystemTime>,
+}
+
+impl Terms {
+    pub(super) fn new(run: RunNumber, limits: &Limits, watched: Option<SystemTime>) -> Terms {
+        let ended = StopFlag::new();
+        let stop = limits.stop.as_ref().map_or_else(|| ended.clone(), |stop| ended.or(stop));
+        Terms { run, limits: Limits { stop: Some(stop), ..limits.clone() }, ended, watched }
+    }
+}
+
 /// A run of the part of a device.
 pub(super) struct Job {
     pub(super) fitted: Fitted,
@@ -47,21 +68,54 @@ pub(super) struct Job {
     pub(super) part: usize,
     /// Inputs of the model by name, at least those that the device reads.
     pub(super) inputs: Arc<Vec<(String, Value)>>,
-    pub(super) limits: Limits,
-    /// The number of the run.
-    pub(super) run: usize,
+    pub(super) terms: Terms,
     /// Whether outputs go to the first device, which is one of another process.
     pub(super) sends_outputs: bool,
     /// Who is told of the end.
     pub(super) done: Sender<Finished>,
 }
 
+/// What a device has of a run in the end: nothing if it has sent it to the first device.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) given: Given,
+    /// If it was to tell of its steps.
+    pub(super) watched: Option<DeviceRun>,
+}
+
+/// Why a device did not run its part to the end.
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// The error of the transport that was the reason, if it was one.
+    pub(super) because: Option<TransportError>,
+    /// Whether the run had ended already, because of another device.
+    pub(super) too_late: bool,
+}
+
+impl Failed {
+    /// Of several devices of a run, the one with the lowest number failed by itself.
+    pub(super) fn rank(&self) -> usize {
+        use Kind::{Ended, Failed, Lost, RunEnded};
+        match self.because.as_ref().map(TransportError::kind) {
+            None if self.too_late => 3,
+            Some(Failed | Lost | Ended | RunEnded) => 2,
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+
+    /// What to say.
+    pub(super) fn into_error(self) -> Error {
+        self.because.map_or(self.error, team::worker_error)
+    }
+}
+
 /// That a device is done with a run.
 pub(super) struct Finished {
-    pub(super) run: usize,
+    pub(super) run: RunNumber,
     pub(super) device: Device,
-    /// What it gives, unless that has been sent; or what it panicked with.
-    pub(super) result: Result<Result<Given, Error>, Box<dyn Any + Send>>,
+    /// What it has, or what it panicked with.
+    pub(super) result: Result<Result<Done, Failed>, Box<dyn Any + Send>>,
 }
 
 /// A device of this process.
@@ -87,14 +141,20 @@ impl Seat {
 
     /// Lets the device do a job, after those that it was given before.
     pub(super) fn give(&self, job: Job) {
-        let refused = self.jobs.as_ref().map(|jobs| jobs.send(job));
-        if let Some(Err(refused)) = refused {
-            let Job { run, done, .. } = refused.0;
+        let Some(jobs) = &self.jobs else { return };
+        if let Err(refused) = jobs.send(job) {
+            let Job { terms, done, .. } = refused.0;
             let why = "the system refuses a thread for the device";
-            self.link.get().fail(why);
-            let error = Error::new(crate::error::ErrorKind::Run, why);
+            self.link.begin(terms.run);
+            self.link.end_run(why);
+            let error = Error::new(ErrorKind::Run, why);
+            let failed = Failed { error, because: None, too_late: false };
             // Who does not listen does not want to know.
-            let _ = done.send(Finished { run, device: self.device, result: Ok(Err(error)) });
+            let _ = done.send(Finished {
+                run: terms.run,
+                device: self.device,
+                result: Ok(Err(failed)),
+            });
         }
     }
 }
@@ -110,41 +170,69 @@ impl Drop for Seat {
 /// Does the jobs of a device, one after the other.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
-        let Job { fitted, part, inputs, limits, run, sends_outputs, done } = job;
+        let Job { fitted, part, inputs, terms, sends_outputs, done } = job;
         let part = &fitted.prepared.parts[part];
-        let result = catch_unwind(AssertUnwindSafe(|| -> Result<Given, Error> {
-            part.routes.set(&fitted.numbers);
-            let given = run_part(part, &inputs, &limits)?;
+        link.begin(terms.run);
+        let result = catch_unwind(AssertUnwindSafe(|| -> Result<Done, Error> {
+            part.exchange.set_sizes(&fitted.numbers);
+            let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
+            let given = run_part(part, link, &inputs, &terms.limits, watched.as_mut())?;
             if sends_outputs {
                 team::send_outputs(link, given)?;
-                return Ok(Vec::new());
+                watched.map_or(Ok(()), |watched| {
+                    team::send_watched(link, &fitted.prepared, &watched)
+                })?;
+                return Ok(Done::default());
             }
-            Ok(given)
+            Ok(Done { given, watched })
         }));
-        match &result {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => link.get().fail(&error.to_string()),
-            Err(_) => link.get().fail("it panicked"),
+        let result = result.map(|result| {
+            result.map_err(|error| {
+                let too_late = terms.ended.is_raised() && error.kind() == ErrorKind::Stopped;
+                Failed { error, because: link.failure(), too_late }
+            })
+        });
+        let why = match &result {
+            Ok(Ok(_)) => None,
+            Ok(Err(failed)) => Some(failed.error.to_string()),
+            Err(_) => Some("it panicked".to_string()),
+        };
+        if let Some(why) = why {
+            link.end_run(&why);
+            terms.ended.stop();
+            part.exchange.take_leave();
         }
         // The session of a part ends before the run does, not after it.
         drop(inputs);
         drop(fitted);
-        let _ = done.send(Finished { run, device, result });
+        let _ = done.send(Finished { run: terms.run, device, result });
     }
 }
 
 /// Runs the part of a device: by output of the model, the value that it gives.
 fn run_part(
     part: &LocalSession,
+    link: &Link,
     inputs: &[(String, Value)],
     limits: &Limits,
+    watched: Option<&mut DeviceRun>,
 ) -> Result<Given, Error> {
     let ports = part.session.inputs().iter();
     let own = ports.filter_map(|port| {
         let (name, value) = inputs.iter().find(|(name, _)| name == port.name())?;
         Some((name.clone(), value.clone()))
     });
-    let found = part.session.run_with(own.collect::<Vec<_>>(), limits.options())?;
+    let own: Vec<_> = own.collect();
+    let found = match watched {
+        None => part.session.run_with(own, limits.options())?,
+        Some(watched) => {
+            let began = Instant::now();
+            let mut watch = |step: StepEvent| watched.add(step, link.take_exchanged());
+            let found = part.session.run_with(own, limits.options().watch(&mut watch))?;
+            watched.took = began.elapsed();
+            found
+        }
+    };
     let mut values: Given = found.into_iter().map(|(_, value)| Some(value)).collect();
     let mut given = Given::with_capacity(part.outputs.len());
     for (index, place) in part.outputs.iter().enumerate() {

@@ -7,10 +7,11 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, FIRST_RESERVED_TAG, Tag, Transport, TransportError, agree, worker_of,
+    ErrorKind as Kind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError, agree,
+    tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_passes::{Device, Plan};
@@ -18,10 +19,13 @@ use sardonyx_runtime::Port;
 use sardonyx_tensor::{DataType, Value};
 use sha2::{Digest, Sha256};
 
+use super::Prepared;
 use super::exchange::Link;
+use super::profile::DeviceRun;
 use super::seat::{Given, Limits};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::outputs::Outputs;
 use crate::session::Choices;
 use crate::values::{read_value, write_value};
 
@@ -113,12 +117,14 @@ impl Team {
         Ok(())
     }
 
-    /// Waits for the next order, however long it takes; `None` if there will be no more.
-    pub(super) fn next_order(
+    /// Waits for what worker 0 says next, however long it takes; `None` if it will say nothing
+    /// more.
+    pub(super) fn next(
         &self,
         names: &[String],
-        ports: &[Port],
-    ) -> Result<Option<Order>, Error> {
+        inputs: &[Port],
+        outputs: &[Port],
+    ) -> Result<Option<Said>, Error> {
         let message = loop {
             match self.0.receive(0, ORDER) {
                 Ok(message) => break message,
@@ -128,34 +134,84 @@ impl Team {
                 Err(error) => return Err(worker_error(error)),
             }
         };
-        Order::read(&message, names, ports).map(Some).inspect_err(|error| self.fail(error))
+        let said = Said::read(&message, names, inputs, outputs);
+        said.map(Some).inspect_err(|error| self.0.fail(&error.to_string()))
     }
 
-    /// Tells all workers that this one failed.
-    pub(super) fn fail(&self, error: &Error) {
-        self.0.fail(&error.to_string());
+    /// Tells those of the other workers that have devices that a run has ended early: they may be
+    /// computing, and wait for nothing.
+    pub(super) fn call_off(&self, run: RunNumber, devices: usize) {
+        for worker in 1..self.0.workers().min(devices) {
+            let mut message = Vec::new();
+            put(&mut message, CALLED_OFF);
+            put(&mut message, run.into());
+            // Who cannot be told has ended, or will notice.
+            let _ = self.0.send(worker, ORDER, &message);
+        }
+    }
+
+    /// Gives what a run gives to those of the other workers that have devices.
+    pub(super) fn give_results(&self, outputs: &Outputs, devices: usize) -> Result<(), Error> {
+        let mut message = Vec::new();
+        put(&mut message, RESULTS);
+        for (_, value) in outputs.iter() {
+            let bytes = with_type(value)?;
+            put(&mut message, bytes.len() as u64);
+            message.extend_from_slice(&bytes);
+        }
+        for worker in 1..self.0.workers().min(devices) {
+            self.0.send(worker, ORDER, &message).map_err(worker_error)?;
+        }
+        Ok(())
+    }
+
+    /// What connects the workers.
+    pub(super) fn transport(&self) -> &dyn Transport {
+        &*self.0
     }
 }
 
+/// What worker 0 says to the others.
+pub(super) enum Said {
+    /// What to run.
+    Run(Order),
+    /// That a run has ended early.
+    CalledOff(RunNumber),
+    /// What a run gives.
+    Results(Outputs),
+}
+
+/// What a message of worker 0 begins with.
+const RUN: u64 = 0;
+const CALLED_OFF: u64 = 1;
+const RESULTS: u64 = 2;
+
 /// What to run.
 pub(super) struct Order {
+    pub(super) run: RunNumber,
     /// By input of the graph; its own type where there is none.
     pub(super) types: Vec<Option<Type>>,
     pub(super) inputs: Vec<(String, Value)>,
     pub(super) limits: Limits,
+    /// The time of day when the run was handed out, if devices are to tell of their steps.
+    pub(super) watched: Option<SystemTime>,
 }
 
 const NO_LIMIT: u64 = u64::MAX;
 
 impl Order {
-    /// What all workers are told: types and limits. Inputs follow, each as its number, its length
-    /// in bytes and a message of the standard.
+    /// What all workers are told: the number of the run, limits and types. Inputs follow, each as
+    /// its number, its length in bytes and a message of the standard.
     fn head(&self) -> Vec<u8> {
         let mut message = Vec::new();
+        put(&mut message, RUN);
+        put(&mut message, self.run.into());
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let millis = self.limits.deadline.map(|deadline| left(deadline).as_millis());
         put(&mut message, millis.map_or(NO_LIMIT, |left| u64::try_from(left).unwrap_or(NO_LIMIT)));
         put(&mut message, self.limits.turn_limit.unwrap_or(NO_LIMIT));
+        let since_epoch = self.watched.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        put(&mut message, since_epoch.map_or(0, |time| time.as_nanos() as u64));
         for ty in &self.types {
             let known = ty.as_ref().and_then(|ty| Some((ty.elem()?, ty.shape()?)));
             let Some((elem, shape)) = known else {
@@ -184,13 +240,15 @@ impl Order {
         numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
     }
 
-    fn read(message: &[u8], names: &[String], ports: &[Port]) -> Result<Order, Error> {
-        let mut rest = Rest(message);
+    fn read(mut rest: Rest<'_>, names: &[String], ports: &[Port]) -> Result<Order, Error> {
+        let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
         let turn_limit = Some(rest.take()?).filter(|turns| *turns != NO_LIMIT);
         let deadline =
             millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let limits = Limits { stop: None, deadline, turn_limit };
+        let watched = Some(rest.take()?).filter(|nanos| *nanos > 0);
+        let watched = watched.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos));
         let mut types = Vec::with_capacity(names.len());
         for _ in names {
             let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
@@ -213,7 +271,30 @@ impl Order {
             let ty = types[number].as_ref().or_else(|| declared.and_then(Port::ty));
             inputs.push((name.clone(), value_of(bytes, ty)?));
         }
-        Ok(Order { types, inputs, limits })
+        Ok(Order { run, types, inputs, limits, watched })
+    }
+}
+
+impl Said {
+    fn read(
+        message: &[u8],
+        names: &[String],
+        inputs: &[Port],
+        outputs: &[Port],
+    ) -> Result<Said, Error> {
+        let mut rest = Rest(message);
+        match rest.take()? {
+            RUN => Order::read(rest, names, inputs).map(Said::Run),
+            CALLED_OFF => rest.run().map(Said::CalledOff),
+            RESULTS => {
+                let mut values = Vec::with_capacity(outputs.len());
+                for port in outputs {
+                    values.push((port.name().to_string(), typed(rest.bytes()?, port)?));
+                }
+                Ok(Said::Results(Outputs::new(values)))
+            }
+            _ => Err(damaged()),
+        }
     }
 }
 
@@ -221,12 +302,9 @@ impl Order {
 pub(super) fn send_outputs(link: &Link, given: Given) -> Result<(), Error> {
     for (index, value) in given.into_iter().enumerate() {
         let Some(value) = value else { continue };
-        // The type of a tensor, as a model need not declare any.
-        let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
-        let mut message = Vec::new();
-        put(&mut message, u64::from(elem));
-        message.extend(write_value(&value, "")?);
-        let sent = link.get().send(0, index as Tag, &message);
+        let message = with_type(&value)?;
+        let tag = link.tag(index).map_err(|_| damaged())?;
+        let sent = link.transport().send(0, tag, &message);
         sent.inspect_err(|error| link.note(error)).map_err(worker_error)?;
     }
     Ok(())
@@ -235,15 +313,68 @@ pub(super) fn send_outputs(link: &Link, given: Given) -> Result<(), Error> {
 /// Receives what a device of another process gives, at the first device.
 pub(super) fn receive(
     first: Option<&Link>,
+    run: RunNumber,
     by: Device,
     (index, port): (usize, &Port),
 ) -> Result<Value, Error> {
-    let transport = first.ok_or_else(damaged)?.get();
-    let message = transport.receive(by as usize, index as Tag).map_err(worker_error)?;
-    let mut rest = Rest(&message);
+    let transport = first.ok_or_else(damaged)?.transport();
+    let tag = tag_in_run(run, u32::try_from(index).map_err(|_| damaged())?);
+    let message = transport.receive(by as usize, tag).map_err(worker_error)?;
+    typed(&message, port)
+}
+
+/// A value as a message, after the number of its element type if it is a tensor, as a model need
+/// not declare any.
+fn with_type(value: &Value) -> Result<Vec<u8>, Error> {
+    let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
+    let mut message = Vec::new();
+    put(&mut message, u64::from(elem));
+    message.extend(write_value(value, "")?);
+    Ok(message)
+}
+
+/// The value of an output, with its type.
+fn typed(message: &[u8], port: &Port) -> Result<Value, Error> {
+    let mut rest = Rest(message);
     let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
     let ty = elem.map(Type::unranked);
     value_of(rest.0, ty.as_ref().or(port.ty()))
+}
+
+/// Sends what a device did in a run to the first device.
+pub(super) fn send_watched(
+    link: &Link,
+    prepared: &Prepared,
+    watched: &DeviceRun,
+) -> Result<(), Error> {
+    let mut message = Vec::new();
+    watched.to_numbers().into_iter().for_each(|number| put(&mut message, number));
+    let tag = link.tag(after_exchanges(&prepared.plan)).map_err(|_| damaged())?;
+    let sent = link.transport().send(0, tag, &message);
+    sent.inspect_err(|error| link.note(error)).map_err(worker_error)
+}
+
+/// Receives what a device of another process did in a run, at the first device.
+pub(super) fn receive_watched(
+    first: Option<&Link>,
+    run: RunNumber,
+    by: Device,
+    plan: &Plan,
+) -> Result<DeviceRun, Error> {
+    let transport = first.ok_or_else(damaged)?.transport();
+    let tag = tag_in_run(run, u32::try_from(after_exchanges(plan)).map_err(|_| damaged())?);
+    let message = transport.receive(by as usize, tag).map_err(worker_error)?;
+    let mut rest = Rest(&message);
+    let mut numbers = Vec::with_capacity(message.len() / 8);
+    while !rest.0.is_empty() {
+        numbers.push(rest.take()?);
+    }
+    DeviceRun::of_numbers(&numbers).ok_or_else(damaged)
+}
+
+/// The first number of a run that neither outputs nor exchanges have.
+fn after_exchanges(plan: &Plan) -> usize {
+    plan.givers_of_outputs().len() + plan.steps.len()
 }
 
 fn value_of(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
@@ -267,6 +398,10 @@ impl<'m> Rest<'m> {
         let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*number))
+    }
+
+    fn run(&mut self) -> Result<RunNumber, Error> {
+        RunNumber::try_from(self.take()?).map_err(|_| damaged())
     }
 
     fn size(&mut self) -> Result<usize, Error> {

@@ -1,0 +1,429 @@
+//! What was measured of a session, or of the part of one device: steps with their times.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use sardonyx::{Dim, OperandDetails, RunDetails, StepDetails, StepInfo};
+use serde_json::{Value, json};
+
+use super::{Args, Calls, Run, SCHEMA};
+use crate::failure::{Code, Failure};
+use crate::human::{self, Align, columns, count, cut};
+use crate::steps;
+use crate::timing::median;
+
+/// A step with what was measured.
+pub(super) struct Step {
+    pub(super) info: StepInfo,
+    details: StepDetails,
+    /// Median and shortest time in a run; `None` if it did not run.
+    pub(super) time: Option<(Duration, Duration)>,
+    /// How often it ran in the run of median time.
+    calls: u64,
+}
+
+impl Step {
+    pub(super) fn took(&self) -> Duration {
+        self.time.map_or(Duration::ZERO, |(median, _)| median)
+    }
+
+    /// Bytes that a call reads and writes.
+    fn bytes_of_call(&self) -> Option<u64> {
+        let (read, written) = (self.details.read_bytes?, self.details.written_bytes?);
+        read.checked_add(written)
+    }
+
+    /// Bytes that all of its calls in a run read and write.
+    fn bytes(&self) -> Option<u64> {
+        self.bytes_of_call()?.checked_mul(self.calls)
+    }
+
+    /// Multiply-adds of all of its calls in a run.
+    fn multiply_adds(&self) -> Option<u64> {
+        self.details.multiply_adds?.checked_mul(self.calls)
+    }
+
+    fn layout(&self) -> String {
+        steps::layout(&self.details)
+    }
+
+    /// `Conv with Relu`
+    pub(super) fn operator(&self) -> String {
+        steps::operator(&self.info)
+    }
+
+    /// Sizes of the first operands and the first result.
+    fn dims(&self) -> String {
+        let shown = |operands: &[OperandDetails]| {
+            let shapes = operands.iter().filter_map(|operand| {
+                let shape = operand.ty.as_ref()?.shape()?;
+                let dims: Vec<String> = shape.iter().map(Dim::to_string).collect();
+                Some(format!("[{}]", dims.join(",")))
+            });
+            shapes.take(2).collect::<Vec<_>>().join(" ")
+        };
+        let made = &self.details.outputs;
+        let made = shown(&made[..made.len().min(1)]);
+        format!("{} -> {made}", shown(&self.details.inputs))
+    }
+}
+
+/// Work and time of many steps.
+struct Sum {
+    calls: u64,
+    took: Duration,
+    /// `None` once one of them is unknown.
+    multiply_adds: Option<u64>,
+    bytes: Option<u64>,
+    /// Time by kernel.
+    kernels: BTreeMap<String, Duration>,
+}
+
+impl Default for Sum {
+    fn default() -> Sum {
+        Sum {
+            calls: 0,
+            took: Duration::ZERO,
+            multiply_adds: Some(0),
+            bytes: Some(0),
+            kernels: BTreeMap::new(),
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, step: &Step) {
+        let plus = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
+        self.calls += step.calls;
+        self.took += step.took();
+        self.multiply_adds = plus(self.multiply_adds, step.multiply_adds());
+        self.bytes = plus(self.bytes, step.bytes());
+        *self.kernels.entry(step.info.kernel.clone()).or_default() += step.took();
+    }
+
+    /// The kernel that took most, and how many others there are.
+    fn kernel(&self) -> String {
+        let most = self.kernels.iter().max_by_key(|(_, took)| **took);
+        let name = most.map_or("", |(name, _)| name.as_str());
+        match self.kernels.len() {
+            0 | 1 => name.to_string(),
+            several => format!("{name} and {} more", several - 1),
+        }
+    }
+}
+
+/// Of a table of steps.
+pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
+    ("step", Align::Right),
+    ("node", Align::Left),
+    ("operator", Align::Left),
+    ("us", Align::Right),
+    ("share", Align::Right),
+    ("GFLOP/s", Align::Right),
+    ("GB/s", Align::Right),
+    ("layout", Align::Left),
+    ("sizes", Align::Left),
+    ("kernel", Align::Left),
+];
+
+/// What was measured.
+pub(super) struct Measured {
+    pub(super) infos: Vec<StepInfo>,
+    pub(super) details: RunDetails,
+    pub(super) threads: usize,
+}
+
+/// Runs of one session, or of the part of one device, step by step.
+pub(super) struct Profile {
+    pub(super) steps: Vec<Step>,
+    pub(super) run: Duration,
+    shortest: Duration,
+    /// What runs take outside of their steps: the median over them.
+    overhead: Duration,
+    runs: usize,
+    pub(super) threads: usize,
+    arena_bytes: usize,
+}
+
+impl Profile {
+    pub(super) fn of(measured: Measured, runs: &[Run]) -> Result<Profile, Failure> {
+        let Measured { infos, details, threads } = measured;
+        let mut times: Vec<Vec<Calls>> = vec![Vec::new(); infos.len()];
+        for run in runs {
+            for (times, took) in times.iter_mut().zip(&run.steps) {
+                times.extend(took);
+            }
+        }
+        let steps = infos.into_iter().zip(details.steps).zip(times);
+        let steps = steps.map(|((info, details), mut times)| {
+            times.sort_unstable();
+            let calls = times.get(times.len() / 2).map_or(0, |calls| calls.count);
+            let times: Vec<Duration> = times.iter().map(|calls| calls.took).collect();
+            let time = median(&times).zip(times.first().copied());
+            Step { info, details, time, calls }
+        });
+        let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
+        wall.sort_unstable();
+        let outside = runs.iter().map(|run| {
+            let steps: Duration = run.steps.iter().flatten().map(|calls| calls.took).sum();
+            run.took.saturating_sub(steps)
+        });
+        let mut outside: Vec<Duration> = outside.collect();
+        outside.sort_unstable();
+        let nothing = || Failure::new("nothing was run").code(Code::Internal);
+        Ok(Profile {
+            steps: steps.collect(),
+            run: median(&wall).ok_or_else(nothing)?,
+            shortest: *wall.first().ok_or_else(nothing)?,
+            overhead: median(&outside).ok_or_else(nothing)?,
+            runs: runs.len(),
+            threads,
+            arena_bytes: details.arena_bytes,
+        })
+    }
+
+    /// Steps that take time.
+    fn timed(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.time.is_some())
+    }
+
+    fn views(&self) -> usize {
+        self.steps.iter().filter(|step| step.time.is_none()).count()
+    }
+
+    fn total(&self) -> Sum {
+        let mut sum = Sum::default();
+        self.timed().for_each(|step| sum.add(step));
+        sum
+    }
+
+    /// Sums by operator, those that took most first.
+    fn operators(&self) -> Vec<(&'static str, Sum)> {
+        let mut found: HashMap<&'static str, Sum> = HashMap::new();
+        for step in self.timed() {
+            found.entry(step.info.op).or_default().add(step);
+        }
+        let mut sums: Vec<_> = found.into_iter().collect();
+        sums.sort_by(|a, b| b.1.took.cmp(&a.1.took).then(a.0.cmp(b.0)));
+        sums
+    }
+
+    fn share(&self, took: Duration) -> f64 {
+        let all: Duration = self.timed().map(Step::took).sum();
+        if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
+    }
+
+    pub(super) fn text(&self, args: &Args, instruction_set: &str) -> String {
+        let total = self.total();
+        let percent = 100.0 * self.overhead.as_secs_f64() / self.run.as_secs_f64().max(1e-12);
+        let mut text = String::new();
+        let mut line = |name: &str, rest: String| text += &format!("{name:<8}  {rest}\n");
+        line(
+            "run",
+            format!(
+                "{} us, the median of {}; the shortest {} us; {}, {}",
+                micros(self.run),
+                count(self.runs, "run"),
+                micros(self.shortest),
+                count(self.threads, "thread"),
+                instruction_set
+            ),
+        );
+        line(
+            "steps",
+            format!(
+                "{} us in {}; overhead {} us ({percent:.1} %)",
+                micros(total.took),
+                count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
+                micros(self.overhead)
+            ),
+        );
+        if self.views() > 0 {
+            let views = human::group(self.views() as u64);
+            line("views", format!("{views}, which are not run"));
+        }
+        if let Some(multiply_adds @ 1..) = total.multiply_adds {
+            let speed = rate(2.0, Some(multiply_adds), total.took).unwrap_or(0.0);
+            let number = human::group(multiply_adds);
+            line("work", format!("{number} multiply-adds, {speed:.1} GFLOP/s"));
+        }
+        let arena = human::bytes(self.arena_bytes as u64);
+        line("memory", format!("{arena} for intermediate values"));
+
+        let right = Align::Right;
+        let headings = [
+            ("operator", Align::Left),
+            ("calls", right),
+            ("us", right),
+            ("share", right),
+            ("GFLOP/s", right),
+            ("GB/s", right),
+            ("kernel", Align::Left),
+        ];
+        let rows = self.operators().into_iter().map(|(operator, sum)| {
+            let mut row = vec![operator.to_string(), sum.calls.to_string()];
+            row.extend(self.speeds(sum.took, sum.multiply_adds, sum.bytes));
+            row.push(cut(&sum.kernel()));
+            row
+        });
+        text += "\n";
+        text += &columns(&headings, &rows.collect::<Vec<_>>());
+
+        let mut steps: Vec<(usize, &Step)> = self.steps.iter().enumerate().collect();
+        if !args.all {
+            steps.retain(|(_, step)| step.time.is_some());
+            // A sort that keeps the order of equals.
+            steps.sort_by_key(|(_, step)| std::cmp::Reverse(step.took()));
+            steps.truncate(args.top);
+        }
+        if steps.is_empty() {
+            return text;
+        }
+        let rows = steps.into_iter().map(|(index, step)| self.step_cells(index, step));
+        text += "\n";
+        text += &columns(&STEP_HEADINGS, &rows.collect::<Vec<_>>());
+        text
+    }
+
+    /// A step as a row below [`STEP_HEADINGS`].
+    pub(super) fn step_cells(&self, index: usize, step: &Step) -> Vec<String> {
+        let mut row = vec![index.to_string(), cut(&step.info.node), step.operator()];
+        match step.time {
+            Some(_) => row.extend(self.speeds(step.took(), step.multiply_adds(), step.bytes())),
+            None => row.extend([const { String::new() }; 4]),
+        }
+        row.extend([step.layout(), step.dims(), cut(&step.info.kernel)]);
+        row
+    }
+
+    /// Time, share, GFLOP/s and GB/s as cells.
+    fn speeds(
+        &self,
+        took: Duration,
+        multiply_adds: Option<u64>,
+        bytes: Option<u64>,
+    ) -> [String; 4] {
+        let cell = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!("{rate:.1}"));
+        [
+            micros(took),
+            format!("{:.1} %", 100.0 * self.share(took)),
+            cell(rate(2.0, multiply_adds, took)),
+            cell(rate(1.0, bytes, took)),
+        ]
+    }
+
+    pub(super) fn json(&self, args: &Args, instruction_set: &str) -> Value {
+        let total = self.total();
+        let operators = self.operators().into_iter().map(|(operator, sum)| {
+            let kernels = sum.kernels.iter();
+            let kernels: BTreeMap<&str, f64> =
+                kernels.map(|(name, took)| (name.as_str(), rounded_micros(*took))).collect();
+            json!({
+                "operator": operator,
+                "calls": sum.calls,
+                "us": rounded_micros(sum.took),
+                "share": rounded(self.share(sum.took)),
+                "multiply_adds": sum.multiply_adds,
+                "bytes": sum.bytes,
+                "gflops": rate(2.0, sum.multiply_adds, sum.took).map(rounded),
+                "gbps": rate(1.0, sum.bytes, sum.took).map(rounded),
+                "kernels": kernels,
+            })
+        });
+        let steps = self.steps.iter().map(|step| self.step_json(step));
+        json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "threads": self.threads,
+            "instruction_set": instruction_set,
+            "runs": self.runs,
+            "run_us": rounded_micros(self.run),
+            "run_min_us": rounded_micros(self.shortest),
+            "steps_us": rounded_micros(total.took),
+            "overhead_us": rounded_micros(self.overhead),
+            "views": self.views(),
+            "multiply_adds": total.multiply_adds,
+            "bytes": total.bytes,
+            "arena_bytes": self.arena_bytes,
+            "operators": operators.collect::<Vec<_>>(),
+            "steps": steps.collect::<Vec<_>>(),
+        })
+    }
+
+    pub(super) fn step_json(&self, step: &Step) -> Value {
+        let time = step.time;
+        let rate = |factor, amount| rate(factor, amount, time?.0).map(rounded);
+        let mut answer = steps::step_json(&step.info, &step.details);
+        let measured = [
+            ("calls", json!(step.calls)),
+            ("us", json!(time.map(|(median, _)| rounded_micros(median)))),
+            ("min_us", json!(time.map(|(_, min)| rounded_micros(min)))),
+            ("share", json!(time.map(|(median, _)| rounded(self.share(median))))),
+            ("gflops", json!(rate(2.0, step.multiply_adds()))),
+            ("gbps", json!(rate(1.0, step.bytes()))),
+        ];
+        for (key, value) in measured {
+            answer.insert(key.to_string(), value);
+        }
+        Value::Object(answer)
+    }
+
+    /// The run that is nearest to the median.
+    pub(super) fn nearest<'r>(&self, runs: &'r [Run]) -> Option<&'r Run> {
+        runs.iter().min_by_key(|run| run.took.abs_diff(self.run))
+    }
+}
+
+/// The steps of a run as one line of a trace.
+pub(super) struct Track<'r> {
+    pub(super) name: String,
+    pub(super) profile: &'r Profile,
+    pub(super) run: &'r Run,
+}
+
+impl Track<'_> {
+    /// Its events in the trace event format, of a thread with this number.
+    pub(super) fn events(&self, thread: usize) -> impl Iterator<Item = Value> + '_ {
+        self.run.events.iter().filter_map(move |event| {
+            let step = self.profile.steps.get(event.step)?;
+            Some(json!({
+                "name": step.operator(),
+                "cat": step.info.op,
+                "ph": "X",
+                "pid": 1,
+                "tid": thread,
+                "ts": rounded_micros(self.run.start + event.start),
+                "dur": rounded_micros(event.took),
+                "args": {
+                    "step": event.step,
+                    "op": step.info.op,
+                    "node": step.info.node,
+                    "kernel": step.info.kernel,
+                    "dims": step.dims(),
+                    "layout": step.layout(),
+                    "multiply_adds": step.details.multiply_adds,
+                    "bytes": step.bytes_of_call(),
+                },
+            }))
+        })
+    }
+}
+
+/// Billions in a second. `None` if there is nothing to count.
+fn rate(factor: f64, amount: Option<u64>, took: Duration) -> Option<f64> {
+    let amount = amount.filter(|amount| *amount > 0)?;
+    Some(factor * amount as f64 / took.as_nanos().max(1) as f64)
+}
+
+pub(super) fn micros(took: Duration) -> String {
+    format!("{:.1}", took.as_secs_f64() * 1e6)
+}
+
+pub(super) fn rounded_micros(took: Duration) -> f64 {
+    rounded(took.as_secs_f64() * 1e6)
+}
+
+/// To four digits after the point.
+pub(super) fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
