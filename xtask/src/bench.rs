@@ -28,7 +28,8 @@ pub(crate) enum Bench {
     /// Time conversion between versions and inlining against the onnx package, and check that both
     /// make the same.
     Convert(contest::Task),
-    /// Time collectives between two threads against a barrier and a copy of as many bytes.
+    /// Time collectives between two threads against a barrier and a copy of as many bytes, and
+    /// networks on two devices against one session.
     Devices(devices::Devices),
     /// Time shape inference against the onnx package, and check that both find the same.
     Infer(contest::Task),

@@ -1,37 +1,40 @@
-//! `cargo xtask bench devices`: collectives between workers that are threads, against what the
-//! machine needs for a barrier of the standard library and a copy of as many bytes.
+//! `cargo xtask bench devices`: collectives between two workers against what the machine needs for
+//! them, networks on two devices against one session, and the bytes that a transformer sends.
 
-use super::contest::bound_to;
-use super::models::allowed_processors;
-use crate::workspace::{artifacts, build_release_example};
-use crate::{Result, shell};
-use serde_json::{Value, json};
+mod collectives;
+mod networks;
+
+use crate::workspace::artifacts;
+use crate::{Result, bench::models::allowed_processors};
+use serde_json::json;
 use std::fs;
-
-/// The measurements that must not take more than so many times the barrier and the copy.
-const BARS: &[(&str, f64)] = &[("all-reduce of 1 MB", 10.0)];
+use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct Devices {
-    /// Print JSON instead of a table.
+    /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// A few calls of each and no bars: does everything still run?
-    #[arg(long)]
+    /// A few calls of each, a small network and no bars: does everything still run?
+    #[arg(long, conflicts_with = "zoo")]
     smoke: bool,
+    /// The directory of models without weights and of .case files; networks are left out where it
+    /// is missing [default: ../shared/zoo beside the checkout].
+    #[arg(long, value_name = "DIR")]
+    zoo: Option<PathBuf>,
 }
 
 pub(crate) fn run(task: &Devices) -> Result {
-    let program = build_release_example("devices_bench")?;
     let processors = allowed_processors()?;
     let Some(processors) = processors.get(..2) else {
         return Err("two workers need two processors".into());
     };
-    let mut command = bound_to(processors, &program);
-    command.args(task.smoke.then_some("--smoke"));
-    let lines = shell::output(&mut command)?;
-    let rows: Vec<Row> = lines.lines().map(Row::of).collect::<Result<_>>()?;
-    let report: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    let rows = collectives::measure(processors, task.smoke)?;
+    let networks = networks::measure(task)?;
+    let report = json!({
+        "collectives": rows.iter().map(collectives::Row::to_json).collect::<Vec<_>>(),
+        "networks": networks.as_ref().map(networks::Networks::to_json),
+    });
     let report = serde_json::to_string_pretty(&report)?;
     fs::create_dir_all(artifacts("bench"))?;
     let file = if task.smoke { "devices-smoke.json" } else { "devices.json" };
@@ -39,79 +42,12 @@ pub(crate) fn run(task: &Devices) -> Result {
     if task.json {
         println!("{report}");
     } else {
-        print_table(&rows);
+        collectives::print(&rows);
+        networks.iter().for_each(networks::Networks::print);
     }
-    let failures = if task.smoke { Vec::new() } else { failures(&rows, BARS) };
+    let mut failures = networks.iter().flat_map(networks::Networks::failures).collect::<Vec<_>>();
+    if !task.smoke {
+        failures.extend(collectives::failures(&rows));
+    }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
-}
-
-/// One measurement: seconds of a call, and of a barrier and a copy of as many bytes.
-struct Row {
-    name: String,
-    seconds: f64,
-    copy_seconds: f64,
-}
-
-impl Row {
-    fn of(line: &str) -> Result<Row> {
-        let line: Value = serde_json::from_str(line)?;
-        let number = |key: &str| line[key].as_f64().ok_or(format!("{key} is missing"));
-        Ok(Row {
-            name: line["name"].as_str().ok_or("name is missing")?.to_string(),
-            seconds: number("seconds")?,
-            copy_seconds: number("copy_seconds")?,
-        })
-    }
-
-    fn ratio(&self) -> f64 {
-        self.seconds / self.copy_seconds
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "us": self.seconds * 1e6,
-            "copy_us": self.copy_seconds * 1e6,
-            "ratio": self.ratio(),
-        })
-    }
-}
-
-fn print_table(rows: &[Row]) {
-    println!("{:32} {:>10} {:>16} {:>6}", "between two threads", "us", "barrier, copy us", "ratio");
-    for row in rows {
-        let (us, copy_us) = (row.seconds * 1e6, row.copy_seconds * 1e6);
-        println!("{:32} {us:10.1} {copy_us:16.1} {:6.2}", row.name, row.ratio());
-    }
-}
-
-/// What takes longer than it may, and what was not measured.
-fn failures(rows: &[Row], bars: &[(&str, f64)]) -> Vec<String> {
-    let failure = |(name, bar): &(&str, f64)| match rows.iter().find(|row| row.name == *name) {
-        None => Some(format!("{name} was not measured")),
-        Some(row) if row.ratio() > *bar => {
-            let ratio = row.ratio();
-            Some(format!("{name} takes {ratio:.2} times a barrier and a copy; the bar is {bar}"))
-        }
-        Some(_) => None,
-    };
-    bars.iter().filter_map(failure).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_too_slow_or_missing_fails() {
-        let line = r#"{"name": "a", "bytes": 1, "seconds": 3e-6, "copy_seconds": 2e-6}"#;
-        let rows = [Row::of(line).expect("it is complete")];
-        assert_eq!(failures(&rows, &[("a", 1.5)]), [""; 0]);
-        let found = failures(&rows, &[("a", 1.25), ("b", 1.0)]);
-        assert_eq!(
-            found,
-            ["a takes 1.50 times a barrier and a copy; the bar is 1.25", "b was not measured"]
-        );
-        assert!(Row::of(r#"{"name": "a", "seconds": 1}"#).is_err());
-    }
 }

@@ -15,16 +15,16 @@ mod row;
 mod sides;
 
 pub(crate) use cases::{Case, zoo_cases};
-pub(super) use row::median;
-pub(super) use sides::allowed_processors;
+pub(super) use row::{Accuracy, median};
+pub(super) use sides::{Job, Sample, Sides, allowed_processors};
 
 use crate::workspace::{artifacts, root};
 use crate::{Result, shell};
 use groups::Summary;
 use growing::Growing;
-use row::{Accuracy, Measured, Outcome, Round, Row};
+use row::{Measured, Outcome, Round, Row};
 use serde_json::{Value, json};
-use sides::{Job, Precision, Sides};
+use sides::Precision;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,7 +82,7 @@ pub(crate) fn run(task: &Models) -> Result {
         let available = sides.processors.len();
         let possible = |threads: &usize| !task.smoke || *threads <= available;
         for threads in task.threads.iter().copied().filter(possible) {
-            let job = Job { case, inputs: &inputs, threads };
+            let job = Job { case, inputs: &inputs, threads, processors: threads };
             match measure(&sides, job, task) {
                 Ok(row) => {
                     eprintln!("{}", in_short(&row));
@@ -129,12 +129,14 @@ pub(crate) fn run(task: &Models) -> Result {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
+/// The directory of models without weights, whether it exists or not.
+pub(super) fn zoo_at(given: Option<&Path>) -> PathBuf {
+    given.map_or_else(|| root().join("../shared/zoo"), Path::to_path_buf)
+}
+
 /// The directory of models without weights.
 fn zoo(task: &Models) -> Result<PathBuf> {
-    let zoo = match &task.zoo {
-        Some(zoo) => zoo.clone(),
-        None => root().join("../shared/zoo"),
-    };
+    let zoo = zoo_at(task.zoo.as_deref());
     if !zoo.is_dir() {
         let hint = "pass --zoo DIR (NAME.onnx, NAME.weights.json and NAME.*.case), or --smoke to do without";
         return Err(format!("no models in {}: {hint}", zoo.display()).into());
@@ -170,13 +172,13 @@ fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
             fs::remove_file(old)?;
         }
         let ort = sides.ort(job, theirs)?;
-        let sample = match sides.ours(job, Precision::Full, ours)? {
+        let sample = match sides.ours(job, Precision::Full.options(), ours)? {
             Ok(sample) => sample,
             Err(reason) => return Ok(row(Outcome::CannotRun(reason))),
         };
         let mut fast_sample = None;
         if task.fast {
-            match sides.ours(job, Precision::Fast, fast)? {
+            match sides.ours(job, Precision::Fast.options(), fast)? {
                 Ok(sample) => fast_sample = Some(sample),
                 Err(reason) => {
                     let problem = format!("fast: cannot run: {reason}");
@@ -201,7 +203,8 @@ fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
     Ok(row(Outcome::Measured(measured)))
 }
 
-fn compare(
+/// Adds what a comparison of outputs says: of a reference and ours.
+pub(super) fn compare(
     sides: &Sides,
     outputs: [&Path; 2],
     float64: Option<&Path>,

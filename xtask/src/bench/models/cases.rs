@@ -48,7 +48,7 @@ const LOOPS: &str = "loops.py";
 const LIGHT: &str = "light_networks.py";
 
 impl Case {
-    pub(super) fn digits() -> Case {
+    pub(in crate::bench) fn digits() -> Case {
         Case {
             name: "digits".into(),
             model: root().join("examples/digits/digits.onnx"),
@@ -95,7 +95,7 @@ impl Case {
     }
 
     /// The inputs as `NAME=FILE` words, which both sides understand.
-    pub(super) fn make_inputs(&self) -> Result<Vec<String>> {
+    pub(in crate::bench) fn make_inputs(&self) -> Result<Vec<String>> {
         let directory = artifacts("bench/inputs").join(&self.name);
         let script = root().join("tests/perf/case_inputs.py");
         let words = shell::output(

@@ -31,15 +31,15 @@ pub(super) struct Round {
 
 /// The worst of all rounds.
 #[derive(Default)]
-pub(super) struct Accuracy {
+pub(in crate::bench) struct Accuracy {
     /// The largest difference of an output from ONNX Runtime's, as a part of its largest magnitude.
-    pub(super) difference: f64,
+    pub(in crate::bench) difference: f64,
     /// Errors against the same model in double precision: ONNX Runtime's and ours.
     pub(super) float64: Option<(f64, f64)>,
     /// The relative error with fewer bits.
     pub(super) fast: Option<f64>,
     /// What is wrong with the outputs.
-    pub(super) problems: Vec<String>,
+    pub(in crate::bench) problems: Vec<String>,
     /// Which errors are larger than they should be.
     pub(super) inaccurate: Vec<String>,
     /// Outputs of nothing but zeros.

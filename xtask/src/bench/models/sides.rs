@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(super) struct Sides {
+pub(in crate::bench) struct Sides {
     pub(super) python: PathBuf,
-    ours: PathBuf,
+    /// Our command.
+    pub(in crate::bench) ours: PathBuf,
     budget: f64,
     pub(super) processors: Vec<usize>,
 }
@@ -24,12 +25,24 @@ pub(super) enum Precision {
     Fast,
 }
 
+impl Precision {
+    /// Of our command.
+    pub(super) fn options(self) -> &'static [&'static str] {
+        match self {
+            Precision::Full => &[],
+            Precision::Fast => &["--precision", "fast"],
+        }
+    }
+}
+
 /// One measurement: a model with inputs on some processors.
 #[derive(Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) case: &'a Case,
-    pub(super) inputs: &'a [String],
-    pub(super) threads: usize,
+pub(in crate::bench) struct Job<'a> {
+    pub(in crate::bench) case: &'a Case,
+    pub(in crate::bench) inputs: &'a [String],
+    /// Of a session, or of each device.
+    pub(in crate::bench) threads: usize,
+    pub(in crate::bench) processors: usize,
 }
 
 /// Each side makes a session in a process of its own before the one that is measured. So it finds
@@ -38,7 +51,7 @@ pub(super) struct Job<'a> {
 /// to thirty times as long as clearing it.
 impl Sides {
     /// `program` is the command that is measured on our side; it is built if none is given.
-    pub(super) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
+    pub(in crate::bench) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
         Ok(Sides {
             python: python::environment(
                 &artifacts("bench"),
@@ -59,34 +72,31 @@ impl Sides {
         Ok(line.trim().to_string())
     }
 
-    pub(super) fn ort(&self, job: Job<'_>, output: &Path) -> Result<Sample> {
+    pub(in crate::bench) fn ort(&self, job: Job<'_>, output: &Path) -> Result<Sample> {
         let script = root().join("tests/perf/run_ort.py");
         let threads = job.threads.to_string();
-        let mut first = self.bound(job.threads, &self.python)?;
+        let mut first = self.bound(job.processors, &self.python)?;
         first.arg(&script).arg(&job.case.model);
         shell::output(first.args(["--open-only", "--threads", &threads]))?;
-        let mut command = self.bound(job.threads, &self.python)?;
+        let mut command = self.bound(job.processors, &self.python)?;
         command.arg(&script);
         self.finish(&mut command, job, output);
         Sample::of(&shell::output(&mut command)?)
     }
 
-    /// The sample or, in few words, why there is none.
-    pub(super) fn ours(
+    /// The sample of a run with these options or, in few words, why there is none.
+    pub(in crate::bench) fn ours(
         &self,
         job: Job<'_>,
-        precision: Precision,
+        options: &[&str],
         output: &Path,
     ) -> Result<std::result::Result<Sample, String>> {
-        let mut first = self.bound(job.threads, &self.ours)?;
+        let mut first = self.bound(job.processors, &self.ours)?;
         first.args(["explain", "-q"]).arg(&job.case.model);
         // What it complains about, the measurement does as well.
         let _ = shell::attempt(first.args(["--threads", &job.threads.to_string()]))?;
-        let mut command = self.bound(job.threads, &self.ours)?;
-        command.args(["bench", "--json"]);
-        if let Precision::Fast = precision {
-            command.args(["--precision", "fast"]);
-        }
+        let mut command = self.bound(job.processors, &self.ours)?;
+        command.args(["bench", "--json"]).args(options);
         self.finish(&mut command, job, output);
         match shell::attempt(&mut command)? {
             Ok(line) => Sample::of(&line).map(Ok),
@@ -102,7 +112,7 @@ impl Sides {
     }
 
     /// A command that may use only the first `threads` of our processors.
-    pub(super) fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
+    pub(in crate::bench) fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
         let Some(processors) = self.processors.get(..threads) else {
             return Err(format!("there are only {} processors", self.processors.len()).into());
         };
@@ -146,12 +156,12 @@ fn in_few_words(complaint: &str) -> String {
 }
 
 /// What one process said.
-pub(super) struct Sample {
+pub(in crate::bench) struct Sample {
     pub(super) load_ms: f64,
     pub(super) first_ms: f64,
-    pub(super) median_ms: f64,
+    pub(in crate::bench) median_ms: f64,
     pub(super) min_ms: f64,
-    pub(super) rss_peak_mb: f64,
+    pub(in crate::bench) rss_peak_mb: f64,
     /// Of our side: what the peak may be made of.
     pub(super) must_hold: Option<MustHold>,
     /// Of ONNX Runtime.
