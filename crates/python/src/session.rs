@@ -255,12 +255,7 @@ impl PySession {
         let limits = limits_of(stop, timeout)?;
         let wanted = outputs.map(|names| self.0.wanted(names)).transpose()?;
         let values = self.0.run(feeds, wanted.as_deref(), limits)?;
-        let dict = PyDict::new(py);
-        for (turn, value) in values.into_iter().enumerate() {
-            let index = wanted.as_ref().map_or(turn, |wanted| wanted[turn]);
-            dict.set_item(self.0.output_name(index), value)?;
-        }
-        Ok(dict)
+        engine::by_name(py, self.0.output_names(), values, wanted.as_deref())
     }
 
     /// What a run takes, in the order of the model.

@@ -137,7 +137,7 @@ def test_inputs_and_outputs_are_those_of_sessions():
     worker.close()
 
 
-def test_a_node_that_fails_ends_all_workers():
+def test_a_node_that_fails_ends_its_run_alone():
     for model_of in (lambda: None, lambda: queues(2)):
         transports = model_of()
         feeds = {"x": [1.0], "at": [5]}
@@ -152,9 +152,46 @@ def test_a_node_that_fails_ends_all_workers():
             with pytest.raises(sardonyx.Error, match="worker 1 failed: .*Gather") as found:
                 worker.run(feeds)
             assert found.value.code == "worker"
-            with pytest.raises(sardonyx.Error, match="worker 1 failed"):
-                worker.run(feeds)
-        assert "Gather" in str(raised[0])
+            assert worker.run({"x": [1.0], "at": [0]})["y"] == [-1]
+        assert raised == [None]
+
+
+def test_all_workers_get_results_if_they_ask_for_them():
+    first, second = made(TWO, queues(2), results="all")
+    taken = []
+    serving = threading.Thread(target=second.serve, args=(taken.append,))
+    serving.start()
+    with first:
+        for at in (0, 1, 2):
+            feeds = {"x": [1.0, 2.0], "at": [at]}
+            if at == 2:
+                with pytest.raises(sardonyx.Error, match="Gather"):
+                    first.run(feeds)
+            else:
+                assert first.run(feeds)["y"] == [-1 - at]
+    serving.join(timeout=60)
+    assert not serving.is_alive()
+    assert [{name: value.tolist() for name, value in outputs.items()} for outputs in taken] == [{"y": [-1]}, {"y": [-2]}]
+    with pytest.raises(sardonyx.Error, match="'first' or 'all', not \"none\""):
+        Worker(TWO, results="none")
+
+
+def test_what_a_worker_does_with_results_may_fail():
+    first, second = made(TWO, queues(2), results="all")
+
+    def refuse(outputs):
+        raise LookupError(f"no room for {list(outputs)}")
+
+    with ThreadPoolExecutor(1) as pool, contextlib.suppress(sardonyx.Error), first:
+        served = pool.submit(second.serve, refuse)
+        first.run({"x": [1.0], "at": [0]})
+        error = served.exception(timeout=60)
+        assert isinstance(error, LookupError) and "no room for ['y']" in str(error)
+        with pytest.raises(sardonyx.Error, match="worker 1 failed: LookupError: no room"):
+            first.run({"x": [1.0], "at": [0]})
+    second.close()
+    with pytest.raises(sardonyx.Error, match="results='all'"):
+        Worker(TWO).serve(print)
 
 
 def test_workers_with_other_models_or_options_say_so():

@@ -124,10 +124,7 @@ impl Engine {
     fn demand_known(&self, feeds: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = feeds.py();
         for key in feeds.keys().iter() {
-            let Ok(name) = key.extract::<String>() else {
-                let found = shown(&key);
-                return Err(refused(py, format!("the name {found} of an input is not a str")));
-            };
+            let name = input_name(&key)?;
             self.session.input(&name).map_err(|error| raised(py, &error))?;
         }
         Ok(())
@@ -197,10 +194,7 @@ impl Engine {
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
         let outputs = outputs?;
-        let returned = match wanted {
-            None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
-            Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
-        };
+        let returned = objects(py, outputs, wanted);
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         returned
@@ -215,9 +209,9 @@ impl Engine {
         wanted(names, &self.output_names)
     }
 
-    /// The name of an output.
-    pub(crate) fn output_name(&self, index: usize) -> &Py<PyString> {
-        &self.output_names[index]
+    /// The names of outputs.
+    pub(crate) fn output_names(&self) -> &[Py<PyString>] {
+        &self.output_names
     }
 
     /// What a run takes.
@@ -315,9 +309,46 @@ fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize
     })
 }
 
+/// The name of an input among those that are given.
+///
+/// # Errors
+///
+/// If it is no text.
+pub(crate) fn input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
+    key.extract()
+        .map_err(|_| refused(key.py(), format!("the name {} of an input is not a str", shown(key))))
+}
+
+/// Outputs, or those that are wanted, by number, as objects of Python.
+pub(crate) fn objects<'py>(
+    py: Python<'py>,
+    outputs: Outputs,
+    wanted: Option<&[usize]>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    match wanted {
+        None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
+        Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
+    }
+}
+
+/// A dict of outputs, or of those that are wanted, by number.
+pub(crate) fn by_name<'py>(
+    py: Python<'py>,
+    names: &[Py<PyString>],
+    values: Vec<Bound<'py, PyAny>>,
+    wanted: Option<&[usize]>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (turn, value) in values.into_iter().enumerate() {
+        let index = wanted.map_or(turn, |wanted| wanted[turn]);
+        dict.set_item(&names[index], value)?;
+    }
+    Ok(dict)
+}
+
 /// The outputs of these numbers. Each is handed over where it is wanted last, as an array may only
 /// write what nothing else refers to.
-pub(crate) fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
+fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
     let mut outputs: Vec<Option<Value>> =
         outputs.into_iter().map(|(_, value)| Some(value)).collect();
     wanted.iter().enumerate().filter_map(move |(turn, index)| {

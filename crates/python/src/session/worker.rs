@@ -13,19 +13,19 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString};
-use sardonyx::devices::{Channels, Limits, Settings as DeviceSettings, Transport};
+use sardonyx::devices::{Channels, Limits, Results, Settings as DeviceSettings, Transport};
 use sardonyx::{
     DeviceOptions, DeviceSession, Error, ErrorKind, Model, Outputs, Session, StopFlag, Value,
 };
 
-use super::engine::{chosen, wanted};
+use super::engine::{by_name, input_name, objects, wanted};
 use super::errors::{of_kind, refused};
 use super::interrupts::{PAUSE, is_main_thread};
 use super::opened::opened;
 use super::ports::PyPort;
 use super::settings::Settings;
-use super::take::{Taker, as_dict, shown};
-use super::{PyStopFlag, give, limits_of};
+use super::take::{Taker, as_dict};
+use super::{PyStopFlag, limits_of};
 use channel::{PyChannel, Raised};
 
 /// One of several workers that run a model on the devices of one of its configurations.
@@ -38,12 +38,14 @@ use channel::{PyChannel, Raised};
 /// `(source, data)`, or None if nothing came in so many seconds. Each of the two methods is called
 /// by one thread, not the same for both. `send` may wait until the other worker receives.
 /// `deadline` is how many seconds a worker waits for another one before that is taken for lost.
-/// `threads`, `precision` and `seed` are those of `Session`; by default, the devices of this worker
-/// share the processors.
+/// `results` says who gets what runs give: `"first"`, worker 0, or `"all"` workers, which get them
+/// by `serve`. `threads`, `precision` and `seed` are those of `Session`; by default, the devices of
+/// this worker share the processors.
 ///
 /// Devices are spread evenly over the workers. Worker 0 calls `run` or `run_many`, all others
-/// `serve`, which ends when worker 0 is closed. A failure at one worker ends the calls of all with
-/// an error that names it, and none of them can run any more.
+/// `serve`, which ends when worker 0 is closed. A node that fails, or a limit, ends one run, on all
+/// workers. If a worker fails otherwise or is lost, the calls of all end with an error that names
+/// it, and none of them can run any more.
 ///
 /// Waits until all workers are there. Raises `sardonyx.Error` if one is missing or has another
 /// model or other options, or if the model cannot be opened or run.
@@ -58,6 +60,7 @@ pub(crate) struct PyWorker {
     size: usize,
     devices: usize,
     threads: usize,
+    results: Results,
 }
 
 /// A worker that is not closed.
@@ -81,19 +84,29 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl PyWorker {
     #[new]
     #[pyo3(signature = (
-        model, configuration=None, *, transport=None, deadline=60.0, threads=None,
+        model, configuration=None, *, transport=None, deadline=60.0, results="first", threads=None,
         precision="exact", seed=None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
         model: &Bound<'_, PyAny>,
         configuration: Option<String>,
         transport: Option<&Bound<'_, PyAny>>,
         deadline: f64,
+        results: &str,
         threads: Option<usize>,
         precision: &str,
         seed: Option<u64>,
     ) -> PyResult<PyWorker> {
         let py = model.py();
+        let results = match results {
+            "first" => Results::First,
+            "all" => Results::All,
+            _ => {
+                let what = format!("results must be 'first' or 'all', not {results:?}");
+                return Err(refused(py, what));
+            }
+        };
         let settings = Settings::new(py, threads, precision, None, None, seed)?;
         // Longer than the second is for ever, and all clocks can say it.
         if !(0.001..=1e9).contains(&deadline) {
@@ -101,7 +114,8 @@ impl PyWorker {
             return Err(refused(py, what));
         }
         let deadline = Duration::from_secs_f64(deadline);
-        let mut starting = Starting { transport: None, raised: Raised::default(), deadline };
+        let raised = Raised::default();
+        let mut starting = Starting { transport: None, raised, deadline, results };
         if let Some(transport) = transport {
             starting.connect(transport)?;
         }
@@ -125,6 +139,7 @@ impl PyWorker {
             size: transport.as_ref().map_or(1, |transport| transport.workers()),
             devices: session.device_count(),
             threads: session.threads(),
+            results,
             open: Arc::new(Mutex::new(Some(Arc::new(Open { session, transport, raised })))),
         };
         let mut all = locked(&OPEN);
@@ -136,7 +151,7 @@ impl PyWorker {
     /// Runs the model on inputs by name and returns a dict of its outputs by name. For worker 0.
     ///
     /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-    /// seconds, and `stop` when another thread raises the flag; both end the work of all workers.
+    /// seconds, and `stop` when another thread raises the flag; both end the run on all workers.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
         &self,
@@ -166,8 +181,30 @@ impl PyWorker {
 
     /// Runs the devices of this worker whenever worker 0 runs the model, until that is closed. For
     /// all workers but 0.
-    fn serve(&self, py: Python<'_>) -> PyResult<()> {
-        self.with_open(py, None, |open, stop| open.session.serve_until(stop))
+    ///
+    /// `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
+    /// workers were made with `results="all"`. An exception that it raises ends the work of all.
+    #[pyo3(signature = (take=None))]
+    fn serve(&self, py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<()> {
+        if take.is_some() && self.results == Results::First {
+            let what = "results are for worker 0 alone: make all workers with results='all'";
+            return Err(refused(py, what.to_string()));
+        }
+        let mut raised = None;
+        let served = self.with_open(py, None, |open, stop| {
+            open.session.serve_with(stop, |outputs| {
+                let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
+                let taken = Python::attach(|py| {
+                    let outputs = self.dict(py, outputs, None)?;
+                    take.call1(py, (outputs,)).map(|_| ())
+                });
+                if let Err(error) = taken {
+                    fail(open.transport.as_ref(), &error);
+                    raised = Some(error);
+                }
+            })
+        });
+        raised.map_or(served, Err)
     }
 
     /// Ends the work of this worker. If it is worker 0, `serve` of the others ends.
@@ -252,6 +289,7 @@ struct Starting {
     transport: Option<Arc<Channels>>,
     raised: Raised,
     deadline: Duration,
+    results: Results,
 }
 
 impl Starting {
@@ -276,7 +314,7 @@ impl Starting {
         let py = model.py();
         let transport = self.transport.as_ref();
         let (model, _) = opened(model).inspect_err(|error| fail(transport, error))?;
-        let mut options = DeviceOptions::new().deadline(self.deadline);
+        let mut options = DeviceOptions::new().deadline(self.deadline).results(self.results);
         if let Some(transport) = transport {
             options = options.transport(transport.clone());
         }
@@ -336,10 +374,7 @@ impl PyWorker {
         let py = feeds.py();
         let mut values = Vec::new();
         for (key, value) in as_dict(feeds)?.iter() {
-            let Ok(name) = key.extract::<String>() else {
-                let found = shown(&key);
-                return Err(refused(py, format!("the name {found} of an input is not a str")));
-            };
+            let name = input_name(&key)?;
             let Some(PyPort(port)) = self.inputs.iter().find(|PyPort(port)| port.name() == name)
             else {
                 // For its words.
@@ -360,19 +395,8 @@ impl PyWorker {
         outputs: Outputs,
         wanted: Option<&[usize]>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        let all: Vec<usize>;
-        let wanted = match wanted {
-            Some(wanted) => wanted,
-            None => {
-                all = (0..self.output_names.len()).collect();
-                &all
-            }
-        };
-        for (index, value) in wanted.iter().zip(chosen(outputs, wanted)) {
-            dict.set_item(&self.output_names[*index], give::object(py, value)?)?;
-        }
-        Ok(dict)
+        let values = objects(py, outputs, wanted)?;
+        by_name(py, &self.output_names, values, wanted)
     }
 
     /// Does something with the open worker, without the interpreter.

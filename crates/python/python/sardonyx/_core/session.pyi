@@ -1,6 +1,6 @@
 """The core of sessions, which run models."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, final
 
@@ -131,6 +131,7 @@ class Worker:
         *,
         transport: Transport | None = None,
         deadline: float = 60.0,
+        results: str = "first",
         threads: int | None = None,
         precision: str = "exact",
         seed: int | None = None,
@@ -151,7 +152,7 @@ class Worker:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> list[dict[str, Any]]: ...
-    def serve(self) -> None: ...
+    def serve(self, take: Callable[[dict[str, Any]], object] | None = None) -> None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Worker: ...
     def __exit__(
