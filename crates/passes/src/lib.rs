@@ -8,6 +8,7 @@ mod align;
 mod annotations;
 mod attributes;
 pub mod check;
+mod collectives;
 mod convert;
 mod cost;
 mod cross;
@@ -39,6 +40,9 @@ pub use annotations::{
     add_configuration, annotate_devices, annotations, configurations,
 };
 pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use collectives::{
+    COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
+};
 pub use convert::{
     Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
     ConvertedOperator, RELEASES, Release, Target, convert,

@@ -51,7 +51,7 @@ impl Link {
     }
 
     /// The error of a node for one of the transport.
-    fn failed(&self, error: &TransportError) -> OperatorError {
+    pub(super) fn failed(&self, error: &TransportError) -> OperatorError {
         self.note(error);
         OperatorError::from(error.to_string())
     }
@@ -250,15 +250,25 @@ fn route(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> R
 }
 
 /// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
-struct Into<'o, 'c, 'a> {
+pub(super) struct Into<'o, 'c, 'a> {
     call: &'o mut OperatorCall<'c, 'a>,
+    output: usize,
     scratch: Vec<u8>,
 }
 
-impl Into<'_, '_, '_> {
-    fn bytes(&mut self, elem: DataType, dims: &[usize]) -> Result<&mut [u8], OperatorError> {
-        if self.call.has_output(0) {
-            return Ok(self.call.output(0, elem, dims)?.into_bytes());
+impl<'o, 'c, 'a> Into<'o, 'c, 'a> {
+    /// For an output of a node.
+    pub(super) fn new(call: &'o mut OperatorCall<'c, 'a>, output: usize) -> Self {
+        Into { call, output, scratch: Vec::new() }
+    }
+
+    pub(super) fn bytes(
+        &mut self,
+        elem: DataType,
+        dims: &[usize],
+    ) -> Result<&mut [u8], OperatorError> {
+        if self.call.has_output(self.output) {
+            return Ok(self.call.output(self.output, elem, dims)?.into_bytes());
         }
         let elements: usize = dims.iter().product();
         self.scratch.resize(elements * elem.bits().unwrap_or(0) / 8, 0);
@@ -282,7 +292,7 @@ impl CustomOperator for Exchange {
         // It is not empty: what is empty is known, and nobody has to make it.
         call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
         let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
-        let mut into = Into { call, scratch: Vec::new() };
+        let mut into = Into::new(call, 0);
         match route {
             Route::Reduce { workers, reduction } => {
                 let given = given.ok_or("there is no partial result")?;
