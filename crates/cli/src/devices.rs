@@ -14,7 +14,7 @@ use sardonyx::{DeviceOptions, DeviceSession, Error, Outputs, Session, Value};
 use crate::failure::Failure;
 use crate::session::{Opened, SessionArgs};
 use crate::stopping::StopArgs;
-pub(crate) use ranks::Rank;
+pub(crate) use ranks::{NUMBER, Rank};
 use workers::Workers;
 
 /// Which devices run the model.

@@ -75,10 +75,10 @@ pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
 pub use shard::{
-    Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
-    Move, NotHonored, Numbers, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
-    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration,
-    prepare_to_shard, shard, suggest, transfers,
+    Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
+    FormId, Local, Move, NotExpressible, NotHonored, Numbers, Place as DevicePlace, Plan,
+    PlanFacts, Ranges, RankError, Run, ShardError, ShardOptions, Split, SplitAxis, Step, Suggested,
+    Transfer, chosen_configuration, lower_ir_version, prepare_to_shard, shard, suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

@@ -2,6 +2,7 @@
 
 pub(crate) mod collectives;
 mod exchange;
+mod rank_models;
 mod seat;
 mod team;
 
@@ -12,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use rank_models::{RankModels, RankOptions};
 pub use sardonyx_devices::{
     Channel, ChannelError, Channels, Settings, Threads, Traffic, Transport, TransportError,
 };
@@ -22,7 +24,7 @@ pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 pub use sardonyx_devices::{Processes, Rendezvous};
 use sardonyx_model::{self as graph, Dim, Type};
 use sardonyx_ops::Registry;
-pub use sardonyx_passes::{Division, Plan, Suggested};
+pub use sardonyx_passes::{Collectives, Division, Plan, Suggested};
 use sardonyx_passes::{
     Device, EXCHANGE, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard,
     shard, suggest,
@@ -612,6 +614,7 @@ impl DeviceSession {
             inputs,
             symbols: &self.symbols,
             open,
+            outputs_everywhere: false,
         };
         shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
             // The model itself has been looked at.
