@@ -93,6 +93,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return Err(Failure::new("times and outputs cannot both be written to stdout")
             .help("name a file or a directory with --output"));
     }
+    args.devices.refuse_ranks()?;
     let only_looks = args.devices.devices;
     let (loaded, mut load) = timed(|| args.session.open(&args.model, only_looks, terminal));
     let loaded = loaded?;

@@ -1,6 +1,7 @@
-//! Running on the devices of a configuration of the model: the options, which session runs, and the
-//! other processes that take part.
+//! Running on the devices of a configuration of the model, or as one of several ranks: the options,
+//! which session runs, and the other processes that take part.
 
+mod ranks;
 mod workers;
 
 use std::ffi::OsString;
@@ -13,11 +14,13 @@ use sardonyx::{DeviceOptions, DeviceSession, Error, Outputs, Session, Value};
 use crate::failure::Failure;
 use crate::session::{Opened, SessionArgs};
 use crate::stopping::StopArgs;
+pub(crate) use ranks::{NUMBER, Rank};
 use workers::Workers;
 
 /// Which devices run the model.
 #[derive(clap::Args)]
 #[group(skip)]
+#[command(group = clap::ArgGroup::new("workers").args(["devices", "processes", "mpi"]).multiple(true))]
 pub(crate) struct DeviceArgs {
     /// Run on the devices of a configuration of the model: each is a thread with its part of the
     /// model. The results are the same, except for the rounding of sums. --threads counts the
@@ -27,18 +30,18 @@ pub(crate) struct DeviceArgs {
     /// Name of the device configuration; by default the only one of the model
     #[arg(long, value_name = "NAME", requires = "devices")]
     configuration: Option<String>,
-    /// Spread the devices over N processes of this machine, this one included; by default one
-    /// process per device
-    #[arg(long, value_name = "N", requires = "devices", num_args = 0..=1, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    /// With --devices, spread the devices over N processes of this machine, this one included; by
+    /// default one process per device. Without, each of N processes runs a model of its own, whose
+    /// collectives connect them, as `sardonyx shard --local` writes them: %d in MODEL stands for
+    /// the number of the process, from 0. Process 0 writes the answer
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u64).range(2..=1024))]
     processes: Option<Option<u64>>,
-    /// Spread the devices over the processes of the MPI job that runs this command, as in
-    /// `mpiexec -n 4 sardonyx run MODEL x.npy --devices --mpi`. Process 0 reads the inputs and
-    /// writes the answer. FILE is the MPI library; by default the usual names are tried. Not in
-    /// static builds
+    /// The same with the processes of the MPI job that runs this command, as in `mpiexec -n 4
+    /// sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the usual
+    /// names are tried. Not in static builds
     #[arg(
         long,
         value_name = "FILE",
-        requires = "devices",
         conflicts_with = "processes",
         num_args = 0..=1,
         require_equals = true
@@ -48,8 +51,8 @@ pub(crate) struct DeviceArgs {
     /// same bits in every run; otherwise they are left to the MPI library
     #[arg(long, requires = "mpi")]
     reproducible: bool,
-    /// Seconds that a device waits for a message of another one
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "devices", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Seconds that a device or process waits for a message of another one
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "workers", value_parser = clap::value_parser!(u64).range(1..))]
     device_timeout: u64,
 }
 
@@ -76,6 +79,10 @@ impl DeviceArgs {
         }
     }
 
+    fn settings(&self) -> Settings {
+        Settings { deadline: Duration::from_secs(self.device_timeout) }
+    }
+
     /// What runs a model that was opened; only to be looked at, if devices run it. `None` in a
     /// process that took part in the runs of another one, and is done.
     pub(crate) fn runner<'o>(
@@ -88,7 +95,7 @@ impl DeviceArgs {
         if !self.devices {
             return Ok(Some(Runner::Session(whole)));
         }
-        let settings = Settings { deadline: Duration::from_secs(self.device_timeout) };
+        let settings = self.settings();
         let workers = self.workers((model, is_stdin), &settings)?;
         let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
         if devices.worker() == 0 {

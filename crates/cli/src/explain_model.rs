@@ -130,7 +130,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     if let Some(name) = &args.configuration {
         options = options.configuration(name);
     }
-    let (opened, ()) = args.session.open_changed(model, true, terminal, |model| Ok((model, ())))?;
+    let opened = args.session.open(model, true, terminal)?;
     let sizes = &opened.sizes;
     let session = args.session.on_devices(&opened.model, sizes, options)?;
     // Other sizes stay open: a plan holds for all of them.

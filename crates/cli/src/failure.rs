@@ -74,6 +74,14 @@ impl Failure {
     pub(crate) fn told_elsewhere() -> Failure {
         Failure { is_told_elsewhere: true, ..Failure::default() }
     }
+
+    /// The failure in a line, for those that other processes tell.
+    pub(crate) fn in_a_line(&self) -> String {
+        match &self.place {
+            Some(place) => format!("{place}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
 }
 
 impl From<ErrorKind> for Code {

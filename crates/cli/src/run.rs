@@ -7,7 +7,7 @@ use std::time::Duration;
 use sardonyx::Outputs;
 use serde_json::json;
 
-use crate::devices::{DeviceArgs, Runner};
+use crate::devices::{DeviceArgs, Rank, Runner};
 use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
@@ -60,21 +60,45 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    match args.devices.rank(&args.model)? {
+        None => run_one(args, &args.model, None, terminal),
+        Some(rank) => {
+            let result = run_one(args, &rank.model(&args.model), Some(&rank), terminal);
+            rank.end(result)
+        }
+    }
+}
+
+/// Runs a model, as one of several ranks if it is one.
+fn run_one(
+    args: &Args,
+    arg: &ModelArg,
+    rank: Option<&Rank>,
+    terminal: &Terminal,
+) -> Result<Verdict, Failure> {
     let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
     let dump_target = args.inner.target()?;
     let only_looks = args.devices.devices;
-    let (opened, wanted) =
-        args.session.open_changed(&args.model, only_looks, terminal, |model| {
+    let (opened, wanted) = args.session.open_changed(
+        arg,
+        &|builder| match rank {
+            Some(rank) => rank.connect(builder),
+            None if only_looks => builder.only_look(),
+            None => builder,
+        },
+        terminal,
+        |model| {
             let names = expected.iter().flat_map(Expected::names);
             args.inner.apply(model, names, expected.is_some())
-        })?;
-    let runner = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
+        },
+    )?;
+    let runner = args.devices.runner(&opened, &args.session, arg.is_stdin())?;
     let Some(runner) = runner else { return Ok(Verdict::Fine) };
     let mut inputs = gather(&args.inputs, &opened, terminal)?;
     let model = &opened.model;
     let classes = classes::Classes::new(&args.classes, model)?;
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
-    let protected = saving::protect_inputs(&args.model, model, &inputs.files);
+    let protected = saving::protect_inputs(arg, model, &inputs.files);
 
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
@@ -82,6 +106,12 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
 
     let (given, timing) = repeat(&runner, inputs, args, terminal)?;
+    if let Some(rank) = rank {
+        rank.wait()?;
+        if !rank.is_first() {
+            return Ok(Verdict::Fine);
+        }
+    }
     let outputs = wanted.outputs(&given);
     let written = match &place {
         Some(place) => outputs::write(&outputs, place, &protected, terminal)?,

@@ -107,10 +107,23 @@ impl Args {
                 Ok(Target::File(arg.path.clone()))
             };
         }
-        let path = self
-            .output
-            .as_deref()
-            .ok_or_else(|| Failure::new("no output").help("give -o FILE or --in-place"))?;
+        self.target_at(self.output.as_deref(), arg, model)
+    }
+
+    /// The file that is to be written, as it was given.
+    pub(crate) fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
+    /// The same as [`Args::target`] for a file.
+    pub(crate) fn target_at(
+        &self,
+        path: Option<&Path>,
+        arg: &ModelArg,
+        model: &Model,
+    ) -> Result<Target, Failure> {
+        let path =
+            path.ok_or_else(|| Failure::new("no output").help("give -o FILE or --in-place"))?;
         let target = target_of(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,

@@ -151,19 +151,17 @@ impl SessionArgs {
         })
     }
 
-    /// The same for a model that is changed first; the session is only to look at, if `only_looks`.
+    /// The same for a model that is changed first, and with more options.
     pub(crate) fn open_changed<T>(
         &self,
         model: &ModelArg,
-        only_looks: bool,
+        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
         terminal: &Terminal,
         change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
     ) -> Result<(Opened, T), Failure> {
         let (opened, opening) = timed(|| model.open());
         let (changed, found) = change(opened?)?;
-        let opened = self.prepare((model, changed, opening), terminal, &|builder| {
-            if only_looks { builder.only_look() } else { builder }
-        })?;
+        let opened = self.prepare((model, changed, opening), terminal, how)?;
         Ok((opened, found))
     }
 

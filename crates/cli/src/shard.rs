@@ -1,4 +1,6 @@
-//! `sardonyx shard`: annotations for running a model on several devices.
+//! `sardonyx shard`: annotations for running a model on several devices, and models for each.
+
+mod local;
 
 use sardonyx::devices::{Division, Suggested};
 use sardonyx::{SaveOptions, Weights};
@@ -16,6 +18,10 @@ use crate::{ModelArg, saving};
 /// are split over the devices. Annotations never change results; `sardonyx run --devices` uses
 /// them, and `sardonyx explain --devices` shows the resulting plan. Calls of functions are inlined
 /// first.
+///
+/// With --local, one model is written for each device, a rank: ordinary nodes on parts, constants
+/// cut, and collectives of another engine where ranks exchange values. All ranks take all inputs
+/// and give all outputs. `sardonyx run 'rank%d.onnx' --processes N` runs them together.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -23,20 +29,32 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Number of devices, at least 2
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1024))]
-    devices: u64,
+    /// Number of devices, at least 2. With --local it may be left out: the annotations of the model
+    /// are used then
+    #[arg(long, value_name = "N", required_unless_present = "local", value_parser = clap::value_parser!(u64).range(2..=1024))]
+    devices: Option<u64>,
     /// Split products with constant matrices of at least 4096 elements over all devices: by
     /// columns, and by rows where a later product reads the parts; heads of attention go with them.
     /// Tables of at least 1048576 elements are split by rows. This is the default
-    #[arg(long)]
+    #[arg(long, requires = "devices")]
     tensor: bool,
     /// Divide the nodes into one pipeline stage for each device, with about equal work
-    #[arg(long, conflicts_with = "tensor")]
+    #[arg(long, requires = "devices", conflicts_with = "tensor")]
     pipeline: bool,
     /// Name of the configuration; by default tensor-N or pipeline-N
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "devices")]
     name: Option<String>,
+    /// Write one model for each device, with fixed sizes: %d in FILE stands for the number of the
+    /// device, from 0
+    #[arg(long, conflicts_with = "in_place")]
+    local: bool,
+    /// Name of the configuration whose annotations --local uses; by default the only one of the
+    /// model
+    #[arg(long, value_name = "NAME", requires = "local", conflicts_with = "devices")]
+    configuration: Option<String>,
+    /// Collectives that --local writes. The standard has none
+    #[arg(long, value_enum, value_name = "ENGINE", default_value_t = local::Engine::Microsoft, requires = "local")]
+    collectives: local::Engine,
     #[command(flatten)]
     sizes: SizeArgs,
 }
@@ -47,8 +65,21 @@ const SCHEMA: &str = "sardonyx.shard/1";
 
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
-    let target = args.saving.target(&args.model, &model)?;
-    let devices = usize::try_from(args.devices).unwrap_or(usize::MAX);
+    let Some(devices) = args.devices else {
+        let written = local::write(args, &model, args.configuration.as_deref(), terminal)?;
+        if args.saving.json {
+            let answer = json!({
+                "schema": SCHEMA,
+                "model": args.model.name(),
+                "local": written.json(),
+            });
+            return terminal.json(&answer, true);
+        }
+        written.say(terminal);
+        return Ok(());
+    };
+    let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
+    let devices = usize::try_from(devices).unwrap_or(usize::MAX);
     let (division, kind) =
         if args.pipeline { (Division::Pipeline, "pipeline") } else { (Division::Tensor, "tensor") };
     let name = args.name.clone().unwrap_or_else(|| format!("{kind}-{devices}"));
@@ -60,21 +91,35 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         .map(|(name, size)| (name, i64::try_from(size).unwrap_or(i64::MAX)))
         .collect();
     let (annotated, report) = model.shard((&name, devices), division, &sizes)?;
-    let save = SaveOptions::new();
-    let saved = args.saving.save(&args.model, &annotated, save, Weights::Keep, target, terminal)?;
+    let (mut saved, mut local) = (None, None);
+    match target {
+        Some(target) => {
+            let save = SaveOptions::new();
+            let arg = &args.model;
+            let weights = Weights::Keep;
+            saved = Some(args.saving.save(arg, &annotated, save, weights, target, terminal)?);
+        }
+        None => local = Some(local::write(args, &annotated, Some(&name), terminal)?),
+    }
     if args.saving.json {
-        let answer = json!({
+        let mut answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
             "configuration": name,
             "devices": devices,
             "report": as_json(&report),
-            "saved": saved.json(),
         });
+        if let Some(saved) = saved {
+            answer["saved"] = saved.json();
+        }
+        if let Some(local) = local {
+            answer["local"] = local.json();
+        }
         return terminal.json(&answer, true);
     }
     terminal.remark(&as_text(&name, &report, args.pipeline));
-    saved.say(terminal);
+    saved.iter().for_each(|saved| saved.say(terminal));
+    local.iter().for_each(|local| local.say(terminal));
     Ok(())
 }
 

@@ -56,6 +56,7 @@ pub struct OpDef {
     linear: Linear,
     deciding: &'static [usize],
     reads_part: bool,
+    collective: bool,
     replacement: Option<&'static str>,
     without_reference_rule: &'static [u32],
     reference_rule: Option<InferFn>,
@@ -107,6 +108,7 @@ impl OpDef {
             linear: Linear::No,
             deciding: &[],
             reads_part: false,
+            collective: false,
             replacement: None,
             without_reference_rule: &[],
             reference_rule: None,
@@ -285,6 +287,12 @@ impl OpDef {
         OpDef { reads_part: true, ..self }
     }
 
+    /// Says that the ranks of a model run nodes of the operator together: what a rank gets depends
+    /// on the others.
+    pub(crate) const fn collective(self) -> OpDef {
+        OpDef { collective: true, ..self }
+    }
+
     /// The versions for which the reference implementation has no inference rule.
     pub(crate) const fn without_reference_rule(self, versions: &'static [u32]) -> OpDef {
         OpDef { without_reference_rule: versions, ..self }
@@ -349,6 +357,12 @@ impl OpDef {
     /// Whether of the first input only those elements are read that the output takes.
     pub fn is_part_of_first(&self) -> bool {
         self.reads_part
+    }
+
+    /// Whether the ranks of a model run nodes of the operator together, each in a process of its
+    /// own with a model of its own.
+    pub fn is_collective(&self) -> bool {
+        self.collective
     }
 
     /// Whether the reference implementation has an inference rule for the version that an opset

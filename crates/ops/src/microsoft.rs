@@ -1,14 +1,16 @@
-//! The operators that ONNX Runtime adds to the standard, as far as exported models use them.
+//! The operators that ONNX Runtime adds to the standard, as far as exported models use them, and
+//! the one for collectives of TensorRT.
 //!
 //! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
 //! which operators come and change, and most of its operators are not here. Each but those of
-//! quantized weights, of hashes and of tokens has a function over operators of the standard at
+//! quantized weights, of hashes and of tokens, and collectives, has a function over operators of the standard at
 //! their newest versions; these are the larger ones where there is one, so that the engine runs
 //! them as if a model had them itself. What a function cannot say it refuses with a reason: forms
 //! of an operator that only a device has, and buffers that are written to while they are read.
 
 mod activation;
 mod attention;
+mod collective;
 mod distance;
 mod group_query;
 mod hash;
@@ -27,7 +29,11 @@ pub(crate) const DOMAIN: &str = "com.microsoft";
 
 /// By domain and name.
 pub(crate) static LIST: List = List::new(&[
+    &collective::DIST_COLLECTIVE,
     &normalization::SIMPLIFIED_OF_DEFAULT_DOMAIN,
+    &collective::ALL_GATHER,
+    &collective::ALL_REDUCE,
+    &collective::ALL_TO_ALL,
     &attention::ATTENTION,
     &activation::BIAS_GELU,
     &distance::CDIST,

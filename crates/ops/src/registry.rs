@@ -313,7 +313,8 @@ impl Registry {
     }
 
     /// The operators of the standard, and those that ONNX Runtime adds to it, in the domain
-    /// `com.microsoft` and one in the default domain, as far as exported models use them.
+    /// `com.microsoft` and one in the default domain, as far as exported models use them; and
+    /// `DistCollective`, which TensorRT adds to the default domain.
     ///
     /// These are found by name. Lists of operators, versions and domains remain those of the
     /// standard: the domain has a single version, and far more operators than are known here.

@@ -8,6 +8,7 @@ mod align;
 mod annotations;
 mod attributes;
 pub mod check;
+mod collectives;
 mod convert;
 mod cost;
 mod cross;
@@ -39,6 +40,9 @@ pub use annotations::{
     add_configuration, annotate_devices, annotations, configurations,
 };
 pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use collectives::{
+    COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
+};
 pub use convert::{
     Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
     ConvertedOperator, RELEASES, Release, Target, convert,
@@ -71,10 +75,10 @@ pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
 pub use shard::{
-    Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form, FormId, Local,
-    Move, NotHonored, Numbers, Place as DevicePlace, Plan, PlanFacts, Ranges, Run, ShardError,
-    ShardOptions, Split, SplitAxis, Step, Suggested, Transfer, chosen_configuration,
-    prepare_to_shard, shard, suggest, transfers,
+    Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
+    FormId, Local, Move, NotExpressible, NotHonored, Numbers, Place as DevicePlace, Plan,
+    PlanFacts, Ranges, RankError, Run, ShardError, ShardOptions, Split, SplitAxis, Step, Suggested,
+    Transfer, chosen_configuration, lower_ir_version, prepare_to_shard, shard, suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

@@ -11,12 +11,14 @@
 //! proposals 0006 and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
 
 mod assign;
+mod collectives;
 mod constants;
 mod form;
 mod linear;
 mod local;
 mod place;
 mod print;
+mod rank;
 mod sizes;
 mod spec;
 mod suggest;
@@ -31,8 +33,10 @@ use sardonyx_ops::operators::CAST_LIKE;
 use sardonyx_ops::{Change, Operand, Registry};
 use sardonyx_tensor::DataType;
 
+pub use collectives::{Collectives, NotExpressible};
 pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
+pub use rank::{RankError, lower_ir_version};
 pub use suggest::{Division, Suggested, suggest};
 
 use crate::annotations::configurations;
@@ -63,6 +67,8 @@ pub struct ShardOptions<'a> {
     /// [holds](Plan::holds). What depends on other symbols is whole. `None` leaves all symbols of
     /// inputs open, and keeps whole what is to be split along them: for a plan to look at.
     pub open: Option<&'a [(String, i64)]>,
+    /// Whether all devices are to have the outputs of the model in the end, and not one of them.
+    pub outputs_everywhere: bool,
 }
 
 /// Why there is no plan.
@@ -201,6 +207,8 @@ struct Given {
     value: ValueId,
     form: FormId,
     by: Device,
+    /// Whether all devices have it.
+    everywhere: bool,
 }
 
 impl Plan {
@@ -274,25 +282,7 @@ impl Plan {
     /// The devices that combine their partial results of the part of a device, itself included, one
     /// for each of these, where all of them get the result. Sorted; `None` if it is not so.
     pub fn reducing(&self, moved: &Move, device: Device) -> Option<Vec<Device>> {
-        let (from, to) = (self.form(moved.from), self.form(moved.to));
-        let (_, count) = from.partial()?;
-        if from.combined() != *to {
-            return None;
-        }
-        let place = to.places().get(&device)?;
-        // Devices with the same part and the same partial result take turns in forming groups.
-        let mut holders: Vec<Vec<Device>> = vec![Vec::new(); count];
-        for (other, _) in to.places().iter().filter(|(_, own)| *own == place) {
-            holders[from.partial_of(*other)].push(*other);
-        }
-        let groups = holders[0].len();
-        if holders.iter().any(|devices| devices.len() != groups) {
-            return None;
-        }
-        let at = holders[from.partial_of(device)].iter().position(|one| *one == device)?;
-        let mut group: Vec<Device> = holders.iter().map(|devices| devices[at]).collect();
-        group.sort_unstable();
-        Some(group)
+        reducing(self.form(moved.from), self.form(moved.to), device)
     }
 
     /// The bytes that each device has to send to each other one, where they can be counted. Sums of
@@ -327,6 +317,29 @@ impl Plan {
         }
         bytes
     }
+}
+
+/// The devices that combine their partial results of the part of a device, itself included, one for
+/// each of these, where all of them get the result. Sorted; `None` if it is not so.
+fn reducing(from: &Form, to: &Form, device: Device) -> Option<Vec<Device>> {
+    let (_, count) = from.partial()?;
+    if from.combined() != *to {
+        return None;
+    }
+    let place = to.places().get(&device)?;
+    // Devices with the same part and the same partial result take turns in forming groups.
+    let mut holders: Vec<Vec<Device>> = vec![Vec::new(); count];
+    for (other, _) in to.places().iter().filter(|(_, own)| *own == place) {
+        holders[from.partial_of(*other)].push(*other);
+    }
+    let groups = holders[0].len();
+    if holders.iter().any(|devices| devices.len() != groups) {
+        return None;
+    }
+    let at = holders[from.partial_of(device)].iter().position(|one| *one == device)?;
+    let mut group: Vec<Device> = holders.iter().map(|devices| devices[at]).collect();
+    group.sort_unstable();
+    Some(group)
 }
 
 fn elements_of(axis: &[Run]) -> usize {
@@ -488,6 +501,7 @@ struct Prepared {
     scope: Option<Arc<Scope>>,
     configuration: String,
     devices: usize,
+    outputs_everywhere: bool,
 }
 
 impl Prepared {
@@ -566,7 +580,17 @@ fn prepare(
     }
     let symbols = symbols_of(&resolved, &types, options.symbols);
     let (open, scope) = (HashSet::new(), None);
-    let prepared = Prepared { resolved, types, symbols, open, scope, configuration, devices };
+    let outputs_everywhere = options.outputs_everywhere;
+    let prepared = Prepared {
+        resolved,
+        types,
+        symbols,
+        open,
+        scope,
+        configuration,
+        devices,
+        outputs_everywhere,
+    };
     Ok(prepared.with_scope(options))
 }
 
@@ -679,6 +703,8 @@ struct Planner<'r> {
     through: HashSet<NodeId>,
     /// Nodes that need whole what devices have in parts, and that others could take the place of.
     needs_whole: HashSet<NodeId>,
+    /// Whether all devices are to have the outputs of the model.
+    outputs_everywhere: bool,
     /// Values that are computed from constants and read once, with the nodes that make them.
     from_constants: HashMap<ValueId, NodeId>,
     /// Those of them that nothing has read yet.
@@ -687,7 +713,8 @@ struct Planner<'r> {
 
 impl<'r> Planner<'r> {
     fn new(prepared: &'r Prepared, columns: Option<Columns>) -> Self {
-        let Prepared { resolved, types, symbols, open, scope, configuration, devices } = prepared;
+        let Prepared { resolved, types, symbols, open, scope, configuration, devices, .. } =
+            prepared;
         let plan = Plan {
             model: resolved.model().clone(),
             configuration: configuration.clone(),
@@ -715,6 +742,7 @@ impl<'r> Planner<'r> {
             columns,
             through: HashSet::new(),
             needs_whole: HashSet::new(),
+            outputs_everywhere: prepared.outputs_everywhere,
             from_constants: HashMap::new(),
             waiting: HashSet::new(),
         };
@@ -723,7 +751,7 @@ impl<'r> Planner<'r> {
         planner
     }
 
-    fn all(&self) -> impl Iterator<Item = Device> + use<> {
+    fn all(&self) -> std::ops::Range<Device> {
         0..Device::try_from(self.plan.devices).unwrap_or(Device::MAX)
     }
 
@@ -759,23 +787,28 @@ impl<'r> Planner<'r> {
         self
     }
 
-    /// Makes an output of the model whole on one device: the first one if it has the value, else
-    /// one that has the value or a part of it.
+    /// Makes an output of the model whole: on all devices if these are to have it, or on one, the
+    /// first one if it has the value, else one that has the value or a part of it.
     fn give(&mut self, value: ValueId) -> Given {
+        if self.outputs_everywhere {
+            let form = self.everywhere;
+            self.need(value, form);
+            return Given { value, form, by: 0, everywhere: true };
+        }
         let has = self.has(value);
         let whole = has.iter().filter(|form| self.plan.form(**form).is_whole());
         let whole: Vec<(Device, FormId)> = whole
             .filter_map(|form| Some((self.plan.form(*form).devices().next()?, *form)))
             .collect();
         if let Some((by, form)) = whole.into_iter().min() {
-            return Given { value, form, by };
+            return Given { value, form, by, everywhere: false };
         }
         let current = self.current(value);
         let by = self.plan.form(current).devices().next().unwrap_or(0);
         let form =
             if self.can_move(value) { self.number(Form::whole([by])) } else { self.everywhere };
         self.need(value, form);
-        Given { value, form, by }
+        Given { value, form, by, everywhere: false }
     }
 
     /// Says of nodes in graphs of nodes that they run whole, whatever they say.
@@ -795,8 +828,11 @@ impl<'r> Planner<'r> {
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
     /// moves to devices that do not read what they get.
     fn prune(&mut self) {
-        let mut needed: HashSet<(ValueId, FormId, Device)> =
-            self.plan.outputs.iter().map(|given| (given.value, given.form, given.by)).collect();
+        let outputs = self.plan.outputs.iter().flat_map(|given| {
+            let devices = if given.everywhere { self.all() } else { given.by..given.by + 1 };
+            devices.map(|device| (given.value, given.form, device))
+        });
+        let mut needed: HashSet<(ValueId, FormId, Device)> = outputs.collect();
         let mut kept = Vec::with_capacity(self.plan.steps.len());
         for step in std::mem::take(&mut self.plan.steps).into_iter().rev() {
             match step {

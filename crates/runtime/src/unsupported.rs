@@ -20,6 +20,9 @@ const LAYOUT_DOMAINS: [&str; 2] = ["com.microsoft.nchwc", "com.ms.internal.nhwc"
 /// Why these do not run.
 const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED";
 
+/// Why these do not run in a session of their own.
+const OF_SEVERAL_RANKS: &str = "a collective runs only together with the other ranks: `sardonyx run MODEL --processes N` starts them, `--mpi` finds them, SessionBuilder::transport connects sessions of a program";
+
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.
 ///
@@ -127,7 +130,8 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }
-    (!may_run(operator)).then(|| "operator not implemented".to_string())
+    let why = if operator.is_collective() { OF_SEVERAL_RANKS } else { "operator not implemented" };
+    (!may_run(operator)).then(|| why.to_string())
 }
 
 /// Collects operators that cannot run, one entry for each reason.

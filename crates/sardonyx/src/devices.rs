@@ -1,36 +1,37 @@
 //! A model that runs on several devices, as one of its configurations says.
 
+pub(crate) mod collectives;
 mod exchange;
 mod profile;
+mod rank_models;
 mod runs;
 mod seat;
 mod team;
 
 use std::collections::VecDeque;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use profile::{DeviceEvent, DevicePart, DeviceRun, Exchanged};
+pub use rank_models::{RankModels, RankOptions};
 pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, Sent, Settings, Traffic, Transport, TransportError,
+    Channel, ChannelError, Channels, Sent, Settings, Threads, Traffic, Transport, TransportError,
 };
-use sardonyx_devices::{Hosted, RunNumber, Threads};
+use sardonyx_devices::{Hosted, RunNumber};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use sardonyx_devices::{Processes, Rendezvous};
 use sardonyx_model::{self as graph, Dim, Type};
 use sardonyx_ops::Registry;
+pub use sardonyx_passes::{Collectives, Division, EXCHANGE, Plan, Suggested};
 use sardonyx_passes::{
     Device, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard, shard,
     suggest,
 };
-pub use sardonyx_passes::{Division, EXCHANGE, Plan, Suggested};
 use sardonyx_runtime::{Port, StopFlag};
 use sardonyx_tensor::Value;
 
@@ -244,12 +245,15 @@ impl SessionBuilder<'_> {
     /// one is missing; as [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
+        if choices.rank.take().is_some() {
+            let message = "a session on devices takes its transport from DeviceOptions::transport";
+            return Err(Error::new(ErrorKind::Input, message));
+        }
         let model = choices.take_functions(self.model())?;
         let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
         let look = choices.of_model(&model).only_look().build()?;
         // All devices draw the same numbers.
-        let any = || RandomState::new().build_hasher().finish();
-        let seed = choices.options.seed.unwrap_or_else(any);
+        let seed = choices.seed();
         let team = options.transport.clone().map(Team::new);
         choices.options.seed = Some(match &team {
             Some(team) => {
@@ -681,6 +685,7 @@ impl DeviceSession {
             inputs,
             symbols: &self.symbols,
             open,
+            outputs_everywhere: false,
         };
         shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
             // The model itself has been looked at.

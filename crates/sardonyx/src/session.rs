@@ -1,7 +1,9 @@
 //! A model made ready to run.
 
 use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use sardonyx_model::{self as graph, Type};
@@ -15,6 +17,7 @@ use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, schema_of};
+use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::model::Model;
@@ -41,6 +44,8 @@ use crate::outputs::Outputs;
 /// ```
 pub struct Session {
     session: runtime::Session,
+    /// What connects it with the sessions of other ranks, if the model has collectives.
+    rank: Option<Rank>,
 }
 
 /// Options of a session that is about to be made; see [`Session::builder`].
@@ -58,12 +63,32 @@ pub(crate) struct Choices {
     functions: Vec<String>,
     /// The first operator that was refused, and why.
     refused: Option<String>,
+    /// What connects the session with those of other ranks.
+    pub(crate) rank: Option<Rank>,
 }
 
 impl Choices {
     /// A session of a model with these choices, about to be made.
     pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
         SessionBuilder { model, choices: self.clone() }
+    }
+
+    /// The seed that was chosen, or any.
+    pub(crate) fn seed(&self) -> u64 {
+        self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+    }
+
+    /// Adds an operator, or notes why it cannot be.
+    pub(crate) fn add_operator(
+        &mut self,
+        domain: &str,
+        name: &str,
+        operator: impl CustomOperator + 'static,
+    ) {
+        let schema = schema_of(domain, name, &operator);
+        let operators = Arc::make_mut(&mut self.options.operators);
+        let added = operators.add(schema, Arc::new(Adapter(operator)));
+        self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));
     }
 
     /// The graph of a model with the functions that were given, which are forgotten then.
@@ -82,6 +107,11 @@ impl SessionBuilder<'_> {
     /// What was chosen.
     pub(crate) fn choices(&self) -> &Choices {
         &self.choices
+    }
+
+    /// What was chosen, to choose more.
+    pub(crate) fn choices_mut(&mut self) -> &mut Choices {
+        &mut self.choices
     }
 
     /// How many threads a run uses, the calling one included. By default one per processor that
@@ -179,10 +209,7 @@ impl SessionBuilder<'_> {
         name: &str,
         operator: impl CustomOperator + 'static,
     ) -> Self {
-        let schema = schema_of(domain, name, &operator);
-        let operators = Arc::make_mut(&mut self.choices.options.operators);
-        let added = operators.add(schema, Arc::new(Adapter(operator)));
-        self.choices.refused = self.choices.refused.or(added.err().map(|error| error.to_string()));
+        self.choices.add_operator(domain, name, operator);
         self
     }
 
@@ -287,16 +314,25 @@ impl SessionBuilder<'_> {
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
     /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
-    /// the inputs do not have, or there are too many threads.
+    /// the inputs do not have, or there are too many threads; [`ErrorKind::Worker`] if a
+    /// [transport](SessionBuilder::transport) finds that the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
-        if let Some(refused) = self.choices.refused {
+        let SessionBuilder { model, mut choices } = self;
+        if let Some(refused) = choices.refused.take() {
             return Err(Error::new(ErrorKind::Input, refused));
         }
-        let graph = with_functions(&self.model.graph, self.choices.functions)?;
-        let external = Watched::new(&self.model.data);
-        let session = runtime::Session::compile(&graph, &external, &self.choices.options)
-            .map_err(|error| compile_error(error, &external, self.model))?;
-        Ok(Session { session })
+        let functions = std::mem::take(&mut choices.functions);
+        let mut graph = with_functions(&model.graph, functions)?;
+        let rank = choices.rank.take();
+        if rank.is_some() || choices.options.only_looks {
+            let connected = collectives::connect(&mut graph, &mut choices, rank.as_ref());
+            connected.map_err(|error| told(rank.as_ref(), error))?;
+        }
+        let external = Watched::new(&model.data);
+        let session = runtime::Session::compile(&graph, &external, &choices.options);
+        let session =
+            session.map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
+        Ok(Session { session, rank })
     }
 }
 
@@ -332,7 +368,7 @@ impl Session {
         let mut options = runtime::Options::default();
         options.weights = model.weights.clone();
         options.images = default_decoder();
-        let choices = Choices { options, functions: Vec::new(), refused: None };
+        let choices = Choices { options, functions: Vec::new(), refused: None, rank: None };
         SessionBuilder { model, choices }
     }
 
@@ -417,7 +453,7 @@ impl Session {
         inputs: &[(&str, TensorView<'_>)],
         outputs: &mut [(&str, TensorViewMut<'_>)],
     ) -> Result<(), Error> {
-        self.session.run_into(inputs, outputs).map_err(run_error)
+        self.session.run_into(inputs, outputs).map_err(|error| self.run_error(error))
     }
 
     /// As [`Session::run_into`] with options, as those of [`Session::run_with`].
@@ -431,7 +467,8 @@ impl Session {
         outputs: &mut [(&str, TensorViewMut<'_>)],
         options: RunOptions<'_>,
     ) -> Result<(), Error> {
-        self.session.run_into_with(inputs, outputs, options).map_err(run_error)
+        let run = self.session.run_into_with(inputs, outputs, options);
+        run.map_err(|error| self.run_error(error))
     }
 
     /// As [`Session::run`] with options: a flag, a time or a number of turns that ends the run, and
@@ -467,7 +504,8 @@ impl Session {
     {
         let inputs: Vec<(String, Value)> =
             inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.session.run_with(inputs, options).map(Outputs::new).map_err(run_error)
+        let run = self.session.run_with(inputs, options);
+        run.map(Outputs::new).map_err(|error| self.run_error(error))
     }
 
     /// The steps of a run, in order: what nodes have become.
@@ -533,6 +571,19 @@ impl Session {
     /// Which nodes are fused into the step of another: the other, then the node.
     pub fn fused_steps(&self) -> Vec<(String, String)> {
         self.session.fused_steps()
+    }
+
+    /// The error of a run that failed. Other ranks are told.
+    fn run_error(&self, error: RunError) -> Error {
+        told(self.rank.as_ref(), run_error(error))
+    }
+}
+
+/// Tells the other ranks of an error, if there are any; gives what is to be said of it here.
+fn told(rank: Option<&Rank>, error: Error) -> Error {
+    match rank {
+        Some(rank) => rank.failed(error),
+        None => error,
     }
 }
 

@@ -52,6 +52,20 @@ impl DeviceArgs {
         processes(count, settings)
     }
 
+    /// The processes that each run a model of their own.
+    pub(super) fn rank_workers(&self, settings: &Settings) -> Result<Workers, Failure> {
+        match (&self.mpi, self.processes) {
+            (Some(library), _) => self.mpi_workers(library.clone(), settings),
+            (None, Some(Some(count))) => {
+                processes(usize::try_from(count).unwrap_or(usize::MAX), settings)
+            }
+            (None, _) => Err(Failure::new("the number of processes is missing").help(
+                "give --processes N for N models of their own, or add --devices for the devices of \
+                 one model",
+            )),
+        }
+    }
+
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
     fn mpi_workers(
         &self,

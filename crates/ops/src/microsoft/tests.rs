@@ -8,7 +8,8 @@ use crate::{AttrValue, Attributes, OpDef, Registry};
 type Given<'a> = &'a [(&'static str, AttrValue<'static>)];
 
 fn operator(name: &str) -> &'static OpDef {
-    let domain = if name == "SimplifiedLayerNormalization" { "" } else { "com.microsoft" };
+    let is_in_default = ["DistCollective", "SimplifiedLayerNormalization"].contains(&name);
+    let domain = if is_in_default { "" } else { "com.microsoft" };
     LIST.find(domain, name).expect("it is in the list").def()
 }
 
@@ -83,6 +84,85 @@ fn types_of_outputs() {
         ("MurmurHash3", &[("positive", Int(0))], "int64[N]", "int32[N]"),
         ("Tokenizer", &[], "string[N]", "string[N, ?]"),
         ("Tokenizer", &[], "string[]", "Tokenizer: the input must have rank 1 or 2, not 0"),
+    ];
+    check_types(rows);
+}
+
+/// What the sources of others say, which no wheel for CPUs holds: `RegisterCollectiveOps` in ONNX
+/// Runtime's `collective_defs.cc`, and what `polygraphy multi-device shard` writes for TensorRT.
+#[test]
+fn collectives_are_those_of_others() {
+    let moved = "tensor(bool) tensor(double) tensor(float) tensor(float16) tensor(int64)";
+    let rows: &[(&str, &str, &str, &str)] = &[
+        ("AllReduce", "1 or more", "", "tensor(double) tensor(float) tensor(float16)"),
+        ("AllGather", "1 or more", "axis: int = 1; group_size: int = 1", moved),
+        ("AllToAll", "1 or more", "group_size: int = 1", moved),
+        (
+            "DistCollective",
+            "",
+            "collective_operation: string, required; group_size: int = 0; groups: ints; \
+             nb_rank: int = 1; reduce_op: string = \"none\"; root: int = -1",
+            "tensor(bfloat16) tensor(float) tensor(float16) tensor(int32) tensor(int64) \
+             tensor(int8) tensor(uint8)",
+        ),
+    ];
+    for (name, arity, attributes, types) in rows {
+        let schema = operator(name).schema_at(1).expect("there is one version");
+        let params = |params: &[crate::Param]| {
+            params.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let of = |what: &str| match *arity {
+            "" => format!("{what}: T"),
+            arity => format!("{what}: T, {arity}"),
+        };
+        assert_eq!(params(&schema.inputs), of("input"), "{name}");
+        assert_eq!(params(&schema.outputs), of("output"), "{name}");
+        let own: Vec<String> = schema.attributes.iter().map(ToString::to_string).collect();
+        assert_eq!(own.join("; "), *attributes, "{name}");
+        let own: Vec<String> =
+            schema.types.iter().map(|var| var.allowed.names().join(" ")).collect();
+        assert_eq!(own, [*types], "{name}");
+        assert!(operator(name).is_collective(), "{name}");
+    }
+}
+
+#[test]
+fn types_of_outputs_of_collectives() {
+    let ranks = |count| [("group_size", Int(count))];
+    let gather = |axis, count| [("axis", Int(axis)), ("group_size", Int(count))];
+    let dist =
+        |operation, ranks| [("collective_operation", word(operation)), ("nb_rank", Int(ranks))];
+    let rows: &[(&str, Given<'_>, &str, &str)] = &[
+        ("AllReduce", &[], "float16[N, 3]", "float16[N, 3]"),
+        ("AllReduce", &[], "float[N, 3]; float[2]", "float[N, 3]; float[2]"),
+        // Without an axis it is 1, as ONNX Runtime's schema says.
+        ("AllGather", &ranks(4), "int64[N, 3]", "int64[N, 12]"),
+        ("AllGather", &gather(0, 4), "bool[N, 3]", "bool[4*N, 3]"),
+        ("AllGather", &gather(-1, 2), "float[...]", "float[...]"),
+        ("AllGather", &gather(2, 2), "float[N, 3]", "AllGather: axis 2 is out of range for rank 2"),
+        (
+            "AllGather",
+            &gather(0, 0),
+            "float[N, 3]",
+            "AllGather: group_size must be 1 or more, not 0",
+        ),
+        ("AllToAll", &ranks(2), "double[6]", "double[6]"),
+        ("DistCollective", &dist("all_reduce", 2), "float[N, 3]", "float[N, 3]"),
+        ("DistCollective", &dist("all_gather", 2), "float[N, 3]", "float[2*N, 3]"),
+        ("DistCollective", &dist("REDUCE_SCATTER", 2), "float[6, 3]", "float[3, 3]"),
+        ("DistCollective", &dist("broadcast", 2), "int32[6, 3]", "int32[6, 3]"),
+        (
+            "DistCollective",
+            &dist("reduce_scatter", 4),
+            "float[6, 3]",
+            "DistCollective: 6 rows cannot be divided among 4 ranks",
+        ),
+        (
+            "DistCollective",
+            &dist("all_sort", 2),
+            "float[6, 3]",
+            "DistCollective: the collective operation 'all_sort' is unknown",
+        ),
     ];
     check_types(rows);
 }

@@ -296,7 +296,11 @@ impl<'a> Checker<'a> {
             let schema = registry.schema(domain_text, name, 1);
             if domain_text.is_empty() && schema.is_some_and(|schema| registry.is_added(schema)) {
                 let fact = format!("operator {full} does not exist");
-                let advice = "ONNX Runtime has it there, and the standard has RMSNormalization since version 23";
+                let advice = if op.is_collective() {
+                    "TensorRT has it there, and the standard has no collectives"
+                } else {
+                    "ONNX Runtime has it there, and the standard has RMSNormalization since version 23"
+                };
                 return Some((&codes::UNKNOWN_OPERATOR, fact, advice.into()));
             }
             let first = op.versions().map(|version| version.since).min()?;

@@ -1,11 +1,12 @@
 //! The model that one device runs: nodes on parts, with exchanges between them.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Model, NodeId, ValueId};
+use sardonyx_model::{GraphId, Model, NodeId, Type, ValueId};
 use sardonyx_ops::Change;
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
+use super::collectives::Spelling;
 use super::form::{Device, Form};
 use super::sizes::stand_in;
 use super::{Computed, FormId, Move, Plan, Step};
@@ -40,29 +41,53 @@ impl Plan {
 }
 
 /// A local model in the making.
-struct Building<'p> {
-    plan: &'p Plan,
-    device: Device,
-    model: Model,
-    graph: GraphId,
+pub(super) struct Building<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) device: Device,
+    pub(super) model: Model,
+    pub(super) graph: GraphId,
     /// What the device holds of values, by form, where it is not the value itself.
     held: HashMap<(ValueId, FormId), ValueId>,
     order: Vec<NodeId>,
     /// The second outputs of exchanges.
     tokens: Vec<ValueId>,
+    /// Results of collectives that the device does not read, with their types.
+    kept: Vec<(ValueId, Type)>,
+    /// How moves are said in a file; in a session they are exchanges.
+    pub(super) spelling: Option<Spelling<'p>>,
+    /// The first constant that could not be read, and why.
+    pub(super) failed: Option<String>,
 }
 
 impl<'p> Building<'p> {
-    fn new(plan: &'p Plan, device: Device) -> Self {
+    pub(super) fn new(plan: &'p Plan, device: Device) -> Self {
         let mut model = plan.model.clone_to_run();
         let graph = model.main.expect("a model that was resolved has a graph");
-        import(&mut model, (EXCHANGE_DOMAIN, 1));
         model.graph_mut(graph).value_info.clear();
-        let (held, order, tokens) = (HashMap::new(), Vec::new(), Vec::new());
-        Building { plan, device, model, graph, held, order, tokens }
+        Building {
+            plan,
+            device,
+            model,
+            graph,
+            held: HashMap::new(),
+            order: Vec::new(),
+            tokens: Vec::new(),
+            kept: Vec::new(),
+            spelling: None,
+            failed: None,
+        }
     }
 
     fn build(mut self) -> Local {
+        import(&mut self.model, (EXCHANGE_DOMAIN, 1));
+        self.nodes();
+        let outputs = self.outputs();
+        self.drop_unread();
+        Local { model: self.model, outputs }
+    }
+
+    /// Puts the nodes of the device, in order, in the place of those of the model.
+    pub(super) fn nodes(&mut self) {
         for (number, step) in self.plan.steps.iter().enumerate() {
             match step {
                 Step::Move(moved) => self.exchange(number, moved),
@@ -76,28 +101,45 @@ impl<'p> Building<'p> {
         }
         let mut order = std::mem::take(&mut self.order);
         std::mem::swap(&mut self.model.graph_mut(self.graph).nodes, &mut order);
-        let outputs = self.outputs();
-        self.drop_unread();
-        Local { model: self.model, outputs }
     }
 
     /// What the device has of a value in a form.
-    fn held(&self, value: ValueId, form: FormId) -> ValueId {
+    pub(super) fn held(&self, value: ValueId, form: FormId) -> ValueId {
         self.held.get(&(value, form)).copied().unwrap_or(value)
     }
 
-    fn is_on(&self, form: FormId) -> bool {
+    /// Notes what the device has of a value that was moved.
+    pub(super) fn set_held(&mut self, moved: &Move, held: ValueId) {
+        self.held.insert((moved.value, moved.form), held);
+    }
+
+    /// Makes a value of a type an output, so that what gives it stays.
+    pub(super) fn keep(&mut self, value: ValueId, ty: Type) {
+        self.kept.push((value, ty));
+    }
+
+    /// The values that are kept.
+    pub(super) fn kept(&mut self) -> Vec<(ValueId, Type)> {
+        std::mem::take(&mut self.kept)
+    }
+
+    pub(super) fn is_on(&self, form: FormId) -> bool {
         self.plan.form(form).is_on(self.device)
     }
 
-    fn add(&mut self, op: &str, domain: &str, inputs: &[Option<ValueId>]) -> (NodeId, ValueId) {
+    pub(super) fn add(
+        &mut self,
+        op: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+    ) -> (NodeId, ValueId) {
         let node = self.model.add_node(self.graph, op, domain, inputs, 1);
         self.order.push(node);
         let output = self.model.outputs(node)[0].expect("a new node has its outputs");
         (node, output)
     }
 
-    fn constant(&mut self, values: &[i64]) -> ValueId {
+    pub(super) fn constant(&mut self, values: &[i64]) -> ValueId {
         let tensor = Tensor::from_slice([values.len()], values).expect("a vector has its length");
         self.model.add_initializer(self.graph, "indices", &tensor)
     }
@@ -109,9 +151,12 @@ impl<'p> Building<'p> {
         if self.plan.is_local(moved) {
             if let (Some(given), true) = (given, gets) {
                 let part = self.part(given, moved);
-                self.held.insert((moved.value, moved.form), part);
+                self.set_held(moved, part);
             }
             return;
+        }
+        if let Some(spelling) = self.spelling {
+            return self.move_by_collectives(moved, spelling.collectives);
         }
         if !(gives || gets) {
             return;
@@ -124,7 +169,7 @@ impl<'p> Building<'p> {
         self.tokens.extend(token);
         match output {
             Some(output) if gets => {
-                self.held.insert((moved.value, moved.form), output);
+                self.set_held(moved, output);
             }
             _ => self.model.drop_output(node, 0),
         }
@@ -133,43 +178,44 @@ impl<'p> Building<'p> {
     /// The part of what the device holds that it holds in another form.
     fn part(&mut self, given: ValueId, moved: &Move) -> ValueId {
         let Some(dims) = moved.dims.as_deref().map(stand_in) else { return given };
-        let ranges = |form: &Form| form.ranges(self.device, &dims);
-        let (from, to) = (self.plan.form(moved.from), self.plan.form(moved.to));
+        let plan = self.plan;
+        self.part_of(given, (plan.form(moved.from), plan.form(moved.to)), &dims)
+    }
+
+    /// The part, in another form, of what the device holds of a value of these sizes.
+    pub(super) fn part_of(
+        &mut self,
+        given: ValueId,
+        (from, to): (&Form, &Form),
+        dims: &[usize],
+    ) -> ValueId {
+        let ranges = |form: &Form| form.ranges(self.device, dims);
         let (Some(have), Some(want)) = (ranges(from), ranges(to)) else { return given };
-        let (mut starts, mut ends, mut axes) = (Vec::new(), Vec::new(), Vec::new());
+        if have != want
+            && from.is_whole()
+            && let Some(part) = self.cut_constant(given, &want)
+        {
+            return part;
+        }
+        let mut bounds: Vec<(usize, usize, usize)> = Vec::new();
         let mut gathered: Vec<(usize, Vec<i64>)> = Vec::new();
         for (axis, (have, want)) in have.iter().zip(&want).enumerate() {
             if have == want {
                 continue;
             }
             match &have.shared(want)[..] {
-                [] => {
-                    // An empty part.
-                    starts.push(0);
-                    ends.push(0);
-                    axes.push(signed(axis));
-                }
-                [run] => {
-                    starts.push(signed(run.from));
-                    ends.push(signed(run.from + run.len));
-                    axes.push(signed(axis));
-                }
+                // An empty part.
+                [] => bounds.push((axis, 0, 0)),
+                [run] => bounds.push((axis, run.from, run.from + run.len)),
                 runs => {
                     let indices = runs.iter().flat_map(|run| run.from..run.from + run.len);
                     gathered.push((axis, indices.map(signed).collect()));
                 }
             }
         }
-        let mut part = given;
-        if !axes.is_empty() {
-            let bounds = [starts, ends, axes].map(|values| Some(self.constant(&values)));
-            (_, part) = self.add("Slice", "", &[Some(part), bounds[0], bounds[1], bounds[2]]);
-        }
+        let mut part = if bounds.is_empty() { given } else { self.slice(given, &bounds) };
         for (axis, indices) in gathered {
-            let indices = self.constant(&indices);
-            let (node, output) = self.add("Gather", "", &[Some(part), Some(indices)]);
-            self.model.set_attribute(node, "axis", sardonyx_model::AttrValue::Int(signed(axis)));
-            part = output;
+            part = self.take(part, &indices, axis);
         }
         part
     }
@@ -409,6 +455,7 @@ impl<'p> Building<'p> {
 
     /// Leaves inputs and constants out that the device does not read.
     fn drop_unread(&mut self) {
+        self.drop_unread_constants();
         let inputs: Vec<ValueId> =
             self.model.graph(self.graph).inputs.iter().filter_map(|info| info.value).collect();
         let is_needed =
@@ -418,12 +465,17 @@ impl<'p> Building<'p> {
         self.model.retain_inputs(self.graph, |info| {
             info.value.is_some_and(|value| kept.contains(&value))
         });
+    }
+
+    /// Leaves constants out that the device does not read.
+    pub(super) fn drop_unread_constants(&mut self) {
         self.model.retain_initializers(self.graph, |model, initializer| {
-            initializer.value.is_some_and(|value| is_needed(model, value))
+            let is_needed = |value: ValueId| model.is_read(value) || model.value(value).is_output;
+            initializer.value.is_some_and(is_needed)
         });
     }
 }
 
-fn signed(size: usize) -> i64 {
+pub(super) fn signed(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

@@ -48,6 +48,10 @@ impl Link {
         &*self.transport
     }
 
+    pub(super) fn get(&self) -> Arc<dyn Transport> {
+        Arc::clone(&self.transport)
+    }
+
     fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +94,7 @@ impl Link {
     }
 
     /// The error of a node for one of the transport.
-    fn failed(&self, error: &TransportError) -> OperatorError {
+    pub(super) fn failed(&self, error: &TransportError) -> OperatorError {
         self.note(error);
         OperatorError::from(error.to_string())
     }
@@ -349,15 +353,25 @@ fn route(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> R
 }
 
 /// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
-struct Into<'o, 'c, 'a> {
+pub(super) struct Into<'o, 'c, 'a> {
     call: &'o mut OperatorCall<'c, 'a>,
+    output: usize,
     scratch: Vec<u8>,
 }
 
-impl Into<'_, '_, '_> {
-    fn bytes(&mut self, elem: DataType, dims: &[usize]) -> Result<&mut [u8], OperatorError> {
-        if self.call.has_output(0) {
-            return Ok(self.call.output(0, elem, dims)?.into_bytes());
+impl<'o, 'c, 'a> Into<'o, 'c, 'a> {
+    /// For an output of a node.
+    pub(super) fn new(call: &'o mut OperatorCall<'c, 'a>, output: usize) -> Self {
+        Into { call, output, scratch: Vec::new() }
+    }
+
+    pub(super) fn bytes(
+        &mut self,
+        elem: DataType,
+        dims: &[usize],
+    ) -> Result<&mut [u8], OperatorError> {
+        if self.call.has_output(self.output) {
+            return Ok(self.call.output(self.output, elem, dims)?.into_bytes());
         }
         let elements: usize = dims.iter().product();
         self.scratch.resize(elements * elem.bits().unwrap_or(0) / 8, 0);
@@ -434,7 +448,7 @@ impl Message<'_> {
     /// Does what the device does in the exchange.
     fn run(&self, call: &mut OperatorCall<'_, '_>, way: &Way) -> Result<(), OperatorError> {
         let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
-        let mut into = Into { call, scratch: Vec::new() };
+        let mut into = Into::new(call, 0);
         match &way.route {
             Route::Reduce { workers, reduction } => {
                 let given = given.ok_or("there is no partial result")?;

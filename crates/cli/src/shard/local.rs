@@ -1,0 +1,193 @@
+//! `sardonyx shard --local`: one model for each rank.
+
+use std::path::{Path, PathBuf};
+
+use sardonyx::devices::{Collectives, RankModels, RankOptions};
+use sardonyx::{Model, SaveOptions, Type, Weights};
+use serde_json::{Value, json};
+
+use super::Args;
+use crate::devices::NUMBER;
+use crate::failure::Failure;
+use crate::human::{bytes, count};
+use crate::saving::{Saved, Target};
+use crate::session::Sizes;
+use crate::terminal::Terminal;
+
+/// Whose collectives are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Engine {
+    /// AllReduce, AllGather and AllToAll of the domain com.microsoft, of ONNX Runtime
+    Microsoft,
+    /// DistCollective, of TensorRT
+    Tensorrt,
+}
+
+impl Engine {
+    fn collectives(self) -> Collectives {
+        match self {
+            Engine::Microsoft => Collectives::Microsoft,
+            Engine::Tensorrt => Collectives::TensorRt,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Engine::Microsoft => "microsoft",
+            Engine::Tensorrt => "tensorrt",
+        }
+    }
+}
+
+/// The models of ranks that were written.
+pub(crate) struct Written {
+    ranks: Vec<Rank>,
+    engine: Engine,
+    configuration: String,
+    outputs: Vec<String>,
+    not_honored: usize,
+}
+
+/// The model of a rank that was written.
+struct Rank {
+    saved: Saved,
+    constants: u64,
+    opset: Option<i64>,
+}
+
+/// Writes the models of all ranks of a configuration.
+pub(crate) fn write(
+    args: &Args,
+    model: &Model,
+    configuration: Option<&str>,
+    terminal: &Terminal,
+) -> Result<Written, Failure> {
+    let sizes = args.sizes.of(model)?;
+    let ranks = model.rank_models(&options(args, model, configuration, &sizes))?;
+    let targets = targets(args, model, ranks.count())?;
+    // What stands against one of them is found before anything is written. They are made again
+    // then, as all together may not fit into the memory.
+    for rank in 0..ranks.count() {
+        ranks.model(rank)?;
+    }
+    // Each file is to have its own parts of constants, wherever those of the model are.
+    let weights =
+        if model.external_files().is_empty() { Weights::Inside } else { Weights::Outside };
+    let mut written = Vec::with_capacity(targets.len());
+    for (rank, target) in targets.into_iter().enumerate() {
+        let own = ranks.model(rank)?;
+        let opset = own.opsets().into_iter().find(|set| set.domain.is_empty());
+        let save = SaveOptions::new();
+        let saved = args.saving.save(&args.model, &own, save, weights, target, terminal)?;
+        let device = u32::try_from(rank).unwrap_or(u32::MAX);
+        let constants = ranks.plan().constant_bytes(device);
+        written.push(Rank { saved, constants, opset: opset.map(|set| set.version) });
+    }
+    Ok(told(args, model, &ranks, written))
+}
+
+fn told(args: &Args, model: &Model, ranks: &RankModels, written: Vec<Rank>) -> Written {
+    Written {
+        ranks: written,
+        engine: args.collectives,
+        configuration: ranks.plan().configuration.clone(),
+        outputs: model.outputs().iter().map(|port| port.name().to_string()).collect(),
+        not_honored: ranks.plan().not_honored.len(),
+    }
+}
+
+fn options(args: &Args, model: &Model, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
+    let mut options = RankOptions::new(args.collectives.collectives());
+    if let Some(name) = configuration {
+        options = options.configuration(name);
+    }
+    for (name, size) in &sizes.fixed {
+        options = options.dim(name, *size);
+    }
+    for port in model.inputs() {
+        let own: Vec<_> = sizes.open.iter().filter(|open| open.input == port.name()).collect();
+        let (Some(elem), Some(shape)) =
+            (port.ty().and_then(Type::elem), port.ty().and_then(Type::shape))
+        else {
+            continue;
+        };
+        if !own.is_empty() {
+            let mut shape = shape.clone();
+            for open in own {
+                if let Some(dim) = shape.get_mut(open.axis) {
+                    *dim = open.size.into();
+                }
+            }
+            options = options.input(port.name(), Type::tensor(elem, shape));
+        }
+    }
+    options
+}
+
+/// A file for each rank.
+fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
+    let has_number = args.saving.output().is_some_and(|path| numbered(path, 0) != path);
+    if ranks > 1 && !has_number {
+        let message = format!("{ranks} ranks need {ranks} files");
+        return Err(Failure::new(message)
+            .help("give -o FILE with %d for the number of the rank: -o 'rank%d.onnx'"));
+    }
+    (0..ranks)
+        .map(|rank| {
+            let path = args.saving.output().map(|path| numbered(path, rank));
+            args.saving.target_at(path.as_deref(), &args.model, model)
+        })
+        .collect()
+}
+
+/// The name of the file of a rank.
+fn numbered(path: &Path, rank: usize) -> PathBuf {
+    match path.to_str() {
+        Some(text) => PathBuf::from(text.replace(NUMBER, &rank.to_string())),
+        None => path.to_path_buf(),
+    }
+}
+
+impl Written {
+    pub(crate) fn say(&self, terminal: &Terminal) {
+        let Written { ranks, engine, configuration, outputs, not_honored } = self;
+        terminal.remark(&format!(
+            "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
+            count(ranks.len(), "rank"),
+            engine.name(),
+            outputs.join(", "),
+        ));
+        for (number, rank) in ranks.iter().enumerate() {
+            rank.saved.say(terminal);
+            if rank.constants > 0 {
+                let constants = bytes(rank.constants);
+                terminal.detail(&format!("rank {number} has {constants} of constants"));
+            }
+        }
+        if *not_honored > 0 {
+            terminal.note(&format!(
+                "{} not honored; `sardonyx explain --devices` lists them with reasons",
+                count(*not_honored, "annotation")
+            ));
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let ranks = self.ranks.iter().enumerate();
+        let ranks = ranks.map(|(number, rank)| {
+            json!({
+                "rank": number,
+                "opset": rank.opset,
+                "constant_bytes": rank.constants,
+                "saved": rank.saved.json(),
+            })
+        });
+        json!({
+            "configuration": self.configuration,
+            "collectives": self.engine.name(),
+            "outputs": self.outputs,
+            "not_honored": self.not_honored,
+            "ranks": ranks.collect::<Vec<_>>(),
+        })
+    }
+}

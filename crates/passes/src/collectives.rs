@@ -1,0 +1,119 @@
+//! Collectives in a model: nodes that the ranks of a model run together, each rank in a session of
+//! its own with a model of its own.
+
+use sardonyx_model::{AttrValue, Model, NodeAttributes, NodeId};
+use sardonyx_ops::{AttributeView, OpDef, Registry};
+
+use crate::addition::import;
+use crate::shard::EXCHANGE_DOMAIN;
+
+/// The attribute by which a node that was [connected](connect_collectives) is known: its place
+/// among the [`collectives`] of the model.
+pub const COLLECTIVE_NUMBER: &str = "number";
+
+/// A collective of a model.
+#[derive(Debug, Clone)]
+pub struct Collective {
+    /// The node.
+    pub node: NodeId,
+    /// What it calls.
+    pub operator: &'static OpDef,
+    /// The node in words, for messages.
+    pub words: String,
+    /// What the ranks do.
+    pub kind: CollectiveKind,
+    /// How many ranks take part, if the node says that.
+    pub ranks: Option<i64>,
+    /// The ranks that take part, in the order of the file; all if there are none.
+    pub group: Vec<i64>,
+}
+
+/// What the ranks of a collective do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CollectiveKind {
+    /// Combines the tensors of all, by a reduction of this name: `sum`, `prod`, `min`, `max` or
+    /// another.
+    Reduce(String),
+    /// Concatenates the tensors of all along an axis, which may be counted from the end.
+    Gather(i64),
+    /// Combines the tensors of all, and gives each its part of the first axis.
+    ReduceScatter(String),
+    /// Gives each its part of the tensors of all.
+    AllToAll,
+    /// Gives all the tensor of this one.
+    Broadcast(i64),
+    /// Another operation, by name.
+    Other(String),
+}
+
+/// The collectives of a model, in all its graphs, in the order of the file.
+pub fn collectives(model: &Model) -> Vec<Collective> {
+    let registry = Registry::with_microsoft();
+    let mut found = Vec::new();
+    for (_, graph) in model.graphs() {
+        for id in &graph.nodes {
+            let (domain, name) = (model.domain_of(*id), model.display(model.node(*id).op_type));
+            let operator = registry.operator(&domain, &name);
+            let Some(operator) = operator.filter(|operator| operator.is_collective()) else {
+                continue;
+            };
+            // A function of the model takes the place of an operator that is not the standard's.
+            let is_called = model.functions.iter().any(|function| {
+                function.name == model.node(*id).op_type
+                    && model.display(function.domain) == domain.as_ref()
+            });
+            if !is_called {
+                found.extend(collective(model, *id, operator));
+            }
+        }
+    }
+    found
+}
+
+fn collective(model: &Model, node: NodeId, operator: &'static OpDef) -> Option<Collective> {
+    let schema = operator.schema_at(operator.newest())?;
+    let attributes = NodeAttributes::new(model, node);
+    let attributes = AttributeView::new(&schema, &attributes);
+    let word = |name: &str| attributes.string(name).unwrap_or_default().to_ascii_lowercase();
+    let mut ranks = attributes.int("group_size");
+    let mut group = Vec::new();
+    let kind = match operator.name {
+        "AllReduce" => CollectiveKind::Reduce("sum".to_string()),
+        "AllGather" => CollectiveKind::Gather(attributes.int("axis").unwrap_or(1)),
+        "AllToAll" => CollectiveKind::AllToAll,
+        _ => {
+            ranks = attributes.int("nb_rank");
+            group = attributes.ints("groups").unwrap_or_default();
+            match &*word("collective_operation") {
+                "all_reduce" => CollectiveKind::Reduce(word("reduce_op")),
+                "all_gather" => CollectiveKind::Gather(0),
+                "reduce_scatter" => CollectiveKind::ReduceScatter(word("reduce_op")),
+                "all_to_all" => CollectiveKind::AllToAll,
+                "broadcast" => CollectiveKind::Broadcast(attributes.int("root").unwrap_or(-1)),
+                other => CollectiveKind::Other(other.to_string()),
+            }
+        }
+    };
+    let words = {
+        let output = model.outputs(node).iter().flatten().next();
+        let output = output.map(|value| model.display(Some(model.value(*value).name)));
+        format!("{} of '{}'", operator.full_name(), output.unwrap_or_default())
+    };
+    Some(Collective { node, operator, words, kind, ranks, group })
+}
+
+/// Puts nodes of the private domain in the place of collectives, under the same names, each with
+/// its number.
+pub fn connect_collectives(model: &mut Model, found: &[Collective]) {
+    import(model, (EXCHANGE_DOMAIN, 1));
+    let domain = Some(model.intern(EXCHANGE_DOMAIN));
+    let imported = model.header.opset_import.iter().find(|import| import.domain == domain).cloned();
+    for function in &mut model.functions {
+        function.opset_import.extend(imported.clone());
+    }
+    for (number, collective) in found.iter().enumerate() {
+        model.node_mut(collective.node).domain = domain;
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        model.set_attribute(collective.node, COLLECTIVE_NUMBER, AttrValue::Int(number));
+    }
+}

@@ -1,0 +1,172 @@
+//! The model of a rank as a file.
+
+use std::fmt;
+
+use hashbrown::HashSet;
+use sardonyx_model::{ExternalData, Model, NodeId, Producer, Type, ValueId};
+
+use super::Plan;
+use super::collectives::{Collectives, NotExpressible, Spelling};
+use super::form::Device;
+use super::local::Building;
+use crate::infer::declaration;
+use crate::ir_version::{format_needs, ir_version_of_opset};
+
+/// Why there is no model of a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RankError {
+    /// A move that cannot be said.
+    NotExpressible(NotExpressible),
+    /// A constant that cannot be read, in words.
+    Constant(String),
+}
+
+impl fmt::Display for RankError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RankError::NotExpressible(why) => write!(f, "{why}"),
+            RankError::Constant(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for RankError {}
+
+impl Plan {
+    /// The model of a rank, with the collectives of an engine. Its inputs are those of the whole
+    /// model, whole; its outputs too, if the plan is made with
+    /// [`ShardOptions::outputs_everywhere`](super::ShardOptions). Constants are cut to what the
+    /// rank reads of them. The result of a collective that the rank does not read is one more
+    /// output, as engines leave out what nothing reads, and the other ranks would wait.
+    ///
+    /// # Errors
+    ///
+    /// A move that cannot be said; a constant that cannot be read.
+    pub fn rank_model(
+        &self,
+        rank: Device,
+        collectives: Collectives,
+        external: &dyn ExternalData,
+    ) -> Result<Model, RankError> {
+        self.is_expressible(collectives).map_err(RankError::NotExpressible)?;
+        let mut building = Building::new(self, rank);
+        building.spelling = Some(Spelling { collectives, external });
+        building.nodes();
+        building.outputs_of_file();
+        building.inputs_of_file();
+        building.drop_unread_nodes();
+        building.drop_unread_constants();
+        building.header_of_file();
+        match building.failed {
+            None => Ok(building.model),
+            Some(why) => Err(RankError::Constant(why)),
+        }
+    }
+
+    /// The type of a value, with numbers for all sizes as far as they are known.
+    fn type_of(&self, value: ValueId) -> Option<Type> {
+        match self.tensor(value) {
+            Some((elem, Some(dims))) => Some(Type::tensor(elem, dims)),
+            _ => self.types.ty(value).cloned(),
+        }
+    }
+}
+
+impl Building<'_> {
+    /// Gives the file the outputs of the model, under their names, and what is kept.
+    fn outputs_of_file(&mut self) {
+        let infos = self.model.graph(self.graph).outputs.clone();
+        self.model.retain_outputs(self.graph, |_, _| false);
+        let mut given: Vec<ValueId> = Vec::new();
+        let outputs = self.plan.outputs.iter().map(|output| (output.value, output.form));
+        for (value, form) in outputs.collect::<Vec<_>>() {
+            let mut held = self.held(value, form);
+            if held != value {
+                let name = self.model.value(value).name;
+                let is_made = matches!(self.model.value(held).producer, Producer::Node(..));
+                if !is_made || given.contains(&held) {
+                    // Constants and inputs keep their own names.
+                    let (_, copy) = self.add("Identity", "", &[Some(held)]);
+                    held = copy;
+                }
+                if self.model.value(held).name != name {
+                    let text = self.model.display(Some(name)).into_owned();
+                    let other = self.model.free_name(&format!("{text}_part"));
+                    self.model.rename_value(value, other);
+                    self.model.rename_value(held, name);
+                }
+            }
+            given.push(held);
+        }
+        let kept = self.kept();
+        let kept = kept.into_iter().map(|(value, ty)| (value, None, Some(ty)));
+        let own = given.iter().zip(&self.plan.outputs);
+        let own = own.enumerate().map(|(index, (held, output))| {
+            (*held, infos.get(index).cloned(), self.plan.type_of(output.value))
+        });
+        for (value, info, ty) in own.chain(kept).collect::<Vec<_>>() {
+            self.model.add_graph_output(self.graph, value);
+            let ty = ty.map(|ty| declaration(&mut self.model, &ty));
+            let Some(output) = self.model.graph_mut(self.graph).outputs.last_mut() else {
+                continue;
+            };
+            if let Some(info) = info {
+                let name = output.name;
+                *output = info;
+                (output.name, output.value) = (name, Some(value));
+            }
+            output.ty = ty.or(output.ty.take());
+        }
+    }
+
+    /// Declares inputs with the sizes that the plan is made for.
+    fn inputs_of_file(&mut self) {
+        let inputs = self.model.graph(self.graph).inputs.iter().map(|info| info.value);
+        for (index, value) in inputs.enumerate().collect::<Vec<_>>() {
+            let Some(ty) = value.and_then(|value| self.plan.type_of(value)) else { continue };
+            let ty = declaration(&mut self.model, &ty);
+            if let Some(input) = self.model.graph_mut(self.graph).inputs.get_mut(index) {
+                input.ty = Some(ty);
+            }
+        }
+    }
+
+    /// Leaves nodes out of which nothing is read any more, such as constants that were cut.
+    fn drop_unread_nodes(&mut self) {
+        let nodes = self.model.graph(self.graph).nodes.clone();
+        let mut unread: HashSet<NodeId> = HashSet::new();
+        for node in nodes.into_iter().rev() {
+            let is_needed =
+                |value: &ValueId| self.model.is_read(*value) || self.model.value(*value).is_output;
+            if !self.model.outputs(node).iter().flatten().any(is_needed) {
+                self.model.detach_node(node);
+                unread.insert(node);
+            }
+        }
+        self.model.graph_mut(self.graph).nodes.retain(|node| !unread.contains(node));
+    }
+
+    /// Takes the header of the model over, without what is about devices.
+    fn header_of_file(&mut self) {
+        let imports = std::mem::take(&mut self.model.header.opset_import);
+        self.model.header = self.plan.model.header.clone();
+        self.model.header.opset_import = imports;
+        self.model.header.configuration.clear();
+        let nodes: Vec<NodeId> =
+            self.model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect();
+        for node in nodes {
+            if let Some(extras) = self.model.extras_mut(node) {
+                extras.device_configurations.clear();
+            }
+        }
+    }
+}
+
+/// Lowers the version of the format to what a model needs, which annotations for devices may have
+/// raised.
+pub fn lower_ir_version(model: &mut Model) {
+    let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
+    let (Some(declared), Some(of_opset)) = (model.header.ir_version, of_opset) else { return };
+    let least = format_needs(model, of_opset).first().map_or(of_opset, |need| need.ir_version);
+    model.header.ir_version = Some(declared.min(least));
+}

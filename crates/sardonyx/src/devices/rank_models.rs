@@ -1,0 +1,195 @@
+//! Models of ranks as files: the parts of a model with collectives that engines have.
+
+use sardonyx_model::{Dim, Type};
+use sardonyx_ops::Registry;
+use sardonyx_passes::{
+    Collectives, ConvertOptions, Device, Plan, RankError, ShardOptions, Target, convert,
+    lower_ir_version, prepare_to_shard, shard,
+};
+
+use super::shard_error;
+use crate::error::{Error, ErrorKind};
+use crate::external::Watched;
+use crate::model::Model;
+
+/// What models of ranks are made with.
+#[derive(Debug, Clone)]
+pub struct RankOptions {
+    configuration: Option<String>,
+    collectives: Collectives,
+    sizes: Vec<(String, i64)>,
+    inputs: Vec<(String, Type)>,
+}
+
+impl RankOptions {
+    /// The only configuration of the model, and the collectives of an engine.
+    pub fn new(collectives: Collectives) -> RankOptions {
+        RankOptions { configuration: None, collectives, sizes: Vec::new(), inputs: Vec::new() }
+    }
+
+    /// The configuration of a name.
+    #[must_use]
+    pub fn configuration(mut self, name: impl Into<String>) -> Self {
+        self.configuration = Some(name.into());
+        self
+    }
+
+    /// The size of a symbolic dimension.
+    #[must_use]
+    pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
+        self
+    }
+
+    /// The type of an input, in place of the declared one.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, ty: Type) -> Self {
+        self.inputs.push((name.into(), ty));
+        self
+    }
+}
+
+/// A model that is divided among the ranks of a configuration, to be written into one file for
+/// each.
+#[derive(Debug, Clone)]
+pub struct RankModels {
+    model: Model,
+    plan: Plan,
+    collectives: Collectives,
+    /// The version of the standard's operators that the model imports.
+    opset: Option<u32>,
+}
+
+impl Model {
+    /// Divides the model among the devices of one of its configurations, into one model for each:
+    /// ordinary nodes on parts, with the collectives of an engine between them. All have the inputs
+    /// and outputs of the whole model, with fixed sizes.
+    ///
+    /// ```
+    /// use sardonyx::Model;
+    /// use sardonyx::devices::{Collectives, RankOptions};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 11, opset_import: [\"\": 21]>
+    ///      g (float[N] x) => (float[N] y) {
+    ///          y = Neg (x) @<device_configurations: [{
+    ///              configuration_id: \"pair\",
+    ///              sharding_spec: [{tensor_name: \"x\", device: [0, 1], sharded_dim:
+    ///                  [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+    ///      }
+    ///      @<configuration: [{name: \"pair\", num_devices: 2}]>",
+    /// )?;
+    /// let ranks = model.rank_models(&RankOptions::new(Collectives::Microsoft).dim("N", 6))?;
+    /// assert_eq!(ranks.count(), 2);
+    /// assert!(ranks.model(1)?.to_text().contains("com.microsoft.AllGather"));
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] for a configuration that cannot be chosen, and a size of an input that
+    /// is left open; [`ErrorKind::Unsupported`] for a move that the engine has no collectives for;
+    /// [`ErrorKind::Invalid`] if the model cannot be run.
+    pub fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
+        let registry = Registry::with_microsoft();
+        let failed = |error| shard_error(error, self);
+        let prepared = prepare_to_shard(&self.graph, &registry).map_err(failed)?;
+        let mut inputs = Vec::new();
+        for info in prepared.main_graph().into_iter().flat_map(|main| &main.inputs) {
+            let name = prepared.display(info.name);
+            let given = options.inputs.iter().find(|(given, _)| *given == name);
+            let declared = || info.ty.as_ref().and_then(|ty| prepared.type_of(ty));
+            let ty = given.map(|(_, ty)| ty.clone()).or_else(declared);
+            let ty = ty.map(|ty| {
+                ty.substitute(&|name: &str| {
+                    let known = options.sizes.iter().find(|(known, _)| known == name);
+                    known.map(|(_, size)| Dim::Known(*size))
+                })
+            });
+            if let Some(ty) = &ty {
+                check_sizes(&name, ty)?;
+            }
+            inputs.push(ty);
+        }
+        let shard_options = ShardOptions {
+            configuration: options.configuration.as_deref(),
+            inputs: &inputs,
+            symbols: &options.sizes,
+            open: None,
+            outputs_everywhere: true,
+        };
+        let plan = shard(prepared, &registry, shard_options).map_err(failed)?;
+        plan.is_expressible(options.collectives)
+            .map_err(|why| rank_error(RankError::NotExpressible(why)))?;
+        let opset = self.graph.opset("").and_then(|opset| u32::try_from(opset).ok());
+        Ok(RankModels { model: self.clone(), plan, collectives: options.collectives, opset })
+    }
+}
+
+/// Refuses a type with sizes that are left open: the parts depend on them.
+fn check_sizes(name: &str, ty: &Type) -> Result<(), Error> {
+    let mut sizes = ty.shape().into_iter().flatten().enumerate();
+    let Some((axis, open)) = sizes.find(|(_, size)| size.size().is_none()) else {
+        return Ok(());
+    };
+    let message = format!("dimension {axis} of the input '{name}' is open: {ty}");
+    let set = match open.as_symbol() {
+        Some(symbol) => format!("{symbol}=SIZE"),
+        None => format!("'{name}[{axis}]=SIZE'"),
+    };
+    let help = format!("the model of a rank is for fixed sizes: give --set {set}");
+    Err(Error::new(ErrorKind::Input, message).with_help(help))
+}
+
+fn rank_error(error: RankError) -> Error {
+    match error {
+        RankError::NotExpressible(why) => {
+            Error::new(ErrorKind::Unsupported, why.what).with_help(why.help)
+        }
+        RankError::Constant(why) => Error::new(ErrorKind::ExternalData, why),
+    }
+}
+
+impl RankModels {
+    /// The number of ranks.
+    pub fn count(&self) -> usize {
+        self.plan.devices
+    }
+
+    /// The plan that the models follow.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The model of a rank, with the operator set versions of the whole model, where its nodes have
+    /// an exact form there, else with the newest ones. Reads constants of which the rank has a
+    /// part.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such rank; [`ErrorKind::ExternalData`] if a constant
+    /// cannot be read.
+    pub fn model(&self, rank: usize) -> Result<Model, Error> {
+        let device = Device::try_from(rank).ok().filter(|_| rank < self.count());
+        let device = device.ok_or_else(|| {
+            let message = format!("there is no rank {rank}: there are {}", self.count());
+            Error::new(ErrorKind::Input, message)
+        })?;
+        let external = Watched::new(&self.model.data);
+        let graph = self.plan.rank_model(device, self.collectives, &external);
+        let mut graph = graph.map_err(rank_error)?;
+        if let Some(opset) = self.opset {
+            let options = ConvertOptions {
+                target: Target::new().opset("", opset),
+                expand: true,
+                granted: Vec::new(),
+                like_reference: false,
+            };
+            if let Ok(converted) = convert(&graph, &Registry::with_microsoft(), &options) {
+                graph = converted.model;
+            }
+        }
+        lower_ir_version(&mut graph);
+        Ok(self.model.with_graph(graph))
+    }
+}
