@@ -126,7 +126,7 @@ fn tag_of(workers: &[usize], number: u32) -> Tag {
     let hash = workers
         .iter()
         .fold(0x811c_9dc5_u32, |hash, worker| (hash ^ *worker as u32).wrapping_mul(0x0100_0193));
-    (hash % OF_GROUP) << 16 | (number & 0xffff)
+    Tag::from((hash % OF_GROUP) << 16 | (number & 0xffff))
 }
 
 /// Compares what all ranks do together, and lets all draw the same random numbers.
