@@ -2,8 +2,10 @@
 
 pub(crate) mod collectives;
 mod exchange;
+mod parts;
 mod rank_models;
 mod seat;
+mod state;
 mod team;
 
 use std::collections::VecDeque;
@@ -37,8 +39,10 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
 use exchange::{Exchange, Link, Routes};
+pub(crate) use parts::Parts;
 pub use seat::Limits;
-use seat::{Finished, Job, Seat};
+use seat::{Finished, Job, Left, Seat, Taken};
+pub(crate) use state::{Forms, Stay, Stays};
 use team::{Order, Team};
 
 /// What a session on several devices is made with.
@@ -80,6 +84,11 @@ impl DeviceOptions {
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);
         self
+    }
+
+    /// Whether there may be other workers.
+    pub(crate) fn has_transport(&self) -> bool {
+        self.transport.is_some()
     }
 }
 
@@ -128,11 +137,15 @@ pub struct DeviceSession {
     device_options: DeviceOptions,
     /// The whole model, to look at inputs and outputs.
     look: Session,
-    /// The devices of this process.
-    seats: Vec<Seat>,
+    /// The devices of this process. Sessions of a trainer share them.
+    seats: Arc<Vec<Seat>>,
+    /// Who holds this runs.
+    turn: Arc<Mutex<()>>,
     /// The other processes, if there are any.
     team: Option<Team>,
     devices: usize,
+    /// What stays on the devices from run to run.
+    stays: Stays,
     state: Mutex<State>,
 }
 
@@ -165,6 +178,17 @@ struct LocalSession {
     routes: Arc<Routes>,
     /// By output of the model, the output of the session, if the device gives it.
     outputs: Vec<Option<usize>>,
+    /// By resident, the output that is the device's part of its new value, if it has one.
+    kept: Vec<Option<usize>>,
+}
+
+/// The devices of a session, which others may share.
+struct Crew {
+    device_options: DeviceOptions,
+    seats: Arc<Vec<Seat>>,
+    turn: Arc<Mutex<()>>,
+    team: Option<Team>,
+    devices: usize,
 }
 
 impl Prepared {
@@ -227,7 +251,6 @@ impl SessionBuilder<'_> {
         }
         let model = choices.take_functions(self.model())?;
         let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
-        let look = choices.of_model(&model).only_look().build()?;
         // All devices draw the same numbers.
         let seed = choices.seed();
         let team = options.transport.clone().map(Team::new);
@@ -241,29 +264,15 @@ impl SessionBuilder<'_> {
         let links = linked(devices, &options);
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
-        // The models of devices have numbers in their place.
-        let symbols = std::mem::take(&mut choices.options.dims);
-        let registry = choices.options.operators.registry();
-        let prepared = prepare_to_shard(&model.graph, &registry);
-        let prepared = prepared.map_err(|error| shard_error(error, &model))?;
-        let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
-        let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
-        let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
-        let seats = links.into_iter().map(|(device, link)| Seat::new(device, link)).collect();
-        Ok(DeviceSession {
-            model,
-            prepared,
-            names,
-            declared,
-            choices,
-            symbols,
+        let seats = links.into_iter().map(|(device, link)| Seat::new(device, link));
+        let crew = Crew {
             device_options: options,
-            look,
-            seats,
+            seats: Arc::new(seats.collect()),
+            turn: Arc::default(),
             team,
             devices,
-            state: Mutex::default(),
-        })
+        };
+        DeviceSession::of(model, choices, crew, Stays::default())
     }
 }
 
@@ -334,6 +343,41 @@ fn shard_error(error: ShardError, model: &Model) -> Error {
 }
 
 impl DeviceSession {
+    /// A session of a model that has all its functions.
+    fn of(
+        model: Model,
+        mut choices: Choices,
+        crew: Crew,
+        stays: Stays,
+    ) -> Result<DeviceSession, Error> {
+        let look = choices.of_model(&model).only_look().build()?;
+        // The models of devices have numbers in their place.
+        let symbols = std::mem::take(&mut choices.options.dims);
+        let registry = choices.options.operators.registry();
+        let prepared = prepare_to_shard(&model.graph, &registry);
+        let prepared = prepared.map_err(|error| shard_error(error, &model))?;
+        let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
+        let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
+        let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
+        let Crew { device_options, seats, turn, team, devices } = crew;
+        Ok(DeviceSession {
+            model,
+            prepared,
+            names,
+            declared,
+            choices,
+            symbols,
+            device_options,
+            look,
+            seats,
+            turn,
+            team,
+            devices,
+            stays,
+            state: Mutex::default(),
+        })
+    }
+
     /// What a run takes, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.look.inputs()
@@ -375,10 +419,12 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::run`] before anything runs.
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        let inputs = self.by_position(|name| {
+        let types = self.by_position(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
         });
-        self.made(&inputs, None)
+        // Of training steps, plans are made for numbers alone.
+        let open = (!self.stays.is_empty()).then_some(&[][..]);
+        self.made(&self.stays.with_types(types), open)
     }
 
     /// The plan of the last run.
@@ -445,7 +491,7 @@ impl DeviceSession {
             let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
             return Err(Error::new(ErrorKind::Input, message).with_help("call 'serve' here"));
         }
-        let mut state = self.locked();
+        let _turn = self.turn();
         let mut running = Running::new(self);
         let mut outputs = Vec::new();
         for inputs in runs {
@@ -453,7 +499,7 @@ impl DeviceSession {
                 inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let started = self.check(&inputs).and_then(|()| {
                 let types = self.types_of(&inputs);
-                let fitted = self.fitted(&mut state, &types)?;
+                let fitted = self.fitted(&types)?;
                 if let Some(team) = &self.team {
                     let order = Order { types, inputs: inputs.clone(), limits: limits.clone() };
                     team.order(&fitted.prepared.plan, &self.names, &order)?;
@@ -461,7 +507,7 @@ impl DeviceSession {
                 Ok(fitted)
             });
             match started {
-                Ok(fitted) => running.start(fitted, inputs, limits),
+                Ok(fitted) => running.start(fitted, Taken { inputs, ..Taken::default() }, limits),
                 Err(error) => {
                     // Nobody but this call takes the outputs of runs that have begun.
                     running.finish_all()?;
@@ -470,7 +516,7 @@ impl DeviceSession {
             }
             // Each device has something to do, and nobody gets far ahead.
             if running.unfinished() > self.devices {
-                outputs.push(running.finish_next()?);
+                outputs.push(running.finish_next()?.0);
             }
         }
         outputs.extend(running.finish_all()?);
@@ -515,8 +561,11 @@ impl DeviceSession {
                     Err(error) => break Err(error),
                 };
             limits.stop = Some(stop.clone());
-            match self.fitted(&mut self.locked(), &types) {
-                Ok(fitted) => self.hand_out(&fitted, &Arc::new(inputs), &limits, run, &done),
+            match self.fitted(&types) {
+                Ok(fitted) => {
+                    let taken = Arc::new(Taken { inputs, ..Taken::default() });
+                    self.hand_out(&fitted, &taken, &limits, run, &done);
+                }
                 Err(error) => {
                     team.fail(&error);
                     break Err(error);
@@ -555,7 +604,7 @@ impl DeviceSession {
     fn hand_out(
         &self,
         fitted: &Fitted,
-        inputs: &Arc<Vec<(String, Value)>>,
+        taken: &Arc<Taken>,
         limits: &Limits,
         run: usize,
         done: &Sender<Finished>,
@@ -564,7 +613,7 @@ impl DeviceSession {
             seat.give(Job {
                 fitted: fitted.clone(),
                 part,
-                inputs: Arc::clone(inputs),
+                taken: Arc::clone(taken),
                 limits: limits.clone(),
                 run,
                 sends_outputs: self.worker() > 0,
@@ -579,13 +628,22 @@ impl DeviceSession {
         for (name, _) in inputs {
             self.look.input(name)?;
         }
-        let is_given = |port: &&Port| !inputs.iter().any(|(name, _)| name == port.name());
-        match self.inputs().iter().filter(|port| port.is_required()).find(is_given) {
+        let is_missing = |port: &&Port| {
+            port.is_required()
+                && !inputs.iter().any(|(name, _)| name == port.name())
+                && !self.stays.have(port.name())
+        };
+        match self.inputs().iter().find(is_missing) {
             Some(port) => {
                 Err(Error::new(ErrorKind::Input, format!("the input '{}' is missing", port.name())))
             }
             None => Ok(()),
         }
+    }
+
+    /// Waits until nothing else runs on the devices.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -608,6 +666,7 @@ impl DeviceSession {
     }
 
     fn made(&self, inputs: &[Option<Type>], open: Option<&[(String, i64)]>) -> Result<Plan, Error> {
+        let residents = self.stays.residents();
         let registry = self.choices.options.operators.registry();
         let options = ShardOptions {
             configuration: self.device_options.configuration.as_deref(),
@@ -615,6 +674,8 @@ impl DeviceSession {
             symbols: &self.symbols,
             open,
             outputs_everywhere: false,
+            residents: &residents,
+            unreturned: self.stays.unreturned(),
         };
         shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
             // The model itself has been looked at.
@@ -629,7 +690,8 @@ impl DeviceSession {
     }
 
     /// How to run with inputs of these types.
-    fn fitted(&self, state: &mut State, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+    fn fitted(&self, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+        let mut state = self.locked();
         let mut plans = state.plans.iter().enumerate().rev();
         let known = plans.find_map(|(at, known)| Some((at, known.numbers(inputs)?)));
         if let Some((at, numbers)) = known {
@@ -639,22 +701,25 @@ impl DeviceSession {
         }
         let (open_inputs, open) = self.left_open(inputs);
         let numbers: Numbers = open.iter().cloned().collect();
-        let plan = self.made(&open_inputs, Some(&open)).ok().filter(|plan| plan.holds(&numbers));
+        // Batches of training have few sizes, and what gradients are computed by depends on them.
+        let plan = self.stays.is_empty().then(|| self.made(&open_inputs, Some(&open)));
+        let plan = plan.and_then(Result::ok).filter(|plan| plan.holds(&numbers));
         let (plan, pattern, numbers) = match plan {
             Some(plan) => (plan, open_inputs, numbers),
             // It may hold for these sizes alone.
             None => (self.made(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
         };
         let plan = Arc::new(plan);
+        self.stays.settle(&plan);
         let mut parts = Vec::with_capacity(self.seats.len());
-        for seat in &self.seats {
-            let Local { model, outputs } = plan.local(seat.device);
+        for seat in self.seats.iter() {
+            let Local { model, outputs, kept } = plan.local(seat.device);
             let model = self.model.with_graph(model);
             let routes = Routes::new(Arc::clone(&plan), seat.device, &numbers);
             let exchange = Exchange::new(Arc::clone(&routes), seat.link.clone());
             let builder = self.choices.of_model(&model);
             let session = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange).build()?;
-            parts.push(LocalSession { session, routes, outputs });
+            parts.push(LocalSession { session, routes, outputs, kept });
         }
         let prepared = Arc::new(Prepared { inputs: pattern, plan, parts });
         if state.plans.len() == MOST_PLANS {
@@ -729,8 +794,11 @@ struct Running<'s> {
 struct OpenRun {
     prepared: Arc<Prepared>,
     /// What devices of this process are done with.
-    finished: Vec<(Device, Result<seat::Given, Error>)>,
+    finished: Vec<(Device, Result<Left, Error>)>,
 }
+
+/// The outputs of a run, and what devices of this process have of its new residents.
+type Ended = (Outputs, Vec<(Device, seat::Given)>);
 
 impl<'s> Running<'s> {
     fn new(session: &'s DeviceSession) -> Self {
@@ -742,8 +810,8 @@ impl<'s> Running<'s> {
         self.open.len()
     }
 
-    fn start(&mut self, fitted: Fitted, inputs: Vec<(String, Value)>, limits: &Limits) {
-        self.session.hand_out(&fitted, &Arc::new(inputs), limits, self.started, &self.done);
+    fn start(&mut self, fitted: Fitted, taken: Taken, limits: &Limits) {
+        self.session.hand_out(&fitted, &Arc::new(taken), limits, self.started, &self.done);
         self.open.push_back(OpenRun { prepared: fitted.prepared, finished: Vec::new() });
         self.started += 1;
     }
@@ -763,13 +831,16 @@ impl<'s> Running<'s> {
         self.open.pop_front()
     }
 
-    /// The outputs of the oldest run.
-    fn finish_next(&mut self) -> Result<Outputs, Error> {
-        let Some(run) = self.wait() else { return Ok(Outputs::new(Vec::new())) };
-        let mut given = Vec::new();
+    /// What the oldest run has computed.
+    fn finish_next(&mut self) -> Result<Ended, Error> {
+        let (mut given, mut kept) = (Vec::new(), Vec::new());
+        let Some(run) = self.wait() else { return Ok((Outputs::new(Vec::new()), kept)) };
         for (device, result) in run.finished {
             match result {
-                Ok(values) => given.push((device, values)),
+                Ok(left) => {
+                    given.push((device, left.given));
+                    kept.push((device, left.kept));
+                }
                 Err(error) => self.failed.push((device, error)),
             }
         }
@@ -779,6 +850,7 @@ impl<'s> Running<'s> {
         let mut named = Vec::new();
         let ports = self.session.outputs().iter().zip(run.prepared.plan.givers_of_outputs());
         for (index, (port, by)) in ports.enumerate() {
+            let Some(by) = by else { continue };
             let own = given.iter_mut().find(|(device, _)| *device == by);
             let value = match own {
                 Some((_, values)) => values[index].take(),
@@ -793,12 +865,12 @@ impl<'s> Running<'s> {
             };
             named.extend(value.map(|value| (port.name().to_string(), value)));
         }
-        Ok(Outputs::new(named))
+        Ok((Outputs::new(named), kept))
     }
 
     /// The outputs of all runs that have begun.
     fn finish_all(&mut self) -> Result<Vec<Outputs>, Error> {
-        (0..self.unfinished()).map(|_| self.finish_next()).collect()
+        (0..self.unfinished()).map(|_| Ok(self.finish_next()?.0)).collect()
     }
 
     /// Ends the runs that have begun, because of an error: one of them fails, or outputs do not

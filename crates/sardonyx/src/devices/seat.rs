@@ -12,6 +12,7 @@ use sardonyx_runtime::{RunOptions, StopFlag};
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;
+use super::parts::Parts;
 use super::{Fitted, LocalSession, team};
 use crate::error::Error;
 
@@ -28,6 +29,15 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What ends a run with these options early.
+    pub(crate) fn of(options: &RunOptions<'_>) -> Limits {
+        Limits {
+            stop: options.stop.clone(),
+            deadline: options.deadline,
+            turn_limit: options.turn_limit,
+        }
+    }
+
     fn options(&self) -> RunOptions<'static> {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
@@ -40,13 +50,32 @@ impl Limits {
 /// By output of the model, the value that a device gives.
 pub(super) type Given = Vec<Option<Value>>;
 
+/// What devices are given in a run.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Inputs of the model by name, at least those that devices of this process read.
+    pub(super) inputs: Vec<(String, Value)>,
+    /// What stays on the devices, by the names of its inputs.
+    pub(super) residents: Vec<(String, Arc<Parts>)>,
+    /// What random operators draw by, if it is not what the session says.
+    pub(super) seed: Option<u64>,
+}
+
+/// What a device has when it is done.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Nothing if it has been sent.
+    pub(super) given: Given,
+    /// By resident, the device's part of its new value.
+    pub(super) kept: Given,
+}
+
 /// A run of the part of a device.
 pub(super) struct Job {
     pub(super) fitted: Fitted,
     /// The number of the device's part among those of this process.
     pub(super) part: usize,
-    /// Inputs of the model by name, at least those that the device reads.
-    pub(super) inputs: Arc<Vec<(String, Value)>>,
+    pub(super) taken: Arc<Taken>,
     pub(super) limits: Limits,
     /// The number of the run.
     pub(super) run: usize,
@@ -60,8 +89,8 @@ pub(super) struct Job {
 pub(super) struct Finished {
     pub(super) run: usize,
     pub(super) device: Device,
-    /// What it gives, unless that has been sent; or what it panicked with.
-    pub(super) result: Result<Result<Given, Error>, Box<dyn Any + Send>>,
+    /// What it has, or what it panicked with.
+    pub(super) result: Result<Result<Left, Error>, Box<dyn Any + Send>>,
 }
 
 /// A device of this process.
@@ -110,16 +139,15 @@ impl Drop for Seat {
 /// Does the jobs of a device, one after the other.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
-        let Job { fitted, part, inputs, limits, run, sends_outputs, done } = job;
+        let Job { fitted, part, taken, limits, run, sends_outputs, done } = job;
         let part = &fitted.prepared.parts[part];
-        let result = catch_unwind(AssertUnwindSafe(|| -> Result<Given, Error> {
+        let result = catch_unwind(AssertUnwindSafe(|| -> Result<Left, Error> {
             part.routes.set(&fitted.numbers);
-            let given = run_part(part, &inputs, &limits)?;
+            let mut left = run_part(part, device, &taken, &limits)?;
             if sends_outputs {
-                team::send_outputs(link, given)?;
-                return Ok(Vec::new());
+                team::send_outputs(link, std::mem::take(&mut left.given))?;
             }
-            Ok(given)
+            Ok(left)
         }));
         match &result {
             Ok(Ok(_)) => {}
@@ -127,34 +155,40 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
             Err(_) => link.get().fail("it panicked"),
         }
         // The session of a part ends before the run does, not after it.
-        drop(inputs);
+        drop(taken);
         drop(fitted);
         let _ = done.send(Finished { run, device, result });
     }
 }
 
-/// Runs the part of a device: by output of the model, the value that it gives.
+/// Runs the part of a device.
 fn run_part(
     part: &LocalSession,
-    inputs: &[(String, Value)],
+    device: Device,
+    taken: &Taken,
     limits: &Limits,
-) -> Result<Given, Error> {
+) -> Result<Left, Error> {
     let ports = part.session.inputs().iter();
     let own = ports.filter_map(|port| {
-        let (name, value) = inputs.iter().find(|(name, _)| name == port.name())?;
+        if let Some((name, parts)) = taken.residents.iter().find(|(name, _)| name == port.name()) {
+            return Some((name.clone(), Value::from(parts.on(device)?.clone())));
+        }
+        let (name, value) = taken.inputs.iter().find(|(name, _)| name == port.name())?;
         Some((name.clone(), value.clone()))
     });
-    let found = part.session.run_with(own.collect::<Vec<_>>(), limits.options())?;
+    let mut options = limits.options();
+    options.seed = taken.seed;
+    let found = part.session.run_with(own.collect::<Vec<_>>(), options)?;
     let mut values: Given = found.into_iter().map(|(_, value)| Some(value)).collect();
-    let mut given = Given::with_capacity(part.outputs.len());
-    for (index, place) in part.outputs.iter().enumerate() {
+    let places: Vec<Option<usize>> = part.outputs.iter().chain(&part.kept).copied().collect();
+    let mut given = Given::with_capacity(places.len());
+    for (index, place) in places.iter().enumerate() {
         given.push(match place {
-            Some(place) if part.outputs[index + 1..].contains(&Some(*place)) => {
-                values[*place].clone()
-            }
+            Some(place) if places[index + 1..].contains(&Some(*place)) => values[*place].clone(),
             Some(place) => values[*place].take(),
             None => None,
         });
     }
-    Ok(given)
+    let kept = given.split_off(part.outputs.len());
+    Ok(Left { given, kept })
 }
