@@ -165,6 +165,40 @@ fn stages_keep_what_they_read() {
     assert_eq!([0, 1].map(|device| plan.resident_bytes(device)), [WEIGHTS[0].1, 2 * weights]);
 }
 
+/// DIST-30+: the convolutional network of the example, with a pool whose gradient goes by the places
+/// of maxima. Its gradients are all that is summed up, with the loss; nothing is gathered but what
+/// the caller is given.
+#[test]
+fn convolutions_are_trained_by_parts_of_a_batch() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    let options = Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
+        .optimizer(OPTIMIZERS[2], 0.002);
+    let (model, _) = Model::open(path).unwrap().add_training(&options).unwrap();
+    let (model, _) = model.shard(("c", 2), Division::Batch, &[]).unwrap();
+    let builder = Trainer::builder(&model).threads(1).outputs(["loss"]);
+    let mut plain = builder.clone().build().unwrap();
+    let mut trainer = builder.devices(DeviceOptions::new()).build().unwrap();
+    for step in 0..4 {
+        // A batch of an odd size, as the last one of an epoch may be.
+        let rows = if step == 3 { 7 } else { 12 };
+        let pixels = numbers(&[rows, 1, 8, 8], 29 + step).to_vec::<f64>().unwrap();
+        let pixels = pixels.into_iter().map(|pixel| pixel as f32 / 2.0 + 0.5).collect();
+        let labels = (0..rows as i64).map(|row| (row * 7 + step as i64) % 10).collect();
+        let data = [
+            ("image", Tensor::from_vec([rows, 1, 8, 8], pixels).unwrap()),
+            ("label", Tensor::from_vec([rows], labels).unwrap()),
+        ];
+        let wanted = plain.step(0, data.clone()).unwrap().tensor("loss").unwrap().item::<f32>();
+        let found = trainer.step(0, data).unwrap().tensor("loss").unwrap().item::<f32>();
+        let (wanted, found) = (wanted.unwrap(), found.unwrap());
+        assert!((wanted - found).abs() < 1e-4 * wanted.abs(), "{found} instead of {wanted}");
+    }
+    let plan = trainer.last_plan(0).unwrap().unwrap();
+    // Each of 33,546 gradients is sent twice: to be summed up, and as a sum.
+    assert_eq!(plan.bytes(), 2 * 33_546 * 4 + 4, "{}", plan.text());
+    assert!(plan.not_honored.is_empty(), "{}", plan.text());
+}
+
 /// TRAIN-19+: a node fails on one device, which has the example with an index that the table does
 /// not have. The state of all devices is as before, and the next step runs.
 #[test]

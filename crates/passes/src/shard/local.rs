@@ -325,6 +325,10 @@ impl<'p> Building<'p> {
                 self.model.set_input(computed.node, input, Some(sizes));
             }
             Change::Own { axis } => self.take_own(computed, axis),
+            Change::Places { output, factor, stride } => {
+                let before = computed.assignment.start(self.device, factor) * stride;
+                self.move_up(computed, output, before);
+            }
             // The plan has done that.
             Change::Partly { .. } | Change::Once { .. } => {}
         }
@@ -367,6 +371,17 @@ impl<'p> Building<'p> {
         self.model.redefine_output(node, 0, own);
         let (last, _) = self.some_of(&numbers, Some(own));
         self.model.redefine_output(last, 0, output);
+    }
+
+    /// Adds a number to the elements of an output of integers.
+    fn move_up(&mut self, computed: &Computed, output: usize, by: usize) {
+        let node = computed.node;
+        let Some(value) = self.model.outputs(node)[output].filter(|_| by > 0) else { return };
+        let raw = self.model.add_value(self.graph, "places");
+        self.model.redefine_output(node, output, raw);
+        let number = self.model.add_initializer(self.graph, "before", &Tensor::scalar(signed(by)));
+        let (sum, _) = self.add("Add", "", &[Some(raw), Some(number)]);
+        self.model.redefine_output(sum, 0, value);
     }
 
     /// Lets a node take what the device has of the rows of its first input, and zeros for others.
