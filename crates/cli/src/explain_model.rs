@@ -17,7 +17,7 @@ use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
 use crate::terminal::Terminal;
 use crate::timing::millis;
-use crate::{Limits, ModelArg, check, rules};
+use crate::{Limits, ModelArg, check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
 ///
@@ -140,7 +140,8 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             session.plan(&inputs.collect::<Vec<_>>())?
         }
         Some(entry) => {
-            let trainer = args.session.trainer(&opened.model)?.devices(options).build()?;
+            let builder = args.session.trainer(&opened.model)?.devices(options);
+            let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
             let inputs = input_types(sizes, &ports, terminal);
             trainer.plan(entry, &known_types(&inputs))?

@@ -139,16 +139,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 impl Args {
     /// A trainer whose steps return what may be shown.
     fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
-        let entries = model.training_entries();
-        let assigned: Vec<&String> = entries
-            .iter()
-            .flat_map(|entry| &entry.update_binding)
-            .map(|(_, value)| value)
-            .collect();
-        let main = model.outputs().into_iter().map(|port| port.name().to_string());
-        let outputs = entries.iter().flat_map(|entry| entry.outputs.iter().cloned()).chain(main);
-        let outputs = outputs.filter(|name| !assigned.contains(&name));
-        let mut builder = self.session.trainer(model)?.outputs(outputs);
+        let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
         if self.devices {
             let deadline = Duration::from_secs(self.device_timeout);
             let options = DeviceOptions::new().deadline(deadline);
@@ -182,6 +173,16 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// The outputs of training steps that are not assigned to state variables.
+pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
+    let entries = model.training_entries();
+    let bindings = entries.iter().flat_map(|entry| &entry.update_binding);
+    let assigned: Vec<&String> = bindings.map(|(_, value)| value).collect();
+    let main = model.outputs().into_iter().map(|port| port.name().to_string());
+    let outputs = entries.iter().flat_map(|entry| entry.outputs.iter().cloned()).chain(main);
+    outputs.filter(|name| !assigned.contains(&name)).collect()
 }
 
 /// Numbers by the names of outputs.

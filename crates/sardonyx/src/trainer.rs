@@ -98,7 +98,7 @@ struct Programs {
 
 /// What runs a program.
 enum Runner {
-    Here(Session),
+    Here(Box<Session>),
     /// State stays on the devices.
     OnDevices(Box<DeviceSession>),
 }

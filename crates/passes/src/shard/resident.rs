@@ -54,10 +54,8 @@ impl Plan {
     /// The bytes of residents that a device has, before and after a run.
     pub fn resident_bytes(&self, device: Device) -> u64 {
         let own = self.kept.iter().filter_map(|kept| {
-            let (elem, dims) = self.tensor(kept.input?)?;
-            let own = self.form(kept.form?).dims(device, &stand_in(&dims?))?;
-            let elements: usize = own.iter().product();
-            Some((elements * elem.bits().unwrap_or(0)).div_ceil(8) as u64)
+            let (input, form) = (kept.input?, kept.form?);
+            Some(self.part_bytes(input, form, device))
         });
         own.sum()
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Tensor, Trainer, Type, Value};
+use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
 use super::errors::{of_kind, raised};
 use super::give;

@@ -224,7 +224,7 @@ impl Making<'_> {
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
         let model = self.model.with_graph(graph);
         let runner = match devices {
-            None => Runner::Here(self.choices.of_model(&model).build()?),
+            None => Runner::Here(Box::new(self.choices.of_model(&model).build()?)),
             Some(devices) => {
                 let stay = |(input, variable): &(usize, usize)| {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
