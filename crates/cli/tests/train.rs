@@ -101,8 +101,8 @@ fn a_line_is_learnt() {
     assert!(number(&out, "w") > 0.0);
 }
 
-/// DIST-16+: the same on two devices, each with a part of the examples. A state that was saved there
-/// is loaded without devices.
+/// DIST-16+: the same on two devices, each with a part of the examples. A state that was saved
+/// there is loaded without devices.
 #[test]
 fn a_line_is_learnt_on_devices() {
     let files = files();

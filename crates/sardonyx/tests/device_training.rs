@@ -152,8 +152,8 @@ fn bits(trainer: &Trainer) -> Vec<(String, Vec<u8>)> {
     state.map(|(name, value)| (name.to_string(), value.bytes().to_vec())).collect()
 }
 
-/// Of the first stage of two, its matrix and its bias are on the first device. The algorithm is computed
-/// where the loss is, and what the optimizer keeps stays there.
+/// Of the first stage of two, its matrix and its bias are on the first device. The algorithm is
+/// computed where the loss is, and what the optimizer keeps stays there.
 #[test]
 fn stages_keep_what_they_read() {
     let (model, _) = trainable(OPTIMIZERS[1]).shard(("c", 2), Division::Pipeline, &[]).unwrap();
@@ -164,9 +164,8 @@ fn stages_keep_what_they_read() {
     assert_eq!([0, 1].map(|device| plan.resident_bytes(device)), [first, 2 * weights]);
 }
 
-/// DIST-30+: the convolutional network of the example, with a pool whose gradient goes by the places
-/// of maxima. Its gradients are all that is summed up, with the loss; nothing is gathered but what
-/// the caller is given.
+/// DIST-30+: the convolutional network of the example, with a pool whose gradient goes by the
+/// places of maxima. Its gradients are all that is summed up; nothing is gathered but the scores.
 #[test]
 fn convolutions_are_trained_by_parts_of_a_batch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");

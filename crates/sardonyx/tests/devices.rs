@@ -160,8 +160,8 @@ fn a_device_that_fails_ends_the_run() {
     assert_eq!(run(2).unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap(), [-3.0]);
 }
 
-/// The places that a pool gives are those in the whole batch, also from a device that has only later
-/// images, or none.
+/// The places that a pool gives are those in the whole batch, also from a device that has only
+/// later images, or none.
 #[test]
 fn places_are_those_in_the_whole_batch() {
     for devices in [2, 3, 8] {

@@ -353,8 +353,8 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// To the element that was the largest: the node says which. Elements of one image are written apart
-/// from those of others, so that images need not be together.
+/// To the element that was the largest: the node says which. Elements of one image are written
+/// apart from those of others, so that images need not be together.
 pub(crate) fn max_pool<'c>(cx: &'c Backward<'_>) -> Result {
     if cx.int("storage_order").unwrap_or(0) != 0 {
         return Err(cx.refuse("storage_order 1 has no gradient"));

@@ -2,8 +2,8 @@
 //!
 //! A resident is an input that nobody gives. It has a form: each device has its part of it before
 //! the run. An output may be its new value, which has the same form in the end. Where the form is
-//! open, a plan is made in which every device has the whole value; the form is the one in which that
-//! plan leaves the new value, or else the one in which it reads the old one.
+//! open, a plan is made in which every device has the whole value; the form is the one in which
+//! that plan leaves the new value, or else the one in which it reads the old one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

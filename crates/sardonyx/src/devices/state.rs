@@ -137,7 +137,8 @@ impl DeviceSession {
         Parts::of(whole, form, self.seats.iter().map(|seat| seat.device))
     }
 
-    /// Runs the model once. `parts` gives what devices have of a variable, by its number, in a form.
+    /// Runs the model once. `parts` gives what devices have of a variable, by its number, in a
+    /// form.
     ///
     /// # Errors
     ///
