@@ -17,7 +17,7 @@ use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
 use crate::terminal::Terminal;
 use crate::timing::millis;
-use crate::{Limits, ModelArg, check, rules};
+use crate::{Limits, ModelArg, check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
 ///
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     after: Option<String>,
     /// Show how the model runs on the devices of a configuration: what runs where and in which
     /// parts, what is sent, and which annotations are not honored and why
-    #[arg(long, conflicts_with_all = ["program", "steps", "training_step"])]
+    #[arg(long, conflicts_with_all = ["program", "steps"])]
     devices: bool,
     /// Name of the device configuration; by default the only one of the model
     #[arg(long, value_name = "NAME", requires = "devices")]
@@ -113,8 +113,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return terminal.print(program.trim_end());
     }
     let inputs = input_types(&sizes, session.inputs(), terminal);
-    let known = inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
-    let details = session.details(known).map_err(Failure::from);
+    let details = session.details(known_types(&inputs)).map_err(Failure::from);
     let story =
         Story { name: model.name(), session: &session, steps: session.steps(), inputs, details };
     if args.json {
@@ -132,10 +131,22 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     }
     let opened = args.session.open(model, true, terminal)?;
     let sizes = &opened.sizes;
-    let session = args.session.on_devices(&opened.model, sizes, options)?;
-    // Other sizes stay open: a plan holds for all of them.
-    let inputs = session.inputs().iter().filter_map(|port| with_set_sizes(port, &sizes.open));
-    let plan = session.plan(&inputs.collect::<Vec<_>>())?;
+    let plan = match args.training_step {
+        None => {
+            let session = args.session.on_devices(&opened.model, sizes, options)?;
+            // Other sizes stay open: a plan holds for all of them.
+            let inputs = session.inputs().iter();
+            let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
+            session.plan(&inputs.collect::<Vec<_>>())?
+        }
+        Some(entry) => {
+            let builder = args.session.trainer(&opened.model)?.devices(options);
+            let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
+            let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
+            let inputs = input_types(sizes, &ports, terminal);
+            trainer.plan(entry, &known_types(&inputs))?
+        }
+    };
     let text = plan.text();
     if args.json {
         let lines: Vec<&str> = text.lines().collect();
@@ -187,6 +198,11 @@ fn input_types(
     let types = types.collect();
     sizes.note(terminal);
     types
+}
+
+/// The inputs whose types are known.
+fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
+    inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
 /// What became of a model.

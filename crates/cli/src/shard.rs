@@ -12,7 +12,7 @@ use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, saving};
 
-/// Annotate a model for several devices: split its matrix products, or divide it into stages
+/// Annotate a model for several devices: split its matrix products, its stages or its examples
 ///
 /// The model gets a device configuration (IR version 11), and nodes say for it how their tensors
 /// are split over the devices. Annotations never change results; `sardonyx run --devices` uses
@@ -41,7 +41,12 @@ pub(crate) struct Args {
     /// Divide the nodes into one pipeline stage for each device, with about equal work
     #[arg(long, requires = "devices", conflicts_with = "tensor")]
     pipeline: bool,
-    /// Name of the configuration; by default tensor-N or pipeline-N
+    /// Divide the examples of a batch: split the first axis of the first input, and of all inputs
+    /// whose first axis has the same size, into one part for each device. Each device has all
+    /// weights; in training, their gradients are summed over the devices
+    #[arg(long, requires = "devices", conflicts_with_all = ["tensor", "pipeline"])]
+    batch: bool,
+    /// Name of the configuration; by default tensor-N, pipeline-N or batch-N
     #[arg(long, value_name = "NAME", requires = "devices")]
     name: Option<String>,
     /// Write one model for each device, with fixed sizes: %d in FILE stands for the number of the
@@ -80,8 +85,11 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-    let (division, kind) =
-        if args.pipeline { (Division::Pipeline, "pipeline") } else { (Division::Tensor, "tensor") };
+    let (division, kind) = match (args.pipeline, args.batch) {
+        (true, _) => (Division::Pipeline, "pipeline"),
+        (_, true) => (Division::Batch, "batch"),
+        _ => (Division::Tensor, "tensor"),
+    };
     let name = args.name.clone().unwrap_or_else(|| format!("{kind}-{devices}"));
     let sizes: Vec<(String, i64)> = args
         .sizes
@@ -117,7 +125,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         }
         return terminal.json(&answer, true);
     }
-    terminal.remark(&as_text(&name, &report, args.pipeline));
+    terminal.remark(&as_text(&name, &report, division));
     saved.iter().for_each(|saved| saved.say(terminal));
     local.iter().for_each(|local| local.say(terminal));
     Ok(())
@@ -130,21 +138,28 @@ fn as_json(report: &Suggested) -> Value {
         "products_whole": report.whole,
         "tables_by_rows": report.tables,
         "multiply_adds_of_stages": report.stages,
+        "inputs_by_batch": report.inputs,
     })
 }
 
-fn as_text(name: &str, report: &Suggested, is_pipeline: bool) -> String {
-    if is_pipeline {
-        let stages: Vec<String> = report.stages.iter().map(|work| group(*work)).collect();
-        return format!("configuration '{name}': multiply-adds by stage: {}", stages.join(", "));
-    }
-    let Suggested { columns, rows, whole, tables, .. } = report;
-    let products = format!(
-        "configuration '{name}': {} split by columns, {rows} by rows, {whole} not split",
-        count(*columns, "product"),
-    );
-    if *tables == 0 {
-        return products;
-    }
-    format!("{products}; {} split by rows", count(*tables, "table"))
+fn as_text(name: &str, report: &Suggested, division: Division) -> String {
+    let Suggested { columns, rows, whole, tables, stages, inputs } = report;
+    let what = match division {
+        Division::Tensor => {
+            let products = format!(
+                "{} split by columns, {rows} by rows, {whole} not split",
+                count(*columns, "product"),
+            );
+            match tables {
+                0 => products,
+                _ => format!("{products}; {} split by rows", count(*tables, "table")),
+            }
+        }
+        Division::Pipeline => {
+            let stages: Vec<String> = stages.iter().map(|work| group(*work)).collect();
+            format!("multiply-adds by stage: {}", stages.join(", "))
+        }
+        Division::Batch => format!("{} split along the first axis", count(*inputs, "input")),
+    };
+    format!("configuration '{name}': {what}")
 }

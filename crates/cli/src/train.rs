@@ -3,8 +3,12 @@
 mod data;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use sardonyx::{CastOptions, DataType, Error, Model, Outputs, SaveOptions, Trainer, Weights, cast};
+use sardonyx::{
+    CastOptions, DataType, DeviceOptions, Error, Model, Outputs, SaveOptions, Trainer, Weights,
+    cast,
+};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -68,6 +72,18 @@ pub(crate) struct Args {
     saving: saving::Args,
     #[command(flatten)]
     session: SessionArgs,
+    /// Run steps on the devices of a configuration of the model: each is a thread with its part of
+    /// the model and of the state. The results are the same, except for the rounding of sums.
+    /// --threads counts the threads of each device; by default the processors are divided among the
+    /// devices
+    #[arg(long)]
+    devices: bool,
+    /// Name of the device configuration; by default the only one of the model
+    #[arg(long, value_name = "NAME", requires = "devices")]
+    configuration: Option<String>,
+    /// Seconds that a device waits for a message of another one
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "devices", value_parser = clap::value_parser!(u64).range(1..))]
+    device_timeout: u64,
     #[command(flatten)]
     stopping: StopArgs,
 }
@@ -123,17 +139,16 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 impl Args {
     /// A trainer whose steps return what may be shown.
     fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
-        let entries = model.training_entries();
-        let assigned: Vec<&String> = entries
-            .iter()
-            .flat_map(|entry| &entry.update_binding)
-            .map(|(_, value)| value)
-            .collect();
-        let main = model.outputs().into_iter().map(|port| port.name().to_string());
-        let outputs = entries.iter().flat_map(|entry| entry.outputs.iter().cloned()).chain(main);
-        let outputs = outputs.filter(|name| !assigned.contains(&name));
-        let builder = self.session.trainer(model)?;
-        builder.outputs(outputs).build().map_err(|error| saving::at_model(&self.model, error))
+        let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
+        if self.devices {
+            let deadline = Duration::from_secs(self.device_timeout);
+            let options = DeviceOptions::new().deadline(deadline);
+            builder = builder.devices(match &self.configuration {
+                Some(name) => options.configuration(name),
+                None => options,
+            });
+        }
+        builder.build().map_err(|error| saving::at_model(&self.model, error))
     }
 
     /// Gives the trainer the state that training begins with.
@@ -158,6 +173,16 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// The outputs of training steps that are not assigned to state variables.
+pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
+    let entries = model.training_entries();
+    let bindings = entries.iter().flat_map(|entry| &entry.update_binding);
+    let assigned: Vec<&String> = bindings.map(|(_, value)| value).collect();
+    let main = model.outputs().into_iter().map(|port| port.name().to_string());
+    let outputs = entries.iter().flat_map(|entry| entry.outputs.iter().cloned()).chain(main);
+    outputs.filter(|name| !assigned.contains(&name)).collect()
 }
 
 /// Numbers by the names of outputs.

@@ -101,6 +101,35 @@ fn a_line_is_learnt() {
     assert!(number(&out, "w") > 0.0);
 }
 
+/// DIST-16+: the same on two devices, each with a part of the examples. A state that was saved
+/// there is loaded without devices.
+#[test]
+fn a_line_is_learnt_on_devices() {
+    let files = files();
+    let (two, out) = (files.path("two.onnx"), files.path("out.onnx"));
+    let (data, state) = (files.path("data"), files.path("state.npz"));
+    let answer = files.run("shard", "line.onnxtxt", &["--devices", "2", "--batch", "-o", &two]);
+    assert!(answer.stderr.contains("'batch-2': 1 input split along the first axis"));
+    answer.good();
+    let on_devices = ["--devices", "--configuration", "batch-2"];
+    let common = ["train", &two, "--data", &data, "-q", "-o", &out, "--state", &state];
+    let args = [&common[..], &["--steps", "20"], &on_devices].concat();
+    sardonyx(&args).good();
+    let near = number(&out, "w");
+    assert!((near - 2.0).abs() > 1e-3 && (near - 2.0).abs() < 0.5, "{near}");
+    sardonyx(&[&common[..], &["--steps", "300"]].concat()).good();
+    assert!((number(&out, "w") - 2.0).abs() < 1e-3 && (number(&out, "b") - 1.0).abs() < 1e-3);
+
+    let unknown =
+        ["train", &two, "--data", &data, "--devices", "--configuration", "three", "-o", &out];
+    sardonyx(&unknown).refused(&["no configuration 'three'; it has 'batch-2'"]);
+    let without = ["train", &two, "--data", &data, "--configuration", "batch-2", "-o", &out];
+    sardonyx(&without).refused(&["--devices"]);
+    files
+        .run("train", "line.onnxtxt", &["--data", &data, "--devices", "-o", &out])
+        .refused(&["the model has no device configuration"]);
+}
+
 #[test]
 fn what_happened_is_told_in_json() {
     let files = files();

@@ -217,6 +217,16 @@ pub enum Change {
         /// The axis of the first input.
         axis: usize,
     },
+    /// The elements of an output are places in the first input, counted from its first element.
+    /// What is before a part moves those of the part up.
+    Places {
+        /// Which output.
+        output: usize,
+        /// The factor that is the first axis of the first input.
+        factor: usize,
+        /// The elements of one index of that axis.
+        stride: usize,
+    },
     /// Where results are partial, the node is one of this operator.
     Partly {
         /// The operator of the default domain, with the same inputs and attributes.

@@ -19,6 +19,7 @@ mod local;
 mod place;
 mod print;
 mod rank;
+mod resident;
 mod sizes;
 mod spec;
 mod suggest;
@@ -37,6 +38,7 @@ pub use collectives::{Collectives, NotExpressible};
 pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
 pub use rank::{RankError, lower_ir_version};
+pub use resident::Resident;
 pub use suggest::{Division, Suggested, suggest};
 
 use crate::annotations::configurations;
@@ -49,6 +51,7 @@ use crate::inline::InlineOptions;
 use crate::resolve::{Resolved, resolve};
 use crate::sequences::unpack_sequences;
 use assign::Assignment;
+use resident::Kept;
 pub use sizes::Numbers;
 use sizes::{Scope, bytes_of, needed, nominal, stand_in, symbols_of_inputs, with_numbers};
 use suggest::Columns;
@@ -69,6 +72,10 @@ pub struct ShardOptions<'a> {
     pub open: Option<&'a [(String, i64)]>,
     /// Whether all devices are to have the outputs of the model in the end, and not one of them.
     pub outputs_everywhere: bool,
+    /// Values that stay on the devices from one run to the next.
+    pub residents: &'a [Resident],
+    /// Outputs, by position, that nobody is given: they are new values of residents, or nothing.
+    pub unreturned: &'a [usize],
 }
 
 /// Why there is no plan.
@@ -195,8 +202,11 @@ pub struct Plan {
     types: Inference,
     /// Types of values that the plan added.
     added: HashMap<ValueId, (DataType, Option<Shape>)>,
-    /// By output of the model, where it is when everything is done.
-    outputs: Vec<Given>,
+    /// By output of the model, where it is when everything is done; `None` where nobody is given
+    /// it.
+    outputs: Vec<Option<Given>>,
+    /// By resident.
+    kept: Vec<Kept>,
     /// By input of the model, the devices that read it.
     readers: Vec<BTreeSet<Device>>,
 }
@@ -223,11 +233,13 @@ impl Plan {
     }
 
     /// By output of the model, the device that has it in the end. The others need not have it.
-    pub fn givers_of_outputs(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
-        self.outputs.iter().map(|given| given.by)
+    /// `None` for an output that nobody is given.
+    pub fn givers_of_outputs(&self) -> impl ExactSizeIterator<Item = Option<Device>> + '_ {
+        self.outputs.iter().map(|given| given.map(|given| given.by))
     }
 
-    /// By input of the model, initializers that are inputs included, the devices that read it.
+    /// By input of the model, initializers that are inputs included, the devices that read it and
+    /// have to be given it: none of a resident.
     pub fn readers_of_inputs(&self) -> &[BTreeSet<Device>] {
         &self.readers
     }
@@ -446,6 +458,21 @@ pub fn shard(
     registry: &Registry,
     options: ShardOptions<'_>,
 ) -> Result<Plan, ShardError> {
+    if options.residents.iter().all(|resident| resident.form.is_some()) {
+        return planned(model, registry, options);
+    }
+    // What devices do with residents that they all have says in which form they best have them.
+    let open = planned(model.clone(), registry, options)?;
+    let residents = open.settled(options.residents);
+    planned(model, registry, ShardOptions { residents: &residents, ..options })
+}
+
+/// The plan with the residents as they are; one without a form is whole on all devices.
+fn planned(
+    model: Model,
+    registry: &Registry,
+    options: ShardOptions<'_>,
+) -> Result<Plan, ShardError> {
     let prepared = prepare(model.clone(), registry, options)?;
     let needed = needed(&prepared, &prepared.open);
     let (sizes, open): (Vec<_>, Vec<_>) = options
@@ -502,6 +529,8 @@ struct Prepared {
     configuration: String,
     devices: usize,
     outputs_everywhere: bool,
+    residents: Vec<Resident>,
+    unreturned: Vec<usize>,
 }
 
 impl Prepared {
@@ -579,17 +608,18 @@ fn prepare(
         types = inferred(&resolved, options).map_err(ShardError::Invalid)?;
     }
     let symbols = symbols_of(&resolved, &types, options.symbols);
-    let (open, scope) = (HashSet::new(), None);
-    let outputs_everywhere = options.outputs_everywhere;
+    let (residents, unreturned) = (options.residents.to_vec(), options.unreturned.to_vec());
     let prepared = Prepared {
         resolved,
         types,
         symbols,
-        open,
-        scope,
+        open: HashSet::new(),
+        scope: None,
         configuration,
         devices,
-        outputs_everywhere,
+        outputs_everywhere: options.outputs_everywhere,
+        residents,
+        unreturned,
     };
     Ok(prepared.with_scope(options))
 }
@@ -687,6 +717,7 @@ fn symbols_of(
 /// A plan in the making.
 struct Planner<'r> {
     plan: Plan,
+    prepared: &'r Prepared,
     resolved: &'r Resolved,
     symbols: &'r HashMap<String, usize>,
     numbers: HashMap<Form, FormId>,
@@ -728,10 +759,12 @@ impl<'r> Planner<'r> {
             types: types.clone(),
             added: HashMap::new(),
             outputs: Vec::new(),
+            kept: Vec::new(),
             readers: Vec::new(),
         };
         let mut planner = Planner {
             plan,
+            prepared,
             resolved,
             symbols,
             numbers: HashMap::new(),
@@ -768,6 +801,7 @@ impl<'r> Planner<'r> {
 
     /// Plans everything.
     fn finish(mut self) -> Self {
+        self.take_residents();
         self.find_stages();
         self.note_inner();
         let main = self.resolved.main();
@@ -779,10 +813,12 @@ impl<'r> Planner<'r> {
             }
         }
         let outputs = self.plan.model.graph(main).outputs.iter().filter_map(|info| info.value);
-        for value in outputs.collect::<Vec<_>>() {
-            let given = self.give(value);
+        for (index, value) in outputs.collect::<Vec<_>>().into_iter().enumerate() {
+            let is_returned = !self.prepared.unreturned.contains(&index);
+            let given = is_returned.then(|| self.give(value));
             self.plan.outputs.push(given);
         }
+        self.keep_residents();
         self.prune();
         self
     }
@@ -828,11 +864,12 @@ impl<'r> Planner<'r> {
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
     /// moves to devices that do not read what they get.
     fn prune(&mut self) {
-        let outputs = self.plan.outputs.iter().flat_map(|given| {
+        let outputs = self.plan.outputs.iter().flatten().flat_map(|given| {
             let devices = if given.everywhere { self.all() } else { given.by..given.by + 1 };
             devices.map(|device| (given.value, given.form, device))
         });
         let mut needed: HashSet<(ValueId, FormId, Device)> = outputs.collect();
+        needed.extend(self.plan.kept_parts());
         let mut kept = Vec::with_capacity(self.plan.steps.len());
         for step in std::mem::take(&mut self.plan.steps).into_iter().rev() {
             match step {
@@ -877,12 +914,19 @@ impl<'r> Planner<'r> {
         self.plan.steps = kept;
         let main = self.plan.model.graph(self.resolved.main());
         let all = 0..u32::try_from(self.plan.devices).unwrap_or(u32::MAX);
+        let residents: HashSet<ValueId> = self
+            .plan
+            .kept
+            .iter()
+            .filter(|kept| kept.is_given())
+            .filter_map(|kept| kept.input)
+            .collect();
         let readers = main.inputs.iter().map(|info| match info.value {
-            Some(value) => {
+            Some(value) if !residents.contains(&value) => {
                 let reads = |device: &Device| needed.contains(&(value, self.everywhere, *device));
                 all.clone().filter(reads).collect()
             }
-            None => BTreeSet::new(),
+            _ => BTreeSet::new(),
         });
         self.plan.readers = readers.collect();
     }

@@ -2,10 +2,12 @@
 
 pub(crate) mod collectives;
 mod exchange;
+mod parts;
 mod profile;
 mod rank_models;
 mod runs;
 mod seat;
+mod state;
 mod team;
 
 use std::collections::VecDeque;
@@ -40,9 +42,11 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
 use exchange::{Exchange, Link, Routes, run_ended};
-use runs::Serving;
+pub(crate) use parts::Parts;
+use runs::{Running, Serving};
 pub use seat::Limits;
-use seat::{Finished, Job, Seat, Terms};
+use seat::{Finished, Job, Seat, Taken, Terms};
+pub(crate) use state::{Forms, Stay, Stays};
 use team::{Said, Team};
 
 /// What a session on several devices is made with.
@@ -105,6 +109,11 @@ impl DeviceOptions {
         self.transport = Some(transport);
         self
     }
+
+    /// Whether there may be other workers.
+    pub(crate) fn has_transport(&self) -> bool {
+        self.transport.is_some()
+    }
 }
 
 /// How many plans a session keeps.
@@ -152,11 +161,15 @@ pub struct DeviceSession {
     device_options: DeviceOptions,
     /// The whole model, to look at inputs and outputs.
     look: Session,
-    /// The devices of this process.
-    seats: Vec<Seat>,
+    /// The devices of this process. Sessions of a trainer share them.
+    seats: Arc<Vec<Seat>>,
+    /// Who holds this runs.
+    turn: Arc<Mutex<()>>,
     /// The other processes, if there are any.
     team: Option<Team>,
     devices: usize,
+    /// What stays on the devices from run to run.
+    stays: Stays,
     state: Mutex<State>,
 }
 
@@ -189,6 +202,17 @@ struct LocalSession {
     exchange: Exchange,
     /// By output of the model, the output of the session, if the device gives it.
     outputs: Vec<Option<usize>>,
+    /// By resident, the output that is the device's part of its new value, if it has one.
+    kept: Vec<Option<usize>>,
+}
+
+/// The devices of a session, which others may share.
+struct Crew {
+    device_options: DeviceOptions,
+    seats: Arc<Vec<Seat>>,
+    turn: Arc<Mutex<()>>,
+    team: Option<Team>,
+    devices: usize,
 }
 
 impl Prepared {
@@ -251,7 +275,6 @@ impl SessionBuilder<'_> {
         }
         let model = choices.take_functions(self.model())?;
         let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
-        let look = choices.of_model(&model).only_look().build()?;
         // All devices draw the same numbers.
         let seed = choices.seed();
         let team = options.transport.clone().map(Team::new);
@@ -268,29 +291,15 @@ impl SessionBuilder<'_> {
         let links = linked(devices, &options);
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
-        // The models of devices have numbers in their place.
-        let symbols = std::mem::take(&mut choices.options.dims);
-        let registry = choices.options.operators.registry();
-        let prepared = prepare_to_shard(&model.graph, &registry);
-        let prepared = prepared.map_err(|error| shard_error(error, &model))?;
-        let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
-        let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
-        let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
-        let seats = links.into_iter().map(|(device, link)| Seat::new(device, link)).collect();
-        Ok(DeviceSession {
-            model,
-            prepared,
-            names,
-            declared,
-            choices,
-            symbols,
+        let seats = links.into_iter().map(|(device, link)| Seat::new(device, link));
+        let crew = Crew {
             device_options: options,
-            look,
-            seats,
+            seats: Arc::new(seats.collect()),
+            turn: Arc::default(),
             team,
             devices,
-            state: Mutex::default(),
-        })
+        };
+        DeviceSession::of(model, choices, crew, Stays::default())
     }
 }
 
@@ -361,6 +370,41 @@ fn shard_error(error: ShardError, model: &Model) -> Error {
 }
 
 impl DeviceSession {
+    /// A session of a model that has all its functions.
+    fn of(
+        model: Model,
+        mut choices: Choices,
+        crew: Crew,
+        stays: Stays,
+    ) -> Result<DeviceSession, Error> {
+        let look = choices.of_model(&model).only_look().build()?;
+        // The models of devices have numbers in their place.
+        let symbols = std::mem::take(&mut choices.options.dims);
+        let registry = choices.options.operators.registry();
+        let prepared = prepare_to_shard(&model.graph, &registry);
+        let prepared = prepared.map_err(|error| shard_error(error, &model))?;
+        let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
+        let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
+        let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
+        let Crew { device_options, seats, turn, team, devices } = crew;
+        Ok(DeviceSession {
+            model,
+            prepared,
+            names,
+            declared,
+            choices,
+            symbols,
+            device_options,
+            look,
+            seats,
+            turn,
+            team,
+            devices,
+            stays,
+            state: Mutex::default(),
+        })
+    }
+
     /// What a run takes, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.look.inputs()
@@ -413,10 +457,12 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::run`] before anything runs.
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        let inputs = self.by_position(|name| {
+        let types = self.by_position(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
         });
-        self.made(&inputs, None)
+        // Of training steps, plans are made for numbers alone.
+        let open = (!self.stays.is_empty()).then_some(&[][..]);
+        self.made(&self.stays.with_types(types), open)
     }
 
     /// The plan of the last run.
@@ -481,7 +527,7 @@ impl DeviceSession {
         V: Into<Value>,
     {
         let found = self.run_all(runs, limits, false)?;
-        Ok(found.into_iter().map(|(outputs, _)| outputs).collect())
+        Ok(found.into_iter().map(|found| found.outputs).collect())
     }
 
     /// Runs the model once, and returns with its outputs what each device did, those of other
@@ -518,6 +564,7 @@ impl DeviceSession {
         V: Into<Value>,
     {
         let found = self.run_all([inputs], limits, true)?.into_iter().next();
+        let found = found.map(|found| (found.outputs, found.watched));
         Ok(found.unwrap_or_else(|| (Outputs::new(Vec::new()), Vec::new())))
     }
 
@@ -533,7 +580,7 @@ impl DeviceSession {
             inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
         });
         let first = self.first().ok_or_else(|| self.only_first())?;
-        let Fitted { prepared, numbers } = self.fitted(&mut self.locked(), &types)?;
+        let Fitted { prepared, numbers } = self.fitted(&types)?;
         let part = |device: Device| {
             let own = self.seats.iter().position(|seat| seat.device == device);
             let looked;
@@ -609,9 +656,10 @@ impl DeviceSession {
             finished.try_iter().for_each(|finished| serving.note(finished));
             let limits = Limits { stop: Some(stop.clone()), ..order.limits };
             let terms = Terms::new(order.run, &limits, order.watched);
-            match self.fitted(&mut self.locked(), &order.types) {
+            match self.fitted(&order.types) {
                 Ok(fitted) => {
-                    self.hand_out(&fitted, &Arc::new(order.inputs), &terms, &done);
+                    let taken = Arc::new(Taken { inputs: order.inputs, ..Taken::default() });
+                    self.hand_out(&fitted, &taken, &terms, &done);
                     serving.active.push_back((terms, self.seats.len()));
                 }
                 Err(error) => self.end_run(&terms, &error.to_string()),
@@ -628,7 +676,7 @@ impl DeviceSession {
     fn hand_out(
         &self,
         fitted: &Fitted,
-        inputs: &Arc<Vec<(String, Value)>>,
+        taken: &Arc<Taken>,
         terms: &Terms,
         done: &Sender<Finished>,
     ) {
@@ -636,7 +684,7 @@ impl DeviceSession {
             seat.give(Job {
                 fitted: fitted.clone(),
                 part,
-                inputs: Arc::clone(inputs),
+                taken: Arc::clone(taken),
                 terms: terms.clone(),
                 sends_outputs: self.worker() > 0,
                 done: done.clone(),
@@ -650,13 +698,22 @@ impl DeviceSession {
         for (name, _) in inputs {
             self.look.input(name)?;
         }
-        let is_given = |port: &&Port| !inputs.iter().any(|(name, _)| name == port.name());
-        match self.inputs().iter().filter(|port| port.is_required()).find(is_given) {
+        let is_missing = |port: &&Port| {
+            port.is_required()
+                && !inputs.iter().any(|(name, _)| name == port.name())
+                && !self.stays.have(port.name())
+        };
+        match self.inputs().iter().find(is_missing) {
             Some(port) => {
                 Err(Error::new(ErrorKind::Input, format!("the input '{}' is missing", port.name())))
             }
             None => Ok(()),
         }
+    }
+
+    /// Waits until nothing else runs on the devices.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -679,6 +736,7 @@ impl DeviceSession {
     }
 
     fn made(&self, inputs: &[Option<Type>], open: Option<&[(String, i64)]>) -> Result<Plan, Error> {
+        let residents = self.stays.residents();
         let registry = self.choices.options.operators.registry();
         let options = ShardOptions {
             configuration: self.device_options.configuration.as_deref(),
@@ -686,6 +744,8 @@ impl DeviceSession {
             symbols: &self.symbols,
             open,
             outputs_everywhere: false,
+            residents: &residents,
+            unreturned: self.stays.unreturned(),
         };
         shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
             // The model itself has been looked at.
@@ -700,7 +760,8 @@ impl DeviceSession {
     }
 
     /// How to run with inputs of these types.
-    fn fitted(&self, state: &mut State, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+    fn fitted(&self, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+        let mut state = self.locked();
         let mut plans = state.plans.iter().enumerate().rev();
         let known = plans.find_map(|(at, known)| Some((at, known.numbers(inputs)?)));
         if let Some((at, numbers)) = known {
@@ -710,15 +771,18 @@ impl DeviceSession {
         }
         let (open_inputs, open) = self.left_open(inputs);
         let numbers: Numbers = open.iter().cloned().collect();
-        let plan = self.made(&open_inputs, Some(&open)).ok().filter(|plan| plan.holds(&numbers));
+        // Batches of training have few sizes, and what gradients are computed by depends on them.
+        let plan = self.stays.is_empty().then(|| self.made(&open_inputs, Some(&open)));
+        let plan = plan.and_then(Result::ok).filter(|plan| plan.holds(&numbers));
         let (plan, pattern, numbers) = match plan {
             Some(plan) => (plan, open_inputs, numbers),
             // It may hold for these sizes alone.
             None => (self.made(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
         };
         let plan = Arc::new(plan);
+        self.stays.settle(&plan);
         let mut parts = Vec::with_capacity(self.seats.len());
-        for seat in &self.seats {
+        for seat in self.seats.iter() {
             let place = (seat.device, seat.link.clone());
             parts.push(self.part(&plan, place, &numbers, false)?);
         }
@@ -771,13 +835,13 @@ impl DeviceSession {
         numbers: &Numbers,
         looks: bool,
     ) -> Result<LocalSession, Error> {
-        let Local { model, outputs } = plan.local(device);
+        let Local { model, outputs, kept } = plan.local(device);
         let model = self.model.with_graph(model);
         let exchange = Exchange::new(Routes::new(Arc::clone(plan), device, numbers), link);
         let builder = self.choices.of_model(&model);
         let builder = builder.operator(EXCHANGE_DOMAIN, EXCHANGE, exchange.clone());
         let session = if looks { builder.only_look() } else { builder }.build()?;
-        Ok(LocalSession { session, exchange, outputs })
+        Ok(LocalSession { session, exchange, outputs, kept })
     }
 
     /// The error of what only worker 0 can do.

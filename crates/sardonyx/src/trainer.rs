@@ -9,17 +9,20 @@ mod state;
 use std::fmt;
 use std::sync::Arc;
 
+use sardonyx_model::Type;
+use sardonyx_passes::{Form, Plan};
 use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::{Tensor, Value};
 
 pub use build::TrainerBuilder;
 pub use state::{StateVariable, TrainingEntry};
 
+use crate::devices::{DeviceSession, Limits, Traffic};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
-use state::State;
+use state::{Held, State};
 
 /// A model that is trained as it says itself, by its field `training_info`.
 ///
@@ -82,6 +85,8 @@ struct Made {
     entries: Vec<Programs>,
     inference: Program,
     warnings: Vec<String>,
+    /// The devices that run steps and inference, if there are any.
+    devices: Option<DeviceSession>,
 }
 
 /// What an entry of the training information runs.
@@ -91,14 +96,21 @@ struct Programs {
     step: Program,
 }
 
-/// A session and what it has to do with the state. State variables are inputs of it, so that
+/// What runs a program.
+enum Runner {
+    Here(Box<Session>),
+    /// State stays on the devices.
+    OnDevices(Box<DeviceSession>),
+}
+
+/// What runs, and what it has to do with the state. State variables are inputs of it, so that
 /// nothing that depends on them is computed when it is made.
 ///
 /// New values come as outputs of a run, in memory of their own, and take the place of the old ones
 /// by changing an owner. Writing a new value into the memory of the old one would spare each step
 /// the memory of one more state, but only where all who read the old value have run.
 struct Program {
-    session: Session,
+    runner: Runner,
     /// Inputs that are state variables: name, and number of the variable.
     variables: Vec<(String, usize)>,
     /// Number of a state variable, and the output whose value it gets.
@@ -111,7 +123,7 @@ struct Program {
 }
 
 /// What a run has computed: for the caller, and for state variables by their numbers.
-type Computed = (Outputs, Vec<(usize, Tensor)>);
+type Computed = (Outputs, Vec<(usize, Held)>);
 
 impl Trainer {
     /// Makes a model ready to be trained.
@@ -150,7 +162,7 @@ impl Trainer {
         let program = &self.entry(entry)?.step;
         let is_variable =
             |port: &Port| program.variables.iter().any(|(name, _)| name == port.name());
-        Ok(program.session.inputs().iter().filter(move |port| !is_variable(port)))
+        Ok(program.runner.inputs().iter().filter(move |port| !is_variable(port)))
     }
 
     /// What the training step of an entry returns.
@@ -160,14 +172,14 @@ impl Trainer {
     /// [`ErrorKind::Input`] if there is no such entry.
     pub fn step_outputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.entry(entry)?.step;
-        let ports = program.session.outputs().iter().zip(&program.returned);
+        let ports = program.runner.outputs().iter().zip(&program.returned);
         Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
     }
 
     /// What inference takes, in the model's order. State variables that are inputs of the main
     /// graph may be given, and need not be.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
-        let inputs = self.made.inference.session.inputs().iter();
+        let inputs = self.made.inference.runner.inputs().iter();
         inputs.filter(|port| match self.made.inference.variable_of(port.name()) {
             Some(variable) => self.state.is_default(variable),
             None => true,
@@ -176,7 +188,7 @@ impl Trainer {
 
     /// What inference returns, in the model's order.
     pub fn inference_outputs(&self) -> &[Port] {
-        self.made.inference.session.outputs()
+        self.made.inference.runner.outputs()
     }
 
     /// Brings the state back to the beginning: every state variable gets its stored value, and the
@@ -316,7 +328,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let inputs = owned(inputs);
-        let takes = |programs: &Programs, name: &str| programs.step.session.input(name).is_ok();
+        let takes = |programs: &Programs, name: &str| programs.step.runner.has_input(name);
         let unknown = inputs
             .iter()
             .find(|(name, _)| !self.made.entries.iter().any(|programs| takes(programs, name)));
@@ -376,19 +388,29 @@ impl Trainer {
 
     /// The state variables with their current values: those of the main graph in the order of its
     /// initializers, then those of the algorithms. A name that variables of two entries have is
-    /// told apart by the entry: `training_info[1].rate`.
-    pub fn state(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
-        self.state.iter()
+    /// told apart by the entry: `training_info[1].rate`. Values that are on devices in parts are
+    /// put together.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Run`] if there is no memory for values that are on devices.
+    pub fn state(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+        self.state.values()
+    }
+
+    /// Names and types of the state variables, in the order of [`Trainer::state`].
+    pub fn state_types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
+        self.state.types()
     }
 
     /// The current value of a state variable.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is none of that name.
-    pub fn variable(&self, name: &str) -> Result<&Tensor, Error> {
+    /// [`ErrorKind::Input`] if there is none of that name; as [`Trainer::state`].
+    pub fn variable(&self, name: &str) -> Result<Tensor, Error> {
         let index = self.state.find(name)?;
-        Ok(self.state.value(index))
+        self.state.value(index)
     }
 
     /// Gives a state variable another value.
@@ -400,8 +422,46 @@ impl Trainer {
     pub fn set_state(&mut self, name: &str, value: Tensor) -> Result<(), Error> {
         let index = self.state.find(name)?;
         self.state.check(index, &value, ErrorKind::Input)?;
-        self.state.set(index, value);
+        self.state.set(index, Held::whole(value));
         Ok(())
+    }
+
+    /// The number of devices that run steps and inference, of all processes together; 0 if this
+    /// trainer was made without devices.
+    pub fn device_count(&self) -> usize {
+        self.made.devices.as_ref().map_or(0, DeviceSession::device_count)
+    }
+
+    /// What each device of this process has sent so far.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        self.made.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
+    }
+
+    /// How devices run the training step of an entry on inputs of these types; those that the model
+    /// declares where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry, or the trainer was made without devices; as
+    /// [`Trainer::step`] before anything runs.
+    pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
+        match &self.entry(entry)?.step.runner {
+            Runner::Here(_) => Err(Error::new(ErrorKind::Input, "the trainer has no devices")
+                .with_help("make it with TrainerBuilder::devices")),
+            Runner::OnDevices(session) => session.plan(inputs),
+        }
+    }
+
+    /// The plan of the last training step of an entry on devices, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if there is no such entry.
+    pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
+        Ok(match &self.entry(entry)?.step.runner {
+            Runner::Here(_) => None,
+            Runner::OnDevices(session) => session.last_plan(),
+        })
     }
 
     /// What random operators of the model draw by.
@@ -413,10 +473,10 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// None today; values in other forms than the model's may have some.
+    /// As [`Trainer::state`].
     pub fn export(&self) -> Result<Model, Error> {
         let mut model = self.made.model.clone();
-        self.state.write_into(&mut model);
+        self.state.write_into(&mut model)?;
         Ok(model)
     }
 
@@ -451,27 +511,99 @@ impl Program {
     fn run(
         &self,
         state: &State,
-        mut inputs: Vec<(String, Value)>,
+        inputs: Vec<(String, Value)>,
         options: RunOptions<'_>,
     ) -> Result<Computed, Error> {
         for (name, variable) in &self.variables {
             let is_given = inputs.iter().any(|(given, _)| given == name);
-            if !is_given {
-                inputs.push((name.clone(), state.value(*variable).clone().into()));
-            } else if !self.takes_defaults || !state.is_default(*variable) {
+            if is_given && !(self.takes_defaults && state.is_default(*variable)) {
                 return Err(is_variable(name));
             }
         }
-        let outputs = self.session.run_with(inputs, options)?;
+        match &self.runner {
+            Runner::Here(session) => self.run_here(session, state, inputs, options),
+            Runner::OnDevices(session) => self.run_on_devices(session, state, inputs, &options),
+        }
+    }
+
+    fn run_here(
+        &self,
+        session: &Session,
+        state: &State,
+        mut inputs: Vec<(String, Value)>,
+        options: RunOptions<'_>,
+    ) -> Result<Computed, Error> {
+        for (name, variable) in &self.variables {
+            if !inputs.iter().any(|(given, _)| given == name) {
+                inputs.push((name.clone(), state.value(*variable)?.into()));
+            }
+        }
+        let outputs = session.run_with(inputs, options)?;
         let mut values = Vec::with_capacity(self.assignments.len());
         for (variable, output) in &self.assignments {
             let value = outputs.tensor(output)?;
             state.check(*variable, value, ErrorKind::Run)?;
-            values.push((*variable, value.clone()));
+            values.push((*variable, Held::whole(value.clone())));
         }
         let returned = outputs.into_iter().zip(&self.returned);
         let returned = returned.filter_map(|(output, returned)| returned.then_some(output));
         Ok((Outputs::new(returned.collect()), values))
+    }
+
+    fn run_on_devices(
+        &self,
+        session: &DeviceSession,
+        state: &State,
+        mut inputs: Vec<(String, Value)>,
+        options: &RunOptions<'_>,
+    ) -> Result<Computed, Error> {
+        if options.watch.is_some() {
+            let message = "the steps of a run on devices cannot be watched";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        // Values that are given in place of those of the state go to the devices as those do.
+        let mut given = Vec::new();
+        for (name, variable) in &self.variables {
+            if let Some(at) = inputs.iter().position(|(given, _)| given == name) {
+                let (_, value) = inputs.swap_remove(at);
+                let value = value.into_tensor().map_err(|other| {
+                    let message =
+                        format!("the input '{name}' is a tensor, not {}", other.value_type());
+                    Error::new(ErrorKind::Input, message)
+                })?;
+                state.check(*variable, &value, ErrorKind::Input)?;
+                given.push((*variable, Held::whole(value)));
+            }
+        }
+        let parts = |variable: usize, form: &Form| {
+            let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
+            own.unwrap_or_else(|| state.held(variable)).parts(session, form)
+        };
+        let how = (Limits::of(options), options.seed);
+        let (outputs, values) = session.run_on_state(inputs, &parts, how)?;
+        let values = values.into_iter();
+        let values = values.map(|(variable, parts)| (variable, Held::OnDevices(parts)));
+        Ok((outputs, values.collect()))
+    }
+}
+
+impl Runner {
+    fn inputs(&self) -> &[Port] {
+        match self {
+            Runner::Here(session) => session.inputs(),
+            Runner::OnDevices(session) => session.inputs(),
+        }
+    }
+
+    fn outputs(&self) -> &[Port] {
+        match self {
+            Runner::Here(session) => session.outputs(),
+            Runner::OnDevices(session) => session.outputs(),
+        }
+    }
+
+    fn has_input(&self, name: &str) -> bool {
+        self.inputs().iter().any(|port| port.name() == name)
     }
 }
 

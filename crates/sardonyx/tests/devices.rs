@@ -159,3 +159,22 @@ fn a_device_that_fails_ends_the_run() {
     assert!(error.to_string().contains("Gather"), "{error}");
     assert_eq!(run(2).unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap(), [-3.0]);
 }
+
+/// The places that a pool gives are those in the whole batch, also from a device that has only
+/// later images, or none.
+#[test]
+fn places_are_those_in_the_whole_batch() {
+    for devices in [2, 3, 8] {
+        let text = "<ir_version: 10, opset_import: [\"\": 21]>
+            g (float[N, 2, 4, 4] x) => (float[N, 2, 3, 3] y, int64[N, 2, 3, 3] at) {
+                y, at = MaxPool <kernel_shape = [2, 2]> (x)
+            }";
+        let plain = Model::from_text(text).unwrap();
+        let (model, _) = plain.shard(("c", devices), Division::Batch, &[]).unwrap();
+        let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+        let x = [("x", numbers(&[5, 2, 4, 4], 31))];
+        let wanted = Session::new(&plain).unwrap().run(x.clone()).unwrap();
+        assert_eq!(session.run(x).unwrap(), wanted);
+        assert!(session.last_plan().unwrap().facts().in_parts > 0);
+    }
+}

@@ -33,12 +33,13 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 
 /// The values of a state variable.
 fn of(trainer: &Trainer, name: &str) -> Vec<f32> {
-    numbers(trainer.variable(name).expect("a state variable"))
+    numbers(&trainer.variable(name).expect("a state variable"))
 }
 
 /// Bits of the whole state.
 fn bits(trainer: &Trainer) -> Vec<(String, Vec<u8>)> {
-    trainer.state().map(|(name, value)| (name.to_string(), value.bytes().to_vec())).collect()
+    let state = trainer.state().expect("the state").into_iter();
+    state.map(|(name, value)| (name.to_string(), value.bytes().to_vec())).collect()
 }
 
 fn output(outputs: &Outputs, name: &str) -> Vec<f32> {
@@ -86,7 +87,7 @@ fn descent_data() -> Vec<(&'static str, Tensor)> {
 #[test]
 fn a_step_changes_what_inference_computes() {
     let mut trainer = trainer(DESCENT);
-    assert_eq!(trainer.state().map(|(name, _)| name).collect::<Vec<_>>(), ["w"]);
+    assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), ["w"]);
     assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
     let infer = |trainer: &Trainer| trainer.infer(x(&[1.0, 1.0])).expect("inference runs");
     let before = bits(&trainer);
@@ -279,7 +280,7 @@ fn an_empty_entry_changes_nothing() {
         "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }
          @<training_info: [{}, { algorithm: empty () => () {} }]>",
     );
-    assert_eq!(trainer.state().count(), 0);
+    assert_eq!(trainer.state_types().count(), 0);
     trainer.initialize().expect("an initialization");
     for entry in 0..2 {
         let outputs = trainer.step(entry, x(&[3.0, 4.0])).expect("a step");
@@ -724,7 +725,7 @@ fn values_are_set_if_they_fit() {
     let error = trainer.set_state("w", vector(&[8.0])).expect_err("too short");
     assert_eq!(error.kind(), ErrorKind::Input);
     let error = trainer.set_state("w", Tensor::scalar(1i64)).expect_err("no float");
-    assert_eq!(error.message(), "the state variable 'w' is float[2], not int64[]");
+    assert_eq!(error.message(), "the state variable 'w' is float[2], not int64");
     let error = trainer.set_state("v", vector(&[8.0, 9.0])).expect_err("unknown");
     assert_eq!(error.message(), "state variable 'v' does not exist");
     assert_eq!(error.help(), Some("use one of: w"));
@@ -750,7 +751,7 @@ fn variables_of_algorithms_are_told_apart_by_their_entry() {
          ]>",
     );
     let [first, second] = ["training_info[0].rate", "training_info[1].rate"];
-    assert_eq!(trainer.state().map(|(name, _)| name).collect::<Vec<_>>(), [first, second]);
+    assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), [first, second]);
     trainer.iterate([("x", Tensor::scalar(2f32))]).expect("an iteration");
     assert_eq!([of(&trainer, first), of(&trainer, second)], [[3.0], [20.0]]);
     let exported = trainer.export().expect("an export");

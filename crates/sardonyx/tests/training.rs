@@ -382,7 +382,7 @@ fn half_precision_weights_move() {
     let w = trainer.variable("w").unwrap();
     assert_eq!(w.data_type(), DataType::Float16);
     // The first step of Adam is the learning rate against the sign of the gradient.
-    let w = sardonyx::cast(w, DataType::Double, sardonyx::CastOptions::default()).unwrap();
+    let w = sardonyx::cast(&w, DataType::Double, sardonyx::CastOptions::default()).unwrap();
     let expected = [1.01, -1.99, 0.49, 2.99];
     for (found, expected) in w.to_vec::<f64>().unwrap().iter().zip(expected) {
         assert!((found - expected).abs() < 2e-3, "{found} instead of {expected}");

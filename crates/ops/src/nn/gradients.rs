@@ -353,18 +353,24 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     Ok(())
 }
 
-/// To the element that was the largest: the node says which.
-pub(crate) fn max_pool(cx: &Backward<'_>) -> Result {
+/// To the element that was the largest: the node says which. Elements of one image are written
+/// apart from those of others, so that images need not be together.
+pub(crate) fn max_pool<'c>(cx: &'c Backward<'_>) -> Result {
     if cx.int("storage_order").unwrap_or(0) != 0 {
         return Err(cx.refuse("storage_order 1 has no gradient"));
     }
     let x = cx.input(0)?;
     let places = cx.also_output(1, DataType::Int64);
     let Some(dy) = cx.arriving_if(0) else { return Ok(()) };
-    let flat = cx.ints_of(&[-1]);
-    let zeros = dy.number(0.0).op_with("Expand", &[x.op("Size").reshape(flat)], &[]);
-    let attributes = [("axis", 0.into()), ("reduction", "add".into())];
-    let operands = [places.reshape(flat), dy.reshape(flat)];
+    let count = |value: Expr<'c>| {
+        value.sizes(1, None).op_with("ReduceProd", &[], &[("keepdims", 1.into())])
+    };
+    let size = count(x);
+    let rows = dy.sizes(0, Some(1)).concat(&[count(dy)], 0);
+    let zeros = dy.number(0.0).op_with("Expand", &[x.sizes(0, Some(1)).concat(&[size], 0)], &[]);
+    let places = places.op_with("Mod", &[size], &[]).reshape(rows);
+    let attributes = [("axis", 1.into()), ("reduction", "add".into())];
+    let operands = [places, dy.reshape(rows)];
     cx.give(0, zeros.op_with("ScatterElements", &operands, &attributes).reshape(x.shape()));
     Ok(())
 }

@@ -97,19 +97,21 @@ pub(crate) fn conv_transpose(cx: &Operands<'_>) -> Option<Factors> {
     Some(found)
 }
 
-/// Pools: by batch and channels.
+/// Pools: by batch and channels; by batch alone where they give the places of what they take.
 pub(crate) fn pool(cx: &Operands<'_>) -> Option<Factors> {
-    // Places in the whole tensor are no places in a part.
-    if cx.output_dims(1).is_some() {
-        return None;
-    }
     let (x, y) = (cx.dims(0)?, cx.output_dims(0)?);
+    let has_places = cx.output_dims(1).is_some();
     let mut found = Factors::whole(cx);
-    for axis in 0..2 {
+    for axis in 0..if has_places { 1 } else { 2 } {
         (x.get(axis)? == y.get(axis)?).then_some(())?;
         let factor = found.factor(x[axis].clone());
         found.input(0, axis, factor);
         found.output(0, axis, factor);
+        if has_places {
+            found.output(1, axis, factor);
+            let stride = x[1..].iter().map(Dim::size).product::<Option<usize>>()?;
+            found.changes.push(Change::Places { output: 1, factor, stride });
+        }
     }
     Some(found)
 }

@@ -1,6 +1,7 @@
 //! Which parts of a node's factors devices compute.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use sardonyx_ops::{Combine, Cut, Factor, Factors};
 use smallvec::{SmallVec, smallvec};
@@ -32,9 +33,17 @@ impl Assignment {
 
     /// The size of what a device computes of a factor.
     pub(super) fn size(&self, device: Device, factor: usize) -> usize {
-        let split = self.splits[factor];
+        self.part(device, factor).len()
+    }
+
+    /// The first index of what a device computes of a factor.
+    pub(super) fn start(&self, device: Device, factor: usize) -> usize {
+        self.part(device, factor).start
+    }
+
+    fn part(&self, device: Device, factor: usize) -> Range<usize> {
         let part = self.places.get(&device).and_then(|place| place.get(factor).copied());
-        split.part(part.unwrap_or(0)).len()
+        self.splits[factor].part(part.unwrap_or(0))
     }
 }
 

@@ -42,9 +42,12 @@ impl Plan {
 
     /// The bytes of a constant that a device holds in a form; 0 of any other value.
     fn bytes_held(&self, value: ValueId, form: FormId, device: Device) -> u64 {
-        if !matches!(self.model.value(value).producer, Producer::Initializer(_)) {
-            return 0;
-        }
+        let is_constant = matches!(self.model.value(value).producer, Producer::Initializer(_));
+        if is_constant { self.part_bytes(value, form, device) } else { 0 }
+    }
+
+    /// The bytes of a tensor that a device has in a form; 0 if its sizes are not known.
+    pub(super) fn part_bytes(&self, value: ValueId, form: FormId, device: Device) -> u64 {
         let Some((elem, Some(dims))) = self.tensor(value) else { return 0 };
         let own = self.form(form).dims(device, &stand_in(&dims));
         let elements = own.map_or(0, |dims| dims.iter().product::<usize>());

@@ -11,6 +11,7 @@ use super::form::{Device, Form};
 use super::sizes::stand_in;
 use super::{Computed, FormId, Move, Plan, Step};
 use crate::addition::import;
+use crate::infer::declaration;
 use crate::order::{inner_graphs, tree};
 
 /// The domain of the operator [`EXCHANGE`], which no file has.
@@ -26,11 +27,15 @@ pub const EXCHANGE_STEP: &str = "step";
 /// The model of one device.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// The model. Its inputs are those of the whole model that the device reads, whole.
+    /// The model. Its inputs are those of the whole model that the device reads: whole, but for
+    /// residents, of which they are the device's parts.
     pub model: Model,
     /// By output of the whole model, the output of the local model that is its value; `None` on a
     /// device that does not give it back.
     pub outputs: Vec<Option<usize>>,
+    /// By resident, the output of the local model that is the device's part of its new value;
+    /// `None` on a device that has no part of it, or if the run does not change it.
+    pub kept: Vec<Option<usize>>,
 }
 
 impl Plan {
@@ -81,9 +86,10 @@ impl<'p> Building<'p> {
     fn build(mut self) -> Local {
         import(&mut self.model, (EXCHANGE_DOMAIN, 1));
         self.nodes();
-        let outputs = self.outputs();
+        self.declare_parts();
+        let (outputs, kept) = self.outputs();
         self.drop_unread();
-        Local { model: self.model, outputs }
+        Local { model: self.model, outputs, kept }
     }
 
     /// Puts the nodes of the device, in order, in the place of those of the model.
@@ -319,6 +325,10 @@ impl<'p> Building<'p> {
                 self.model.set_input(computed.node, input, Some(sizes));
             }
             Change::Own { axis } => self.take_own(computed, axis),
+            Change::Places { output, factor, stride } => {
+                let before = computed.assignment.start(self.device, factor) * stride;
+                self.move_up(computed, output, before);
+            }
             // The plan has done that.
             Change::Partly { .. } | Change::Once { .. } => {}
         }
@@ -361,6 +371,17 @@ impl<'p> Building<'p> {
         self.model.redefine_output(node, 0, own);
         let (last, _) = self.some_of(&numbers, Some(own));
         self.model.redefine_output(last, 0, output);
+    }
+
+    /// Adds a number to the elements of an output of integers.
+    fn move_up(&mut self, computed: &Computed, output: usize, by: usize) {
+        let node = computed.node;
+        let Some(value) = self.model.outputs(node)[output].filter(|_| by > 0) else { return };
+        let raw = self.model.add_value(self.graph, "places");
+        self.model.redefine_output(node, output, raw);
+        let number = self.model.add_initializer(self.graph, "before", &Tensor::scalar(signed(by)));
+        let (sum, _) = self.add("Add", "", &[Some(raw), Some(number)]);
+        self.model.redefine_output(sum, 0, value);
     }
 
     /// Lets a node take what the device has of the rows of its first input, and zeros for others.
@@ -430,27 +451,45 @@ impl<'p> Building<'p> {
         self.model.redefine_output(last, 0, output);
     }
 
-    /// Makes the outputs of the local model those that the device gives back, and what keeps
-    /// exchanges alive that it takes nothing from.
-    fn outputs(&mut self) -> Vec<Option<usize>> {
-        self.model.retain_outputs(self.graph, |_, _| false);
-        let mut given: Vec<ValueId> = Vec::new();
-        let mut places = Vec::new();
-        for output in &self.plan.outputs {
-            let gives = self.device == output.by;
-            places.push(gives.then(|| {
-                let held = self.held(output.value, output.form);
-                given.iter().position(|known| *known == held).unwrap_or_else(|| {
-                    given.push(held);
-                    given.len() - 1
-                })
-            }));
+    /// Declares the types of the parts of residents that the device has.
+    fn declare_parts(&mut self) {
+        for (input, ty) in self.plan.parts_on(self.device) {
+            let ty = declaration(&mut self.model, &ty);
+            let inputs = &mut self.model.graph_mut(self.graph).inputs;
+            if let Some(info) = inputs.iter_mut().find(|info| info.value == Some(input)) {
+                info.ty = Some(ty);
+            }
         }
-        given.append(&mut self.tokens);
-        for value in given {
+    }
+
+    /// Makes the outputs of the local model those that the device gives back, those that it keeps,
+    /// and what keeps exchanges alive that it takes nothing from. Returns the positions of the
+    /// first two.
+    fn outputs(&mut self) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+        self.model.retain_outputs(self.graph, |_, _| false);
+        let mut left: Vec<ValueId> = Vec::new();
+        let mut place = |(value, form): (ValueId, FormId)| {
+            let held = self.held(value, form);
+            left.iter().position(|known| *known == held).unwrap_or_else(|| {
+                left.push(held);
+                left.len() - 1
+            })
+        };
+        let given = self.plan.outputs.iter().map(|given| {
+            let own = given.filter(|given| given.by == self.device)?;
+            Some(place((own.value, own.form)))
+        });
+        let given = given.collect();
+        let kept = self.plan.kept.iter().map(|kept| {
+            let own = kept.new.filter(|(_, form)| self.is_on(*form))?;
+            Some(place(own))
+        });
+        let kept = kept.collect();
+        left.append(&mut self.tokens);
+        for value in left {
             self.model.add_graph_output(self.graph, value);
         }
-        places
+        (given, kept)
     }
 
     /// Leaves inputs and constants out that the device does not read.

@@ -528,6 +528,8 @@ fn refine(rule: &mut Factors, (is_output, index): (bool, usize), form: &Form) {
         let Some(&[factor]) = axes.get(axis).map(|factors| &factors[..]) else { continue };
         let is_in_attribute = rule.changes.iter().any(|change| match change {
             Change::Attribute { factors, .. } => factors.contains(&Some(factor)),
+            // What is before a part is one range.
+            Change::Places { factor: own, .. } => *own == factor,
             _ => false,
         });
         let size: usize = splits.iter().map(|split| split.size).product();

@@ -9,8 +9,9 @@ use super::{Computed, FormId, Move, Plan, Step};
 
 impl Plan {
     /// What is done, a line for each step: which node runs where and in which forms it reads and
-    /// leaves its operands, and what is moved, with the bytes that are sent; then the bytes of
-    /// constants that devices hold, and what is asked for and not done.
+    /// leaves its operands, and what is moved, with the bytes that are sent; then what stays on the
+    /// devices until the next run, the bytes of constants and of state that devices hold, and what
+    /// is asked for and not done.
     pub fn text(&self) -> String {
         let mut text =
             format!("configuration '{}' of {} devices\n", self.configuration, self.devices);
@@ -20,11 +21,15 @@ impl Plan {
                 Step::Node(computed) => self.print_node(computed, &mut text),
             }
         }
+        self.print_residents(&mut text);
         let devices = 0..Device::try_from(self.devices).unwrap_or(Device::MAX);
         for device in devices {
-            let bytes = self.constant_bytes(device);
-            if bytes > 0 {
-                let _ = writeln!(text, "constants on {device}: {bytes} bytes");
+            let held = [
+                ("constants", self.constant_bytes(device)),
+                ("state", self.resident_bytes(device)),
+            ];
+            for (what, bytes) in held.into_iter().filter(|(_, bytes)| *bytes > 0) {
+                let _ = writeln!(text, "{what} on {device}: {bytes} bytes");
             }
         }
         for note in &self.not_honored {

@@ -78,7 +78,7 @@ impl Building<'_> {
         let infos = self.model.graph(self.graph).outputs.clone();
         self.model.retain_outputs(self.graph, |_, _| false);
         let mut given: Vec<ValueId> = Vec::new();
-        let outputs = self.plan.outputs.iter().map(|output| (output.value, output.form));
+        let outputs = self.plan.outputs.iter().flatten().map(|output| (output.value, output.form));
         for (value, form) in outputs.collect::<Vec<_>>() {
             let mut held = self.held(value, form);
             if held != value {
@@ -100,7 +100,7 @@ impl Building<'_> {
         }
         let kept = self.kept();
         let kept = kept.into_iter().map(|(value, ty)| (value, None, Some(ty)));
-        let own = given.iter().zip(&self.plan.outputs);
+        let own = given.iter().zip(self.plan.outputs.iter().flatten());
         let own = own.enumerate().map(|(index, (held, output))| {
             (*held, infos.get(index).cloned(), self.plan.type_of(output.value))
         });

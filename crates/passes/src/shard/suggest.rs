@@ -1,10 +1,10 @@
-//! Annotations for a model that has none: how its products and heads can be split over devices, or
-//! its nodes over stages.
+//! Annotations for a model that has none: how its products and heads can be split over devices, its
+//! nodes over stages, or its examples.
 
 use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId, ValueInfo};
 use sardonyx_ops::operators::{GATHER, GEMM, MATMUL};
 use sardonyx_ops::{Cut, Registry};
 
@@ -32,6 +32,10 @@ pub enum Division {
     /// The nodes: one stage for each device, all with about as much work: multiply-adds, and
     /// elements that are read and written.
     Pipeline,
+    /// The examples of a batch: the first axis of the first input that has axes, and that of every
+    /// other input whose first axis has the same size. All devices have all weights. Where these
+    /// are trained, their gradients are partial sums.
+    Batch,
 }
 
 /// What was suggested.
@@ -47,6 +51,8 @@ pub struct Suggested {
     pub tables: usize,
     /// The multiply-adds of each stage.
     pub stages: Vec<u64>,
+    /// Inputs whose first axis is split.
+    pub inputs: usize,
 }
 
 /// A matrix with fewer elements than this is not worth a message.
@@ -90,6 +96,7 @@ pub fn suggest(
     raise_ir_version(&mut annotated, 11);
     let mut report = Suggested::default();
     match division {
+        Division::Batch => report.inputs = split_batch(&mut annotated, (name, devices))?,
         Division::Tensor => {
             let mut declined: HashSet<NodeId> = HashSet::new();
             loop {
@@ -139,6 +146,49 @@ pub fn suggest(
         }
     }
     Ok((annotated, report))
+}
+
+/// Lets the nodes that read inputs read the first axis of these in parts, one for each device.
+/// Returns the number of these inputs.
+fn split_batch(model: &mut Model, (name, devices): (&str, usize)) -> Result<usize, ShardError> {
+    let Some(main) = model.main_graph() else { return Ok(0) };
+    let constants: HashSet<ValueId> =
+        main.initializers.iter().filter_map(|initializer| initializer.value).collect();
+    let first_axis = |info: &ValueInfo| {
+        let ty = model.type_of(info.ty.as_ref()?)?;
+        let axis = ty.shape()?.first()?.clone();
+        info.value.filter(|value| !constants.contains(value)).map(|value| (value, axis))
+    };
+    let inputs: Vec<(ValueId, Dim)> = main.inputs.iter().filter_map(first_axis).collect();
+    let Some((_, batch)) = inputs.first().cloned() else {
+        let why = "the model has no input with a batch axis: no shape of an input is declared";
+        return Err(ShardError::Configuration(why.into()));
+    };
+    let split: Vec<ValueId> =
+        inputs.into_iter().filter(|(_, axis)| *axis == batch).map(|(value, _)| value).collect();
+    let nodes = main.nodes.clone();
+    for node in nodes {
+        let read: BTreeSet<ValueId> =
+            model.inputs(node).flatten().filter(|value| split.contains(value)).collect();
+        if read.is_empty() {
+            continue;
+        }
+        let tensors: Vec<Vec<u8>> =
+            read.into_iter().map(|value| model.text(model.value(value).name).to_vec()).collect();
+        let spec = |tensor| {
+            let parts = SimpleShardedDim { size: None, num_shards: i64::try_from(devices).ok() };
+            ShardingSpec {
+                tensor,
+                devices: (0..devices).filter_map(|device| i64::try_from(device).ok()).collect(),
+                dims: vec![ShardedDim { axis: Some(0), factors: vec![parts] }],
+                ..ShardingSpec::default()
+            }
+        };
+        let specs = tensors.iter().map(|tensor| spec(&tensor[..])).collect();
+        let annotation = NodeAnnotation { configuration: name.as_bytes(), specs, stage: None };
+        annotate_devices(model, node, &annotation);
+    }
+    Ok(split.len())
 }
 
 /// What sizes that are open are taken to be, the first that the model accepts: a model may have a

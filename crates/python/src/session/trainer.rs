@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Tensor, Trainer, Type, Value};
+use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
 use super::errors::{of_kind, raised};
 use super::give;
@@ -297,7 +297,7 @@ impl PyTrainer {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let current = self.current();
-        let variables = current.state().map(|(name, value)| format!("{name}: {}", type_of(value)));
+        let variables = current.state_types().map(|(name, ty)| format!("{name}: {ty}"));
         let variables: Vec<String> = variables.collect();
         let list = |ports: Vec<Port>| {
             ports.iter().map(ToString::to_string).collect::<Vec<String>>().join(", ")
@@ -373,21 +373,21 @@ impl PyTrainer {
 impl Snapshot {
     /// The names of the state variables: those of the main graph, then those of the algorithms.
     fn names(&self) -> Vec<&str> {
-        self.0.state().map(|(name, _)| name).collect()
+        self.0.state_types().map(|(name, _)| name).collect()
     }
 
     /// The value of a state variable, as an array of its own.
     fn value<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let found = name.extract::<&str>().ok().and_then(|name| self.0.variable(name).ok());
         match found {
-            Some(value) => give::object(name.py(), Value::from(value.clone())),
+            Some(value) => give::object(name.py(), Value::from(value)),
             None => Err(PyKeyError::new_err(name.clone().unbind())),
         }
     }
 
     /// Types and shapes of the state variables, such as `float[2, 3]`.
     fn types(&self) -> Vec<String> {
-        self.0.state().map(|(_, value)| type_of(value).to_string()).collect()
+        self.0.state_types().map(|(_, ty)| ty.to_string()).collect()
     }
 }
 
@@ -410,11 +410,6 @@ fn step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec
 
 fn listed(ports: impl IntoIterator<Item = Port>) -> Vec<PyPort> {
     ports.into_iter().map(PyPort).collect()
-}
-
-/// The type of a value.
-fn type_of(value: &Tensor) -> Type {
-    Type::tensor(value.data_type(), value.dims().iter().copied())
 }
 
 /// The inputs that a dict gives. Names that no port has are left in, as the run says best what is

@@ -179,7 +179,7 @@ enum Route {
 }
 
 /// A part of a tensor that goes from one device to another.
-struct Block {
+pub(super) struct Block {
     /// The other device, or the device itself.
     peer: usize,
     /// The number of the partial result.
@@ -193,7 +193,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(peer: Device, transfer: &Transfer, have: &[usize], want: &[usize]) -> Block {
+    pub(super) fn new(peer: Device, transfer: &Transfer, have: &[usize], want: &[usize]) -> Block {
         let mut runs: Vec<Vec<Run>> = Vec::new();
         let mut strides: Vec<(usize, usize)> = Vec::new();
         let (mut stride, mut other) = (1, 1);
@@ -240,6 +240,14 @@ impl Block {
     /// what is sent, and in what is made, and how many there are.
     fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
         self.walk(0, (0, 0), each);
+    }
+
+    /// Copies the elements, each of so many bytes, from one tensor to the other.
+    pub(super) fn copy(&self, size: usize, from: &[u8], to: &mut [u8]) {
+        self.for_each(&mut |start, target, len| {
+            let part = &from[start * size..(start + len) * size];
+            to[target * size..(target + len) * size].copy_from_slice(part);
+        });
     }
 
     fn walk(&self, axis: usize, base: (usize, usize), each: &mut dyn FnMut(usize, usize, usize)) {

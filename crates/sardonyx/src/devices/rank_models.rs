@@ -117,6 +117,7 @@ impl Model {
             symbols: &options.sizes,
             open: None,
             outputs_everywhere: true,
+            ..ShardOptions::default()
         };
         let plan = shard(prepared, &registry, shard_options).map_err(failed)?;
         plan.is_expressible(options.collectives)

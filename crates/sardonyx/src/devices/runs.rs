@@ -10,14 +10,20 @@ use sardonyx_passes::{Device, Plan};
 use sardonyx_tensor::Value;
 
 use super::profile::DeviceRun;
-use super::seat::{Done, Failed, Finished, Limits, Terms};
+use super::seat::{Done, Failed, Finished, Given, Limits, Taken, Terms};
 use super::team::{self, Order};
 use super::{DeviceSession, Fitted, Prepared, Results};
 use crate::error::Error;
 use crate::outputs::Outputs;
 
-/// The outputs of a run, and what devices did in it, if they were watched.
-pub(super) type Found = (Outputs, Vec<DeviceRun>);
+/// What a run gives.
+pub(super) struct Found {
+    pub(super) outputs: Outputs,
+    /// What devices did in it, if they were watched.
+    pub(super) watched: Vec<DeviceRun>,
+    /// What devices of this process have of the new values of residents.
+    pub(super) kept: Vec<(Device, Given)>,
+}
 
 impl DeviceSession {
     /// Runs the model on each of several sets of inputs; with outputs comes what devices did, if
@@ -38,7 +44,7 @@ impl DeviceSession {
         }
         let watched = watched.then(SystemTime::now);
         let transport = self.transport().ok_or_else(|| self.only_first())?;
-        let mut state = self.locked();
+        let _turn = self.turn();
         let mut running = Running::new(self);
         let mut outputs = Vec::new();
         for inputs in runs {
@@ -46,7 +52,7 @@ impl DeviceSession {
                 inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let started = self.check(&inputs).and_then(|()| {
                 let types = self.types_of(&inputs);
-                let fitted = self.fitted(&mut state, &types)?;
+                let fitted = self.fitted(&types)?;
                 let run = transport.endpoint().next_run();
                 if let Some(team) = &self.team {
                     let (inputs, limits) = (inputs.clone(), limits.clone());
@@ -56,7 +62,9 @@ impl DeviceSession {
                 Ok((fitted, Terms::new(run, limits, watched)))
             });
             match started {
-                Ok((fitted, terms)) => running.start(fitted, inputs, terms),
+                Ok((fitted, terms)) => {
+                    running.start(fitted, Taken { inputs, ..Taken::default() }, terms);
+                }
                 Err(error) => {
                     // Nobody but this call takes the outputs of runs that have begun.
                     running.finish_all()?;
@@ -75,7 +83,7 @@ impl DeviceSession {
 
 /// Runs of a call of [`DeviceSession::run_many`] that have begun. Those that have not been finished
 /// when it is dropped, because of a failure or a panic, are ended.
-struct Running<'s> {
+pub(super) struct Running<'s> {
     session: &'s DeviceSession,
     done: Sender<Finished>,
     finished: Receiver<Finished>,
@@ -93,13 +101,13 @@ struct OpenRun {
 }
 
 impl<'s> Running<'s> {
-    fn new(session: &'s DeviceSession) -> Self {
+    pub(super) fn new(session: &'s DeviceSession) -> Self {
         let (done, finished) = channel();
         Running { session, done, finished, open: VecDeque::new() }
     }
 
-    fn start(&mut self, fitted: Fitted, inputs: Vec<(String, Value)>, terms: Terms) {
-        self.session.hand_out(&fitted, &Arc::new(inputs), &terms, &self.done);
+    pub(super) fn start(&mut self, fitted: Fitted, taken: Taken, terms: Terms) {
+        self.session.hand_out(&fitted, &Arc::new(taken), &terms, &self.done);
         let prepared = fitted.prepared;
         self.open.push_back(OpenRun { terms, prepared, done: Vec::new(), failed: Vec::new() });
     }
@@ -122,8 +130,11 @@ impl<'s> Running<'s> {
     }
 
     /// What the oldest run gives. If it ends early, so do all others that have begun.
-    fn finish_next(&mut self) -> Result<Found, Error> {
-        let Some(run) = self.wait() else { return Ok((Outputs::new(Vec::new()), Vec::new())) };
+    pub(super) fn finish_next(&mut self) -> Result<Found, Error> {
+        let Some(run) = self.wait() else {
+            let outputs = Outputs::new(Vec::new());
+            return Ok(Found { outputs, watched: Vec::new(), kept: Vec::new() });
+        };
         let failed = run.failed.into_iter().min_by_key(Failed::rank);
         let found = match failed {
             Some(failed) => Err(failed.into_error()),
@@ -134,13 +145,13 @@ impl<'s> Running<'s> {
             self.end_all();
         }
         self.session.forget(run.terms.run);
-        let (outputs, watched) = found?;
+        let found = found?;
         if let (Some(team), Results::All) =
             (&self.session.team, self.session.device_options.results)
         {
-            team.give_results(&outputs, self.session.devices)?;
+            team.give_results(&found.outputs, self.session.devices)?;
         }
-        Ok((outputs, watched))
+        Ok(found)
     }
 
     /// Ends all runs that have begun, and waits until devices of this process are done with them.
@@ -169,12 +180,15 @@ impl<'s> Running<'s> {
         let mut named = Vec::new();
         let ports = self.session.outputs().iter().zip(plan.givers_of_outputs());
         for (index, (port, by)) in ports.enumerate() {
+            let Some(by) = by else { continue };
             let value = match done.iter_mut().find(|(device, _)| *device == by) {
                 Some((_, own)) => own.given[index].take(),
                 None => Some(team::receive(first, run, by, (index, port))?),
             };
             named.extend(value.map(|value| (port.name().to_string(), value)));
         }
+        let kept = done.iter_mut().map(|(device, own)| (*device, std::mem::take(&mut own.kept)));
+        let kept = kept.collect();
         let mut watched = Vec::new();
         if terms.watched.is_some() {
             done.sort_by_key(|(device, _)| *device);
@@ -186,7 +200,7 @@ impl<'s> Running<'s> {
                 }
             }
         }
-        Ok((Outputs::new(named), watched))
+        Ok(Found { outputs: Outputs::new(named), watched, kept })
     }
 
     /// What all runs give that have begun.

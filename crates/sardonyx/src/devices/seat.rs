@@ -13,6 +13,7 @@ use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;
+use super::parts::Parts;
 use super::profile::DeviceRun;
 use super::{Fitted, LocalSession, team};
 use crate::error::{Error, ErrorKind};
@@ -30,6 +31,15 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What ends a run with these options early.
+    pub(crate) fn of(options: &RunOptions<'_>) -> Limits {
+        Limits {
+            stop: options.stop.clone(),
+            deadline: options.deadline,
+            turn_limit: options.turn_limit,
+        }
+    }
+
     fn options<'w>(&self) -> RunOptions<'w> {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
@@ -41,6 +51,17 @@ impl Limits {
 
 /// By output of the model, the value that a device gives.
 pub(super) type Given = Vec<Option<Value>>;
+
+/// What devices are given in a run.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Inputs of the model by name, at least those that devices of this process read.
+    pub(super) inputs: Vec<(String, Value)>,
+    /// What stays on the devices, by the names of its inputs.
+    pub(super) residents: Vec<(String, Arc<Parts>)>,
+    /// What random operators draw by, if it is not what the session says.
+    pub(super) seed: Option<u64>,
+}
 
 /// What all devices of a process are told of a run.
 #[derive(Debug, Clone)]
@@ -66,8 +87,7 @@ pub(super) struct Job {
     pub(super) fitted: Fitted,
     /// The number of the device's part among those of this process.
     pub(super) part: usize,
-    /// Inputs of the model by name, at least those that the device reads.
-    pub(super) inputs: Arc<Vec<(String, Value)>>,
+    pub(super) taken: Arc<Taken>,
     pub(super) terms: Terms,
     /// Whether outputs go to the first device, which is one of another process.
     pub(super) sends_outputs: bool,
@@ -75,10 +95,13 @@ pub(super) struct Job {
     pub(super) done: Sender<Finished>,
 }
 
-/// What a device has of a run in the end: nothing if it has sent it to the first device.
+/// What a device has of a run in the end.
 #[derive(Default)]
 pub(super) struct Done {
+    /// Nothing if it has sent it to the first device.
     pub(super) given: Given,
+    /// By resident, the device's part of its new value.
+    pub(super) kept: Given,
     /// If it was to tell of its steps.
     pub(super) watched: Option<DeviceRun>,
 }
@@ -170,21 +193,22 @@ impl Drop for Seat {
 /// Does the jobs of a device, one after the other.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
-        let Job { fitted, part, inputs, terms, sends_outputs, done } = job;
+        let Job { fitted, part, taken, terms, sends_outputs, done } = job;
         let part = &fitted.prepared.parts[part];
         link.begin(terms.run);
         let result = catch_unwind(AssertUnwindSafe(|| -> Result<Done, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
-            let given = run_part(part, link, &inputs, &terms.limits, watched.as_mut())?;
+            let place = (device, link);
+            let (given, kept) = run_part(part, place, &taken, &terms.limits, watched.as_mut())?;
             if sends_outputs {
                 team::send_outputs(link, given)?;
                 watched.map_or(Ok(()), |watched| {
                     team::send_watched(link, &fitted.prepared, &watched)
                 })?;
-                return Ok(Done::default());
+                return Ok(Done { kept, ..Done::default() });
             }
-            Ok(Done { given, watched })
+            Ok(Done { given, kept, watched })
         }));
         let result = result.map(|result| {
             result.map_err(|error| {
@@ -203,46 +227,52 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
             part.exchange.take_leave();
         }
         // The session of a part ends before the run does, not after it.
-        drop(inputs);
+        drop(taken);
         drop(fitted);
         let _ = done.send(Finished { run: terms.run, device, result });
     }
 }
 
-/// Runs the part of a device: by output of the model, the value that it gives.
+/// Runs the part of a device: by output of the model the value that it gives, and by resident its
+/// part of the new value.
 fn run_part(
     part: &LocalSession,
-    link: &Link,
-    inputs: &[(String, Value)],
+    (device, link): (Device, &Link),
+    taken: &Taken,
     limits: &Limits,
     watched: Option<&mut DeviceRun>,
-) -> Result<Given, Error> {
+) -> Result<(Given, Given), Error> {
     let ports = part.session.inputs().iter();
     let own = ports.filter_map(|port| {
-        let (name, value) = inputs.iter().find(|(name, _)| name == port.name())?;
+        if let Some((name, parts)) = taken.residents.iter().find(|(name, _)| name == port.name()) {
+            return Some((name.clone(), Value::from(parts.on(device)?.clone())));
+        }
+        let (name, value) = taken.inputs.iter().find(|(name, _)| name == port.name())?;
         Some((name.clone(), value.clone()))
     });
     let own: Vec<_> = own.collect();
+    let mut options = limits.options();
+    options.seed = taken.seed;
     let found = match watched {
-        None => part.session.run_with(own, limits.options())?,
+        None => part.session.run_with(own, options)?,
         Some(watched) => {
             let began = Instant::now();
             let mut watch = |step: StepEvent| watched.add(step, link.take_exchanged());
-            let found = part.session.run_with(own, limits.options().watch(&mut watch))?;
+            let found = part.session.run_with(own, options.watch(&mut watch))?;
             watched.took = began.elapsed();
             found
         }
     };
     let mut values: Given = found.into_iter().map(|(_, value)| Some(value)).collect();
-    let mut given = Given::with_capacity(part.outputs.len());
-    for (index, place) in part.outputs.iter().enumerate() {
+    let places: Vec<Option<usize>> = part.outputs.iter().chain(&part.kept).copied().collect();
+    let mut given = Given::with_capacity(places.len());
+    for (index, place) in places.iter().enumerate() {
         given.push(match place {
-            Some(place) if part.outputs[index + 1..].contains(&Some(*place)) => {
-                values[*place].clone()
-            }
+            Some(place) if places[index + 1..].contains(&Some(*place)) => values[*place].clone(),
             Some(place) => values[*place].take(),
             None => None,
         });
     }
-    Ok(given)
+    let kept = given.split_off(part.outputs.len());
+    Ok((given, kept))
 }

@@ -39,7 +39,7 @@ pub(super) fn worker_error(error: TransportError) -> Error {
 }
 
 /// All workers, as one of them sees them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Team(Arc<dyn Transport>);
 
 /// What all workers have to agree on, line by line.

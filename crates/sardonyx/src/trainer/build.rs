@@ -8,11 +8,12 @@ use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, T
 use sardonyx_passes::{CheckOptions, Severity, check};
 use sardonyx_runtime::Precision;
 
-use super::state::{Places, State, bindings};
-use super::{Made, Program, Programs, Trainer};
+use super::state::{Places, State, bindings, type_of};
+use super::{Made, Program, Programs, Runner, Trainer};
+use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
-use crate::session::{Session, SessionBuilder};
+use crate::session::{Choices, Session, SessionBuilder};
 
 /// Options of a trainer that is about to be made; see [`Trainer::builder`].
 #[derive(Debug, Clone)]
@@ -21,11 +22,24 @@ pub struct TrainerBuilder<'m> {
     session: SessionBuilder<'m>,
     /// Outputs of training steps that callers want; all if `None`.
     outputs: Option<Vec<String>>,
+    devices: Option<DeviceOptions>,
+}
+
+/// What the programs of a trainer are made of.
+struct Making<'m> {
+    model: &'m Model,
+    choices: Choices,
+    outputs: Option<Vec<String>>,
+    places: Places,
+    state: State,
+    devices: Option<DeviceSession>,
+    /// The forms of state variables on the devices.
+    forms: Arc<Forms>,
 }
 
 impl<'m> TrainerBuilder<'m> {
     pub(super) fn new(model: &'m Model) -> TrainerBuilder<'m> {
-        TrainerBuilder { model, session: Session::builder(model), outputs: None }
+        TrainerBuilder { model, session: Session::builder(model), outputs: None, devices: None }
     }
 
     /// How many threads a run uses; see [`SessionBuilder::threads`].
@@ -69,6 +83,22 @@ impl<'m> TrainerBuilder<'m> {
         self
     }
 
+    /// Runs training steps and inference on the devices of a configuration of the model, as
+    /// [`SessionBuilder::devices`] does. The annotations are those of the main graph and of the
+    /// algorithms; nodes without one follow from what they read. Results are the same, except for
+    /// the rounding of sums.
+    ///
+    /// State variables stay on the devices from step to step, each in the form in which the first
+    /// step leaves its new value: a weight that is split by columns, its gradient and what the
+    /// optimizer keeps for it are only ever split by columns. Gradients of whole weights are summed
+    /// up where examples are divided among the devices. [`Trainer::state`] and the methods that
+    /// write a state put the parts together. Initialization runs without devices. All devices are
+    /// threads of this process: making the trainer fails with [`DeviceOptions::transport`].
+    pub fn devices(mut self, options: DeviceOptions) -> Self {
+        self.devices = Some(options);
+        self
+    }
+
     /// Makes the trainer: checks the training information, reads the state variables, and compiles
     /// a program for inference, for each training step and for each initialization.
     ///
@@ -90,75 +120,84 @@ impl<'m> TrainerBuilder<'m> {
         model.check_complete()?;
         let warnings = checked(model)?;
         refuse_sparse(model)?;
+        let choices = self.session.choices().clone();
+        if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
+            let message = "training does not run on devices of several processes";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_help("leave out the transport: devices are threads of this process then"));
+        }
+        let devices = self.devices.map(|options| self.session.devices(options)).transpose()?;
+        let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::of(&model.graph);
-        let state = State::new(model, &places, self.session.choices().options.seed)?;
+        let state = State::new(model, &places, seed)?;
+        let forms = Arc::new(Forms::open(state.len()));
+        let making =
+            Making { model, choices, outputs: self.outputs, places, state, devices, forms };
         let mut entries = Vec::with_capacity(model.graph.training_info.len());
         for index in 0..model.graph.training_info.len() {
-            entries.push(self.programs(index, &places, &state)?);
+            entries.push(making.programs(index)?);
         }
-        self.check_outputs(&entries)?;
-        let inference = self.inference(&places)?;
-        let made = Made { model: model.clone(), entries, inference, warnings };
+        making.check_outputs(&entries)?;
+        let inference = making.inference()?;
+        let Making { devices, state, .. } = making;
+        let made = Made { model: model.clone(), entries, inference, warnings, devices };
         Ok(Trainer { made: Arc::new(made), state })
     }
+}
 
-    fn programs(&self, index: usize, places: &Places, state: &State) -> Result<Programs, Error> {
+impl Making<'_> {
+    fn programs(&self, index: usize) -> Result<Programs, Error> {
         let info = &self.model.graph.training_info[index];
         let initialization = match info.initialization {
-            Some(graph) => Some(self.initialization(index, graph, places, state)?),
+            Some(graph) => Some(self.initialization(index, graph)?),
             None => None,
         };
-        Ok(Programs { initialization, step: self.step(index, places, state)? })
+        Ok(Programs { initialization, step: self.step(index)? })
     }
 
     /// The initialization graph alone: it sees no value of another graph.
-    fn initialization(
-        &self,
-        index: usize,
-        initialization: GraphId,
-        places: &Places,
-        state: &State,
-    ) -> Result<Program, Error> {
+    fn initialization(&self, index: usize, initialization: GraphId) -> Result<Program, Error> {
         let mut graph = untrained(self.model);
         graph.main = Some(initialization);
         let info = &self.model.graph.training_info[index];
-        let program = self.program(graph, info, &info.initialization_binding, places, |_| false)?;
-        check_types(&program, state, &format!("training_info[{index}].initialization_binding"))?;
+        let binding = &info.initialization_binding;
+        let program = self.program(graph, (info, binding), None, |_| false)?;
+        self.check_types(&program, &format!("training_info[{index}].initialization_binding"))?;
         Ok(program)
     }
 
     /// The main graph followed by the algorithm of an entry, with state variables as inputs.
-    fn step(&self, index: usize, places: &Places, state: &State) -> Result<Program, Error> {
+    fn step(&self, index: usize) -> Result<Program, Error> {
         let info = &self.model.graph.training_info[index];
-        let graph = step_graph(self.model, index, places)?;
+        let graph = step_graph(self.model, index, &self.places)?;
         let wanted = |name: &str| match &self.outputs {
             Some(names) => names.iter().any(|wanted| wanted == name),
             None => true,
         };
-        let program = self.program(graph, info, &info.update_binding, places, wanted)?;
-        check_types(&program, state, &format!("training_info[{index}].update_binding"))?;
+        let devices = self.devices.as_ref();
+        let program = self.program(graph, (info, &info.update_binding), devices, wanted)?;
+        self.check_types(&program, &format!("training_info[{index}].update_binding"))?;
         Ok(program)
     }
 
     /// The main graph, with state variables as inputs.
-    fn inference(&self, places: &Places) -> Result<Program, Error> {
+    fn inference(&self) -> Result<Program, Error> {
         let mut graph = untrained(self.model);
         let main = main_of(&graph)?;
-        let variables = values_of(self.model, places);
+        let variables = values_of(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
         let info = TrainingInfo::default();
-        let program = self.program(graph, &info, &[], places, |_| true)?;
+        let program = self.program(graph, (&info, &[]), self.devices.as_ref(), |_| true)?;
         Ok(Program { takes_defaults: true, ..program })
     }
 
-    /// Compiles a graph. Of its outputs those stay that are returned or assigned, so nothing else
-    /// is computed.
+    /// Compiles a graph, for devices if there are some. Of its outputs those stay that are
+    /// returned or assigned, so nothing else is computed.
     fn program(
         &self,
         mut graph: graph::Model,
-        info: &TrainingInfo,
-        assigned: &[Entry],
-        places: &Places,
+        (info, assigned): (&TrainingInfo, &[Entry]),
+        devices: Option<&DeviceSession>,
         returned: impl Fn(&str) -> bool,
     ) -> Result<Program, Error> {
         let main = main_of(&graph)?;
@@ -167,31 +206,96 @@ impl<'m> TrainerBuilder<'m> {
             let is_assigned = output.name.is_some_and(|name| sources.contains(&name));
             is_assigned || returned(&graph.display(output.name))
         });
-        let inputs = graph.graph(main).inputs.iter().filter_map(|input| input.name);
-        let variables = inputs.filter_map(|name| Some((name, places.find(info, name)?)));
-        let variables: Vec<(Symbol, usize)> = variables.collect();
-        let variables =
-            variables.into_iter().map(|(name, index)| (self.model.shown(Some(name)), index));
-        let model = self.model.with_graph(graph);
+        let names = |infos: &[graph::ValueInfo]| -> Vec<Option<Symbol>> {
+            infos.iter().map(|info| info.name).collect()
+        };
+        let (inputs, outputs) = (&graph.graph(main).inputs, &graph.graph(main).outputs);
+        let (inputs, outputs) = (names(inputs), names(outputs));
+        let variable_of = |name: Option<Symbol>| self.places.find(info, name?);
+        let variables = inputs.iter().enumerate();
+        let variables: Vec<(usize, usize)> =
+            variables.filter_map(|(input, name)| Some((input, variable_of(*name)?))).collect();
         let assignments = assigned.iter().filter_map(|entry| {
-            Some((places.find(info, entry.key?)?, self.model.shown(entry.value)))
+            let output = outputs.iter().position(|name| *name == entry.value)?;
+            Some((self.places.find(info, entry.key?)?, output))
         });
-        let session = self.session.choices().of_model(&model).build()?;
-        let outputs = session.outputs().iter();
+        let assignments: Vec<(usize, usize)> = assignments.collect();
+        let shown = |name: Option<Symbol>| self.model.shown(name);
+        let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
+        let model = self.model.with_graph(graph);
+        let runner = match devices {
+            None => Runner::Here(Box::new(self.choices.of_model(&model).build()?)),
+            Some(devices) => {
+                let stay = |(input, variable): &(usize, usize)| {
+                    let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
+                    let stored = self.state.stored(*variable);
+                    Stay {
+                        variable: *variable,
+                        name: shown(inputs[*input]),
+                        input: *input,
+                        output: assigned.map(|(_, output)| *output),
+                        ty: (stored.data_type(), stored.dims().to_vec()),
+                    }
+                };
+                let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
+                let stays = Stays {
+                    all: variables.iter().map(stay).collect(),
+                    unreturned: unreturned.collect(),
+                    forms: Arc::clone(&self.forms),
+                };
+                Runner::OnDevices(Box::new(devices.beside(&model, &self.choices, stays)?))
+            }
+        };
+        let variables = variables.into_iter();
+        let assignments = assignments.into_iter();
         Ok(Program {
-            variables: variables.collect(),
-            assignments: assignments.collect(),
-            returned: outputs.map(|port| returned(port.name())).collect(),
+            variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
+            assignments: assignments
+                .map(|(number, output)| (number, shown(outputs[output])))
+                .collect(),
+            returned,
             takes_defaults: false,
-            session,
+            runner,
         })
+    }
+
+    /// Refuses a program of which it is known that it assigns what does not fit.
+    fn check_types(&self, program: &Program, place: &str) -> Result<(), Error> {
+        for (variable, output) in &program.assignments {
+            let mut ports = program.runner.outputs().iter();
+            let Some(port) = ports.find(|port| port.name() == output) else { continue };
+            let value = self.state.stored(*variable);
+            let fits = match port.ty() {
+                None => true,
+                Some(Type::Tensor(ty)) => {
+                    let dims = value.dims();
+                    let same = |(dim, size): (&Dim, &usize)| match dim {
+                        Dim::Known(known) => i64::try_from(*size) == Ok(*known),
+                        _ => true,
+                    };
+                    ty.elem.is_none_or(|elem| elem == value.data_type())
+                        && ty.shape.as_ref().is_none_or(|shape| {
+                            shape.len() == dims.len() && shape.iter().zip(dims).all(same)
+                        })
+                }
+                Some(_) => false,
+            };
+            if !fits {
+                let (name, ty) = (self.state.name(*variable), type_of(value));
+                let message = format!(
+                    "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape cannot change"
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to return what no entry has.
     fn check_outputs(&self, entries: &[Programs]) -> Result<(), Error> {
         let has = |name: &str| {
-            let steps = entries.iter().map(|programs| &programs.step.session);
-            steps.flat_map(Session::outputs).any(|port| port.name() == name)
+            let steps = entries.iter().map(|programs| &programs.step.runner);
+            steps.flat_map(Runner::outputs).any(|port| port.name() == name)
         };
         let unknown = self.outputs.iter().flatten().find(|name| !has(name));
         match unknown {
@@ -297,38 +401,6 @@ fn refuse_sparse(model: &Model) -> Result<(), Error> {
                 "a binding of training_info[{entry}] assigns '{name}', which is a sparse initializer; only dense tensors are state"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a program of which it is known that it assigns what does not fit.
-fn check_types(program: &Program, state: &State, place: &str) -> Result<(), Error> {
-    for (variable, output) in &program.assignments {
-        let mut ports = program.session.outputs().iter();
-        let Some(port) = ports.find(|port| port.name() == output) else { continue };
-        let value = state.value(*variable);
-        let fits = match port.ty() {
-            None => true,
-            Some(Type::Tensor(ty)) => {
-                let dims = value.dims();
-                let same = |(dim, size): (&Dim, &usize)| match dim {
-                    Dim::Known(known) => i64::try_from(*size) == Ok(*known),
-                    _ => true,
-                };
-                ty.elem.is_none_or(|elem| elem == value.data_type())
-                    && ty.shape.as_ref().is_none_or(|shape| {
-                        shape.len() == dims.len() && shape.iter().zip(dims).all(same)
-                    })
-            }
-            Some(_) => false,
-        };
-        if !fits {
-            let (name, ty) = (state.name(*variable), super::state::described(value));
-            let message = format!(
-                "{place} assigns '{port}' to the state variable '{name}', which is {ty}: its type and shape cannot change"
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
         }
     }
     Ok(())

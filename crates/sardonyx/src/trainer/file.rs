@@ -8,7 +8,7 @@ use sardonyx_formats::safetensors;
 use sardonyx_tensor::{Buffer, Tensor, npy};
 
 use super::Trainer;
-use super::state::State;
+use super::state::{Held, State};
 use crate::error::{Error, ErrorKind};
 use crate::open::{Access, io_error, read_file, shown};
 use crate::whole::WholeFile;
@@ -38,17 +38,18 @@ impl Trainer {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if the file cannot be written, or its name has another ending;
-    /// [`ErrorKind::Format`] if such a file cannot hold an element type.
+    /// [`ErrorKind::Format`] if such a file cannot hold an element type; as [`Trainer::state`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let format = Format::of(path)?;
         let facts =
             Facts { model: self.made.model.content_hash()?, generator: self.state.generator() };
         let failed = |error| io_error("cannot write", path, error);
+        let values = self.state.values()?;
         let mut file = WholeFile::create(path).map_err(failed)?;
         match format {
-            Format::Safetensors => write_safetensors(&mut file, &self.state, &facts),
-            Format::Npz => write_npz(&mut file, &self.state, &facts),
+            Format::Safetensors => write_safetensors(&mut file, &values, &facts),
+            Format::Npz => write_npz(&mut file, &values, &facts),
         }
         .map_err(|what| unfit(path, what))?;
         file.finish().map_err(failed)
@@ -84,7 +85,7 @@ impl Trainer {
             };
             let at = |error: Error| error.with_place(shown(path));
             state.check(index, &value, ErrorKind::Format).map_err(at)?;
-            state.set(index, value);
+            state.set(index, Held::whole(value));
         }
         if let Some(name) = values.into_keys().min() {
             return Err(unfit(path, format!("state variable '{name}' does not exist")));
@@ -110,11 +111,16 @@ impl Format {
     }
 }
 
-fn write_safetensors(file: &mut WholeFile, state: &State, facts: &Facts) -> Result<(), String> {
+fn write_safetensors(
+    file: &mut WholeFile,
+    values: &[(&str, Tensor)],
+    facts: &Facts,
+) -> Result<(), String> {
     let [seed, draws] = facts.generator;
     let generator = format!("{seed} {draws}");
     let metadata = [(MODEL, facts.model.as_str()), (GENERATOR, generator.as_str())];
-    let written = safetensors::write(file, state.iter(), metadata);
+    let values = values.iter().map(|(name, value)| (*name, value));
+    let written = safetensors::write(file, values, metadata);
     written.map(drop).map_err(|error| error.to_string())
 }
 
@@ -132,12 +138,13 @@ fn read_safetensors(bytes: &Buffer) -> Result<(Facts, HashMap<String, Tensor>), 
     Ok((Facts { model, generator }, content.tensors.into_iter().collect()))
 }
 
-fn write_npz(file: &mut WholeFile, state: &State, facts: &Facts) -> Result<(), String> {
+fn write_npz(file: &mut WholeFile, values: &[(&str, Tensor)], facts: &Facts) -> Result<(), String> {
     let made = |error: sardonyx_tensor::TensorError| error.to_string();
     let hash = facts.model.as_bytes();
     let model = Tensor::from_slice([hash.len()], hash).map_err(made)?;
     let generator = Tensor::from_slice([2], &facts.generator).map_err(made)?;
-    let arrays = state.iter().chain([(MODEL, &model), (GENERATOR, &generator)]);
+    let values = values.iter().map(|(name, value)| (*name, value));
+    let arrays = values.chain([(MODEL, &model), (GENERATOR, &generator)]);
     npz::write(file, arrays, Packing::Stored).map(drop).map_err(|error| error.to_string())
 }
 
@@ -145,7 +152,7 @@ fn read_npz(bytes: &Buffer, state: &State) -> Result<(Facts, HashMap<String, Ten
     let mut values = HashMap::new();
     for (name, bytes) in npz::read(bytes).map_err(|error| error.to_string())? {
         // An array alone does not say that it holds bfloat16, for instance.
-        let expected = state.find(&name).map(|index| state.value(index).data_type());
+        let expected = state.find(&name).map(|index| state.stored(index).data_type());
         let tensor = match expected {
             Ok(data_type) => npy::read_as(&bytes, data_type).or_else(|_| npy::read(&bytes)),
             Err(_) => npy::read(&bytes),

@@ -3,11 +3,16 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, OnceLock};
 
-use sardonyx_model::{self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, ValueId};
+use sardonyx_model::{
+    self as graph, Entry, GraphId, Producer, Symbol, TrainingInfo, Type, ValueId,
+};
+use sardonyx_passes::Form;
 use sardonyx_proto::{DataType as NumberedType, closest};
 use sardonyx_tensor::{DataType, Tensor};
 
+use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
@@ -151,6 +156,43 @@ impl Model {
     }
 }
 
+/// A value of a state variable. Cloning copies no element.
+#[derive(Clone)]
+pub(super) enum Held {
+    /// A tensor here, and what devices have of it once they have read it.
+    Whole(Tensor, Arc<OnceLock<Arc<Parts>>>),
+    /// A tensor that only devices have.
+    OnDevices(Arc<Parts>),
+}
+
+impl Held {
+    pub(super) fn whole(value: Tensor) -> Held {
+        Held::Whole(value, Arc::default())
+    }
+
+    /// The value in one piece.
+    fn tensor(&self) -> Result<Tensor, Error> {
+        match self {
+            Held::Whole(value, _) => Ok(value.clone()),
+            Held::OnDevices(parts) => parts.whole(),
+        }
+    }
+
+    /// What devices have of it. The form of a variable is always the same.
+    pub(super) fn parts(&self, devices: &DeviceSession, form: &Form) -> Result<Arc<Parts>, Error> {
+        match self {
+            Held::OnDevices(parts) => Ok(Arc::clone(parts)),
+            Held::Whole(value, known) => {
+                if let Some(parts) = known.get() {
+                    return Ok(Arc::clone(parts));
+                }
+                let parts = Arc::new(devices.parts_of(value, form)?);
+                Ok(Arc::clone(known.get_or_init(|| parts)))
+            }
+        }
+    }
+}
+
 /// A state variable and its values. Cloning copies no value.
 #[derive(Clone)]
 struct Variable {
@@ -160,7 +202,7 @@ struct Variable {
     /// Whether it is an input of the main graph as well.
     is_default: bool,
     stored: Tensor,
-    current: Tensor,
+    current: Held,
     /// Whether it was assigned since it had its stored value.
     is_assigned: bool,
 }
@@ -206,8 +248,16 @@ impl State {
         Ok(State { variables, seed, draws: 0 })
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
-        self.variables.iter().map(|variable| (variable.name.as_str(), &variable.current))
+    /// Names and types.
+    pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
+        let variables = self.variables.iter();
+        variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
+    }
+
+    /// Names and values.
+    pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+        let values = self.variables.iter();
+        values.map(|variable| Ok((variable.name.as_str(), variable.current.tensor()?))).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -219,7 +269,7 @@ impl State {
         found.ok_or_else(|| {
             let message = format!("state variable '{name}' does not exist");
             let error = Error::new(ErrorKind::Input, message);
-            let names: Vec<&str> = self.iter().map(|(name, _)| name).collect();
+            let names: Vec<&str> = self.types().map(|(name, _)| name).collect();
             match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
                 None => error.with_help(format!("use one of: {}", names.join(", "))),
@@ -231,8 +281,18 @@ impl State {
         &self.variables[index].name
     }
 
-    pub(super) fn value(&self, index: usize) -> &Tensor {
+    /// The value of a variable in one piece.
+    pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
+        self.variables[index].current.tensor()
+    }
+
+    pub(super) fn held(&self, index: usize) -> &Held {
         &self.variables[index].current
+    }
+
+    /// The value of a variable before any was assigned, whose type all others have.
+    pub(super) fn stored(&self, index: usize) -> &Tensor {
+        &self.variables[index].stored
     }
 
     pub(super) fn is_default(&self, index: usize) -> bool {
@@ -245,20 +305,20 @@ impl State {
         if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
             return Ok(());
         }
-        let (ty, given) = (described(stored), described(value));
+        let (ty, given) = (type_of(stored), type_of(value));
         let message = format!("the state variable '{name}' is {ty}, not {given}");
         Err(Error::new(kind, message))
     }
 
     /// Gives one variable a value that fits.
-    pub(super) fn set(&mut self, index: usize, value: Tensor) {
+    pub(super) fn set(&mut self, index: usize, value: Held) {
         let variable = &mut self.variables[index];
         variable.current = value;
         variable.is_assigned = true;
     }
 
     /// Takes over what a run has computed. Cannot fail: all has been checked.
-    pub(super) fn assign(&mut self, values: Vec<(usize, Tensor)>) {
+    pub(super) fn assign(&mut self, values: Vec<(usize, Held)>) {
         for (index, value) in values {
             self.set(index, value);
         }
@@ -269,7 +329,7 @@ impl State {
     pub(super) fn at_beginning(&self) -> State {
         let mut state = self.clone();
         for variable in &mut state.variables {
-            variable.current = variable.stored.clone();
+            variable.current = Held::whole(variable.stored.clone());
             variable.is_assigned = false;
         }
         state.draws = 0;
@@ -301,11 +361,11 @@ impl State {
 
     /// Puts the values of assigned variables into the initializers; others stay as the file has
     /// them.
-    pub(super) fn write_into(&self, model: &mut Model) {
+    pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
         for Variable { place, current, .. } in
             self.variables.iter().filter(|variable| variable.is_assigned)
         {
-            let proto = model.graph.tensor_proto(current);
+            let proto = model.graph.tensor_proto(&current.tensor()?);
             let initializers = &mut model.graph.graph_mut(place.graph).initializers;
             let tensor = &mut initializers[place.index].tensor;
             tensor.raw_data = proto.raw_data;
@@ -313,6 +373,7 @@ impl State {
             tensor.external_data.clear();
             tensor.data_location = None;
         }
+        Ok(())
     }
 }
 
@@ -337,17 +398,16 @@ impl Variable {
             is_default: initializer.value.is_some_and(is_input),
             name,
             place,
-            current: stored.clone(),
+            current: Held::whole(stored.clone()),
             stored,
             is_assigned: false,
         })
     }
 }
 
-/// Type and shape of a tensor, for messages.
-pub(super) fn described(tensor: &Tensor) -> String {
-    let dims: Vec<String> = tensor.dims().iter().map(ToString::to_string).collect();
-    format!("{}[{}]", tensor.data_type().name(), dims.join(", "))
+/// The type of a tensor.
+pub(super) fn type_of(tensor: &Tensor) -> Type {
+    Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
 }
 
 /// A number that looks random and is another one for each draw of a generator and each purpose.
