@@ -4,6 +4,7 @@ use sardonyx::check::{self, Finding, Severity};
 use sardonyx::{Access, ErrorKind, Form, Model, OpenOptions, SaveOptions, Weights, text};
 use serde_json::json;
 
+use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
@@ -62,6 +63,15 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let target = args.saving.target(&args.model, model)?;
     let options = SaveOptions::new();
     let saved = args.saving.save(&args.model, model, options, Weights::Keep, target, terminal)?;
+    let mut data = DataFiles::of(&args.model);
+    for file in model.external_files() {
+        if data.find(&file.location) == Found::Missing {
+            let (location, tensors) = (&file.location, count(file.tensors, "tensor"));
+            terminal.remark(&format!(
+                "warning: the data file '{location}' with the values of {tensors} is missing"
+            ));
+        }
+    }
     if args.saving.json {
         let positions = loaded.positions(&findings);
         let findings = findings.iter().zip(positions).map(crate::check::finding);

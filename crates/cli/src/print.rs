@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sardonyx::Model;
 use sardonyx::text::{LeftOut, PrintOptions, TextForm};
 
+use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
@@ -18,7 +19,7 @@ use crate::{ModelArg, Verdict, human};
 /// The text is complete: `sardonyx parse` converts it back to the same bytes. Values of more than
 /// 128 bytes stay in the model file, and the text refers to them, so keep both files in the same
 /// directory. If the text is written to another directory (-o), the values are copied to a file
-/// beside it.
+/// beside it, also those in data files.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -35,7 +36,8 @@ pub(crate) struct Args {
     /// parsed
     #[arg(long)]
     no_weights: bool,
-    /// Write tensors of up to SIZE into the text, such as 4K, or `all` [default: 128 bytes]
+    /// Write tensors of up to SIZE into the text, such as 4K [default: 128 bytes]. `all` writes all
+    /// values into the text, also those in data files
     #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
     inline: Option<u64>,
     /// Write the SHA-256 of values outside of the text; it is verified when the text is parsed
@@ -82,6 +84,11 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if let Target::File(path) = &target {
         saving::protect_inputs(&args.model, &model, &[]).check(path)?;
     }
+    let model = if args.takes_data_files(&model, &target) {
+        model.with_values_inside().map_err(|error| saving::at_model(&args.model, error))?
+    } else {
+        model
+    };
     let options = args.options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
     let left_out = if only_parts {
@@ -118,6 +125,35 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
+    /// Whether values in data files go into the text, or into a file beside it: if that is asked
+    /// for, or if the text could not refer to them.
+    fn takes_data_files(&self, model: &Model, target: &Target) -> bool {
+        let files = model.external_files();
+        if files.is_empty() || self.no_weights {
+            return false;
+        }
+        if self.portable || self.sidecar || self.inline == Some(u64::MAX) {
+            return true;
+        }
+        let Target::File(text) = target else {
+            // It belongs beside the model.
+            return false;
+        };
+        if self.model.is_stdin() {
+            return false;
+        }
+        let directory = directory_of(text);
+        if fs::canonicalize(directory).ok() != fs::canonicalize(directory_of(&self.model.path)).ok()
+        {
+            return true;
+        }
+        // A model that is a link may have its data files beside the file that it leads to.
+        let data = DataFiles::of(&self.model);
+        files.iter().map(|file| file.location.as_str()).any(|location| {
+            !directory.join(location).is_file() && !data.paths([location]).is_empty()
+        })
+    }
+
     fn options(&self, target: &Target) -> PrintOptions {
         let mut options = PrintOptions::new();
         options = options.digests(self.digest);
@@ -175,6 +211,14 @@ impl Args {
     }
 }
 
+/// The directory that a file is in.
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// What the model's file is called from the directory of the text; `None` if it lies outside of it.
 fn location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
@@ -184,17 +228,9 @@ fn location(model: &ModelArg, target: &Target) -> Option<String> {
         // It belongs beside the model.
         return Some(model.path.file_name()?.to_str()?.to_string());
     };
-    let directory = match text.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     // The name by which the file was given, in its real directory: a link stays one.
-    let parent = match model.path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let parent = fs::canonicalize(parent).ok()?;
-    let inside = parent.strip_prefix(fs::canonicalize(directory).ok()?).ok()?;
+    let parent = fs::canonicalize(directory_of(&model.path)).ok()?;
+    let inside = parent.strip_prefix(fs::canonicalize(directory_of(text)).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);
     let parts: Option<Vec<&str>> =
         location.components().map(|part| part.as_os_str().to_str()).collect();

@@ -522,3 +522,35 @@ fn random_sequences_are_right_or_refused() {
     println!("{sequences} sequences: {right} right, {refused} refused");
     assert!(right > 10 * refused, "{right} right, {refused} refused");
 }
+
+/// Values in data files go with a text that cannot refer to them, and into one with all values.
+#[test]
+fn values_in_data_files_are_printed_where_the_text_cannot_refer_to_them() {
+    let values: Vec<u8> = (1..=4).flat_map(|value| (value as f32).to_le_bytes()).collect();
+    let files =
+        Files::new(&[("m.onnx", support::with_external_data("w.data")), ("w.data", values)]);
+    fs::create_dir(files.path("far")).unwrap();
+    for (text, options) in [
+        ("far/a.onnxtxt", &[][..]),
+        ("far/b.onnxtxt", &["--inline", "all"]),
+        ("far/c.onnxtxt", &["--portable"]),
+        ("far/d.onnxtxt", &["--sidecar", "--inline", "0"]),
+    ] {
+        let (text, back) = (files.path(text), files.path("far/back.onnx"));
+        files.run("print", "m.onnx", &[options, &["-o", &text]].concat()).good();
+        assert!(!fs::read_to_string(&text).unwrap().contains("w.data"), "{text}");
+        sardonyx(&["parse", &text, "-o", &back]).good();
+        let model = Model::open(&back).unwrap();
+        let value = model.value_of(&model.tensors()[0]).unwrap();
+        assert_eq!(value.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0], "{text}");
+    }
+    // Beside the model the text refers to the same file.
+    files.run("print", "m.onnx", &["-o", &files.path("m.onnxtxt")]).good();
+    assert!(fs::read_to_string(files.path("m.onnxtxt")).unwrap().contains("\"w.data\""));
+    fs::remove_file(files.path("w.data")).unwrap();
+    let answer = sardonyx(&["parse", &files.path("m.onnxtxt"), "-o", &files.path("n.onnx")]);
+    assert!(answer.stderr.contains("'w.data' with the values of 1 tensor"), "{}", answer.stderr);
+    let far = files.path("far/e.onnxtxt");
+    files.run("print", "m.onnx", &["-o", &far]).refused(&["'w.data', which is missing"]);
+    assert!(!std::path::Path::new(&far).exists());
+}

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions};
 use crate::load::OpenOptions;
 use crate::open::{Access, io_error};
-use crate::save::SaveOptions;
+use crate::save::{SaveOptions, embed};
 
 /// A model in memory.
 ///
@@ -194,6 +194,20 @@ impl Model {
     /// [`ErrorKind::Io`] if the file cannot be written; what was there before is then unharmed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         SaveOptions::new().save(self, path).map(drop)
+    }
+
+    /// The same model with the values of its data files inside. Values of mapped files stay where
+    /// they lie, so that this takes no memory for them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ExternalData`] if a data file cannot be read; [`ErrorKind::Invalid`] for a model
+    /// that was opened without its payloads.
+    pub fn with_values_inside(&self) -> Result<Model, Error> {
+        self.check_complete()?;
+        let mut graph = self.graph.clone();
+        embed(&mut graph, &self.data)?;
+        Ok(self.with_graph(graph))
     }
 
     /// Refuses a model that was read without its payloads.
