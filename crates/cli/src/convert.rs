@@ -82,6 +82,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             return args.refused(&model, &refusals, terminal);
         }
     };
+    set::note_merged(model.opsets().len(), &converted, terminal);
     let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
     let verified = args.verify.map(verify).transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());

@@ -108,8 +108,9 @@ impl Args {
     fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
-            let before = opset(model, domain);
+            let (before, imports) = (opset(model, domain), model.opsets().len());
             model.set_opset(domain, *version);
+            note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
             if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
                 let name = crate::info::domain_name(domain);
@@ -192,6 +193,15 @@ fn opset(model: &Model, domain: &str) -> Option<i64> {
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
     found.map(|set| set.version)
+}
+
+/// Says that a model now imports fewer operator sets, as it imported one more than once.
+pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
+    let merged = imports.saturating_sub(model.opsets().len());
+    if merged > 0 {
+        let what = crate::human::count(merged, "duplicate import");
+        terminal.note(&format!("removed {what} of operator sets"));
+    }
 }
 
 fn no_entry(model: &Model, key: &str) -> String {

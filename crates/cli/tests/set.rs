@@ -131,3 +131,18 @@ fn what_cannot_be_set_is_refused() {
     let info = sardonyx(&["info", &to("m.onnx")]).good();
     assert!(info.contains("absent.bin: 1 tensor, 16 bytes; the file is missing"), "{info}");
 }
+
+/// Exporters of scikit-learn models import `ai.onnx` twice.
+#[test]
+fn duplicate_imports_are_merged() {
+    let text = "<ir_version: 8, opset_import: [\"\": 20, \"ai.onnx.ml\": 1, \"\": 21]>
+        g (float[1] x) => (float[1] y) { y = Neg (x) }";
+    let files = Files::new(&[("m.onnxtxt", text.into())]);
+    for command in ["set", "convert"] {
+        let out = files.path("out.onnx");
+        let answer = files.run(command, "m.onnxtxt", &["--opset", "21", "-o", &out]);
+        assert!(answer.stderr.contains("removed 1 duplicate import"), "{}", answer.stderr);
+        answer.good();
+        sardonyx(&["check", "--deny", "warnings", &out]).good();
+    }
+}

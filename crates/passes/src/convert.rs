@@ -594,15 +594,17 @@ impl<'a> Job<'a> {
     fn imports(&mut self) {
         let Job { original, model, goal, functions, .. } = self;
         let change = |imports: &mut Vec<OperatorSetId>| {
-            for import in imports {
+            let mut seen = HashSet::new();
+            imports.retain_mut(|import| {
                 let domain = match original.display(import.domain) {
                     domain if domain == "ai.onnx" => "".into(),
                     domain => domain,
                 };
-                if let Some(version) = goal.get(&*domain) {
-                    import.version = Some(i64::from(*version));
-                }
-            }
+                let Some(version) = goal.get(&*domain) else { return true };
+                import.version = Some(i64::from(*version));
+                // Entries of one operator set are equal now.
+                seen.insert(domain)
+            });
         };
         for (index, function) in model.functions.iter_mut().enumerate() {
             if functions.is_none_or(|functions| functions.contains(&index)) {

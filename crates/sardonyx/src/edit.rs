@@ -91,19 +91,29 @@ impl Model {
         Ok(())
     }
 
-    /// Says which version of an operator set the model means. Nodes are not converted: that they
-    /// mean the same in both versions is up to the caller.
+    /// Says which version of an operator set the model means; of several entries of the operator
+    /// set, one stays. Nodes are not converted: that they mean the same in both versions is up to
+    /// the caller.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
             "ai.onnx" => "",
             other => other,
         };
-        let imports = &self.graph.header.opset_import;
-        let found = imports.iter().rposition(|import| {
+        let mut imports = std::mem::take(&mut self.graph.header.opset_import);
+        let is_wanted = |import: &OperatorSetId| {
             let name = self.graph.display(import.domain);
             name == wanted || (wanted.is_empty() && name == "ai.onnx")
+        };
+        // The last entry is the one that counts.
+        let found = imports.iter().rposition(is_wanted);
+        let mut index = 0;
+        imports.retain(|import| {
+            index += 1;
+            Some(index - 1) == found || !is_wanted(import)
         });
-        match found {
+        let kept = imports.iter().position(is_wanted);
+        self.graph.header.opset_import = imports;
+        match kept {
             Some(index) => self.graph.header.opset_import[index].version = Some(version),
             None => {
                 let domain = Some(self.graph.intern(domain));
@@ -114,6 +124,18 @@ impl Model {
                 });
             }
         }
+    }
+
+    /// Gives a number to a dimension of an input of the model, whatever was declared. `None` if
+    /// there is no such input, or if its shape has no such axis.
+    pub fn set_input_dim(&mut self, input: &str, axis: usize, size: i64) -> Option<()> {
+        let name = self.graph.symbol(input.as_bytes())?;
+        let main = self.graph.main?;
+        let inputs = &mut self.graph.graph_mut(main).inputs;
+        let found = inputs.iter_mut().find(|info| info.name == Some(name))?;
+        let dims = &mut found.ty.as_mut()?.innermost_shape_mut()?.dims;
+        dims.get_mut(axis)?.value = Some(DimValue::Value(size));
+        Some(())
     }
 
     /// Names the tool that made the model.
