@@ -59,8 +59,9 @@ struct Row<'a> {
 }
 
 pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let model = args.model.open()?;
-    let cost = model.cost(&args.symbols.options(&model)?);
+    let mut model = args.model.open()?;
+    let options = args.symbols.apply(&mut model)?;
+    let cost = model.cost(&options);
     let mut rows: Vec<Row<'_>> = if args.by_operator {
         cost.by_operator().into_iter().map(Row::from).collect()
     } else {

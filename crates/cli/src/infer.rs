@@ -58,7 +58,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let mut model = args.model.open()?;
     let target =
         if args.saving.is_wanted() { Some(args.saving.target(&args.model, &model)?) } else { None };
-    let options = args.options(&model)?;
+    let options = args.options(&mut model)?;
     let found = model.infer(&options);
     let report = found.report(&model);
     let wrong = !report.findings.is_empty();
@@ -100,8 +100,8 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self, model: &Model) -> Result<Options, Failure> {
-        let mut options = self.symbols.options(model)?;
+    fn options(&self, model: &mut Model) -> Result<Options, Failure> {
+        let mut options = self.symbols.apply(model)?;
         if self.like_onnx {
             options = options
                 .naming(Naming::Reference)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use sardonyx::{
-    DeviceOptions, DeviceSession, ErrorKind, Model, Optimization, Precision, Session,
+    DeviceOptions, DeviceSession, ErrorKind, Model, Optimization, Port, Precision, Session,
     SessionBuilder, Trainer, TrainerBuilder, Type,
 };
 
@@ -67,6 +67,30 @@ pub(crate) struct OpenSize {
     pub(crate) size: usize,
 }
 
+impl OpenSize {
+    /// The dimension that `INPUT[AXIS]` means, which must be open; `None` for any other name.
+    pub(crate) fn of(inputs: &[Port], name: &str, size: usize) -> Result<Option<Self>, Failure> {
+        let port = input_and_axis(name).and_then(|(input, axis)| {
+            let port = inputs.iter().find(|port| port.name() == input)?;
+            Some((port, axis))
+        });
+        let Some((port, axis)) = port else { return Ok(None) };
+        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
+            Some(dim) if dim.is_unknown() => {
+                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
+            }
+            Some(dim) => {
+                let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
+                Err(match dim.as_symbol() {
+                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                    None => failure.help("only dimensions without a fixed size can be set"),
+                })
+            }
+            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
+        }
+    }
+}
+
 /// `INPUT[AXIS]`
 fn input_and_axis(text: &str) -> Option<(&str, usize)> {
     let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
@@ -106,31 +130,9 @@ impl SizeArgs {
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let size = usize::try_from(*size).unwrap_or(usize::MAX);
-            let place = input_and_axis(name);
-            let port = place.and_then(|(input, axis)| {
-                let port = inputs.iter().find(|port| port.name() == input)?;
-                Some((port, axis))
-            });
-            let Some((port, axis)) = port else {
-                sizes.fixed.push((name.clone(), size));
-                continue;
-            };
-            let dim = port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis));
-            match dim {
-                Some(dim) if dim.is_unknown() => {
-                    sizes.open.push(OpenSize { input: port.name().to_string(), axis, size })
-                }
-                Some(dim) => {
-                    let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
-                    return Err(match dim.as_symbol() {
-                        Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
-                        None => failure.help("only dimensions without a fixed size can be set"),
-                    });
-                }
-                None => {
-                    let message = format!("the input '{port}' has no known dimension {axis}");
-                    return Err(Failure::new(message));
-                }
+            match OpenSize::of(&inputs, name, size)? {
+                Some(open) => sizes.open.push(open),
+                None => sizes.fixed.push((name.clone(), size)),
             }
         }
         Ok(sizes)
