@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, DataType, Distances, ErrorKind, NodeInfo, Outputs, Sequence, Tensor, Tolerance, Type,
-    Value, ValueType, WorstElement, npz, read_value, safetensors,
+    Buffer, CastOptions, DataType, Distances, ErrorKind, NodeInfo, Outputs, Sequence, Tensor,
+    Tolerance, Type, Value, ValueType, WorstElement, cast, npz, read_value, safetensors,
 };
 use serde_json::json;
 
@@ -216,6 +216,7 @@ impl Expected {
         let outputs: Vec<&str> = given.names().take(own).collect();
         let stems = outputs::file_stems(outputs.iter().copied());
         let mut wanted: HashMap<&str, Value> = HashMap::new();
+        let mut notes = Vec::new();
         let mut unknown = Vec::new();
         let mut items: Vec<(String, usize, Stored)> = Vec::new();
         for stored in self.stored {
@@ -245,7 +246,8 @@ impl Expected {
             }
             let got = given.get(name).map(Value::value_type);
             let value = stored.content.value(got.as_ref());
-            wanted.insert(name, value.map_err(|failure| failure.at(name).at(at))?);
+            let value = value.map_err(|failure| failure.at(name).at(at))?;
+            wanted.insert(name, rounded(value, got.as_ref(), name, &mut notes)?);
         }
         let sequences = sequences(items, given)?;
         for (name, sequence) in &sequences {
@@ -273,7 +275,8 @@ impl Expected {
         }
         compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
         let unknown = unknown.into_iter().map(|(name, _)| name).collect();
-        Ok(Report { tolerance: args.tolerance(DataType::Float), compared, missing, unknown })
+        let tolerance = args.tolerance(DataType::Float);
+        Ok(Report { tolerance, compared, missing, unknown, notes })
     }
 }
 
@@ -351,6 +354,25 @@ impl Content {
     }
 }
 
+/// Expected values of double precision, in which references are computed, in the floating-point
+/// type that the model gives; that is noted.
+fn rounded(
+    want: Value,
+    got: Option<&ValueType>,
+    name: &str,
+    notes: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    let (Value::Tensor(tensor), Some(ValueType::Tensor(elem))) = (&want, got) else {
+        return Ok(want);
+    };
+    let is_shorter = matches!(elem, DataType::Float | DataType::Float16 | DataType::Bfloat16);
+    if tensor.data_type() != DataType::Double || !is_shorter {
+        return Ok(want);
+    }
+    notes.push(format!("the expected values of '{name}' are double and are compared as {elem}"));
+    Ok(cast(tensor, *elem, CastOptions::default())?.into())
+}
+
 /// The positions and names of the nodes of the main graph, by what they make.
 fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
@@ -379,6 +401,8 @@ pub(crate) struct Report {
     missing: Vec<String>,
     /// What is expected of values that the model does not have.
     unknown: Vec<String>,
+    /// Expected values that were converted first.
+    notes: Vec<String>,
 }
 
 /// A value that was compared.
@@ -542,7 +566,7 @@ impl Report {
             }
             text
         };
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
         if !self.missing.is_empty() {
             notes.push(format!("no value is expected for the outputs {}", list(&self.missing)));
         }

@@ -139,8 +139,8 @@ fn types_and_shapes_that_differ_are_said() {
     let rows = [
         (npy::write(&Tensor::scalar(1f32)).unwrap(), "differs: dims are [2, 2], not []"),
         (
-            npy::write(&Tensor::from_vec([2, 2], vec![1f64; 4]).unwrap()).unwrap(),
-            "differs: element type is float, not double",
+            npy::write(&Tensor::from_vec([2, 2], vec![1i64; 4]).unwrap()).unwrap(),
+            "differs: element type is float, not int64",
         ),
     ];
     for (bytes, words) in rows {
@@ -148,6 +148,24 @@ fn types_and_shapes_that_differ_are_said() {
         fs::write(files.path("bad.npy"), bytes).unwrap();
         let text = run(&files, &["x.npy", "--expect", "bad.npy"]).finds();
         assert!(text.starts_with(&format!("y: float[2, 2] {words}\n")), "{text}");
+    }
+}
+
+/// References are often computed in double precision.
+#[test]
+fn expected_doubles_are_compared_in_the_type_of_the_output() {
+    let files = files();
+    for (last, matches) in [(7.0, true), (7.5, false)] {
+        let y = Tensor::from_vec([2, 2], vec![1f64, 3.0, 5.0, last]).unwrap();
+        fs::write(files.path("double.npy"), npy::write(&y).unwrap()).unwrap();
+        let answer = run(&files, &["x.npy", "--expect", "double.npy"]);
+        let note = "the expected values of 'y' are double and are compared as float";
+        assert!(answer.stderr.contains(note), "{}", answer.stderr);
+        if matches {
+            answer.good();
+        } else {
+            assert!(answer.finds().starts_with("y: float[2, 2] differs: 1 of 4 elements"));
+        }
     }
 }
 
