@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sardonyx::{
     Buffer, CastOptions, DataType, ErrorKind, Model, Port, Sequence, Session, Tensor, Type, Value,
-    cast, npy, npz, read_value,
+    cast, npz, read_value,
 };
 
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::files::{self, Kind};
 use crate::filling::taken;
 use crate::session::Opened;
 use crate::terminal::Terminal;
-use crate::{filling, images, random};
+use crate::{arrays, filling, images, random};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -38,6 +38,15 @@ pub(crate) struct Args {
 pub(crate) struct Inputs {
     pub(crate) values: Vec<(String, Value)>,
     pub(crate) files: Vec<PathBuf>,
+}
+
+impl Args {
+    /// The first file, if its name is a number and there is no such file: meant for an option
+    /// before it that takes none.
+    pub(crate) fn stray_number(&self) -> Option<&str> {
+        let first = self.files.first()?;
+        (first.parse::<u64>().is_ok() && !Path::new(first).exists()).then_some(first)
+    }
 }
 
 impl Inputs {
@@ -260,7 +269,7 @@ impl<'a> Gather<'a> {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
-                    Value::Tensor(tensor) => self.fit(tensor, port).map(Value::Tensor),
+                    Value::Tensor(tensor) => fit(tensor, port, self.args.cast).map(Value::Tensor),
                     other => Ok(other),
                 }
             }
@@ -278,30 +287,7 @@ impl<'a> Gather<'a> {
 
     /// The array of a `.npy` file, as the input wants it.
     fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
-        let tensor = match (npy::read(bytes), element(port)) {
-            (Ok(tensor), _) => tensor,
-            // Types that NumPy has no name for are stored as bare bytes; the model knows what they
-            // are.
-            (Err(error), Some(wanted)) => npy::read_as(bytes, wanted).map_err(|_| error)?,
-            (Err(error), None) => return Err(error.into()),
-        };
-        self.fit(tensor, port).map(Value::Tensor)
-    }
-
-    fn fit(&self, tensor: Tensor, port: &Port) -> Result<Tensor, Failure> {
-        let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
-            return Ok(tensor);
-        };
-        let found = tensor.data_type();
-        if self.args.cast {
-            return Ok(cast(&tensor, wanted, CastOptions::default())?);
-        }
-        Err(Failure::new(format!(
-            "the input '{}' has element type {wanted}, but the file has {found}",
-            port.name()
-        ))
-        .code(ErrorKind::Input)
-        .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
+        read_array(bytes, port, self.args.cast).map(Value::Tensor)
     }
 
     /// Gives a value to an input, or an item to a sequence.
@@ -391,6 +377,29 @@ fn element(port: &Port) -> Option<DataType> {
         Type::Sequence(item) => item.elem(),
         _ => None,
     }
+}
+
+/// The array of a `.npy` file for an input. Types that NumPy has no name for are stored as bare
+/// bytes; the model knows what they are. Any other type than that of the input is refused, or
+/// converted if `converts`.
+pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+    fit(arrays::read_npy(bytes, element(port))?, port, converts)
+}
+
+fn fit(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+    let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
+        return Ok(tensor);
+    };
+    if converts {
+        return Ok(cast(&tensor, wanted, CastOptions::default())?);
+    }
+    let found = tensor.data_type();
+    Err(Failure::new(format!(
+        "the input '{}' has element type {wanted}, but the file has {found}",
+        port.name()
+    ))
+    .code(ErrorKind::Input)
+    .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
 }
 
 /// How NumPy calls a type.

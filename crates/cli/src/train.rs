@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Input data: a .npz file with an array for each input, or a directory of .npy files
     #[arg(long, value_name = "FILE|DIRECTORY")]
     data: Option<PathBuf>,
+    /// Convert arrays to the element types that the model expects
+    #[arg(long)]
+    cast: bool,
     /// Split the data along the first axis into batches of N examples; by default each step gets
     /// all data
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -103,11 +106,11 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         Some(entry) => vec![entry],
         None => (0..trainer.entries()).collect(),
     };
-    let data = Data::read(args.data.as_deref(), &trainer, &entries)?;
+    let data = Data::read(args.data.as_deref(), &trainer, &entries, args.cast)?;
     let data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
     let eval = match &args.eval {
         Some(path) => {
-            let data = Data::read(Some(path), &trainer, &entries)?;
+            let data = Data::read(Some(path), &trainer, &entries, args.cast)?;
             Some(data.cut(args.batch, &args.whole, &trainer, &entries)?)
         }
         None => None,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use sardonyx::{Buffer, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, Type, npy, npz};
+use sardonyx::{Buffer, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, npz};
 
 use crate::failure::Failure;
-use crate::files;
 use crate::random::SplitMix64;
+use crate::{files, inputs};
 
 /// Arrays by the names of inputs.
 pub(super) struct Data {
@@ -69,11 +69,13 @@ fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>
 }
 
 impl Data {
-    /// Reads a .npz or a directory of .npy files; every input must be there.
+    /// Reads a .npz or a directory of .npy files; every input must be there. Arrays of other
+    /// element types are converted if `converts`, else refused.
     pub(super) fn read(
         path: Option<&Path>,
         trainer: &Trainer,
         entries: &[usize],
+        converts: bool,
     ) -> Result<Data, Failure> {
         let ports = ports_of(trainer, entries)?;
         let files = match path {
@@ -93,14 +95,7 @@ impl Data {
                     None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
                 });
             };
-            let tensor = match port.ty().and_then(Type::elem) {
-                Some(elem) => npy::read_as(&bytes, elem),
-                None => npy::read(&bytes),
-            };
-            let tensor = tensor.map_err(|error| {
-                let message = format!("the array for the input '{port}' cannot be used: {error}");
-                Failure::new(message).code(ErrorKind::Input)
-            })?;
+            let tensor = inputs::read_array(&bytes, port, converts)?;
             arrays.push(Array { name, tensor, is_cut: false });
         }
         let is_given = |port: &Port| arrays.iter().any(|array| array.name == port.name());
