@@ -16,7 +16,7 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -207,6 +207,7 @@ impl Model {
         let model = &self.graph;
         // What is wrong with each file, in words, or its size.
         let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
+        let (users, mut missing) = (self.external_files(), HashSet::new());
         let mut owners = None;
         for id in model.tensors() {
             let tensor = model.stored(id);
@@ -241,7 +242,17 @@ impl Model {
                 }
             };
             match size {
-                Err(why) => add(&codes::DATA_FILE_MISSING, why.clone()),
+                // Said once, for the first of the tensors.
+                Err(why) => {
+                    if missing.insert(reference.location.clone()) {
+                        let users = users.iter().find(|file| file.location == reference.location);
+                        let fact = match users.map_or(1, |file| file.tensors) {
+                            1 => why.clone(),
+                            tensors => format!("{why}; {tensors} tensors have their values there"),
+                        };
+                        add(&codes::DATA_FILE_MISSING, fact);
+                    }
+                }
                 Ok(size) => {
                     let length = reference.length.or_else(|| model.implied_bytes(tensor));
                     let end = reference.offset.checked_add(length.unwrap_or(0));
