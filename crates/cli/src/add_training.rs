@@ -148,6 +148,14 @@ const SCHEMA: &str = "sardonyx.add-training/1";
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
+    let entries = model.training_entries().len();
+    if entries > 0 {
+        terminal.note(&format!(
+            "the model has training information already; `sardonyx train` runs the new entry as \
+             well, `sardonyx train --entry {entries}` only that, and `sardonyx strip --training` \
+             removes the old one"
+        ));
+    }
     let result = model.add_training(&args.options());
     let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
     command.finish(&model, target, result, (as_json, as_text), terminal)

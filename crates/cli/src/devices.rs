@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardonyx::devices::{Limits, Settings};
-use sardonyx::{DeviceOptions, DeviceSession, Error, Outputs, Session, Value};
+use sardonyx::{DeviceOptions, DeviceSession, Error, Model, Outputs, Session, Value};
 
 use crate::failure::Failure;
 use crate::session::{Opened, SessionArgs};
@@ -67,6 +67,20 @@ pub(crate) enum Runner<'o> {
 }
 
 impl DeviceArgs {
+    /// Refuses a model with no configuration to run, and the choice of one that is not made.
+    fn check_choice(&self, model: &Model) -> Result<(), Failure> {
+        if self.configuration.is_some() {
+            return Ok(());
+        }
+        let error = match (model.devices_of(None), model.device_configurations().len()) {
+            (Ok(_), _) => return Ok(()),
+            (Err(error), 0) => Failure::from(error).help("`sardonyx shard` adds one"),
+            (Err(error), 1) => error.into(),
+            (Err(error), _) => Failure::from(error).help("choose it with --configuration NAME"),
+        };
+        Err(error)
+    }
+
     /// The configuration, and what connects the devices.
     fn options(&self, settings: &Settings, workers: &Workers) -> DeviceOptions {
         let mut options = DeviceOptions::new().deadline(settings.deadline);
@@ -95,6 +109,7 @@ impl DeviceArgs {
         if !self.devices {
             return Ok(Some(Runner::Session(whole)));
         }
+        self.check_choice(model)?;
         let settings = self.settings();
         let workers = self.workers((model, is_stdin), &settings)?;
         let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;

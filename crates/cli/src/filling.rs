@@ -13,8 +13,8 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// Fill inputs that are not given with pseudo-random values: floats from -1 to 1, integers from
     /// 0 to 9 or valid indices of the table that they index, ones for masks, zeros for token types.
-    /// The same SEED gives the same values
-    #[arg(long, value_name = "SEED")]
+    /// The same SEED gives the same values [default: 0]
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0")]
     random: Option<u64>,
     /// Sizes of an input to fill, such as x=1,3,224,224; may be given several times. Implies
     /// --random 0

@@ -79,6 +79,13 @@ fn run_one(
     let expected = args.expect.is_wanted().then(|| args.expect.read()).transpose()?;
     let dump_target = args.inner.target()?;
     let only_looks = args.devices.devices;
+    if let (true, Some(number)) = (only_looks, args.inputs.stray_number()) {
+        let message = format!("--devices takes no number, and there is no file '{number}'");
+        return Err(Failure::new(message).help(
+            "the device configuration of the model says how many devices there are; \
+             `sardonyx shard --devices N` adds one",
+        ));
+    }
     let (opened, wanted) = args.session.open_changed(
         arg,
         &|builder| match rank {

@@ -89,6 +89,8 @@ pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
 pub(crate) struct Saved {
     target: Target,
     report: SaveReport,
+    /// Data files of the old model in which values of the new one stay.
+    uses: Vec<String>,
 }
 
 impl Args {
@@ -164,7 +166,15 @@ impl Args {
                 to_stdout(arg, model, options, weights, form, terminal)
             }
         }?;
-        Ok(Saved { target, report })
+        // In its directory a model keeps its data files, which both models need then.
+        let shares = self.output.is_some() && weights == Weights::Keep && report.files.is_empty();
+        let uses = match &target {
+            Target::File(_) if shares => {
+                model.external_files().into_iter().map(|file| file.location).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Saved { target, report, uses })
     }
 }
 
@@ -317,7 +327,7 @@ pub(crate) fn is_external(tensor: &sardonyx::StoredTensor) -> bool {
 
 impl Saved {
     pub(crate) fn new(target: Target, report: SaveReport) -> Saved {
-        Saved { target, report }
+        Saved { target, report, uses: Vec::new() }
     }
 
     /// The data files that were made.
@@ -333,10 +343,15 @@ impl Saved {
         }
         let files = self.report.files.iter().map(|file| {
             let what = if file.reused { "kept" } else { "wrote" };
-            let (location, size) = (&file.location, bytes(file.bytes));
-            format!("{what} {location}, {size}: {}", count(file.tensors, "tensor"))
+            let (path, size) = (self.path_of(&file.location), bytes(file.bytes));
+            format!("{what} {path}, {size}: {}", count(file.tensors, "tensor"))
         });
         say_first(files, "data file", terminal);
+        let uses = self
+            .uses
+            .iter()
+            .map(|location| format!("uses {}, as the old model does", self.path_of(location)));
+        say_first(uses, "data file", terminal);
         let removed = self.report.removed.iter();
         let removed = removed.map(|name| format!("removed {name}, which only the old model used"));
         say_first(removed, "removed file", terminal);
@@ -355,6 +370,14 @@ impl Saved {
             );
         }
         left_out(&self.report.left_out, terminal);
+    }
+
+    /// A data file of the model, from the directory that the target was named from.
+    fn path_of(&self, location: &str) -> String {
+        match &self.target {
+            Target::File(path) => path.with_file_name(location).display().to_string(),
+            Target::Stdout => location.to_string(),
+        }
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

@@ -3,7 +3,7 @@
 mod local;
 
 use sardonyx::devices::{Division, Suggested};
-use sardonyx::{SaveOptions, Weights};
+use sardonyx::{ErrorKind, SaveOptions, Weights};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -98,6 +98,12 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         .into_iter()
         .map(|(name, size)| (name, i64::try_from(size).unwrap_or(i64::MAX)))
         .collect();
+    if model.device_configurations().iter().any(|known| known.name == name) {
+        let message = format!("the model has a configuration '{name}' already");
+        return Err(Failure::new(message)
+            .code(ErrorKind::Input)
+            .help("give the new one another name: --name NAME"));
+    }
     let (annotated, report) = model.shard((&name, devices), division, &sizes)?;
     let (mut saved, mut local) = (None, None);
     match target {

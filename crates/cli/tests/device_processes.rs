@@ -102,6 +102,12 @@ fn what_goes_wrong_is_said_once() {
     assert_eq!(answer.stderr.matches("error").count(), 1, "{}", answer.stderr);
     let answer = sardonyx(&["run", &model, "--random", "1", "--processes"]);
     assert!(answer.stderr.contains("--devices"), "{}", answer.stderr);
+    sardonyx(&["run", &model, "--random", "--devices", "2"])
+        .refused(&["--devices takes no number"]);
+    sardonyx(&["run", &digits_model(), "--random", "--devices"])
+        .refused(&["no device configuration", "`sardonyx shard` adds one"]);
+    let again = ["shard", &model, "--devices", "2", "--pipeline", "-o", &files.path("x.onnx")];
+    sardonyx(&again).refused(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
 /// DIST-32: a process that is killed at any moment ends the run, and is named.

@@ -47,6 +47,9 @@ fn inputs_are_filled_with_what_fits() {
     assert_eq!((filled("m"), filled("t")), (vec![1.0; 100], vec![0.0; 100]));
     assert!(filled("xx").iter().all(|x| (-1.0..1.0).contains(x)));
     assert_eq!(filled("dd"), [7.0]);
+    let [one, other] = [&["--random", "0"][..], &["--random"]]
+        .map(|random| output(run(&files, &[random, &["--set", "N=9"]].concat()), "xx"));
+    assert_eq!(one, other);
     let answer = files.run("run", "m.onnxtxt", &["--random", "3", "--set", "N=1", "-v"]);
     let words = "the input 'ids' is filled with pseudo-random numbers from 0 to below 5";
     assert!(answer.stderr.contains(words), "{}", answer.stderr);

@@ -57,6 +57,10 @@ fn a_model_is_made_ready_and_trained() {
     assert!(answer.stderr.contains(inputs), "{}", answer.stderr);
     answer.good();
     sardonyx(&["check", "--strict", &ready]).good();
+    let again = files.path("again.onnx");
+    let answer = sardonyx(&["add-training", &ready, "--loss", "squared-error", "-o", &again]);
+    assert!(answer.stderr.contains("has training information already"), "{}", answer.stderr);
+    answer.good();
     let args =
         ["train", &ready, "--data", &data, "--steps", "200", "-q", "--inference", "-o", &out];
     sardonyx(&args).good();

@@ -332,7 +332,9 @@ impl Addition {
             None if outputs.len() == 1 => Some(0),
             None => {
                 let (count, names) = (outputs.len(), names.join(", "));
-                return Err(format!("the model has {count} outputs; name one of them: {names}"));
+                return Err(format!(
+                    "the model has {count} outputs; name one of them (--of): {names}"
+                ));
             }
         };
         found.and_then(|index| outputs[index].value).ok_or_else(|| {

@@ -207,7 +207,7 @@ impl Model {
                 let error = Error::new(ErrorKind::Output, message);
                 match closest(name, values.keys().map(String::as_str)) {
                     Some(near) => error.with_help(format!("did you mean '{near}'?")),
-                    None => error,
+                    None => error.with_help("`sardonyx infer --show` lists the values"),
                 }
             })?);
         }

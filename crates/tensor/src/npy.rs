@@ -189,6 +189,12 @@ impl Kind {
             Some(b'<' | b'>' | b'|' | b'=') => descr.split_at(1),
             _ => ("=", descr),
         };
+        if rest.starts_with('O') {
+            return err!(
+                Unsupported,
+                "npy: pickled Python objects ('{descr}') are not read; save an array of numbers, or of strings with astype(str)"
+            );
+        }
         let (Some(letter), Ok(width)) =
             (rest.chars().next(), rest.get(1..).unwrap_or("").parse::<usize>())
         else {
@@ -245,12 +251,6 @@ impl Kind {
                         );
                     }
                 }
-            }
-            'O' => {
-                return err!(
-                    Unsupported,
-                    "npy: pickled Python objects are not read; save an array of numbers or strings"
-                );
             }
             'M' | 'm' => return err!(Unsupported, "npy: dates ('{descr}'); save them as int64"),
             _ => return err!(Unsupported, "npy: element type '{descr}'"),

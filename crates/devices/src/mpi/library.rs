@@ -376,7 +376,11 @@ fn opened(names: &[OsString]) -> Result<Opened, TransportError> {
     }
     let tried: Vec<_> = names.iter().map(|name| name.display().to_string()).collect();
     let last = last.map_or(String::new(), |error| format!(": {error}"));
-    err!(System, "no MPI library can be opened: tried {}{last}", tried.join(", "))
+    err!(
+        System,
+        "no MPI library can be opened: tried {}{last}; --mpi=FILE names another one",
+        tried.join(", ")
+    )
 }
 
 /// What `MPI_Abi_get_version` says: libraries that have the function may have another interface.

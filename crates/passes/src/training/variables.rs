@@ -127,7 +127,8 @@ pub(super) fn choose(
     }
     skipped.extend(statistics);
     if variables.is_empty() {
-        let message = "nothing to train: no selected floating-point initializer affects the loss";
+        let message = "nothing to train: no selected floating-point initializer affects the loss; \
+                       weights in attributes of nodes are not trained";
         return Err(DeriveError::Option(message.to_string()));
     }
     Ok(Chosen { variables, skipped, inputs })

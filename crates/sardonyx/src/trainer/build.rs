@@ -113,8 +113,8 @@ impl<'m> TrainerBuilder<'m> {
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "give a model whose field training_info has an algorithm and update bindings; \
-                 such a model can be written in ONNX text",
+                "add it with `sardonyx add-training` (Python: sardonyx.add_training; Rust: \
+                 Model::add_training)",
             ));
         }
         model.check_complete()?;
