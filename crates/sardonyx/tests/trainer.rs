@@ -397,7 +397,7 @@ fn a_model_without_training_information_is_refused() {
     let error = refused("g (float x) => (float y) { y = Neg (x) }");
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("no training information"), "{error}");
-    assert!(error.help().is_some_and(|help| help.contains("training_info")), "{error}");
+    assert!(error.help().is_some_and(|help| help.contains("add-training")), "{error}");
 }
 
 /// TRAIN-26+-: an optimizer of `ai.onnx.preview.training` runs if its version is imported.
