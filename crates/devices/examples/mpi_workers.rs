@@ -2,9 +2,10 @@
 //!
 //! Without arguments it runs random collectives and compares what they give with a direct
 //! computation, then messages that are sent before any is received. `--reproducible`: collectives
-//! of messages, whose bits must be the expected ones, and runs that end early. `--fail` and `--leave`: worker 1 fails, or
-//! ends the process at once, while the others wait for it. `--hang`: worker 1 waits for worker 2,
-//! which does not answer, and the others for worker 1. `--time`: how long an all-reduce takes.
+//! of messages, whose bits must be the expected ones, and runs that end early. `--fail` and
+//! `--leave`: worker 1 fails, or ends the process at once, while the others wait for it. `--hang`:
+//! worker 1 waits for worker 2, which does not answer, and the others for worker 1. `--time`: how
+//! long an all-reduce takes.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/steps/mod.rs"]

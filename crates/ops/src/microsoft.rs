@@ -3,10 +3,11 @@
 //!
 //! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
 //! which operators come and change, and most of its operators are not here. Each but those of
-//! quantized weights, of hashes and of tokens, and collectives, has a function over operators of the standard at
-//! their newest versions; these are the larger ones where there is one, so that the engine runs
-//! them as if a model had them itself. What a function cannot say it refuses with a reason: forms
-//! of an operator that only a device has, and buffers that are written to while they are read.
+//! quantized weights, of hashes and of tokens, and collectives, has a function over operators of
+//! the standard at their newest versions; these are the larger ones where there is one, so that the
+//! engine runs them as if a model had them itself. What a function cannot say it refuses with a
+//! reason: forms of an operator that only a device has, and buffers that are written to while they
+//! are read.
 
 mod activation;
 mod attention;

@@ -201,8 +201,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ExternalData`] if a data file cannot be read; [`ErrorKind::Invalid`] for a model
-    /// that was opened without its payloads.
+    /// [`ErrorKind::ExternalData`] if a data file cannot be read; [`ErrorKind::Invalid`] for a
+    /// model that was opened without its payloads.
     pub fn with_values_inside(&self) -> Result<Model, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();

@@ -312,11 +312,11 @@ impl Building<'_> {
                 }),
                 Way::Blocks { group } => {
                     let gives = |transfer: &Transfer| transfer.from == self.device;
-                    if let Some(unread) = held.filter(|_| number > 0)
+                    if let Some(held) = held.filter(|_| number > 0)
                         && !transfers(&stage.from, &stage.to, dims).iter().any(gives)
                     {
                         let own = stage.from.dims(self.device, dims).unwrap_or_default();
-                        self.keep(unread, Type::tensor(moved.elem, own));
+                        self.keep(held, Type::tensor(moved.elem, own));
                     }
                     let takes_part = group.contains(&self.device);
                     takes_part.then(|| self.blocks(&of, held, group)).flatten()

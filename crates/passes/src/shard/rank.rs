@@ -54,7 +54,7 @@ impl Plan {
         building.nodes();
         building.outputs_of_file();
         building.inputs_of_file();
-        building.drop_unread_nodes();
+        building.drop_dead_nodes();
         building.drop_unread_constants();
         building.header_of_file();
         match building.failed {
@@ -132,18 +132,18 @@ impl Building<'_> {
     }
 
     /// Leaves nodes out of which nothing is read any more, such as constants that were cut.
-    fn drop_unread_nodes(&mut self) {
+    fn drop_dead_nodes(&mut self) {
         let nodes = self.model.graph(self.graph).nodes.clone();
-        let mut unread: HashSet<NodeId> = HashSet::new();
+        let mut dead: HashSet<NodeId> = HashSet::new();
         for node in nodes.into_iter().rev() {
             let is_needed =
                 |value: &ValueId| self.model.is_read(*value) || self.model.value(*value).is_output;
             if !self.model.outputs(node).iter().flatten().any(is_needed) {
                 self.model.detach_node(node);
-                unread.insert(node);
+                dead.insert(node);
             }
         }
-        self.model.graph_mut(self.graph).nodes.retain(|node| !unread.contains(node));
+        self.model.graph_mut(self.graph).nodes.retain(|node| !dead.contains(node));
     }
 
     /// Takes the header of the model over, without what is about devices.

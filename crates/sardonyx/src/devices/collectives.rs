@@ -366,7 +366,8 @@ impl SessionBuilder<'_> {
     ///         let model = &model;
     ///         scope.spawn(move || {
     ///             let x = Tensor::from_slice([2], &[1.0, rank.number() as f32]).unwrap();
-    ///             let session = Session::builder(model).transport(Arc::new(rank)).build().unwrap();
+    ///             let builder = Session::builder(model).transport(Arc::new(rank));
+    ///             let session = builder.build().unwrap();
     ///             let outputs = session.run([("x", x)]).unwrap();
     ///             assert_eq!(outputs.tensor("y").unwrap().as_slice::<f32>().unwrap(), [2.0, 1.0]);
     ///         });
