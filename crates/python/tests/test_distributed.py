@@ -171,7 +171,8 @@ def test_all_workers_get_results_if_they_ask_for_them():
                 assert first.run(feeds)["y"] == [-1 - at]
     serving.join(timeout=60)
     assert not serving.is_alive()
-    assert [{name: value.tolist() for name, value in outputs.items()} for outputs in taken] == [{"y": [-1]}, {"y": [-2]}]
+    assert [outputs["y"].tolist() for outputs in taken] == [[-1], [-2]]
+    assert [outputs["z"].tolist() for outputs in taken] == [[-1, -2], [-1, -2]]
     with pytest.raises(sardonyx.Error, match="'first' or 'all', not \"none\""):
         Worker(TWO, results="none")
 
@@ -186,7 +187,7 @@ def test_what_a_worker_does_with_results_may_fail():
         served = pool.submit(second.serve, refuse)
         first.run({"x": [1.0], "at": [0]})
         error = served.exception(timeout=60)
-        assert isinstance(error, LookupError) and "no room for ['y']" in str(error)
+        assert isinstance(error, LookupError) and "no room for ['y', 'z']" in str(error)
         with pytest.raises(sardonyx.Error, match="worker 1 failed: LookupError: no room"):
             first.run({"x": [1.0], "at": [0]})
     second.close()
@@ -332,7 +333,8 @@ def test_limits_end_a_run():
     with serving(endless, queues(2)) as (worker, raised):
         with pytest.raises(sardonyx.Error):
             worker.run(feeds, timeout=0.5)
-    assert raised[0] is not None
+    # Only the run has ended.
+    assert raised == [None]
     worker, flag = Worker(endless), sardonyx.StopFlag()
     threading.Timer(0.5, flag.stop).start()
     with pytest.raises(sardonyx.Error) as found:
