@@ -80,7 +80,7 @@ fn run_one(
     let dump_target = args.inner.target()?;
     let only_looks = args.devices.devices;
     if let (true, Some(number)) = (only_looks, args.inputs.stray_number()) {
-        let message = format!("--devices takes no number, and there is no file '{number}'");
+        let message = format!("--devices takes no number, and the file '{number}' does not exist");
         return Err(Failure::new(message).help(
             "the device configuration of the model says how many devices there are; \
              `sardonyx shard --devices N` adds one",

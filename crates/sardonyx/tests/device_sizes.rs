@@ -242,3 +242,26 @@ fn sizes_that_must_fit_are_looked_at() {
     let (plain, devices) = (plain.run(wrong.clone()), session.run(wrong));
     assert_eq!(plain.unwrap_err().kind(), devices.unwrap_err().kind());
 }
+
+/// Scales go with an axis only if they have its size: by the file alone it is another one.
+#[test]
+fn scales_of_another_size_are_whole() {
+    let model = Model::from_text(
+        "<ir_version: 11, opset_import: [\"\": 21]>
+         g (uint8[1, 4, 2] x, float[scales] s, uint8[scales] zero) => (float[1, 4, 2] y) {
+             y = DequantizeLinear <axis = 1> (x, s, zero)
+                 @<device_configurations: [{configuration_id: \"c\", sharding_spec:
+                 [{tensor_name: \"x\", device: [0, 1], sharded_dim:
+                     [{axis: 1, simple_sharding: [{num_shards: 2}]}]}]}]>
+         }
+         @<configuration: [{name: \"c\", num_devices: 2}]>",
+    )
+    .unwrap();
+    let (plain, session) = sessions(&model);
+    let bytes = |dims: &[usize]| {
+        let count: usize = dims.iter().product();
+        Tensor::from_vec(dims, (0..count as u8).collect()).unwrap()
+    };
+    let inputs = [("x", bytes(&[1, 4, 2])), ("s", tensor(&[4], 31)), ("zero", bytes(&[4]))];
+    same(&plain, &session, &inputs);
+}

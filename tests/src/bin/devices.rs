@@ -278,7 +278,7 @@ fn compare(
         (Err(error), Ok(_)) => return Err(format!("runs, and without devices: {error}")),
         (Ok(_), Err(error)) => return Err(error.to_string()),
     };
-    let plan = session.last_plan().ok_or("there is no plan")?;
+    let plan = session.last_plan().ok_or("the session has made no plan")?;
     let again = session.run(inputs.clone()).map_err(|error| say(&error))?;
     let plain_again = plain.run(inputs).map_err(|error| say(&error))?;
     let has_partial = plan.facts().partial > 0;
@@ -353,7 +353,7 @@ fn in_other_sizes(
         }
         (Ok(_), Err(error)) => return Err(format!("in other sizes: {error}")),
     };
-    let plan = session.last_plan().ok_or("there is no plan")?;
+    let plan = session.last_plan().ok_or("the session has made no plan")?;
     for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
         let rounding = if plan.facts().partial > 0 { rounding(wanted) } else { 0.0 };
         let tolerance = Tolerance { rtol: tolerance.rtol.max(rounding), ..tolerance };

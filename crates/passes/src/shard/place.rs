@@ -229,7 +229,16 @@ impl Planner<'_> {
         let inputs: Option<Vec<Option<Operand>>> = model.inputs(node).map(known).collect();
         let outputs: Option<Vec<Option<Operand>>> =
             model.outputs(node).iter().map(|value| known(*value)).collect();
-        rule(&Operands::new((model, node), schema, &inputs?, &outputs?))
+        let (inputs, outputs) = (inputs?, outputs?);
+        let found = rule(&Operands::new((model, node), schema, &inputs, &outputs))?;
+        // Parts of an axis are those of its factors: these are all of the axis.
+        let operands = inputs.iter().zip(&found.inputs).chain(outputs.iter().zip(&found.outputs));
+        let mut axes = operands
+            .flat_map(|(operand, axes)| operand.iter().flat_map(|operand| &operand.dims).zip(axes));
+        let size = |axis: &[usize]| {
+            axis.iter().fold(Dim::Known(1), |all, factor| all.mul(&found.factors[*factor].size))
+        };
+        axes.all(|(dim, axis)| axis.is_empty() || *dim == size(axis)).then_some(found)
     }
 
     /// Cuts the factors of a rule into those of the forms that operands have, where these are axes

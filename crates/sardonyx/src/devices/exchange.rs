@@ -459,7 +459,7 @@ impl Message<'_> {
         let mut into = Into::new(call, 0);
         match &way.route {
             Route::Reduce { workers, reduction } => {
-                let given = given.ok_or("there is no partial result")?;
+                let given = given.ok_or("the device has no partial result for this exchange")?;
                 let dims: Sizes = given.dims().iter().copied().collect();
                 let bytes = into.bytes(self.moved.elem, &dims)?;
                 given.copy_to(bytes)?;

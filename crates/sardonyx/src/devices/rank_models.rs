@@ -173,7 +173,8 @@ impl RankModels {
     pub fn model(&self, rank: usize) -> Result<Model, Error> {
         let device = Device::try_from(rank).ok().filter(|_| rank < self.count());
         let device = device.ok_or_else(|| {
-            let message = format!("there is no rank {rank}: there are {}", self.count());
+            let message =
+                format!("rank {rank} does not exist: the model has {} ranks, from 0", self.count());
             Error::new(ErrorKind::Input, message)
         })?;
         let external = Watched::new(&self.model.data);

@@ -76,7 +76,7 @@ pub(super) fn measure(task: &Devices) -> Result<Option<Networks>> {
     let sides = Sides::prepare(None, if task.smoke { 0.2 } else { BUDGET })?;
     let one = |name: &str| -> Result<Case> {
         let found = zoo_cases(&zoo, &[name.to_string()])?.into_iter().next();
-        found.ok_or_else(|| format!("there is no case {name}").into())
+        found.ok_or_else(|| format!("the case '{name}' does not exist").into())
     };
     let (case, rounds) = if task.smoke { (Case::digits(), 1) } else { (one(TIMED)?, ROUNDS) };
     let timed = timed(&sides, &case, rounds)?;
