@@ -12,6 +12,7 @@ use sardonyx::devices::{Limits, Settings};
 use sardonyx::{DeviceOptions, DeviceSession, Error, Model, Outputs, Session, Value};
 
 use crate::failure::Failure;
+use crate::human::parse_optional;
 use crate::session::{Opened, SessionArgs};
 use crate::stopping::StopArgs;
 pub(crate) use ranks::{NUMBER, Rank};
@@ -34,7 +35,12 @@ pub(crate) struct DeviceArgs {
     /// default one process per device. Without, each of N processes runs a model of its own, whose
     /// collectives connect them, as `sardonyx shard --local` writes them: %d in MODEL stands for
     /// the number of the process, from 0. Process 0 writes the answer
-    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        value_parser = |text: &str| parse_optional(text, 2..=1024)
+    )]
     processes: Option<Option<u64>>,
     /// The same with the processes of the MPI job that runs this command, as in `mpiexec -n 4
     /// sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the usual

@@ -6,6 +6,7 @@ use sardonyx::infer::{Inferred, Options};
 use sardonyx::{DataType, ErrorKind, Glob, Model, Port, Type};
 
 use crate::failure::Failure;
+use crate::human::parse_optional;
 
 /// What is said about inputs to fill.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -14,7 +15,13 @@ pub(crate) struct Args {
     /// Fill inputs that are not given with pseudo-random values: floats from -1 to 1, integers from
     /// 0 to 9 or valid indices of the table that they index, ones for masks, zeros for token types.
     /// The same SEED gives the same values [default: 0]
-    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0")]
+    #[arg(
+        long,
+        value_name = "SEED",
+        num_args = 0..=1,
+        default_missing_value = "0",
+        value_parser = |text: &str| parse_optional(text, 0..=u64::MAX)
+    )]
     random: Option<u64>,
     /// Sizes of an input to fill, such as x=1,3,224,224; may be given several times. Implies
     /// --random 0

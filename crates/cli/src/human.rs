@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -147,6 +148,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
                 Err(wrong())
             }
         }
+    }
+}
+
+/// The number of an option that may also stand without one. The command line takes whatever follows
+/// such an option for its number, so the error says where the option goes.
+pub(crate) fn parse_optional(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let number: u64 = text.parse().map_err(|_| {
+        "expected a whole number; without a number, the option goes after the files".to_string()
+    })?;
+    if range.contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("expected a number from {} to {}", range.start(), range.end()))
     }
 }
 

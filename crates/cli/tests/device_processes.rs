@@ -102,6 +102,10 @@ fn what_goes_wrong_is_said_once() {
     assert_eq!(answer.stderr.matches("error").count(), 1, "{}", answer.stderr);
     let answer = sardonyx(&["run", &model, "--random", "1", "--processes"]);
     assert!(answer.stderr.contains("--devices"), "{}", answer.stderr);
+    for option in ["--processes", "--random"] {
+        sardonyx(&["run", "--devices", option, &model])
+            .refused(&[option, "the option goes after the files"]);
+    }
     sardonyx(&["run", &model, "--random", "--devices", "2"])
         .refused(&["--devices takes no number"]);
     sardonyx(&["run", &digits_model(), "--random", "--devices"])

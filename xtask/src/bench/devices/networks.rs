@@ -23,7 +23,7 @@ struct Way {
 const WAYS: [Way; 3] = [
     Way { name: "one session", options: &[], threads: 2 },
     Way { name: "two threads", options: &["--devices"], threads: 1 },
-    Way { name: "two processes", options: &["--devices", "--processes"], threads: 1 },
+    Way { name: "two processes", options: &["--devices", "--processes", "2"], threads: 1 },
 ];
 
 /// How often all ways take turns.
