@@ -1,7 +1,7 @@
 //! Random annotations for several devices.
 
 use sardonyx::{Error, Model, Tensor, infer};
-use sardonyx_model::{DimValue, Model as Graph, NodeId, ValueId};
+use sardonyx_model::{DimValue, GraphId, Model as Graph, NodeId, ValueId};
 use sardonyx_passes::{
     FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices,
@@ -46,9 +46,8 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
     let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
         .expect("a model that is open can be read again");
     add_configuration(&mut graph, "random", devices);
-    let Some(main) = graph.main_graph() else { return Ok(model.clone()) };
-    let nodes: Vec<NodeId> = main.nodes.clone();
-    for node in nodes {
+    let Some(main) = graph.main else { return Ok(model.clone()) };
+    for node in nodes_in(&graph, main) {
         if !random.percent(80) {
             continue;
         }
@@ -63,7 +62,11 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
                 continue;
             }
             let text = String::from_utf8_lossy(name);
-            let shape = found.ty(model, &text).and_then(sardonyx::Type::shape);
+            let ty = match graph.node(node).graph == main {
+                true => found.ty(model, &text).cloned(),
+                false => declared(&graph, graph.node(node).graph, name),
+            };
+            let shape = ty.as_ref().and_then(sardonyx::Type::shape);
             let dims: Option<Vec<usize>> =
                 shape.and_then(|shape| shape.iter().map(sardonyx_model::Dim::size).collect());
             annotation.specs.push(spec(name, dims.as_deref(), devices, random));
@@ -74,6 +77,30 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
         annotate_devices(&mut graph, node, &annotation);
     }
     Model::from_bytes(graph.to_bytes())
+}
+
+/// The nodes of a graph and of the graphs in its nodes.
+fn nodes_in(graph: &Graph, root: GraphId) -> Vec<NodeId> {
+    let mut nodes = graph.graph(root).nodes.clone();
+    let mut next = 0;
+    while let Some(node) = nodes.get(next).copied() {
+        let attributes = graph.attributes(node).iter().map(|id| graph.attribute(*id));
+        let inner = attributes.flat_map(|attribute| attribute.graphs());
+        nodes.extend(inner.flat_map(|inner| graph.graph(inner).nodes.iter().copied()));
+        next += 1;
+    }
+    nodes
+}
+
+/// The type that a graph, or one around it, declares for a value of a name.
+fn declared(graph: &Graph, inner: GraphId, name: &[u8]) -> Option<sardonyx::Type> {
+    let around = |inner: &GraphId| graph.graph(*inner).parent;
+    let infos = std::iter::successors(Some(inner), around).flat_map(|inner| {
+        let inner = graph.graph(inner);
+        inner.inputs.iter().chain(&inner.outputs).chain(&inner.value_info)
+    });
+    let mut named = infos.filter(|info| info.name.is_some_and(|own| graph.text(own) == name));
+    named.find_map(|info| graph.type_of(info.ty.as_ref()?))
 }
 
 /// The sizes of the inputs of a model that get a name, each once: the input, the axis, the name.

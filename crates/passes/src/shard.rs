@@ -11,6 +11,7 @@
 //! proposals 0006 and 0007 of ONNX. A plan leaves sizes open along which nothing is split.
 
 mod assign;
+mod bodies;
 mod collectives;
 mod constants;
 mod form;
@@ -29,7 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{AttrValue, Dim, Model, NodeId, Producer, Shape, Type, ValueId};
+use sardonyx_model::{AttrValue, Dim, GraphId, Model, NodeId, Producer, Shape, Type, ValueId};
 use sardonyx_ops::operators::CAST_LIKE;
 use sardonyx_ops::{Change, Operand, Registry};
 use sardonyx_tensor::DataType;
@@ -51,6 +52,7 @@ use crate::inline::InlineOptions;
 use crate::resolve::{Resolved, resolve};
 use crate::sequences::unpack_sequences;
 use assign::Assignment;
+use bodies::Bodies;
 use resident::Kept;
 pub use sizes::Numbers;
 use sizes::{Scope, bytes_of, needed, nominal, stand_in, symbols_of_inputs, with_numbers};
@@ -76,6 +78,8 @@ pub struct ShardOptions<'a> {
     pub residents: &'a [Resident],
     /// Outputs, by position, that nobody is given: they are new values of residents, or nothing.
     pub unreturned: &'a [usize],
+    /// Whether `If`, `Loop` and `Scan` run whole, whatever nodes in their graphs say.
+    pub whole_bodies: bool,
 }
 
 /// Why there is no plan.
@@ -110,6 +114,8 @@ pub struct FormId(u32);
 pub struct Move {
     /// The value, in the model of the plan.
     pub value: ValueId,
+    /// The graph in which it is moved, in the model of the plan: each time that the graph runs.
+    pub graph: GraphId,
     /// The form that it has.
     pub from: FormId,
     /// The form that it gets, on those devices that need it.
@@ -137,6 +143,8 @@ pub struct Computed {
     /// What of the node holds sizes.
     changes: Vec<Change>,
     assignment: Assignment,
+    /// The graphs of the node whose nodes are steps of their own, before that of the node.
+    bodies: Option<Bodies>,
 }
 
 impl Computed {
@@ -146,7 +154,8 @@ impl Computed {
     }
 }
 
-/// A step of a plan. All devices take theirs in the same order.
+/// A step of a plan. All devices take theirs in the same order. Steps in the graphs of a node stand
+/// before the node.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// A value gets another form.
@@ -244,7 +253,8 @@ impl Plan {
         &self.readers
     }
 
-    /// The bytes that devices send each other, as far as they can be counted before the run.
+    /// The bytes that devices send each other, as far as they can be counted before the run. What
+    /// is sent in a graph of a node counts once, however often the graph runs.
     pub fn bytes(&self) -> Dim {
         let moves = self.steps.iter().map(|step| match step {
             Step::Move(moved) => self.bytes_moved(moved),
@@ -284,6 +294,11 @@ impl Plan {
     pub fn is_local(&self, moved: &Move) -> bool {
         let (from, to) = (self.form(moved.from), self.form(moved.to));
         is_within(from, to, moved.dims.as_deref())
+    }
+
+    /// Whether a move is in a graph of a node: it is made as often as that graph runs.
+    pub fn is_inner(&self, moved: &Move) -> bool {
+        self.model.main != Some(moved.graph)
     }
 
     /// The devices whose part of a value is read when it is moved.
@@ -531,6 +546,7 @@ struct Prepared {
     outputs_everywhere: bool,
     residents: Vec<Resident>,
     unreturned: Vec<usize>,
+    whole_bodies: bool,
 }
 
 impl Prepared {
@@ -620,6 +636,7 @@ fn prepare(
         outputs_everywhere: options.outputs_everywhere,
         residents,
         unreturned,
+        whole_bodies: options.whole_bodies,
     };
     Ok(prepared.with_scope(options))
 }
@@ -720,6 +737,8 @@ struct Planner<'r> {
     prepared: &'r Prepared,
     resolved: &'r Resolved,
     symbols: &'r HashMap<String, usize>,
+    /// The graph whose nodes are looked at.
+    graph: GraphId,
     numbers: HashMap<Form, FormId>,
     /// The forms that values have, the first one that they were computed in first.
     forms_of: HashMap<ValueId, Vec<FormId>>,
@@ -767,6 +786,7 @@ impl<'r> Planner<'r> {
             prepared,
             resolved,
             symbols,
+            graph: resolved.main(),
             numbers: HashMap::new(),
             forms_of: HashMap::new(),
             preferred: HashMap::new(),
@@ -803,15 +823,8 @@ impl<'r> Planner<'r> {
     fn finish(mut self) -> Self {
         self.take_residents();
         self.find_stages();
-        self.note_inner();
         let main = self.resolved.main();
-        let order = self.resolved.order_of(main).to_vec();
-        for node in order {
-            self.forget_like(node);
-            if !self.is_known(node) && !self.waits(node) {
-                self.place(node);
-            }
-        }
+        self.place_nodes_of(main);
         let outputs = self.plan.model.graph(main).outputs.iter().filter_map(|info| info.value);
         for (index, value) in outputs.collect::<Vec<_>>().into_iter().enumerate() {
             let is_returned = !self.prepared.unreturned.contains(&index);
@@ -821,6 +834,17 @@ impl<'r> Planner<'r> {
         self.keep_residents();
         self.prune();
         self
+    }
+
+    /// Decides about the nodes of a graph.
+    fn place_nodes_of(&mut self, graph: GraphId) {
+        self.graph = graph;
+        for node in self.resolved.order_of(graph).to_vec() {
+            self.forget_like(node);
+            if !self.is_known(node) && !self.waits(node) {
+                self.place(node);
+            }
+        }
     }
 
     /// Makes an output of the model whole: on all devices if these are to have it, or on one, the
@@ -845,20 +869,6 @@ impl<'r> Planner<'r> {
             if self.can_move(value) { self.number(Form::whole([by])) } else { self.everywhere };
         self.need(value, form);
         Given { value, form, by, everywhere: false }
-    }
-
-    /// Says of nodes in graphs of nodes that they run whole, whatever they say.
-    fn note_inner(&mut self) {
-        let graphs = self.resolved.graphs().iter().filter(|graph| **graph != self.resolved.main());
-        let nodes = graphs.flat_map(|graph| self.resolved.order_of(*graph)).copied();
-        let annotated: Vec<NodeId> = nodes.filter(|node| self.is_annotated(*node)).collect();
-        for node in annotated {
-            self.refuse(
-                node,
-                None,
-                "is in a graph of a node, which runs whole on each of its devices",
-            );
-        }
     }
 
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
@@ -893,12 +903,20 @@ impl<'r> Planner<'r> {
                         .zip(&computed.outputs)
                         .filter_map(|(value, form)| Some(((*value)?, (*form)?)))
                         .collect();
-                    computed.assignment.places.retain(|device, _| {
-                        made.iter().any(|(value, form)| needed.contains(&(*value, *form, *device)))
-                    });
-                    if computed.assignment.places.is_empty() {
+                    let is_needed = |device: Device| {
+                        made.iter().any(|(value, form)| needed.contains(&(*value, *form, device)))
+                    };
+                    if !computed.devices().any(is_needed) {
                         continue;
                     }
+                    // All devices take the steps in its graphs together.
+                    if computed.bodies.is_none() {
+                        computed.assignment.places.retain(|device, _| is_needed(*device));
+                    }
+                    let of_bodies = computed.bodies.iter().flat_map(Bodies::outputs);
+                    needed.extend(of_bodies.flat_map(|(value, form)| {
+                        computed.devices().map(move |device| (value, form, device))
+                    }));
                     let inputs = self.plan.model.inputs(computed.node).zip(&computed.inputs);
                     let inputs = inputs.filter_map(|(value, form)| Some((value?, (*form)?)));
                     for (value, form) in inputs.chain(computed.captured.iter().copied()) {
@@ -1055,7 +1073,8 @@ impl<'r> Planner<'r> {
         let is_complete = |form: &FormId| self.plan.form(*form).partial().is_none();
         let from = has.iter().copied().find(is_near);
         let from = from.or_else(|| has.iter().copied().find(is_complete)).unwrap_or(has[0]);
-        self.plan.steps.push(Step::Move(Move { value, from, to, form: to, elem, dims }));
+        let graph = self.graph;
+        self.plan.steps.push(Step::Move(Move { value, graph, from, to, form: to, elem, dims }));
         let everywhere = self.everywhere;
         self.forms_of.entry(value).or_insert_with(|| vec![everywhere]).push(to);
     }

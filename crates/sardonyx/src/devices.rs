@@ -746,6 +746,7 @@ impl DeviceSession {
             outputs_everywhere: false,
             residents: &residents,
             unreturned: self.stays.unreturned(),
+            whole_bodies: false,
         };
         shard(self.prepared.clone(), &registry, options).map_err(|error| match error {
             // The model itself has been looked at.

@@ -30,6 +30,9 @@ impl Plan {
                     let inputs = self.model.inputs(computed.node).zip(&computed.inputs);
                     held.extend(inputs.filter_map(|(value, form)| Some((value?, (*form)?))));
                     held.extend(computed.captured.iter().copied());
+                    if computed.bodies.is_some() {
+                        continue;
+                    }
                     let graphs = inner_graphs(&self.model, computed.node);
                     let graphs = graphs.flat_map(|graph| tree(&self.model, graph));
                     inside += graphs.map(|graph| self.bytes_in(graph)).sum::<u64>();

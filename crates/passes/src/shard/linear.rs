@@ -159,6 +159,7 @@ impl Planner<'_> {
             captured: Vec::new(),
             changes,
             assignment: Assignment::whole(devices),
+            bodies: None,
         }));
         self.forms_of.insert(output, vec![form]);
         true

@@ -50,12 +50,14 @@ pub(super) struct Building<'p> {
     pub(super) plan: &'p Plan,
     pub(super) device: Device,
     pub(super) model: Model,
+    /// The graph that nodes are added to.
     pub(super) graph: GraphId,
     /// What the device holds of values, by form, where it is not the value itself.
     held: HashMap<(ValueId, FormId), ValueId>,
-    order: Vec<NodeId>,
-    /// The second outputs of exchanges.
-    tokens: Vec<ValueId>,
+    /// By graph, the nodes of the device.
+    orders: HashMap<GraphId, Vec<NodeId>>,
+    /// By graph, the second outputs of exchanges.
+    tokens: HashMap<GraphId, Vec<ValueId>>,
     /// Results of collectives that the device does not read, with their types.
     kept: Vec<(ValueId, Type)>,
     /// How moves are said in a file; in a session they are exchanges.
@@ -68,15 +70,17 @@ impl<'p> Building<'p> {
     pub(super) fn new(plan: &'p Plan, device: Device) -> Self {
         let mut model = plan.model.clone_to_run();
         let graph = model.main.expect("a model that was resolved has a graph");
-        model.graph_mut(graph).value_info.clear();
+        for inner in tree(&model, graph) {
+            model.graph_mut(inner).value_info.clear();
+        }
         Building {
             plan,
             device,
             model,
             graph,
             held: HashMap::new(),
-            order: Vec::new(),
-            tokens: Vec::new(),
+            orders: HashMap::new(),
+            tokens: HashMap::new(),
             kept: Vec::new(),
             spelling: None,
             failed: None,
@@ -94,19 +98,52 @@ impl<'p> Building<'p> {
 
     /// Puts the nodes of the device, in order, in the place of those of the model.
     pub(super) fn nodes(&mut self) {
+        let main = self.graph;
         for (number, step) in self.plan.steps.iter().enumerate() {
             match step {
-                Step::Move(moved) => self.exchange(number, moved),
-                Step::Node(computed) => self.node(computed),
+                Step::Move(moved) => {
+                    self.graph = moved.graph;
+                    self.exchange(number, moved);
+                }
+                Step::Node(computed) => {
+                    self.graph = self.plan.model.node(computed.node).graph;
+                    self.node(computed);
+                }
             }
         }
-        let kept: HashSet<NodeId> = self.order.iter().copied().collect();
+        self.graph = main;
+        self.put_nodes();
+    }
+
+    /// Puts the nodes of the device, in order, in the place of those of a graph.
+    pub(super) fn put_nodes(&mut self) {
+        let mut order = self.orders.remove(&self.graph).unwrap_or_default();
+        let kept: HashSet<NodeId> = order.iter().copied().collect();
         let gone = self.model.graph(self.graph).nodes.clone();
         for node in gone.into_iter().filter(|node| !kept.contains(node)) {
             self.model.detach_node(node);
         }
-        let mut order = std::mem::take(&mut self.order);
         std::mem::swap(&mut self.model.graph_mut(self.graph).nodes, &mut order);
+    }
+
+    /// The nodes of the device in the graph.
+    fn order_mut(&mut self) -> &mut Vec<NodeId> {
+        self.orders.entry(self.graph).or_default()
+    }
+
+    /// Whether exchanges in a graph have to be kept alive.
+    pub(super) fn has_tokens(&self, graph: GraphId) -> bool {
+        self.tokens.get(&graph).is_some_and(|tokens| !tokens.is_empty())
+    }
+
+    /// The second outputs of exchanges in the graph.
+    pub(super) fn take_tokens(&mut self) -> Vec<ValueId> {
+        self.tokens.remove(&self.graph).unwrap_or_default()
+    }
+
+    /// Notes a value that has to be there in the end.
+    pub(super) fn add_token(&mut self, token: ValueId) {
+        self.tokens.entry(self.graph).or_default().push(token);
     }
 
     /// What the device has of a value in a form.
@@ -140,7 +177,7 @@ impl<'p> Building<'p> {
         inputs: &[Option<ValueId>],
     ) -> (NodeId, ValueId) {
         let node = self.model.add_node(self.graph, op, domain, inputs, 1);
-        self.order.push(node);
+        self.order_mut().push(node);
         let output = self.model.outputs(node)[0].expect("a new node has its outputs");
         (node, output)
     }
@@ -168,11 +205,11 @@ impl<'p> Building<'p> {
             return;
         }
         let node = self.model.add_node(self.graph, EXCHANGE, EXCHANGE_DOMAIN, &[given], 2);
-        self.order.push(node);
+        self.order_mut().push(node);
         let [output, token] = [0, 1].map(|index| self.model.outputs(node)[index]);
         let step = i64::try_from(number).unwrap_or(i64::MAX);
         self.model.set_attribute(node, EXCHANGE_STEP, sardonyx_model::AttrValue::Int(step));
-        self.tokens.extend(token);
+        token.into_iter().for_each(|token| self.add_token(token));
         match output {
             Some(output) if gets => {
                 self.set_held(moved, output);
@@ -257,9 +294,12 @@ impl<'p> Building<'p> {
                 self.capture(node, *value, held);
             }
         }
-        self.order.push(node);
+        self.order_mut().push(node);
         if computed.assignment.is_cut() {
             computed.changes.iter().for_each(|change| self.change(computed, *change));
+        }
+        if let Some(bodies) = &computed.bodies {
+            self.fill_bodies(node, bodies);
         }
     }
 
@@ -303,10 +343,10 @@ impl<'p> Building<'p> {
                 }
                 // Those that are open are what they are for the whole.
                 let whole = self.model.inputs(computed.node).nth(input).flatten();
-                self.order.retain(|known| *known != computed.node);
+                self.order_mut().retain(|known| *known != computed.node);
                 let (_, sizes) = self.some_of(&own, whole);
                 self.model.set_input(computed.node, input, Some(sizes));
-                self.order.push(computed.node);
+                self.order_mut().push(computed.node);
             }
             Change::Shape { start } => self.give_shape(computed, start),
             Change::Attribute { name, factors } => {
@@ -419,7 +459,7 @@ impl<'p> Building<'p> {
         let none = constant(self, Tensor::scalar(0i32));
         let zero = constant(self, sardonyx_ops::scalar(elem, 0.0));
         let at = self.model.inputs(node).nth(1).flatten();
-        self.order.retain(|known| *known != node);
+        self.order_mut().retain(|known| *known != node);
         // An index that the axis does not have fails here, with the size of the axis.
         let (_, position) = self.add("Gather", "", &[table, at]);
         let (_, has) = self.add("GreaterOrEqual", "", &[Some(position), none]);
@@ -445,7 +485,7 @@ impl<'p> Building<'p> {
             self.model.set_input(node, 1, Some(safe));
             let taken = self.model.add_value(self.graph, "taken");
             self.model.redefine_output(node, 0, taken);
-            self.order.push(node);
+            self.order_mut().push(node);
             self.add("Where", "", &[Some(mask), Some(taken), zero]).0
         };
         self.model.redefine_output(last, 0, output);
@@ -485,7 +525,7 @@ impl<'p> Building<'p> {
             Some(place(own))
         });
         let kept = kept.collect();
-        left.append(&mut self.tokens);
+        left.append(&mut self.take_tokens());
         for value in left {
             self.model.add_graph_output(self.graph, value);
         }
@@ -508,10 +548,13 @@ impl<'p> Building<'p> {
 
     /// Leaves constants out that the device does not read.
     pub(super) fn drop_unread_constants(&mut self) {
-        self.model.retain_initializers(self.graph, |model, initializer| {
-            let is_needed = |value: ValueId| model.is_read(value) || model.value(value).is_output;
-            initializer.value.is_some_and(is_needed)
-        });
+        for graph in tree(&self.model, self.graph) {
+            self.model.retain_initializers(graph, |model, initializer| {
+                let is_needed =
+                    |value: ValueId| model.is_read(value) || model.value(value).is_output;
+                initializer.value.is_some_and(is_needed)
+            });
+        }
     }
 }
 

@@ -15,12 +15,12 @@ use crate::annotations::{NodeAnnotation, ShardingSpec, annotations, configuratio
 
 /// What a node says of the chosen configuration.
 #[derive(Default)]
-struct Wishes {
+pub(super) struct Wishes {
     /// By input.
     inputs: Vec<Option<FormId>>,
     /// By output.
     outputs: Vec<Option<FormId>>,
-    stage: Option<i64>,
+    pub(super) stage: Option<i64>,
 }
 
 impl Planner<'_> {
@@ -152,6 +152,9 @@ impl Planner<'_> {
     /// Decides about a node, and what has to be moved before and after it.
     pub(super) fn place(&mut self, node: NodeId) {
         let wishes = self.wishes(node);
+        if self.place_with_bodies(node, &wishes) {
+            return;
+        }
         self.place_as(node, &wishes);
     }
 
@@ -199,7 +202,7 @@ impl Planner<'_> {
     }
 
     /// Says of each operand that a node asks to be in parts that the node runs whole.
-    fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
+    pub(super) fn note_without_rule(&mut self, node: NodeId, wishes: &Wishes) {
         let model = &self.plan.model;
         let op = model.display(model.node(node).op_type).into_owned();
         let outputs = model.outputs(node).iter().copied().zip(&wishes.outputs);
@@ -402,21 +405,37 @@ impl Planner<'_> {
             summed.filter_map(|factor| factor.size.size()).product()
         });
         self.note_columns(node, (&inputs, &read), (&outputs, &left));
-        let computed =
-            Computed { node, inputs: read, outputs: left.clone(), captured, changes, assignment };
+        let computed = Computed {
+            node,
+            inputs: read,
+            outputs: left.clone(),
+            captured,
+            changes,
+            assignment,
+            bodies: None,
+        };
         match (partly, outputs.first().copied().flatten(), left.first().copied().flatten()) {
             (Some((operator, then)), Some(output), Some(form)) => {
                 self.compute_partly(computed, operator, (then, divisor), output, form);
             }
             _ => {
-                self.plan.steps.push(Step::Node(computed));
-                for (value, form) in outputs.iter().zip(&left) {
-                    if let (Some(value), Some(form)) = (value, form) {
-                        self.forms_of.insert(*value, vec![*form]);
-                    }
-                }
+                self.run(computed);
             }
         }
+        self.leave(node, wishes);
+    }
+
+    /// Lets a node run that leaves its outputs as it computes them.
+    pub(super) fn run(&mut self, computed: Computed) {
+        let outputs = self.plan.model.outputs(computed.node).iter().zip(&computed.outputs);
+        let outputs = outputs.filter_map(|(value, form)| Some(((*value)?, vec![(*form)?])));
+        self.forms_of.extend(outputs);
+        self.plan.steps.push(Step::Node(computed));
+    }
+
+    /// Lets outputs of a node that has run have the forms that it asks for.
+    pub(super) fn leave(&mut self, node: NodeId, wishes: &Wishes) {
+        let outputs = self.plan.model.outputs(node).to_vec();
         for (value, form) in outputs.iter().zip(&wishes.outputs) {
             if let (Some(value), Some(form)) = (value, form) {
                 self.need(*value, *form);
@@ -525,6 +544,7 @@ impl Planner<'_> {
             captured: Vec::new(),
             changes: Vec::new(),
             assignment: Assignment::whole(devices),
+            bodies: None,
         }));
         self.forms_of.insert(output, vec![combined]);
     }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use sardonyx_model::ValueId;
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, ValueId};
 
 use super::form::Device;
 use super::{Computed, FormId, Move, Plan, Step};
@@ -15,7 +16,17 @@ impl Plan {
     pub fn text(&self) -> String {
         let mut text =
             format!("configuration '{}' of {} devices\n", self.configuration, self.devices);
+        let mut bodies = self.bodies();
         for step in &self.steps {
+            let graph = match step {
+                Step::Move(moved) => moved.graph,
+                Step::Node(computed) => self.model.node(computed.node).graph,
+            };
+            let depth = self.depth(graph);
+            if let Some(body) = bodies.remove(&graph) {
+                let _ = writeln!(text, "{:1$}{body}:", "", 2 * (depth - 1));
+            }
+            let _ = write!(text, "{:1$}", "", 2 * depth);
             match step {
                 Step::Move(moved) => self.print_move(moved, &mut text),
                 Step::Node(computed) => self.print_node(computed, &mut text),
@@ -40,6 +51,27 @@ impl Plan {
             let _ = writeln!(text, "not honored: {tensor}{node}: {what} {}", note.why);
         }
         text
+    }
+
+    /// The graphs of nodes whose nodes are steps, in words.
+    fn bodies(&self) -> HashMap<GraphId, String> {
+        let mut bodies = HashMap::new();
+        for step in &self.steps {
+            let Step::Node(Computed { node, bodies: Some(_), .. }) = step else { continue };
+            let attributes = self.model.attributes(*node).iter();
+            for attribute in attributes.map(|id| self.model.attribute(*id)) {
+                let name = self.model.display(attribute.name);
+                let text = format!("{name} of {}", self.node_text(*node));
+                bodies.extend(attribute.graphs().map(|graph| (graph, text.clone())));
+            }
+        }
+        bodies
+    }
+
+    /// How many graphs are around a graph.
+    fn depth(&self, graph: GraphId) -> usize {
+        let around = |graph: &GraphId| self.model.graph(*graph).parent;
+        std::iter::successors(around(&graph), around).count()
     }
 
     /// A move in words: the name of the value, the form that it has and the form that it gets.

@@ -60,7 +60,9 @@ pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
 pub(super) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet<String> {
     let model = prepared.resolved.model();
     let mut found = BTreeSet::new();
-    for node in prepared.resolved.order_of(prepared.resolved.main()).iter().copied() {
+    let graphs = prepared.resolved.graphs().iter();
+    let nodes = graphs.flat_map(|graph| prepared.resolved.order_of(*graph)).copied();
+    for node in nodes {
         let name = prepared.configuration.as_bytes();
         let Some(annotation) = annotations(model, node).find(|one| one.configuration == name)
         else {

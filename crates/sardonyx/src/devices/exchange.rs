@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, Group, Reduction, RunNumber, Tag, Transport, TransportError, combine,
-    tag_in_run,
+    ErrorKind as Kind, Group, Reduction, RunNumber, Tag, Transport, TransportError, collectives,
+    combine, tag_in_run,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
@@ -297,7 +297,9 @@ impl Exchange {
             let bytes = elements * moved.elem.bits().unwrap_or(0) / 8;
             let Ok(tag) = self.tag(number) else { return };
             let group = Group { workers, tag };
-            if !transport.waits_for_all(group, (*reduction, moved.elem), bytes) {
+            let is_left_to_it = !self.plan.is_inner(moved)
+                && transport.waits_for_all(group, (*reduction, moved.elem), bytes);
+            if !is_left_to_it {
                 continue;
             }
             let Ok(mut memory) = transport.scratch().take(bytes) else { return };
@@ -465,8 +467,14 @@ impl Message<'_> {
                 given.copy_to(bytes)?;
                 let group = Group { workers, tag: self.tag };
                 let elem = self.moved.elem;
-                self.exchange.link.state().next_exchange = self.number + 1;
-                let reduced = self.transport.all_reduce(group, *reduction, elem, bytes);
+                let reduced = if self.exchange.plan.is_inner(self.moved) {
+                    // How often it is made is not known, so nobody could take leave of the others
+                    // in a library's reduction.
+                    collectives::all_reduce(self.transport, group, *reduction, elem, bytes)
+                } else {
+                    self.exchange.link.state().next_exchange = self.number + 1;
+                    self.transport.all_reduce(group, *reduction, elem, bytes)
+                };
                 reduced.map_err(|error| self.exchange.link.failed(&error))
             }
             Route::Parts { sends, receives, reduction } => {

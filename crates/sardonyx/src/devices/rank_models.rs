@@ -117,6 +117,8 @@ impl Model {
             symbols: &options.sizes,
             open: None,
             outputs_everywhere: true,
+            // Engines leave collectives out whose results a graph does not use.
+            whole_bodies: true,
             ..ShardOptions::default()
         };
         let plan = shard(prepared, &registry, shard_options).map_err(failed)?;

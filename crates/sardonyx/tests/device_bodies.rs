@@ -1,0 +1,207 @@
+//! Nodes in the graphs of `If`, `Loop` and `Scan`, and in functions, that say how they are divided.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx::devices::Plan;
+use sardonyx::{DeviceOptions, Model, Session, Tensor};
+
+/// What a node says: by tensor the axis that is split over devices 0 and 1.
+fn split(specs: &[(&str, i64)]) -> String {
+    let specs = specs.iter().map(|(tensor, axis)| {
+        format!(
+            "{{tensor_name: \"{tensor}\", device: [0, 1],
+               sharded_dim: [{{axis: {axis}, simple_sharding: [{{num_shards: 2}}]}}]}}"
+        )
+    });
+    let specs = specs.collect::<Vec<_>>().join(", ");
+    format!("@<device_configurations: [{{configuration_id: \"c\", sharding_spec: [{specs}]}}]>")
+}
+
+fn model(graph: &str, functions: &str) -> Model {
+    let text = format!(
+        "<ir_version: 11, opset_import: [\"\": 21, \"own\": 1]> {graph} {functions}
+         @<configuration: [{{name: \"c\", num_devices: 2}}]>"
+    );
+    Model::from_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn floats(dims: &[usize]) -> Tensor {
+    let count: usize = dims.iter().product();
+    let number = |n: usize| ((n * 37 + 11) % 29) as f32 / 16.0 - 0.875;
+    Tensor::from_vec(dims, (0..count).map(number).collect()).unwrap()
+}
+
+/// Runs a model with and without devices, several times. Sums are rounded in another order.
+fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
+    let whole = Session::new(model).unwrap();
+    let session = Session::builder(model).devices(DeviceOptions::new()).unwrap();
+    for inputs in runs {
+        let (wanted, found) = (whole.run(inputs.clone()).unwrap(), session.run(inputs.clone()));
+        let found = found.unwrap();
+        for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
+            let same = found.compare(wanted, sardonyx::Tolerance { rtol: 1e-5, atol: 1e-6 });
+            same.unwrap_or_else(|why| panic!("{name}: {why}"));
+        }
+    }
+    let plan = Plan::clone(&session.last_plan().unwrap());
+    assert_eq!(plan.not_honored, []);
+    plan
+}
+
+/// How many steps in graphs of nodes send something, and how many nodes are computed in parts.
+fn facts(plan: &Plan) -> (usize, usize) {
+    (plan.facts().moves, plan.facts().in_parts)
+}
+
+/// The branch that is taken is divided, in the other one nothing is.
+#[test]
+fn branches_are_divided() {
+    let relu = split(&[("x", 0), ("a", 0)]);
+    let model = model(
+        &format!(
+            "g (float[4, 3] x, bool c) => (float[4, 3] y) {{
+               y = If (c) <
+                  then_branch = yes () => (float[4, 3] a) {{ a = Relu (x) {relu} }},
+                  else_branch = no () => (float[4, 3] b) {{ b = Neg (x) }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let runs = [true, false, true].map(|c| {
+        vec![("x", floats(&[4, 3])), ("c", Tensor::from_bools([], &[c]).unwrap())]
+    });
+    assert_eq!(facts(&runs_alike(&model, &runs)), (1, 1));
+}
+
+/// A product over a split axis in each iteration: partial sums are combined as often as it runs.
+#[test]
+fn iterations_combine_partial_sums() {
+    let product = split(&[("h", 1), ("w", 0)]);
+    let model = model(
+        &format!(
+            "g (int64 n, float[2, 4] x) => (float[2, 4] y, float[k, 2, 4] all)
+             <float[4, 4] w = {{0.5, -0.25, 0.125, 0.0, 0.25, 0.5, -0.5, 0.125,
+                               0.0, 0.25, 0.5, 0.125, -0.125, 0.25, 0.0, 0.5}}> {{
+               y, all = Loop (n, , x) <
+                  body = step (int64 i, bool go, float[2, 4] h)
+                     => (bool more, float[2, 4] next, float[2, 4] kept) {{
+                     more = Identity (go)
+                     next = MatMul (h, w) {product}
+                     kept = Neg (next)
+                  }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let runs = [0i64, 1, 5].map(|n| vec![("n", Tensor::scalar(n)), ("x", floats(&[2, 4]))]);
+    let plan = runs_alike(&model, &runs);
+    assert_eq!(plan.facts().partial, 1);
+    assert_eq!(plan.facts().moves, 1);
+}
+
+/// A loop whose condition is computed from what is in parts, in a branch of a node.
+#[test]
+fn conditions_are_whole() {
+    let half = split(&[("h", 0), ("next", 0)]);
+    let sum = split(&[("next", 0)]);
+    let model = model(
+        &format!(
+            "g (float[6] x, bool c) => (float[6] y)
+             <float two = {{2.0}}, float low = {{0.01}}, int64 most = {{50}}> {{
+               y = If (c) <
+                  then_branch = yes () => (float[6] a) {{
+                     a = Loop (most, c, x) <
+                        body = step (int64 i, bool go, float[6] h) => (bool more, float[6] next) {{
+                           next = Div (h, two) {half}
+                           squares = ReduceSumSquare <keepdims = 0> (next) {sum}
+                           more = Greater (squares, low)
+                        }}
+                     >
+                  }},
+                  else_branch = no () => (float[6] b) {{ b = Neg (x) }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let runs = [true, false].map(|c| {
+        vec![("x", floats(&[6])), ("c", Tensor::from_bools([], &[c]).unwrap())]
+    });
+    assert!(facts(&runs_alike(&model, &runs)).0 > 0);
+}
+
+/// A Scan whose lists say something of each output; a value around it that is in parts there.
+#[test]
+fn scans_read_values_around_them() {
+    let around = split(&[("x", 0), ("r", 0)]);
+    let inside = split(&[("r", 1), ("m", 0)]);
+    let model = model(
+        &format!(
+            "g (float[4, 4] x, float[3, 4] rows) => (float[4] last, float[4, 3] all) {{
+               zero = Constant <value = int64[1] {{0}}> ()
+               r = Relu (x) {around}
+               start = ReduceSum <keepdims = 0> (r, zero)
+               last, all = Scan (start, rows) <
+                  num_scan_inputs = 1, scan_output_axes = [1],
+                  body = step (float[4] h, float[4] row) => (float[4] next, float[4] out) {{
+                     m = MatMul (h, r) {inside}
+                     next = Add (m, row)
+                     out = Identity (next)
+                  }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let runs = [vec![("x", floats(&[4, 4])), ("rows", floats(&[3, 4]))]];
+    assert!(facts(&runs_alike(&model, &runs)).0 > 1);
+}
+
+/// Nodes of a function are those of the graph that calls it.
+#[test]
+fn functions_are_divided() {
+    let relu = split(&[("a", 0), ("b", 0)]);
+    let model = model(
+        "g (float[4] x) => (float[4] y) { y = own.twice (x) }",
+        &format!(
+            "<domain: \"own\", opset_import: [\"\": 21]> twice (a) => (c) {{
+               b = Relu (a) {relu}
+               c = Add (b, b)
+             }}"
+        ),
+    );
+    assert_eq!(facts(&runs_alike(&model, &[vec![("x", floats(&[4]))]])), (1, 2));
+}
+
+/// One device fails in an iteration, while the other waits for it: both end.
+#[test]
+fn a_device_that_fails_in_an_iteration_ends_the_run() {
+    let rows = split(&[("table", 0)]);
+    let model = model(
+        &format!(
+            "g (int64 n, int64 first) => (float[2] y)
+             <float[4, 2] table = {{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}},
+              float[2] zeros = {{0.0, 0.0}}> {{
+               y, at = Loop (n, , zeros, first) <
+                  body = step (int64 i, bool go, float[2] h, int64 at)
+                     => (bool more, float[2] next, int64 after) {{
+                     more = Identity (go)
+                     one = Constant <value = int64 {{1}}> ()
+                     row = Gather (table, at) {rows}
+                     next = Add (h, row)
+                     after = Add (at, one)
+                  }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let inputs = |n: i64| vec![("n", Tensor::scalar(n)), ("first", Tensor::scalar(0i64))];
+    runs_alike(&model, &[inputs(4), inputs(1)]);
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    let error = session.run(inputs(5)).unwrap_err().to_string();
+    assert!(error.contains("Gather"), "{error}");
+    // The session goes on.
+    session.run(inputs(3)).unwrap();
+}
