@@ -205,3 +205,34 @@ fn a_device_that_fails_in_an_iteration_ends_the_run() {
     // The session goes on.
     session.run(inputs(3)).unwrap();
 }
+
+/// A plan does not go by sizes that a body declares where it is given others.
+#[test]
+fn sizes_are_those_of_what_is_given() {
+    let add = split(&[("h", 0), ("sum", 0)]);
+    let scan = |inside: &str| {
+        let graph = format!(
+            "g (float[w] start, float[3, w] rows) => (float[w] last, float[3, w] all) {{
+               last, all = Scan (start, rows) <
+                  num_scan_inputs = 1,
+                  body = step (float[{inside}] h, float[{inside}] row)
+                     => (float[{inside}] sum, float[{inside}] out) {{
+                     sum = Add (h, row) {add}
+                     out = Identity (sum)
+                  }}
+               >
+             }}"
+        );
+        model(&graph, "")
+    };
+    let inputs = |w: usize| vec![("start", floats(&[w])), ("rows", floats(&[3, w]))];
+    assert!(facts(&runs_alike(&scan("w"), &[2, 4, 5].map(inputs))).1 > 0);
+    assert!(facts(&runs_alike(&scan("?"), &[2, 4, 5].map(inputs))).1 > 0);
+    // The size that it declares can be that of a run, and another one is refused.
+    let declared = scan("2");
+    assert!(facts(&runs_alike(&declared, &[inputs(2)])).1 > 0);
+    let whole = Session::new(&declared).unwrap();
+    let session = Session::builder(&declared).devices(DeviceOptions::new()).unwrap();
+    assert!(whole.run(inputs(4)).is_err());
+    assert!(session.run(inputs(4)).is_err());
+}

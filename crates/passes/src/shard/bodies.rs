@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 
-use sardonyx_model::{AttrValue, AttributeValue, GraphId, Model, NodeId, ValueId};
+use sardonyx_model::{
+    AttrValue, Attribute, AttributeValue, Dim, GraphId, Model, NodeId, Type, ValueId,
+};
 use sardonyx_ops::OpDef;
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
 use sardonyx_tensor::Tensor;
@@ -48,16 +50,51 @@ impl Bodies {
 }
 
 impl Planner<'_> {
-    /// The operator of a node in whose graphs nodes say how they are divided, if that can be done.
-    fn divided(&self, node: NodeId) -> Option<Operator> {
+    /// The operator of a node whose graphs can be divided.
+    fn with_bodies(&self, node: NodeId) -> Option<Operator> {
         const OPERATORS: [(&OpDef, Operator); 3] =
             [(&IF, Operator::If), (&LOOP, Operator::Loop), (&SCAN, Operator::Scan)];
-        if self.prepared.whole_bodies || self.columns.is_some() {
-            return None;
-        }
         let op = self.resolved.op(node).filter(|op| op.schema.since == op.def.newest())?;
         let found = OPERATORS.iter().find(|(known, _)| std::ptr::eq(*known, op.def));
-        found.filter(|_| !self.annotated_in(node).is_empty()).map(|(_, operator)| *operator)
+        found.map(|(_, operator)| *operator)
+    }
+
+    /// Whether the graph of a node has the sizes of what it is given. Those that it declares may be
+    /// others, and a run does not go by them.
+    fn has_sizes_of_run(&self, node: NodeId, operator: Operator) -> bool {
+        let (skipped, scanned) = match operator {
+            Operator::If => return true,
+            Operator::Loop => (2, 0),
+            Operator::Scan => (0, self.int(node, "num_scan_inputs").unwrap_or(0)),
+        };
+        let model = &self.plan.model;
+        let Some(body) = inner_graphs(model, node).next() else { return false };
+        let given: Vec<Option<ValueId>> = model.inputs(node).collect();
+        let taken = model.graph(body).inputs.iter().map(|info| info.value);
+        let first_scanned = given.len() - usize::try_from(scanned).unwrap_or(0).min(given.len());
+        let axes = match model.attribute_of(node, "scan_input_axes").and_then(Attribute::value) {
+            Some(AttributeValue::Ints(axes)) => &axes[..],
+            _ => &[],
+        };
+        let mut pairs = given.iter().zip(taken).enumerate().skip(skipped);
+        pairs.all(|(index, (given, taken))| {
+            let (Some(given), Some(taken)) = (given, taken) else { return false };
+            let axis = index.checked_sub(first_scanned);
+            let axis = axis.map(|index| axes.get(index).copied().unwrap_or(0));
+            let shape = |value| self.plan.types.ty(value).and_then(Type::shape);
+            match (shape(*given), shape(taken)) {
+                (_, None) => true,
+                (Some(given), Some(taken)) => is_shape_of_run(given, axis, taken),
+                (None, Some(taken)) => taken.iter().all(|dim| *dim == Dim::Unknown),
+            }
+        })
+    }
+
+    fn int(&self, node: NodeId, name: &str) -> Option<i64> {
+        match self.plan.model.attribute_of(node, name).and_then(Attribute::value) {
+            Some(AttributeValue::Int(number)) => Some(*number),
+            _ => None,
+        }
     }
 
     /// The nodes in the graphs of a node that say something of the configuration.
@@ -68,18 +105,23 @@ impl Planner<'_> {
         nodes.filter(|inner| self.is_annotated(*inner)).collect()
     }
 
-    /// Says of the nodes in the graphs of a node that they run whole, whatever they say.
-    fn note_bodies(&mut self, node: NodeId) {
-        for inner in self.annotated_in(node) {
-            let why = "is in a graph of a node, which runs whole on each of its devices";
-            self.refuse(inner, None, why);
-        }
-    }
-
     /// Decides about a node and about the nodes in its graphs, if these are divided.
     pub(super) fn place_with_bodies(&mut self, node: NodeId, wishes: &Wishes) -> bool {
-        let Some(operator) = self.divided(node) else {
-            self.note_bodies(node);
+        let annotated = self.annotated_in(node);
+        if annotated.is_empty() {
+            return false;
+        }
+        let may_divide = !self.prepared.whole_bodies && self.columns.is_none();
+        let operator = self.with_bodies(node).filter(|_| may_divide);
+        let why = match operator {
+            Some(operator) if self.has_sizes_of_run(node, operator) => None,
+            Some(_) => Some("is in a graph that declares other sizes than those of what it is given"),
+            None => Some("is in a graph of a node, which runs whole on each of its devices"),
+        };
+        let (Some(operator), None) = (operator, why) else {
+            for inner in annotated {
+                self.refuse(inner, None, why.unwrap_or_default());
+            }
             return false;
         };
         self.note_without_rule(node, wishes);
@@ -189,6 +231,16 @@ impl Building<'_> {
         let (_, token) = self.add("ReduceMax", "", &[Some(some)]);
         self.add_token(token);
     }
+}
+
+/// Whether a graph takes a value of this shape, or what is at an index of an axis of it.
+fn is_shape_of_run(given: &[Dim], axis: Option<i64>, taken: &[Dim]) -> bool {
+    let rank = i64::try_from(given.len()).unwrap_or(i64::MAX);
+    let axis = axis.and_then(|axis| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok());
+    let given = given.iter().enumerate().filter(|(index, _)| Some(*index) != axis);
+    let given: Vec<&Dim> = given.map(|(_, dim)| dim).collect();
+    let is_same = |(given, taken): (&&Dim, &Dim)| *taken == Dim::Unknown || *given == taken;
+    given.len() == taken.len() && given.iter().zip(taken).all(is_same)
 }
 
 /// Lets the lists of a `Scan` that say something of each output say it of one more.
