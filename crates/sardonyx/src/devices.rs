@@ -27,7 +27,7 @@ use sardonyx_devices::{Hosted, RunNumber};
 pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
 #[cfg(unix)]
 pub use sardonyx_devices::{Processes, Rendezvous};
-use sardonyx_model::{self as graph, Dim, Type};
+use sardonyx_model::{self as graph, Dim, Type, ValueId};
 use sardonyx_ops::Registry;
 pub use sardonyx_passes::{Collectives, Division, EXCHANGE, Plan, Suggested};
 use sardonyx_passes::{
@@ -35,7 +35,7 @@ use sardonyx_passes::{
     suggest,
 };
 use sardonyx_runtime::{Port, StopFlag};
-use sardonyx_tensor::Value;
+use sardonyx_tensor::{DataType, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -155,6 +155,8 @@ pub struct DeviceSession {
     names: Vec<String>,
     /// Their declared types.
     declared: Vec<Option<Type>>,
+    /// The types of the initializers that they have where they are not given.
+    defaults: Vec<Option<Type>>,
     choices: Choices,
     /// Sizes of symbolic dimensions that are fixed.
     symbols: Vec<(String, i64)>,
@@ -303,6 +305,15 @@ impl SessionBuilder<'_> {
     }
 }
 
+/// The type of the initializer of an input of the main graph, if it has one.
+fn default_of(model: &graph::Model, input: ValueId) -> Option<Type> {
+    let initializers = &model.main_graph()?.initializers;
+    let default = &initializers.iter().find(|default| default.value == Some(input))?.tensor;
+    let elem = DataType::from_number(default.data_type?)?;
+    let sizes = default.dims.iter().map(|size| Dim::Known(*size));
+    Some(Type::tensor(elem, sizes.collect::<Vec<_>>()))
+}
+
 /// The devices of this process, and what connects each with the others.
 fn linked(devices: usize, options: &DeviceOptions) -> Vec<(Device, Link)> {
     match &options.transport {
@@ -386,12 +397,14 @@ impl DeviceSession {
         let inputs = || prepared.main_graph().into_iter().flat_map(|main| &main.inputs);
         let names = inputs().map(|info| prepared.display(info.name).to_string()).collect();
         let declared = inputs().map(|info| prepared.type_of(info.ty.as_ref()?)).collect();
+        let defaults = inputs().map(|info| default_of(&prepared, info.value?)).collect();
         let Crew { device_options, seats, turn, team, devices } = crew;
         Ok(DeviceSession {
             model,
             prepared,
             names,
             declared,
+            defaults,
             choices,
             symbols,
             device_options,
@@ -725,14 +738,17 @@ impl DeviceSession {
         self.names.iter().map(|name| ty(name)).collect()
     }
 
-    /// By input of the graph, the type of the tensor that it is given.
+    /// By input of the graph, the type of the tensor that it is given, or of its initializer.
     fn types_of(&self, inputs: &[(String, Value)]) -> Vec<Option<Type>> {
-        self.by_position(|name| match &inputs.iter().find(|(given, _)| given == name)?.1 {
-            Value::Tensor(tensor) => {
+        let given = self.names.iter().map(|name| inputs.iter().find(|(given, _)| given == name));
+        let types = given.zip(&self.defaults).map(|(given, default)| match given {
+            Some((_, Value::Tensor(tensor))) => {
                 Some(Type::tensor(tensor.data_type(), tensor.dims().iter().copied()))
             }
-            _ => None,
-        })
+            Some(_) => None,
+            None => default.clone(),
+        });
+        types.collect()
     }
 
     fn made(&self, inputs: &[Option<Type>], open: Option<&[(String, i64)]>) -> Result<Plan, Error> {

@@ -265,3 +265,25 @@ fn scales_of_another_size_are_whole() {
     let inputs = [("x", bytes(&[1, 4, 2])), ("s", tensor(&[4], 31)), ("zero", bytes(&[4]))];
     same(&plain, &session, &inputs);
 }
+
+/// An input that is not given has the sizes of its initializer, whatever its symbols stand for
+/// elsewhere.
+#[test]
+fn defaults_have_their_own_sizes() {
+    let text = "<ir_version: 11, opset_import: [\"\": 21]>
+        g (int64[1, n] at, float[n, 3] table) => (float[?, ?, ?] y)
+        <float[4, 3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+            y = Gather (table, at) @<device_configurations: [{configuration_id: \"c\",
+                sharding_spec: [{tensor_name: \"table\", device: [0, 1],
+                    sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+        }
+        @<configuration: [{name: \"c\", num_devices: 2}]>";
+    let model = Model::from_text(text).unwrap();
+    let whole = Session::new(&model).unwrap();
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    for count in [4, 8, 3] {
+        let at: Vec<i64> = (0..count).map(|n| n % 4).collect();
+        let inputs = [("at", Tensor::from_slice([1, at.len()], &at).unwrap())];
+        assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+    }
+}
