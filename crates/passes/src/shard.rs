@@ -72,14 +72,26 @@ pub struct ShardOptions<'a> {
     /// [holds](Plan::holds). What depends on other symbols is whole. `None` leaves all symbols of
     /// inputs open, and keeps whole what is to be split along them: for a plan to look at.
     pub open: Option<&'a [(String, i64)]>,
-    /// Whether all devices are to have the outputs of the model in the end, and not one of them.
-    pub outputs_everywhere: bool,
+    /// Where outputs of the model are to be in the end.
+    pub outputs: OutputsAt,
     /// Values that stay on the devices from one run to the next.
     pub residents: &'a [Resident],
     /// Outputs, by position, that nobody is given: they are new values of residents, or nothing.
     pub unreturned: &'a [usize],
     /// Whether `If`, `Loop` and `Scan` run whole, whatever nodes in their graphs say.
     pub whole_bodies: bool,
+}
+
+/// Where outputs of a model are when everything is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputsAt {
+    /// Whole on one device each.
+    #[default]
+    One,
+    /// Whole on all devices.
+    All,
+    /// Where they are computed: in parts, or whole on some devices.
+    Parts,
 }
 
 /// Why there is no plan.
@@ -220,14 +232,14 @@ pub struct Plan {
     readers: Vec<BTreeSet<Device>>,
 }
 
-/// Where an output of the model is when everything is done: whole, on one device.
+/// Where an output of the model is when everything is done.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     value: ValueId,
     form: FormId,
+    /// The first device that has it.
     by: Device,
-    /// Whether all devices have it.
-    everywhere: bool,
+    at: OutputsAt,
 }
 
 impl Plan {
@@ -245,6 +257,21 @@ impl Plan {
     /// `None` for an output that nobody is given.
     pub fn givers_of_outputs(&self) -> impl ExactSizeIterator<Item = Option<Device>> + '_ {
         self.outputs.iter().map(|given| given.map(|given| given.by))
+    }
+
+    /// The form in which devices have an output of the model in the end, and its sizes if they
+    /// follow from those of inputs. `None` for an output that nobody is given.
+    pub fn form_of_output(&self, index: usize) -> Option<(&Form, Option<Shape>)> {
+        let given = (*self.outputs.get(index)?)?;
+        Some((self.form(given.form), self.tensor(given.value).and_then(|(_, dims)| dims)))
+    }
+
+    /// Whether a device gives an output of the model.
+    fn gives(&self, given: Given, device: Device) -> bool {
+        match given.at {
+            OutputsAt::One => given.by == device,
+            OutputsAt::All | OutputsAt::Parts => self.form(given.form).is_on(device),
+        }
     }
 
     /// By input of the model, initializers that are inputs included, the devices that read it and
@@ -543,7 +570,7 @@ struct Prepared {
     scope: Option<Arc<Scope>>,
     configuration: String,
     devices: usize,
-    outputs_everywhere: bool,
+    outputs: OutputsAt,
     residents: Vec<Resident>,
     unreturned: Vec<usize>,
     whole_bodies: bool,
@@ -633,7 +660,7 @@ fn prepare(
         scope: None,
         configuration,
         devices,
-        outputs_everywhere: options.outputs_everywhere,
+        outputs: options.outputs,
         residents,
         unreturned,
         whole_bodies: options.whole_bodies,
@@ -753,8 +780,6 @@ struct Planner<'r> {
     through: HashSet<NodeId>,
     /// Nodes that need whole what devices have in parts, and that others could take the place of.
     needs_whole: HashSet<NodeId>,
-    /// Whether all devices are to have the outputs of the model.
-    outputs_everywhere: bool,
     /// Values that are computed from constants and read once, with the nodes that make them.
     from_constants: HashMap<ValueId, NodeId>,
     /// Those of them that nothing has read yet.
@@ -795,7 +820,6 @@ impl<'r> Planner<'r> {
             columns,
             through: HashSet::new(),
             needs_whole: HashSet::new(),
-            outputs_everywhere: prepared.outputs_everywhere,
             from_constants: HashMap::new(),
             waiting: HashSet::new(),
         };
@@ -847,13 +871,19 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Makes an output of the model whole: on all devices if these are to have it, or on one, the
-    /// first one if it has the value, else one that has the value or a part of it.
+    /// Lets an output of the model be where it is to be in the end. One device is the first one if
+    /// that has the value, else one that has the value or a part of it.
     fn give(&mut self, value: ValueId) -> Given {
-        if self.outputs_everywhere {
-            let form = self.everywhere;
+        let at = self.prepared.outputs;
+        let everywhere = match at {
+            OutputsAt::One => None,
+            OutputsAt::All => Some(self.everywhere),
+            OutputsAt::Parts => Some(self.current(value)),
+        };
+        if let Some(form) = everywhere {
             self.need(value, form);
-            return Given { value, form, by: 0, everywhere: true };
+            let by = self.plan.form(form).devices().next().unwrap_or(0);
+            return Given { value, form, by, at };
         }
         let has = self.has(value);
         let whole = has.iter().filter(|form| self.plan.form(**form).is_whole());
@@ -861,21 +891,21 @@ impl<'r> Planner<'r> {
             .filter_map(|form| Some((self.plan.form(*form).devices().next()?, *form)))
             .collect();
         if let Some((by, form)) = whole.into_iter().min() {
-            return Given { value, form, by, everywhere: false };
+            return Given { value, form, by, at };
         }
         let current = self.current(value);
         let by = self.plan.form(current).devices().next().unwrap_or(0);
         let form =
             if self.can_move(value) { self.number(Form::whole([by])) } else { self.everywhere };
         self.need(value, form);
-        Given { value, form, by, everywhere: false }
+        Given { value, form, by, at }
     }
 
     /// Takes away what no device needs: nodes on devices that read none of what they make, and
     /// moves to devices that do not read what they get.
     fn prune(&mut self) {
         let outputs = self.plan.outputs.iter().flatten().flat_map(|given| {
-            let devices = if given.everywhere { self.all() } else { given.by..given.by + 1 };
+            let devices = self.all().filter(|device| self.plan.gives(*given, *device));
             devices.map(|device| (given.value, given.form, device))
         });
         let mut needed: HashSet<(ValueId, FormId, Device)> = outputs.collect();

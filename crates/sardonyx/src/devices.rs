@@ -7,10 +7,10 @@ mod profile;
 mod rank_models;
 mod runs;
 mod seat;
+mod split;
 mod state;
 mod team;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Sender, channel};
@@ -31,8 +31,8 @@ use sardonyx_model::{self as graph, Dim, Type, ValueId};
 use sardonyx_ops::Registry;
 pub use sardonyx_passes::{Collectives, Division, EXCHANGE, Plan, Suggested};
 use sardonyx_passes::{
-    Device, EXCHANGE_DOMAIN, Local, Numbers, ShardError, ShardOptions, prepare_to_shard, shard,
-    suggest,
+    Device, EXCHANGE_DOMAIN, Local, Numbers, OutputsAt, ShardError, ShardOptions, prepare_to_shard,
+    shard, suggest,
 };
 use sardonyx_runtime::{Port, StopFlag};
 use sardonyx_tensor::{DataType, Value};
@@ -43,9 +43,10 @@ use crate::outputs::Outputs;
 use crate::session::{Choices, Session, SessionBuilder};
 use exchange::{Exchange, Link, Routes, run_ended};
 pub(crate) use parts::Parts;
-use runs::{Running, Serving};
+use runs::{Running, Served, Serving};
 pub use seat::Limits;
-use seat::{Finished, Job, Seat, Taken, Terms};
+use seat::{Finished, Job, Seat, Sends, Taken, Terms};
+pub use split::OutputPart;
 pub(crate) use state::{Forms, Stay, Stays};
 use team::{Said, Team};
 
@@ -68,6 +69,9 @@ pub enum Results {
     /// All workers: [`DeviceSession::serve_with`] hands the outputs of each run to those that
     /// serve.
     All,
+    /// Nobody: each device keeps what it has of them, in parts or whole. Worker 0 calls
+    /// [`DeviceSession::run_split`], all others [`DeviceSession::serve_split`].
+    Split,
 }
 
 impl DeviceOptions {
@@ -283,8 +287,10 @@ impl SessionBuilder<'_> {
         choices.options.seed = Some(match &team {
             Some(team) => {
                 let mut what = team::description(&model, (&configuration, devices), &choices)?;
-                if options.results == Results::All {
-                    what.push_str("results to all workers\n");
+                match options.results {
+                    Results::First => {}
+                    Results::All => what.push_str("results to all workers\n"),
+                    Results::Split => what.push_str("results stay on the devices\n"),
                 }
                 team.agree(&what, seed)?
             }
@@ -539,6 +545,7 @@ impl DeviceSession {
         N: Into<String>,
         V: Into<Value>,
     {
+        self.check_gathers()?;
         let found = self.run_all(runs, limits, false)?;
         Ok(found.into_iter().map(|found| found.outputs).collect())
     }
@@ -576,6 +583,7 @@ impl DeviceSession {
         N: Into<String>,
         V: Into<Value>,
     {
+        self.check_gathers()?;
         let found = self.run_all([inputs], limits, true)?.into_iter().next();
         let found = found.map(|found| (found.outputs, found.watched));
         Ok(found.unwrap_or_else(|| (Outputs::new(Vec::new()), Vec::new())))
@@ -645,18 +653,30 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::serve`].
     pub fn serve_with(&self, stop: &StopFlag, mut take: impl FnMut(Outputs)) -> Result<(), Error> {
+        self.serve_all(stop, &mut |served| {
+            if let Served::Outputs(outputs) = served {
+                take(outputs);
+            }
+        })
+    }
+
+    fn serve_all(&self, stop: &StopFlag, take: &mut dyn FnMut(Served)) -> Result<(), Error> {
         let team = self.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
             return Err(Error::new(ErrorKind::Input, "worker 0 does not serve")
                 .with_help("call 'run' here, and 'serve' on all other workers"));
         };
         let (done, finished) = channel();
-        let mut serving = Serving { session: self, active: VecDeque::new() };
+        let mut serving = Serving::new(self, finished);
         let ended = loop {
             let order = match team.next(&self.names, self.inputs(), self.outputs()) {
                 Ok(Some(Said::Run(order))) => order,
                 Ok(Some(Said::Results(outputs))) => {
-                    take(outputs);
+                    take(Served::Outputs(outputs));
+                    continue;
+                }
+                Ok(Some(Said::Kept(run))) => {
+                    take(Served::Parts(serving.keep(run)));
                     continue;
                 }
                 Ok(Some(Said::CalledOff(run))) => {
@@ -666,22 +686,20 @@ impl DeviceSession {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            finished.try_iter().for_each(|finished| serving.note(finished));
+            serving.note_finished();
             let limits = Limits { stop: Some(stop.clone()), ..order.limits };
             let terms = Terms::new(order.run, &limits, order.watched);
             match self.fitted(&order.types) {
                 Ok(fitted) => {
                     let taken = Arc::new(Taken { inputs: order.inputs, ..Taken::default() });
                     self.hand_out(&fitted, &taken, &terms, &done);
-                    serving.active.push_back((terms, self.seats.len()));
+                    serving.begin(fitted, terms);
                 }
                 Err(error) => self.end_run(&terms, &error.to_string()),
             }
         };
         drop(done);
-        // Nobody wants what is still computed.
-        serving.call_off(|_| true);
-        finished.iter().for_each(|finished| serving.note(finished));
+        serving.end();
         ended
     }
 
@@ -693,13 +711,18 @@ impl DeviceSession {
         terms: &Terms,
         done: &Sender<Finished>,
     ) {
+        let sends = match (self.worker(), self.splits_outputs()) {
+            (0, _) => Sends::Nothing,
+            (_, false) => Sends::Outputs,
+            (_, true) => Sends::Done,
+        };
         for (part, seat) in self.seats.iter().enumerate() {
             seat.give(Job {
                 fitted: fitted.clone(),
                 part,
                 taken: Arc::clone(taken),
                 terms: terms.clone(),
-                sends_outputs: self.worker() > 0,
+                sends,
                 done: done.clone(),
             });
         }
@@ -759,7 +782,7 @@ impl DeviceSession {
             inputs,
             symbols: &self.symbols,
             open,
-            outputs_everywhere: false,
+            outputs: if self.splits_outputs() { OutputsAt::Parts } else { OutputsAt::One },
             residents: &residents,
             unreturned: self.stays.unreturned(),
             whole_bodies: false,

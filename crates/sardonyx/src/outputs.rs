@@ -23,7 +23,7 @@ use sardonyx_proto::closest;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs(Vec<(String, Value)>);
 
 impl Outputs {

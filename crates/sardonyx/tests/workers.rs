@@ -4,7 +4,9 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Division, EXCHANGE, Limits, Results, Settings, Transport};
+use sardonyx::devices::{
+    Division, EXCHANGE, Limits, OutputPart, Results, Settings, Transport,
+};
 use sardonyx::{
     DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, StopFlag, Tensor, Type,
 };
@@ -191,6 +193,90 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
     for session in sessions(&model, 3, differ) {
         let error = session.unwrap_err();
         assert!(error.to_string().contains("results to all workers"), "{error}");
+    }
+}
+
+/// The output of a name, put together of parts of all devices; each element is in one of them.
+fn joined(parts: &[OutputPart], name: &str) -> Tensor {
+    let parts: Vec<_> = parts.iter().filter(|part| part.output == name).collect();
+    let dims = parts[0].dims.clone();
+    let [rows, columns] = *dims else { panic!("{dims:?}") };
+    let mut all = vec![f32::NAN; rows * columns];
+    for part in parts {
+        let indices = part.ranges.iter().map(|axis| axis.iter().flat_map(Clone::clone).collect());
+        let indices: Vec<Vec<usize>> = indices.collect();
+        let values = part.value.as_tensor().unwrap();
+        assert_eq!(values.dims(), [indices[0].len(), indices[1].len()]);
+        let places = indices[0].iter().flat_map(|row| indices[1].iter().map(move |at| (row, at)));
+        for ((row, at), value) in places.zip(values.as_slice::<f32>().unwrap()) {
+            all[row * columns + at] = *value;
+        }
+    }
+    assert!(all.iter().all(|value| !value.is_nan()));
+    Tensor::from_vec(dims, all).unwrap()
+}
+
+/// Outputs stay on the devices that have them, on any number of workers; nothing is handed out of
+/// runs that fail.
+#[test]
+fn outputs_stay_on_the_devices() {
+    let text = r#"<ir_version: 11, opset_import: ["": 21]>
+        g (float[N, 64] x, int64 at) => (float[N, 64] y, float[N, 64] z)
+        {
+            a = MatMul (x, v) @<device_configurations: [{configuration_id: "c", sharding_spec: [
+                {tensor_name: "v", device: [3, 1, 0, 2],
+                 sharded_dim: [{axis: 1, simple_sharding: [{num_shards: 4}]}]}]}]>
+            y = Tanh (a)
+            r = Gather (x, at)
+            z = Add (x, r)
+        }
+        @<configuration: [{name: "c", num_devices: 4}]>"#;
+    let model = with_weights(text);
+    let whole = Session::new(&model).unwrap();
+    let runs = [(3, 0i64), (1, 5), (5, 4), (2, 1), (7, 7), (3, 2)];
+    let inputs = |(rows, at)| [("x", input(rows)), ("at", Tensor::scalar(at))];
+    let good: Vec<_> = runs.iter().filter(|(rows, at)| (*at as usize) < *rows).collect();
+    for workers in 1..=5 {
+        let split = |_, options: DeviceOptions| options.results(Results::Split);
+        let mut made = sessions(&model, workers, split).into_iter().map(Result::unwrap);
+        let first = made.next().unwrap();
+        let all = std::thread::scope(|scope| {
+            let serve = |session: DeviceSession| {
+                let mut taken = Vec::new();
+                session.serve_split(&StopFlag::new(), |parts| taken.push(parts)).unwrap();
+                taken
+            };
+            let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
+            let run = |run: &(usize, i64)| first.run_split([inputs(*run)], &Limits::default());
+            let mut own: Vec<_> = runs.iter().filter_map(|one| run(one).ok()).collect();
+            let many = good.iter().map(|run| inputs(**run));
+            own.extend(first.run_split(many, &Limits::default()).unwrap().into_iter().map(|p| vec![p]));
+            let refused = first.run(inputs(runs[0])).unwrap_err();
+            assert!(refused.to_string().contains("on the devices"), "{refused}");
+            drop(first);
+            let mut all: Vec<Vec<OutputPart>> =
+                own.into_iter().map(|parts| parts.into_iter().flatten().collect()).collect();
+            for other in others {
+                let taken = other.join().unwrap();
+                if !taken.is_empty() {
+                    assert_eq!(taken.len(), all.len());
+                    all.iter_mut().zip(taken).for_each(|(all, own)| all.extend(own));
+                }
+            }
+            all
+        });
+        assert_eq!(all.len(), 2 * good.len());
+        for (parts, run) in all.iter().zip(good.iter().chain(&good)) {
+            let wanted = whole.run(inputs(**run)).unwrap();
+            let is_split = |part: &&OutputPart| part.output == "y" && !part.is_whole();
+            assert_eq!(parts.iter().filter(is_split).count(), 4);
+            for name in ["y", "z"] {
+                let (found, wanted) = (joined(parts, name), wanted.tensor(name).unwrap());
+                let (found, wanted) = (found.to_vec::<f32>().unwrap(), wanted.to_vec().unwrap());
+                let near = |(found, wanted): (&f32, &f32)| (found - wanted).abs() < 1e-5;
+                assert!(found.iter().zip(&wanted).all(near), "{found:?} {wanted:?}");
+            }
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Local {
     /// residents, of which they are the device's parts.
     pub model: Model,
     /// By output of the whole model, the output of the local model that is its value; `None` on a
-    /// device that does not give it back.
+    /// device that does not give it.
     pub outputs: Vec<Option<usize>>,
     /// By resident, the output of the local model that is the device's part of its new value;
     /// `None` on a device that has no part of it, or if the run does not change it.
@@ -516,7 +516,7 @@ impl<'p> Building<'p> {
             })
         };
         let given = self.plan.outputs.iter().map(|given| {
-            let own = given.filter(|given| given.by == self.device)?;
+            let own = given.filter(|given| self.plan.gives(*given, self.device))?;
             Some(place((own.value, own.form)))
         });
         let given = given.collect();

@@ -35,7 +35,7 @@ impl std::error::Error for RankError {}
 impl Plan {
     /// The model of a rank, with the collectives of an engine. Its inputs are those of the whole
     /// model, whole; its outputs too, if the plan is made with
-    /// [`ShardOptions::outputs_everywhere`](super::ShardOptions). Constants are cut to what the
+    /// [`OutputsAt::All`](super::OutputsAt). Constants are cut to what the
     /// rank reads of them. The result of a collective that the rank does not read is one more
     /// output, as engines leave out what nothing reads, and the other ranks would wait.
     ///

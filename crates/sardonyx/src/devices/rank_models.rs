@@ -3,7 +3,7 @@
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{
-    Collectives, ConvertOptions, Device, Plan, RankError, ShardOptions, Target, convert,
+    Collectives, ConvertOptions, Device, OutputsAt, Plan, RankError, ShardOptions, Target, convert,
     lower_ir_version, prepare_to_shard, shard,
 };
 
@@ -116,7 +116,7 @@ impl Model {
             inputs: &inputs,
             symbols: &options.sizes,
             open: None,
-            outputs_everywhere: true,
+            outputs: OutputsAt::All,
             // Engines leave collectives out whose results a graph does not use.
             whole_bodies: true,
             ..ShardOptions::default()

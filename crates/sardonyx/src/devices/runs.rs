@@ -6,21 +6,25 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
-use sardonyx_passes::{Device, Plan};
+use sardonyx_devices::RunNumber;
+use sardonyx_passes::Device;
 use sardonyx_tensor::Value;
 
 use super::profile::DeviceRun;
 use super::seat::{Done, Failed, Finished, Given, Limits, Taken, Terms};
 use super::team::{self, Order};
-use super::{DeviceSession, Fitted, Prepared, Results};
+use super::{DeviceSession, Fitted, OutputPart, Results};
 use crate::error::Error;
 use crate::outputs::Outputs;
 
 /// What a run gives.
+#[derive(Default)]
 pub(super) struct Found {
     pub(super) outputs: Outputs,
     /// What devices did in it, if they were watched.
     pub(super) watched: Vec<DeviceRun>,
+    /// What devices of this process have of outputs that nobody gathers.
+    pub(super) parts: Vec<OutputPart>,
     /// What devices of this process have of the new values of residents.
     pub(super) kept: Vec<(Device, Given)>,
 }
@@ -94,7 +98,7 @@ pub(super) struct Running<'s> {
 /// A run whose outputs are not there yet.
 struct OpenRun {
     terms: Terms,
-    prepared: Arc<Prepared>,
+    fitted: Fitted,
     /// What devices of this process are done with.
     done: Vec<(Device, Done)>,
     failed: Vec<Failed>,
@@ -108,8 +112,7 @@ impl<'s> Running<'s> {
 
     pub(super) fn start(&mut self, fitted: Fitted, taken: Taken, terms: Terms) {
         self.session.hand_out(&fitted, &Arc::new(taken), &terms, &self.done);
-        let prepared = fitted.prepared;
-        self.open.push_back(OpenRun { terms, prepared, done: Vec::new(), failed: Vec::new() });
+        self.open.push_back(OpenRun { terms, fitted, done: Vec::new(), failed: Vec::new() });
     }
 
     /// Waits until all devices of this process are done with the oldest run.
@@ -132,13 +135,12 @@ impl<'s> Running<'s> {
     /// What the oldest run gives. If it ends early, so do all others that have begun.
     pub(super) fn finish_next(&mut self) -> Result<Found, Error> {
         let Some(run) = self.wait() else {
-            let outputs = Outputs::new(Vec::new());
-            return Ok(Found { outputs, watched: Vec::new(), kept: Vec::new() });
+            return Ok(Found::default());
         };
         let failed = run.failed.into_iter().min_by_key(Failed::rank);
         let found = match failed {
             Some(failed) => Err(failed.into_error()),
-            None => self.gathered(&run.prepared.plan, run.done, &run.terms),
+            None => self.gathered(&run.fitted, run.done, &run.terms),
         };
         if let Err(error) = &found {
             self.session.end_run(&run.terms, &error.to_string());
@@ -146,10 +148,12 @@ impl<'s> Running<'s> {
         }
         self.session.forget(run.terms.run);
         let found = found?;
-        if let (Some(team), Results::All) =
-            (&self.session.team, self.session.device_options.results)
-        {
-            team.give_results(&found.outputs, self.session.devices)?;
+        if let Some(team) = &self.session.team {
+            match self.session.device_options.results {
+                Results::First => {}
+                Results::All => team.give_results(&found.outputs, self.session.devices)?,
+                Results::Split => team.keep(run.terms.run, self.session.devices)?,
+            }
         }
         Ok(found)
     }
@@ -171,27 +175,37 @@ impl<'s> Running<'s> {
     /// What devices of this process have of a run, with what the others send.
     fn gathered(
         &self,
-        plan: &Plan,
+        fitted: &Fitted,
         mut done: Vec<(Device, Done)>,
         terms: &Terms,
     ) -> Result<Found, Error> {
         let run = terms.run;
         let first = self.session.first();
-        let mut named = Vec::new();
-        let ports = self.session.outputs().iter().zip(plan.givers_of_outputs());
-        for (index, (port, by)) in ports.enumerate() {
-            let Some(by) = by else { continue };
-            let value = match done.iter_mut().find(|(device, _)| *device == by) {
-                Some((_, own)) => own.given[index].take(),
-                None => Some(team::receive(first, run, by, (index, port))?),
-            };
-            named.extend(value.map(|value| (port.name().to_string(), value)));
+        let plan = &*fitted.prepared.plan;
+        done.sort_by_key(|(device, _)| *device);
+        let (mut named, mut parts) = (Vec::new(), Vec::new());
+        if self.session.splits_outputs() {
+            let all = 0..self.session.devices as Device;
+            let is_other = |device: &Device| done.iter().all(|(own, _)| own != device);
+            for other in all.filter(is_other) {
+                team::receive_done(first, run, other, plan)?;
+            }
+            parts = self.session.output_parts(fitted, &mut done);
+        } else {
+            let ports = self.session.outputs().iter().zip(plan.givers_of_outputs());
+            for (index, (port, by)) in ports.enumerate() {
+                let Some(by) = by else { continue };
+                let value = match done.iter_mut().find(|(device, _)| *device == by) {
+                    Some((_, own)) => own.given[index].take(),
+                    None => Some(team::receive(first, run, by, (index, port))?),
+                };
+                named.extend(value.map(|value| (port.name().to_string(), value)));
+            }
         }
         let kept = done.iter_mut().map(|(device, own)| (*device, std::mem::take(&mut own.kept)));
         let kept = kept.collect();
         let mut watched = Vec::new();
         if terms.watched.is_some() {
-            done.sort_by_key(|(device, _)| *device);
             let mut own = done.into_iter().peekable();
             for device in 0..self.session.devices as Device {
                 match own.next_if(|(own, _)| *own == device) {
@@ -200,7 +214,7 @@ impl<'s> Running<'s> {
                 }
             }
         }
-        Ok(Found { outputs: Outputs::new(named), watched, kept })
+        Ok(Found { outputs: Outputs::new(named), parts, watched, kept })
     }
 
     /// What all runs give that have begun.
@@ -215,30 +229,98 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Runs that this process serves.
-pub(super) struct Serving<'s> {
-    pub(super) session: &'s DeviceSession,
-    /// By run, the oldest first: how many devices of this process are not done.
-    pub(super) active: VecDeque<(Terms, usize)>,
+/// What a worker that serves is handed of a run.
+pub(super) enum Served {
+    /// All outputs.
+    Outputs(Outputs),
+    /// What devices of this process have of them.
+    Parts(Vec<OutputPart>),
 }
 
-impl Serving<'_> {
-    /// Notes that a device is done with a run. Why it failed, worker 0 knows.
-    pub(super) fn note(&mut self, Finished { run, result, .. }: Finished) {
-        if let Err(panic) = result {
-            resume_unwind(panic);
-        }
-        if let Some((_, left)) = self.active.iter_mut().find(|(terms, _)| terms.run == run) {
-            *left -= 1;
-        }
-        while let Some((over, _)) = self.active.pop_front_if(|(_, left)| *left == 0) {
-            self.session.forget(over.run);
+/// Runs that this process serves.
+pub(super) struct Serving<'s> {
+    session: &'s DeviceSession,
+    finished: Receiver<Finished>,
+    /// The oldest first.
+    active: VecDeque<ServedRun>,
+}
+
+/// A run that is not over.
+struct ServedRun {
+    fitted: Fitted,
+    terms: Terms,
+    /// How many devices of this process are not done.
+    left: usize,
+    /// What those have that are.
+    done: Vec<(Device, Done)>,
+}
+
+impl<'s> Serving<'s> {
+    pub(super) fn new(session: &'s DeviceSession, finished: Receiver<Finished>) -> Self {
+        Serving { session, finished, active: VecDeque::new() }
+    }
+
+    /// Notes that devices of this process are given a run.
+    pub(super) fn begin(&mut self, fitted: Fitted, terms: Terms) {
+        let left = self.session.seats.len();
+        self.active.push_back(ServedRun { fitted, terms, left, done: Vec::new() });
+    }
+
+    /// Notes what devices have done by now.
+    pub(super) fn note_finished(&mut self) {
+        while let Ok(finished) = self.finished.try_recv() {
+            self.note(finished);
         }
     }
 
+    /// Notes that a device is done with a run. Why it failed, worker 0 knows.
+    fn note(&mut self, Finished { run, device, result }: Finished) {
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+        if let Some(active) = self.active.iter_mut().find(|active| active.terms.run == run) {
+            active.left -= 1;
+            active.done.extend(result.ok().map(|done| (device, done)));
+        }
+        // Parts are kept until worker 0 says whether the run is over or called off.
+        let waits = self.session.splits_outputs();
+        let is_over =
+            |run: &mut ServedRun| run.left == 0 && !(waits && !run.terms.ended.is_raised());
+        while let Some(over) = self.active.pop_front_if(is_over) {
+            self.session.forget(over.terms.run);
+        }
+    }
+
+    /// What devices of this process have of the outputs of a run with which all are done.
+    pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
+        let position = |active: &VecDeque<ServedRun>| {
+            active.iter().position(|active| active.terms.run == run)
+        };
+        while position(&self.active).is_some_and(|at| self.active[at].left > 0)
+            && let Ok(finished) = self.finished.recv()
+        {
+            self.note(finished);
+        }
+        let over = position(&self.active).and_then(|at| self.active.remove(at));
+        let Some(ServedRun { fitted, mut done, .. }) = over else { return Vec::new() };
+        self.session.forget(run);
+        done.sort_by_key(|(device, _)| *device);
+        self.session.output_parts(&fitted, &mut done)
+    }
+
     /// Stops what devices of this process do for runs that have ended early.
-    pub(super) fn call_off(&self, has_ended: impl Fn(&Terms) -> bool) {
-        let called_off = self.active.iter().filter(|(terms, _)| has_ended(terms));
-        called_off.for_each(|(terms, _)| terms.ended.stop());
+    pub(super) fn call_off(&mut self, has_ended: impl Fn(&Terms) -> bool) {
+        let called_off = self.active.iter().filter(|active| has_ended(&active.terms));
+        called_off.for_each(|active| active.terms.ended.stop());
+        let is_over = |run: &mut ServedRun| run.left == 0 && run.terms.ended.is_raised();
+        while let Some(over) = self.active.pop_front_if(is_over) {
+            self.session.forget(over.terms.run);
+        }
+    }
+
+    /// Ends everything: nobody wants what is still computed.
+    pub(super) fn end(&mut self) {
+        self.call_off(|_| true);
+        while let Ok(finished) = self.finished.recv() {
+            self.note(finished);
+        }
     }
 }

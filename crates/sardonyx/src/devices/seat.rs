@@ -89,10 +89,21 @@ pub(super) struct Job {
     pub(super) part: usize,
     pub(super) taken: Arc<Taken>,
     pub(super) terms: Terms,
-    /// Whether outputs go to the first device, which is one of another process.
-    pub(super) sends_outputs: bool,
+    /// What goes to the first device in the end.
+    pub(super) sends: Sends,
     /// Who is told of the end.
     pub(super) done: Sender<Finished>,
+}
+
+/// What a device sends the first one at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sends {
+    /// Nothing: they are devices of the same process.
+    Nothing,
+    /// The outputs that it has to give.
+    Outputs,
+    /// That it is done.
+    Done,
 }
 
 /// What a device has of a run in the end.
@@ -193,7 +204,7 @@ impl Drop for Seat {
 /// Does the jobs of a device, one after the other.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
-        let Job { fitted, part, taken, terms, sends_outputs, done } = job;
+        let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
         link.begin(terms.run);
         let result = catch_unwind(AssertUnwindSafe(|| -> Result<Done, Error> {
@@ -201,14 +212,21 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
             let place = (device, link);
             let (given, kept) = run_part(part, place, &taken, &terms.limits, watched.as_mut())?;
-            if sends_outputs {
-                team::send_outputs(link, given)?;
-                watched.map_or(Ok(()), |watched| {
-                    team::send_watched(link, &fitted.prepared, &watched)
-                })?;
-                return Ok(Done { kept, ..Done::default() });
-            }
-            Ok(Done { given, kept, watched })
+            let given = match sends {
+                Sends::Nothing => return Ok(Done { given, kept, watched }),
+                Sends::Outputs => {
+                    team::send_outputs(link, given)?;
+                    Given::new()
+                }
+                Sends::Done => {
+                    team::send_done(link, &fitted.prepared)?;
+                    given
+                }
+            };
+            watched.map_or(Ok(()), |watched| {
+                team::send_watched(link, &fitted.prepared, &watched)
+            })?;
+            Ok(Done { given, kept, watched: None })
         }));
         let result = result.map(|result| {
             result.map_err(|error| {

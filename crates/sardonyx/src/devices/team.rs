@@ -165,6 +165,18 @@ impl Team {
         Ok(())
     }
 
+    /// Tells those of the other workers that have devices that a run is over, and all devices have
+    /// what they are to keep.
+    pub(super) fn keep(&self, run: RunNumber, devices: usize) -> Result<(), Error> {
+        for worker in 1..self.0.workers().min(devices) {
+            let mut message = Vec::new();
+            put(&mut message, KEPT);
+            put(&mut message, run.into());
+            self.0.send(worker, ORDER, &message).map_err(worker_error)?;
+        }
+        Ok(())
+    }
+
     /// What connects the workers.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.0
@@ -179,12 +191,15 @@ pub(super) enum Said {
     CalledOff(RunNumber),
     /// What a run gives.
     Results(Outputs),
+    /// That a run is over, whose outputs stay on the devices.
+    Kept(RunNumber),
 }
 
 /// What a message of worker 0 begins with.
 const RUN: u64 = 0;
 const CALLED_OFF: u64 = 1;
 const RESULTS: u64 = 2;
+const KEPT: u64 = 3;
 
 /// What to run.
 pub(super) struct Order {
@@ -286,6 +301,7 @@ impl Said {
         match rest.take()? {
             RUN => Order::read(rest, names, inputs).map(Said::Run),
             CALLED_OFF => rest.run().map(Said::CalledOff),
+            KEPT => rest.run().map(Said::Kept),
             RESULTS => {
                 let mut values = Vec::with_capacity(outputs.len());
                 for port in outputs {
@@ -308,6 +324,25 @@ pub(super) fn send_outputs(link: &Link, given: Given) -> Result<(), Error> {
         sent.inspect_err(|error| link.note(error)).map_err(worker_error)?;
     }
     Ok(())
+}
+
+/// Tells the first device that a device is done with a run.
+pub(super) fn send_done(link: &Link, prepared: &Prepared) -> Result<(), Error> {
+    let tag = link.tag(after_exchanges(&prepared.plan) + 1).map_err(|_| damaged())?;
+    let sent = link.transport().send(0, tag, &[]);
+    sent.inspect_err(|error| link.note(error)).map_err(worker_error)
+}
+
+/// Waits until a device of another process is done with a run, at the first device.
+pub(super) fn receive_done(
+    first: Option<&Link>,
+    run: RunNumber,
+    by: Device,
+    plan: &Plan,
+) -> Result<(), Error> {
+    let transport = first.ok_or_else(damaged)?.transport();
+    let number = u32::try_from(after_exchanges(plan) + 1).map_err(|_| damaged())?;
+    transport.receive(by as usize, tag_in_run(run, number)).map(drop).map_err(worker_error)
 }
 
 /// Receives what a device of another process gives, at the first device.

@@ -127,6 +127,7 @@ impl<'m> TrainerBuilder<'m> {
                 .with_help("leave out the transport: devices are threads of this process then"));
         }
         let devices = self.devices.map(|options| self.session.devices(options)).transpose()?;
+        devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::of(&model.graph);
         let state = State::new(model, &places, seed)?;
