@@ -76,10 +76,10 @@ pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
 pub use shard::{
     Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
-    FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace, Plan,
-    PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, Split, SplitAxis, Step,
-    Suggested, Transfer, chosen_configuration, lower_ir_version, prepare_to_shard, shard, suggest,
-    transfers,
+    FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,
+    Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, Split, SplitAxis,
+    Step, Suggested, Transfer, chosen_configuration, lower_ir_version, prepare_to_shard, shard,
+    suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

@@ -2,6 +2,7 @@
 
 pub(crate) mod collectives;
 mod exchange;
+mod into;
 mod parts;
 mod profile;
 mod rank_models;
@@ -35,7 +36,7 @@ use sardonyx_passes::{
     shard, suggest,
 };
 use sardonyx_runtime::{Port, StopFlag};
-use sardonyx_tensor::{DataType, Value};
+use sardonyx_tensor::{DataType, Tensor, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -177,6 +178,8 @@ pub struct DeviceSession {
     /// What stays on the devices from run to run.
     stays: Stays,
     state: Mutex<State>,
+    /// Copies of the inputs of the last run on memory of the caller.
+    copied: Mutex<Vec<(String, Tensor)>>,
 }
 
 #[derive(Default)]
@@ -421,6 +424,7 @@ impl DeviceSession {
             devices,
             stays,
             state: Mutex::default(),
+            copied: Mutex::default(),
         })
     }
 

@@ -67,9 +67,8 @@ fn branches_are_divided() {
         ),
         "",
     );
-    let runs = [true, false, true].map(|c| {
-        vec![("x", floats(&[4, 3])), ("c", Tensor::from_bools([], &[c]).unwrap())]
-    });
+    let runs = [true, false, true]
+        .map(|c| vec![("x", floats(&[4, 3])), ("c", Tensor::from_bools([], &[c]).unwrap())]);
     assert_eq!(facts(&runs_alike(&model, &runs)), (1, 1));
 }
 
@@ -125,9 +124,8 @@ fn conditions_are_whole() {
         ),
         "",
     );
-    let runs = [true, false].map(|c| {
-        vec![("x", floats(&[6])), ("c", Tensor::from_bools([], &[c]).unwrap())]
-    });
+    let runs = [true, false]
+        .map(|c| vec![("x", floats(&[6])), ("c", Tensor::from_bools([], &[c]).unwrap())]);
     assert!(facts(&runs_alike(&model, &runs)).0 > 0);
 }
 

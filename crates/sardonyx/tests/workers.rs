@@ -4,11 +4,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{
-    Division, EXCHANGE, Limits, OutputPart, Results, Settings, Transport,
-};
+use sardonyx::devices::{Division, EXCHANGE, Limits, OutputPart, Results, Settings, Transport};
 use sardonyx::{
-    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, StopFlag, Tensor, Type,
+    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, StopFlag, Tensor,
+    TensorViewMut, Type,
 };
 use sardonyx_devices::{Delayed, Endpoint, Group, Notice, Reduction, Tag, Threads, TransportError};
 
@@ -196,6 +195,34 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
     }
 }
 
+/// Inputs and outputs in memory of the caller, run after run, with other sizes in between.
+#[test]
+fn runs_use_memory_of_the_caller() {
+    let model = products(Division::Tensor);
+    let whole = Session::new(&model).unwrap();
+    let ended = with_workers(sessions(&model, 2, |_, options| options), |session| {
+        let into = |rows: usize, name: &str, room: usize| {
+            let x = input(rows);
+            let mut found = vec![0.0f32; room * 64];
+            let memory = TensorViewMut::from_slice([room, 64], &mut found).unwrap();
+            let inputs = [("x", x.view())];
+            session.run_into(&inputs, &mut [(name, memory)], &Limits::default()).map(|()| found)
+        };
+        for rows in [3, 3, 1, 3] {
+            let wanted = whole.run([("x", input(rows))]).unwrap();
+            assert_eq!(
+                into(rows, "z", rows).unwrap(),
+                wanted.tensor("z").unwrap().to_vec::<f32>().unwrap()
+            );
+        }
+        let error = into(3, "z", 4).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        assert!(error.to_string().contains("'z'"), "{error}");
+        assert!(into(3, "w", 3).unwrap_err().to_string().contains("no output 'w'"));
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
 /// The output of a name, put together of parts of all devices; each element is in one of them.
 fn joined(parts: &[OutputPart], name: &str) -> Tensor {
     let parts: Vec<_> = parts.iter().filter(|part| part.output == name).collect();
@@ -250,7 +277,9 @@ fn outputs_stay_on_the_devices() {
             let run = |run: &(usize, i64)| first.run_split([inputs(*run)], &Limits::default());
             let mut own: Vec<_> = runs.iter().filter_map(|one| run(one).ok()).collect();
             let many = good.iter().map(|run| inputs(**run));
-            own.extend(first.run_split(many, &Limits::default()).unwrap().into_iter().map(|p| vec![p]));
+            own.extend(
+                first.run_split(many, &Limits::default()).unwrap().into_iter().map(|p| vec![p]),
+            );
             let refused = first.run(inputs(runs[0])).unwrap_err();
             assert!(refused.to_string().contains("on the devices"), "{refused}");
             drop(first);

@@ -115,7 +115,9 @@ impl Planner<'_> {
         let operator = self.with_bodies(node).filter(|_| may_divide);
         let why = match operator {
             Some(operator) if self.has_sizes_of_run(node, operator) => None,
-            Some(_) => Some("is in a graph that declares other sizes than those of what it is given"),
+            Some(_) => {
+                Some("is in a graph that declares other sizes than those of what it is given")
+            }
             None => Some("is in a graph of a node, which runs whole on each of its devices"),
         };
         let (Some(operator), None) = (operator, why) else {
@@ -236,7 +238,8 @@ impl Building<'_> {
 /// Whether a graph takes a value of this shape, or what is at an index of an axis of it.
 fn is_shape_of_run(given: &[Dim], axis: Option<i64>, taken: &[Dim]) -> bool {
     let rank = i64::try_from(given.len()).unwrap_or(i64::MAX);
-    let axis = axis.and_then(|axis| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok());
+    let axis =
+        axis.and_then(|axis| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok());
     let given = given.iter().enumerate().filter(|(index, _)| Some(*index) != axis);
     let given: Vec<&Dim> = given.map(|(_, dim)| dim).collect();
     let is_same = |(given, taken): (&&Dim, &Dim)| *taken == Dim::Unknown || *given == taken;

@@ -291,9 +291,8 @@ impl<'s> Serving<'s> {
 
     /// What devices of this process have of the outputs of a run with which all are done.
     pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
-        let position = |active: &VecDeque<ServedRun>| {
-            active.iter().position(|active| active.terms.run == run)
-        };
+        let position =
+            |active: &VecDeque<ServedRun>| active.iter().position(|active| active.terms.run == run);
         while position(&self.active).is_some_and(|at| self.active[at].left > 0)
             && let Ok(finished) = self.finished.recv()
         {

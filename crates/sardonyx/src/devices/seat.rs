@@ -223,9 +223,8 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
                     given
                 }
             };
-            watched.map_or(Ok(()), |watched| {
-                team::send_watched(link, &fitted.prepared, &watched)
-            })?;
+            watched
+                .map_or(Ok(()), |watched| team::send_watched(link, &fitted.prepared, &watched))?;
             Ok(Done { given, kept, watched: None })
         }));
         let result = result.map(|result| {

@@ -1,0 +1,88 @@
+//! Runs on memory of the caller.
+
+use std::sync::PoisonError;
+
+use sardonyx_runtime::Port;
+use sardonyx_tensor::{Tensor, TensorView, TensorViewMut};
+
+use super::{DeviceSession, Limits};
+use crate::error::{Error, ErrorKind};
+
+impl DeviceSession {
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
+    /// caller, as [`Session::run_into`](crate::Session::run_into). Outputs that are not named are
+    /// not returned. Each input and output is copied once, as devices are threads or processes of
+    /// their own; copies of inputs take the memory of those of the last run where it fits.
+    ///
+    /// ```
+    /// use sardonyx::devices::{Division, Limits};
+    /// use sardonyx::{DeviceOptions, Model, Session, TensorView, TensorViewMut};
+    ///
+    /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
+    ///     g (float[2] x) => (float[2] y) { a = Abs (x)  y = Neg (a) }";
+    /// let (model, _) = Model::from_text(text)?.shard(("two", 2), Division::Pipeline, &[])?;
+    /// let session = Session::builder(&model).devices(DeviceOptions::new())?;
+    /// let mut y = [0.0f32; 2];
+    /// let x = TensorView::from_slice([2], &[3.0f32, -4.0])?;
+    /// let into = TensorViewMut::from_slice([2], &mut y)?;
+    /// session.run_into(&[("x", x)], &mut [("y", into)], &Limits::default())?;
+    /// assert_eq!(y, [-3.0, -4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSession::run_many`]; [`ErrorKind::Input`] if the memory of an output does not
+    /// fit. What has been written by then stays written.
+    pub fn run_into(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        for (index, (name, _)) in outputs.iter().enumerate() {
+            if !self.outputs().iter().any(|port| port.name() == *name) {
+                let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
+                let message = format!("the model has no output '{name}'");
+                return Err(Error::new(ErrorKind::Input, message)
+                    .with_help(format!("use one of its outputs: '{}'", names.join("', '"))));
+            }
+            if outputs[..index].iter().any(|(before, _)| before == name) {
+                let message = format!("the output '{name}' is requested twice");
+                return Err(Error::new(ErrorKind::Input, message));
+            }
+        }
+        let copies = self.copies(inputs)?;
+        let found = self.run_many([copies.clone()], limits)?.pop().unwrap_or_default();
+        *self.copied.lock().unwrap_or_else(PoisonError::into_inner) = copies;
+        for (name, memory) in outputs {
+            memory.copy_from(&found.tensor(name)?.view()).map_err(|error| {
+                Error::new(ErrorKind::Input, format!("the output '{name}': {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Copies of inputs.
+    fn copies(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<(String, Tensor)>, Error> {
+        let mut last =
+            std::mem::take(&mut *self.copied.lock().unwrap_or_else(PoisonError::into_inner));
+        let copies = inputs.iter().map(|(name, view)| {
+            let refused =
+                |error| Error::new(ErrorKind::Run, format!("the input '{name}': {error}"));
+            let fits = |(known, copy): &(String, Tensor)| {
+                known == name
+                    && copy.data_type() == view.data_type()
+                    && copy.dims() == view.dims()
+                    && copy.data_type().bits().is_some()
+            };
+            let mut copy = match last.iter().position(fits) {
+                Some(at) => last.swap_remove(at).1,
+                None => return Ok((name.to_string(), view.to_tensor().map_err(refused)?)),
+            };
+            copy.bytes_mut().and_then(|bytes| view.copy_to(bytes)).map_err(refused)?;
+            Ok((name.to_string(), copy))
+        });
+        copies.collect()
+    }
+}
