@@ -62,9 +62,11 @@ pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
                 continue;
             }
             let text = String::from_utf8_lossy(name);
-            let ty = match graph.node(node).graph == main {
-                true => found.ty(model, &text).cloned(),
-                false => declared(&graph, graph.node(node).graph, name),
+            let own = graph.node(node).graph;
+            let ty = if own == main {
+                found.ty(model, &text).cloned()
+            } else {
+                declared(&graph, own, name)
             };
             let shape = ty.as_ref().and_then(sardonyx::Type::shape);
             let dims: Option<Vec<usize>> =

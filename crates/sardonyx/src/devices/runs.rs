@@ -283,7 +283,7 @@ impl<'s> Serving<'s> {
         // Parts are kept until worker 0 says whether the run is over or called off.
         let waits = self.session.splits_outputs();
         let is_over =
-            |run: &mut ServedRun| run.left == 0 && !(waits && !run.terms.ended.is_raised());
+            |run: &mut ServedRun| run.left == 0 && (!waits || run.terms.ended.is_raised());
         while let Some(over) = self.active.pop_front_if(is_over) {
             self.session.forget(over.terms.run);
         }
