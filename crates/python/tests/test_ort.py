@@ -568,7 +568,10 @@ def test_the_modules_of_onnxruntime():
             InferenceSession("/nonexistent.onnx")
         except NoSuchFile as error:
             assert isinstance(error, sardonyx.Error)
-        for part in ("quantization", "nothing"):
+        from importlib.metadata import version
+        from onnxruntime.transformers.io_binding_helper import TypeHelper
+        assert version("onnxruntime")
+        for part in ("quantization", "transformers.optimizer", "nothing"):
             assert importlib.util.find_spec(f"onnxruntime.{part}") is None
         assert backend.supports_device("CPU") and not onnxruntime.backend.supports_device("CUDA")
         second = sardonyx.use_as_onnxruntime()
@@ -579,6 +582,66 @@ def test_the_modules_of_onnxruntime():
         assert not [name for name in sys.modules if name.startswith("onnxruntime")]
         """
     )
+
+
+@pytest.mark.skipif(theirs is not None, reason="onnxruntime is installed")
+def test_the_version_of_onnxruntime_is_found_while_it_is_replaced():
+    in_process(
+        """
+        import importlib.metadata, sardonyx
+        def found(name):
+            try:
+                return importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                return None
+        assert found("onnxruntime") is None
+        with sardonyx.use_as_onnxruntime():
+            import onnxruntime
+            assert found("onnxruntime") == onnxruntime.__version__
+            assert "Sardonyx" in importlib.metadata.metadata("onnxruntime")["Summary"]
+            assert found("onnxruntime-gpu") is None
+            assert "onnxruntime" not in [one.name for one in importlib.metadata.distributions()]
+        assert found("onnxruntime") is None
+        """
+    )
+
+
+def test_element_types_by_the_names_of_other_packages():
+    from sardonyx.ort._torch_types import TypeHelper
+
+    session = ort.InferenceSession(content("two"))
+    assert TypeHelper.get_input_type(session, "y") == "tensor(float)"
+    assert TypeHelper.get_output_type(session, "w") == "tensor(float)"
+    assert TypeHelper.get_io_numpy_type_map(session) == dict.fromkeys("xyzw", np.float32)
+    for name, dtype in {"int64": np.int64, "double": np.float64, "bool": np.bool_, "string": np.object_}.items():
+        assert TypeHelper.ort_type_to_numpy_type(f"tensor({name})") is dtype
+    for call, message in [
+        (lambda: TypeHelper.get_input_type(session, "q"), "no input 'q': it has 'x', 'y'"),
+        (lambda: TypeHelper.ort_type_to_numpy_type("seq(tensor(float))"), r"seq\(tensor\(float\)\) is not a tensor"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_element_types_by_the_names_of_torch():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from sardonyx.ort._torch_types import TypeHelper
+
+    for name, dtype in {"float": torch.float32, "bfloat16": torch.bfloat16, "bool": torch.bool}.items():
+        assert TypeHelper.ort_type_to_torch_type(f"tensor({name})") is dtype
+    assert TypeHelper.numpy_type_to_torch_type(np.int32) is torch.int32
+    assert TypeHelper.torch_type_to_numpy_type(torch.int32) is np.int32
+    with pytest.raises(ValueError, match="torch has no element type object"):
+        TypeHelper.ort_type_to_torch_type("tensor(string)")
+    with pytest.raises(ValueError, match="torch.qint8"):
+        TypeHelper.torch_type_to_numpy_type(torch.qint8)
+
+
+def test_the_path_of_a_model_is_kept(tmp_path):
+    path = tmp_path / "relu.onnx"
+    path.write_bytes(content("relu"))
+    assert ort.InferenceSession(path)._model_path == str(path)
+    assert ort.InferenceSession(content("relu"))._model_path is None
 
 
 @pytest.mark.skipif(theirs is None, reason="onnxruntime is not installed")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.metadata
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from sardonyx._undo import Undoable
@@ -24,8 +26,10 @@ def use_as_onnxruntime() -> OnnxRuntime:
         with sardonyx.use_as_onnxruntime():
             import onnxruntime
 
-    Replaces the modules ``onnxruntime``, ``.capi`` with its parts, ``.backend`` and ``.datasets``. Other
-    parts of that package, such as ``onnxruntime.quantization``, cannot be imported meanwhile. What modules
+    Replaces the modules ``onnxruntime``, ``.capi`` with its parts, ``.backend``, ``.datasets`` and
+    ``.transformers.io_binding_helper``. Other parts of that package, such as ``onnxruntime.quantization``,
+    cannot be imported meanwhile. Where onnxruntime is not installed, ``importlib.metadata.version("onnxruntime")``
+    gives the version whose behaviour is followed: some packages look there for what is installed. What modules
     have taken from onnxruntime before stays theirs, so call this early.
     """
     modules = _modules()
@@ -39,8 +43,11 @@ def use_as_onnxruntime() -> OnnxRuntime:
     for name in before:
         del sys.modules[name]
     sys.modules.update(modules)
+    finder = _Finder()
+    sys.meta_path.append(finder)
 
     def undo() -> None:
+        sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]:
             if sys.modules[name] is modules.get(name):
                 del sys.modules[name]
@@ -53,10 +60,39 @@ class OnnxRuntime(Undoable):
     """What :func:`use_as_onnxruntime` did. A context manager; leaving it undoes that."""
 
 
+class _Finder(importlib.metadata.DistributionFinder):
+    """Finds the distribution onnxruntime: programs that ask whether it is installed look for that, not for the module."""
+
+    def find_spec(self, *_: Any, **__: Any) -> None:
+        """Finds no module."""
+
+    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
+        """The distribution, for who asks for its name. Where onnxruntime is installed, its own is found before."""
+        name = getattr(context, "name", None)
+        return [_Distribution()] if name == NAME else []
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What is said of the distribution onnxruntime."""
+
+    def read_text(self, filename: str) -> str | None:
+        """The text of a file of metadata; there is one."""
+        from sardonyx import ort
+
+        if filename != "METADATA":
+            return None
+        version, summary = ort.__version__, ort.get_build_info()
+        return f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\nSummary: {summary}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        """Refused: nothing of the distribution lies in a file."""
+        raise NotImplementedError(f"no file of {NAME} is here: Sardonyx takes its place")
+
+
 def _modules() -> dict[str, types.ModuleType]:
     """Modules with the names of onnxruntime's, by these names."""
     from sardonyx import backend, ort
-    from sardonyx.ort import _errors, _session
+    from sardonyx.ort import _errors, _session, _torch_types
 
     public = {name: getattr(ort, name) for name in [*ort.__all__, "__version__"]}
     exceptions = {cls.__name__: cls for cls in _errors.CLASSES}
@@ -75,9 +111,15 @@ def _modules() -> dict[str, types.ModuleType]:
             "OnnxRuntimeBackend": backend.Backend,
         },
         f"{NAME}.datasets": {"get_example": _get_example},
+        # What optimum needs of it.
+        f"{NAME}.transformers": {},
+        f"{NAME}.transformers.io_binding_helper": {"TypeHelper": _torch_types.TypeHelper},
     }
     docs = {NAME: ort.__doc__, f"{NAME}.backend": backend.__doc__}
-    packages = (NAME, f"{NAME}.capi", f"{NAME}.backend", f"{NAME}.datasets")
+    packages = (
+        NAME,
+        *(f"{NAME}.{part}" for part in ("capi", "backend", "datasets", "transformers")),
+    )
     made: dict[str, types.ModuleType] = {}
     for name, contents in parts.items():
         module = types.ModuleType(name, docs.get(name, _session.__doc__))

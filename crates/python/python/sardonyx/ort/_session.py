@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -139,6 +140,9 @@ class InferenceSession(_core.Runner):
         except _errors.Error as error:
             raise _errors.of_model(error, path_or_bytes) from None
         self._use(session)
+        # Where packages such as optimum look for files beside the model; None if it was given as bytes.
+        is_path = isinstance(path_or_bytes, (str, os.PathLike))
+        self._model_path = os.fspath(path_or_bytes) if is_path else None
         # Asked for by every binding of a value.
         self._names = {
             "input": frozenset(port.name for port in session.inputs),
