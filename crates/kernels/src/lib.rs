@@ -61,4 +61,4 @@ pub use per_type::{
     CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
     OptimizerLoops, RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,
 };
-pub use pool::{Pool, split_even};
+pub use pool::{Ended, Pool, split_even};

@@ -11,7 +11,7 @@
 //! A second caller, or a chunk that opens a region itself, runs its chunks inline.
 
 use std::any::Any;
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +34,13 @@ const LIMIT: u64 = OPEN - 1 - INSIDE;
 /// One step of the region counter, the high half of [`Shared::state`].
 const EPOCH: u64 = 1 << 32;
 
+/// What a region asks whether it is to end.
+type Ends = dyn Fn() -> bool;
+
+/// What [`Pool::until`] returns if the work was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended;
+
 /// A set of threads that run the chunks of one parallel region at a time.
 ///
 /// Clones are the same pool. Dropping the last one of [`Pool::new`] ends and joins its workers.
@@ -52,6 +59,17 @@ struct Crew {
 thread_local! {
     /// The pool on which this thread packs constants, if it is not that of the process.
     static PACKING: RefCell<Option<Pool>> = const { RefCell::new(None) };
+    /// What regions of this thread ask, if anything. [`Pool::until`] takes it away before it ends.
+    static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
+}
+
+/// Whether what the calling thread does is to end.
+fn is_to_end() -> bool {
+    // What is asked may run something itself, which does not ask again.
+    let Some(ends) = ENDS.take() else { return false };
+    let answer = ends();
+    ENDS.set(Some(ends));
+    answer
 }
 
 impl std::fmt::Debug for Pool {
@@ -136,6 +154,31 @@ impl Pool {
         body()
     }
 
+    /// Calls a function whose parallel regions, as long as it is the calling thread that opens
+    /// them, ask `ends` before each chunk that this thread takes. Once the answer is yes, no more
+    /// chunks begin, and the function ends there by unwinding, as after a panic.
+    ///
+    /// # Errors
+    ///
+    /// The work was ended.
+    pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> Result<R, Ended> {
+        /// Puts back what was there, also after a panic.
+        struct Before(Option<&'static Ends>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                ENDS.set(self.0);
+            }
+        }
+        // SAFETY: only the lifetime is another one. Only this thread uses it, and only until
+        // `_before` is dropped, which is before this function ends, also by unwinding.
+        let ends = unsafe { std::mem::transmute::<&dyn Fn() -> bool, &'static Ends>(ends) };
+        let _before = Before(ENDS.replace(Some(ends)));
+        catch_unwind(AssertUnwindSafe(body)).or_else(|payload| match payload.downcast::<Ended>() {
+            Ok(ended) => Err(*ended),
+            Err(payload) => resume_unwind(payload),
+        })
+    }
+
     /// The pool on which the calling thread packs constants.
     pub(crate) fn for_packing() -> Pool {
         PACKING.with(|packing| packing.borrow().clone()).unwrap_or_else(|| Pool::global().clone())
@@ -150,11 +193,17 @@ impl Pool {
     /// # Panics
     ///
     /// When a chunk panics, with the payload of the first such panic, after the other chunks have
-    /// run (at once when the chunks run on the caller alone).
+    /// run (at once when the chunks run on the caller alone). With the payload [`Ended`] within
+    /// [`Pool::until`].
     pub fn run<F: Fn(usize) + Sync>(&self, chunks: usize, body: F) {
         let shared = &*self.crew.shared;
         if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
-            (0..chunks).for_each(body);
+            for chunk in 0..chunks {
+                if is_to_end() {
+                    resume_unwind(Box::new(Ended));
+                }
+                body(chunk);
+            }
             return;
         }
         let job = Job {
@@ -184,7 +233,7 @@ impl Pool {
             }
         }
 
-        shared.take_chunks(job);
+        shared.take_chunks(job, true);
 
         let mut state = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
         let mut spins = 0u32;
@@ -319,7 +368,7 @@ impl Shared {
                 // SAFETY: inside an open region the job is not written; entering synchronises with
                 // opening.
                 let job = unsafe { *self.job.get() };
-                self.take_chunks(job);
+                self.take_chunks(job, false);
                 self.state.fetch_sub(1, Ordering::AcqRel);
             }
         }
@@ -379,18 +428,26 @@ impl Shared {
         false
     }
 
-    fn take_chunks(&self, job: Job) {
+    fn take_chunks(&self, job: Job, is_caller: bool) {
         loop {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
             if chunk >= job.chunks {
                 return;
             }
-            let result = catch_unwind(AssertUnwindSafe(|| (job.call)(job.body, chunk)));
-            if let Err(payload) = result
-                && let Ok(mut slot) = self.panic.lock()
-            {
-                slot.get_or_insert(payload);
-                self.panicked.store(true, Ordering::Relaxed);
+            let result = if is_caller && is_to_end() {
+                Err(Box::new(Ended) as Box<dyn Any + Send>)
+            } else {
+                catch_unwind(AssertUnwindSafe(|| (job.call)(job.body, chunk)))
+            };
+            if let Err(payload) = result {
+                if payload.is::<Ended>() {
+                    // Nobody takes a further chunk.
+                    self.next.store(job.chunks, Ordering::Relaxed);
+                }
+                if let Ok(mut slot) = self.panic.lock() {
+                    slot.get_or_insert(payload);
+                    self.panicked.store(true, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -467,6 +524,62 @@ mod tests {
             }
         });
         assert_eq!(sum.into_inner(), 4 * 100 * 12);
+    }
+
+    #[test]
+    fn regions_end_when_they_are_told_to() {
+        for threads in [1, 2, 3] {
+            let pool = Pool::new(threads);
+            for allowed in [0, 1, 5] {
+                let (asked, done) = (Cell::new(0), AtomicUsize::new(0));
+                let ends = || asked.replace(asked.get() + 1) >= allowed;
+                let found = Pool::until(&ends, || {
+                    // The caller takes a chunk, whatever the others do.
+                    pool.run(1000, |_| {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_micros(50));
+                    });
+                });
+                assert_eq!(found, Err(Ended), "{threads} threads, {allowed}");
+                assert_eq!(asked.get(), allowed + 1);
+                let done = done.into_inner();
+                assert!(done >= allowed && done < 1000, "{done} with {threads} threads");
+            }
+            // What was there is there again, and all chunks run.
+            let done = AtomicUsize::new(0);
+            let count = |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            pool.run(10, count);
+            assert_eq!(Pool::until(&|| false, || pool.run(10, count)), Ok(()));
+            assert_eq!(done.into_inner(), 20);
+        }
+    }
+
+    #[test]
+    fn a_region_within_a_chunk_ends_the_one_around_it() {
+        let (pool, inner) = (Pool::new(2), AtomicUsize::new(0));
+        let asked = Cell::new(0);
+        let ends = || asked.replace(asked.get() + 1) >= 3;
+        let found = Pool::until(&ends, || {
+            pool.run(100, |_| {
+                std::thread::sleep(Duration::from_micros(50));
+                pool.run(100, |_| {
+                    inner.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+        });
+        assert_eq!(found, Err(Ended));
+        assert!(inner.into_inner() < 100 * 100);
+    }
+
+    #[test]
+    fn a_panic_stays_one() {
+        let found = catch_unwind(|| {
+            let body = || Pool::serial().run(1, |_| resume_unwind(Box::new("chunk")));
+            Pool::until(&|| false, body)
+        });
+        assert_eq!(found.expect_err("a panic").downcast_ref::<&str>(), Some(&"chunk"));
     }
 
     /// The threads that take part in a region of many chunks that all take a while.

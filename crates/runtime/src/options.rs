@@ -98,8 +98,10 @@ impl Options {
 }
 
 /// What may end a run early, and who is told of its steps. Start from the default, which ends
-/// nothing. Everything is tested before each step and each turn of every graph, so a run ends after
-/// at most one more step.
+/// nothing. Everything is tested before each step and each turn of every graph. The number of turns
+/// aside, everything is also tested within steps whose work is handed out in parts, before each
+/// part that the calling thread does: products, convolutions and functions of elements among them.
+/// Other steps are done to their end.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
@@ -112,6 +114,8 @@ pub struct RunOptions<'a> {
     /// What operators without an attribute `seed` draw random numbers by in this run, instead of
     /// what the session says. Runs of one model with the same seed draw the same numbers.
     pub seed: Option<u64>,
+    /// Is asked whether the run ends, by the thread that runs, whenever the others are tested.
+    pub asks: Option<&'a dyn Fn() -> bool>,
     /// Is told of every step that has run.
     pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
 }
@@ -147,6 +151,12 @@ impl<'a> RunOptions<'a> {
         RunOptions { seed: Some(seed), ..self }
     }
 
+    /// The same with somebody who is asked, again and again, whether the run ends.
+    #[must_use]
+    pub fn asks(self, ends: &'a dyn Fn() -> bool) -> Self {
+        RunOptions { asks: Some(ends), ..self }
+    }
+
     /// The same with somebody who is told of every step that has run.
     #[must_use]
     pub fn watch(self, watch: &'a mut dyn FnMut(StepEvent)) -> Self {
@@ -161,6 +171,7 @@ impl fmt::Debug for RunOptions<'_> {
             .field("deadline", &self.deadline)
             .field("turn_limit", &self.turn_limit)
             .field("seed", &self.seed)
+            .field("asks", &self.asks.is_some())
             .field("watch", &self.watch.is_some())
             .finish()
     }

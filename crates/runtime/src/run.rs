@@ -7,11 +7,12 @@ mod stack;
 mod turn_plans;
 mod turns;
 
+use std::cell::Cell;
 use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sardonyx_kernels::Exec;
+use sardonyx_kernels::{Ended, Exec, Pool};
 use sardonyx_model::Type;
 use sardonyx_tensor::{Arena, ArenaError, Recycler, TensorError, TensorView, Value, ViewData};
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ use crate::account::Account;
 use crate::error::{KernelError, RunError};
 use crate::executable::{Body, Executable, Step, Work};
 use crate::inputs::Closed;
-use crate::kernel::{Call, Operand, Target};
+use crate::kernel::{Call, Kernel, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
@@ -60,7 +61,7 @@ pub(crate) struct Run<'r> {
     /// What is charged for memory before it is taken.
     pub(crate) account: &'r Account,
     /// What may end it early.
-    pub(crate) limits: Limits,
+    pub(crate) limits: Limits<'r>,
     /// By number of a step: what its turns have planned in all runs.
     pub(crate) turn_plans: &'r [TurnPlans],
     /// Branches that do not fit what is given.
@@ -194,7 +195,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The end of a run before a step, or one of its turns.
+    /// The end of a run before or within a step, or before one of its turns.
     #[cold]
     fn stopped(&self, reason: StopReason, step: &Step, next_turn: Option<usize>) -> RunError {
         let mut stopped = Stopped::new(reason, &self.executable.resolved, Some(step.origins[0]));
@@ -297,7 +298,7 @@ impl Run<'_> {
             });
         }
         match &step.work {
-            Work::Kernel(kernel) => kernel.run(&mut call)?,
+            Work::Kernel(kernel) => self.kernel(step, &**kernel, &mut call)?,
             Work::Region(region) => {
                 let planned = planned.inner(scheduled.step);
                 self.region((step, region), planned, inner, &mut call, watch)?;
@@ -327,6 +328,26 @@ impl Run<'_> {
             held[place as usize] = Held::Output(bytes);
         }
         Ok(())
+    }
+
+    /// Runs the kernel of a step, in the middle of which the run may end.
+    #[inline]
+    fn kernel(&self, step: &Step, kernel: &dyn Kernel, call: &mut Call<'_>) -> Result<(), Failed> {
+        if !self.limits.may_end() {
+            return Ok(kernel.run(call)?);
+        }
+        let reached = Cell::new(None);
+        let ends = || {
+            reached.set(self.limits.reached());
+            reached.get().is_some()
+        };
+        match Pool::until(&ends, || kernel.run(call)) {
+            Ok(ran) => Ok(ran?),
+            Err(Ended) => {
+                let reason = reached.get().unwrap_or(StopReason::Flag);
+                Err(Failed::Inside(self.stopped(reason, step, None)))
+            }
+        }
     }
 
     /// Takes what a step may have out of what the run holds, in order. What the run does not own

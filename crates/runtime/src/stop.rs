@@ -23,7 +23,8 @@ impl StopFlag {
         StopFlag::default()
     }
 
-    /// Raises the flag: runs that look at it end before their next step.
+    /// Raises the flag: runs that look at it end before their next step, or the next part of a long
+    /// one.
     pub fn stop(&self) {
         self.raised.store(true, Ordering::Relaxed);
     }
@@ -77,8 +78,8 @@ impl fmt::Display for StopReason {
 pub struct Stopped {
     /// Why.
     pub reason: StopReason,
-    /// The node that would have been next, and the nodes around it; `None` if the run has no nodes,
-    /// as where outputs are inputs or constants.
+    /// The node that would have been next, or was being run, and the nodes around it; `None` if the
+    /// run has no nodes, as where outputs are inputs or constants.
     pub next: Option<NodePath>,
     /// The turn of that node that would have been next, if the node had begun.
     pub next_turn: Option<usize>,
@@ -92,7 +93,7 @@ impl Stopped {
         Stopped { reason, next, next_turn: None, node, turns: Vec::new() }
     }
 
-    /// What would have been next, for people.
+    /// What would have been next, or was being run, for people.
     pub fn place(&self) -> String {
         match (&self.next, self.next_turn) {
             (Some(next), Some(turn)) => format!("iteration {turn} of {next}"),
@@ -117,11 +118,12 @@ impl fmt::Display for Stopped {
 }
 
 /// What may end one run.
-#[derive(Debug, Default)]
-pub(crate) struct Limits {
+#[derive(Default)]
+pub(crate) struct Limits<'a> {
     stop: Option<StopFlag>,
     deadline: Option<Instant>,
     turns: Option<Turns>,
+    asks: Option<&'a dyn Fn() -> bool>,
 }
 
 #[derive(Debug)]
@@ -130,24 +132,34 @@ struct Turns {
     left: Cell<u64>,
 }
 
-impl Limits {
-    /// A flag, a point in time, and a number of turns.
+impl<'a> Limits<'a> {
+    /// A flag, a point in time, a number of turns, and somebody who is asked.
     pub(crate) fn new(
         stop: Option<StopFlag>,
         deadline: Option<Instant>,
         turns: Option<u64>,
-    ) -> Limits {
+        asks: Option<&'a dyn Fn() -> bool>,
+    ) -> Limits<'a> {
         let turns = turns.map(|limit| Turns { limit, left: Cell::new(limit) });
-        Limits { stop, deadline, turns }
+        Limits { stop, deadline, turns, asks }
+    }
+
+    /// Whether anything but a number of turns may end the run.
+    #[inline]
+    pub(crate) fn may_end(&self) -> bool {
+        self.stop.is_some() || self.deadline.is_some() || self.asks.is_some()
     }
 
     /// Why the run must end now.
     #[inline]
     pub(crate) fn reached(&self) -> Option<StopReason> {
-        if self.stop.is_none() && self.deadline.is_none() {
+        if !self.may_end() {
             return None;
         }
         if self.stop.as_ref().is_some_and(StopFlag::is_raised) {
+            return Some(StopReason::Flag);
+        }
+        if self.asks.is_some_and(|ends| ends()) {
             return Some(StopReason::Flag);
         }
         let deadline = self.deadline?;

@@ -2,6 +2,7 @@
 //! `tests/run`.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
@@ -88,6 +89,59 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let options =
         RunOptions::new().stop(&flag).deadline(Instant::now() + Duration::from_millis(20));
     assert_eq!(stopped(&session, options).0, StopReason::Deadline);
+}
+
+/// Operators whose work is handed out in parts, on inputs of 256 times 256 elements.
+const LONG: [(&str, &str); 6] = [
+    ("MatMul", "y = MatMul (x, x)"),
+    ("Conv", "i = Reshape (x, image) y = Conv <pads = [1, 1, 1, 1]> (i, w)"),
+    ("Erf", "y = Erf (x)"),
+    ("Softmax", "y = Softmax <axis = 0> (x)"),
+    ("CumSum", "y = CumSum (x, one)"),
+    ("Transpose", "t = Transpose (x) y = Neg (t)"),
+];
+
+#[test]
+fn a_long_step_ends_between_its_parts() {
+    for (operator, body) in LONG {
+        for threads in [1, 2] {
+            let text = format!(
+                "<ir_version: 10, opset_import: [\"\": 21]>
+                 g (float[N, N] x, float[2, 1, 3, 3] w) => (y)
+                 <int64 one = {{1}}, int64[4] image = {{1, 1, 256, 256}}> {{ {body} }}"
+            );
+            let session = session(&text, &Options::with_threads(threads));
+            let x = Tensor::from_vec([256, 256], vec![0.5f32; 256 * 256]).unwrap();
+            let w = Tensor::from_vec([2, 1, 3, 3], vec![0.5f32; 18]).unwrap();
+            let inputs = inputs(&[("x", x), ("w", w)]);
+            let asked = Cell::new(0);
+            let mut events = 0;
+            let mut watch = |_: StepEvent| events += 1;
+            // Each step is asked for before it begins; what is more is asked within steps.
+            let count = || {
+                asked.set(asked.get() + 1);
+                false
+            };
+            let options = RunOptions::new().asks(&count).watch(&mut watch);
+            let whole = session.run_with(inputs.clone(), options).unwrap();
+            assert!(asked.get() > session.steps().len(), "{operator}: {}", asked.get());
+            let last = asked.replace(0);
+            let late = || {
+                asked.set(asked.get() + 1);
+                asked.get() >= last.min(session.steps().len() + 1)
+            };
+            match session.run_with(inputs.clone(), RunOptions::new().asks(&late)) {
+                Err(RunError::Stopped(stopped)) => {
+                    assert_eq!(stopped.reason, StopReason::Flag);
+                    assert!(stopped.next.is_some(), "{operator}");
+                }
+                other => panic!("{operator} with {threads} threads: {other:?}"),
+            }
+            // The session works as before.
+            let again = session.run(inputs).unwrap();
+            assert_eq!(format!("{again:?}"), format!("{whole:?}"), "{operator}");
+        }
+    }
 }
 
 #[test]

@@ -629,6 +629,7 @@ fn again<'b>(options: &'b mut RunOptions<'_>, seed: u64) -> RunOptions<'b> {
     made.deadline = options.deadline;
     made.turn_limit = options.turn_limit;
     made.seed = Some(options.seed.unwrap_or(seed));
+    made.asks = options.asks;
     made.watch = match &mut options.watch {
         Some(watch) => Some(&mut **watch),
         None => None,

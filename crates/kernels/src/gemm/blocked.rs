@@ -653,7 +653,7 @@ fn k_block(k: usize) -> usize {
 
 fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sync) {
     if threads == 1 {
-        (0..parts).for_each(body);
+        Pool::serial().run(parts, body);
     } else {
         pool.run(parts, body);
     }

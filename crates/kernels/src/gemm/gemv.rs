@@ -86,7 +86,7 @@ impl Gemv<'_> {
                 });
             };
             if threads == 1 {
-                (0..parts).for_each(one);
+                Pool::serial().run(parts, one);
             } else {
                 pool.run(parts, one);
             }

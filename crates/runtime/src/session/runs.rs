@@ -127,19 +127,20 @@ impl Session {
     }
 
     /// A run that counts in an account.
-    fn started<'r>(
+    fn started<'r, 'o: 'r>(
         &'r self,
         account: &'r Account,
-        options: &RunOptions<'_>,
+        options: &RunOptions<'o>,
         closed: &'r [Closed<'r>],
     ) -> Run<'r> {
+        let RunOptions { stop, deadline, turn_limit, asks, .. } = options;
         Run {
             executable: &self.executable,
             exec: Exec { pool: &self.pool, isa: self.executable.isa },
             random: self.seed.next_run(options.seed),
             recycler: &self.recycler,
             account,
-            limits: Limits::new(options.stop.clone(), options.deadline, options.turn_limit),
+            limits: Limits::new(stop.clone(), *deadline, *turn_limit, *asks),
             turn_plans: &self.turn_plans,
             closed,
         }
