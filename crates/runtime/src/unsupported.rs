@@ -21,7 +21,7 @@ const LAYOUT_DOMAINS: [&str; 2] = ["com.microsoft.nchwc", "com.ms.internal.nhwc"
 const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED";
 
 /// Why these do not run in a session of their own.
-const OF_SEVERAL_RANKS: &str = "a collective runs only together with the other ranks: `sardonyx run MODEL --processes N` starts them, `--mpi` finds them, SessionBuilder::transport connects sessions of a program";
+const OF_SEVERAL_RANKS: &str = "a collective runs only together with the other ranks: `sardonyx run MODEL --processes N` starts them, `--mpi` finds them; in a program a transport connects the sessions (Python: sardonyx.distributed.Rank; Rust: SessionBuilder::transport)";
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when kernels are chosen.

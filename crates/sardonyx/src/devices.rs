@@ -279,7 +279,7 @@ impl SessionBuilder<'_> {
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         if choices.rank.take().is_some() {
-            let message = "a session on devices takes its transport from DeviceOptions::transport";
+            let message = "a session on devices takes its transport from the options of the devices, not from those of the session";
             return Err(Error::new(ErrorKind::Input, message));
         }
         let model = choices.take_functions(self.model())?;

@@ -490,7 +490,7 @@ impl Refusal {
                     let message = format!("the model is rejected: {reason}");
                     return Error::new(ErrorKind::Format, message)
                         .with_place(place)
-                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (ReadLimits::memory, --max-structure)")
+                        .with_help("the file may be crafted to exhaust memory; if it is not, raise the limit (command: --max-structure; Rust: ReadLimits::memory)")
                         .with_source(error);
                 }
                 let message = format!("this is not an ONNX model, or a damaged one: {reason}");

@@ -658,7 +658,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
-                made.with_help("pass the model as a file in the directory of its data files, or set that directory with Model::look_in")
+                made.with_help("pass the model as a file in the directory of its data files, not as its bytes (Rust: Model::look_in sets the directory)")
             };
             made.with_source(error)
         }

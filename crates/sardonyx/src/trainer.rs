@@ -447,7 +447,7 @@ impl Trainer {
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.entry(entry)?.step.runner {
             Runner::Here(_) => Err(Error::new(ErrorKind::Input, "the trainer has no devices")
-                .with_help("make it with TrainerBuilder::devices")),
+                .with_help("make it with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
             Runner::OnDevices(session) => session.plan(inputs),
         }
     }

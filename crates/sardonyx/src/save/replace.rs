@@ -84,7 +84,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
         let message = "this is a device, pipe or socket, which would be replaced by a file";
         return Err(Error::new(ErrorKind::Io, message)
             .with_place(shown(path))
-            .with_help("Model::write_to writes to anything that is open"));
+            .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
     }
     model.check_complete()?;
     let directory = Directory::open(directory_of(path)).map_err(failed)?;

@@ -30,7 +30,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     }
     let Some(decoder) = site.images.cloned() else {
         return Err(BindError::Unsupported(
-            "the session has no image decoder: build the crate sardonyx with its feature 'images', or set one with SessionBuilder::image_decoder"
+            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: SessionBuilder::image_decoder sets one)"
                 .to_string(),
         ));
     };
@@ -151,7 +151,7 @@ mod tests {
         let error = run("ImageDecoder", &[], &[Some(&few)], 1).unwrap_err();
         assert_eq!(
             error,
-            "the session has no image decoder: build the crate sardonyx with its feature 'images', or set one with SessionBuilder::image_decoder"
+            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: SessionBuilder::image_decoder sets one)"
         );
     }
 }
