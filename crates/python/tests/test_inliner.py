@@ -1,5 +1,6 @@
 """`inliner`: calls of functions become what the functions do."""
 
+import numpy as np
 import pytest
 import sardonyx
 from sardonyx import _core, inliner, version_converter
@@ -86,6 +87,36 @@ def test_public_functions_give_back_what_they_were_given():
     converted = text(inliner.inline_local_functions(model, convert_version=True))
     assert "local.old" not in converted and "Softmax" in converted
     assert 'opset_import: ["": 22' in text(version_converter.convert_version(model, 22))
+
+
+def test_conversion_is_that_of_the_command():
+    gelu = sardonyx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 20, "local": 1]>
+        g (float[N] x) => (float[N] y) { y = local.f (x) }
+        <domain: "local", opset_import: ["": 20]> f (x) => (y) { y = Gelu (x) }
+    """)
+    x = np.linspace(-3, 3, 7, dtype=np.float32)
+    older = version_converter.convert_version(gelu, 17)
+    assert "= Gelu" not in text(older) and "Erf" in text(older)
+    np.testing.assert_allclose(sardonyx.Session(older)(x), sardonyx.Session(gelu)(x), rtol=1e-6)
+    with pytest.raises(RuntimeError, match="Gelu"):
+        version_converter.convert_version(gelu, 17, expand=False)
+    # The core, on which the onnx package works, does as that package.
+    with pytest.raises(RuntimeError, match="Gelu"):
+        _core.version_converter.convert_version(gelu, 17)
+
+
+def test_assumptions_of_a_conversion_are_those_of_the_onnx_package():
+    dropout = sardonyx.parser.parse_model('''
+        <ir_version: 8, opset_import: ["": 6]> g (float[N] x) => (float[N] y) { y = Dropout (x) }
+    ''')
+    assert "Dropout" in text(version_converter.convert_version(dropout, 13))
+    with pytest.raises(RuntimeError, match="Dropout"):
+        version_converter.convert_version(dropout, 13, assume=[])
+    with pytest.raises(ValueError, match="assume has 'luck', which is not one of default-inputs"):
+        version_converter.convert_version(dropout, 13, assume=["luck"])
+    with pytest.raises(TypeError, match="assume is 'inference', which is not a list"):
+        version_converter.convert_version(dropout, 13, assume="inference")
 
 
 def test_public_functions_take_operators_that_are_functions():

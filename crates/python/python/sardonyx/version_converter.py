@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 from sardonyx._core import version_converter as _converter
@@ -12,14 +13,32 @@ __all__ = ["ConvertError", "convert_version"]
 
 
 @overload
-def convert_version(model: Bytes, target_version: int) -> bytes: ...
+def convert_version(
+    model: Bytes, target_version: int, *, assume: Sequence[str] = ..., expand: bool = ...
+) -> bytes: ...
 @overload
-def convert_version(model: M, target_version: int) -> M: ...
-def convert_version(model: Any, target_version: int) -> Any:
+def convert_version(
+    model: M, target_version: int, *, assume: Sequence[str] = ..., expand: bool = ...
+) -> M: ...
+def convert_version(
+    model: Any,
+    target_version: int,
+    *,
+    assume: Sequence[str] = ("inference", "default-inputs", "integers-in-floats"),
+    expand: bool = True,
+) -> Any:
     """The model with that version of ``ai.onnx``: a ModelProto for a ModelProto, bytes for bytes.
 
-    It means the same; where nodes have no exact equivalent, RuntimeError says which and why. :class:`ConvertError` is raised
-    for models that the converter of the onnx package does not hold either.
+    It does what the command ``sardonyx convert --opset VERSION`` does. Each node keeps its meaning, also those of functions,
+    subgraphs and training algorithms. A node without an equivalent becomes the body of its function, unless ``expand`` is
+    False. What is left has none: RuntimeError says which nodes and why.
+
+    ``assume`` lists what is taken for granted of the model: ``inference`` (old Dropout and BatchNormalization run in inference
+    mode whatever ``is_test`` says), ``default-inputs`` (callers never override an input that has a default),
+    ``integers-in-floats`` (integers that are computed as floats fit in 53 bits), ``indices-in-range`` (no index is negative).
+    By default the first three, as the converter of the onnx package does; the command assumes nothing by default.
     """
+    if isinstance(assume, str):
+        raise TypeError(f"assume is {assume!r}, which is not a list of names")
     content = serialized(model, "ModelProto")
-    return like(model, _converter.convert_version(content, target_version))
+    return like(model, _converter.convert(content, target_version, list(assume), expand))
