@@ -20,9 +20,10 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use pyo3::{PyErr, ffi};
-use sardonyx::{DataType, Tensor};
+use sardonyx::{CastOptions, DataType, ErrorKind, Tensor, cast};
 
-use super::take::{What, unfit};
+use super::errors::of_kind;
+use super::take::{Taker, What, unfit};
 use super::tensor;
 
 /// Dense bytes that an object of Python lends.
@@ -60,7 +61,8 @@ impl AsRef<[u8]> for Lent {
 
 /// A tensor, as runs return them where numpy is not installed or has no type for the elements.
 ///
-/// It lends its memory through the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the
+/// `Tensor(values)` makes one of anything that a run takes: a copy, with which
+/// `torch.from_dlpack` takes elements over that numpy has no type for, such as `bfloat16`. It lends its memory through the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the
 /// ONNX name of the element type, such as `float` or `bfloat16`.
 #[pyclass(frozen, name = "Tensor", module = "sardonyx")]
 pub(crate) struct PyTensor {
@@ -157,6 +159,38 @@ fn wants(flags: c_int, flag: c_int) -> bool {
 
 #[pymethods]
 impl PyTensor {
+    /// A copy of an array, a list or a number, as elements of the type with the ONNX name `dtype`;
+    /// by default of their own type, and float for floats in lists.
+    #[new]
+    #[pyo3(signature = (values, dtype=None))]
+    fn of(values: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<PyTensor> {
+        let py = values.py();
+        let wanted = |name: &str| {
+            let found = DataType::ALL.iter().find(|ty| ty.name() == name).copied();
+            found.ok_or_else(|| {
+                let what =
+                    format!("dtype is '{name}', which is not the ONNX name of an element type");
+                of_kind(
+                    py,
+                    ErrorKind::Input,
+                    what,
+                    Some("use a name such as 'float' or 'bfloat16'"),
+                )
+            })
+        };
+        let wanted = dtype.map(wanted).transpose()?;
+        let what = What::Other("the tensor");
+        let tensor = Taker::copying().tensor(values, wanted, &what)?;
+        let tensor = match wanted {
+            Some(wanted) if wanted != tensor.data_type() => {
+                let made = cast(&tensor, wanted, CastOptions::default());
+                made.map_err(|error| unfit(py, &what, &error))?
+            }
+            _ => tensor,
+        };
+        PyTensor::new(py, tensor)
+    }
+
     /// The dimensions.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

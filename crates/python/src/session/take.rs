@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pyo3::PyErr;
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{
@@ -317,7 +318,9 @@ impl Taker {
         {
             return Ok(tensor);
         }
-        let Some(array) = super::arrays::as_array(object)? else {
+        let array = super::arrays::as_array(object);
+        let array = array.map_err(|error| gives_no_array(object, error, what))?;
+        let Some(array) = array else {
             let found = kind_of(object);
             let wanted = elem.map_or("numbers", DataType::name);
             return Err(refused(
@@ -406,6 +409,20 @@ fn map_key(key: &Bound<'_, PyAny>, key_type: DataType, what: &What<'_>) -> Resul
         let found = shown(key);
         refused(key.py(), format!("the key {found} of {what} is not of type {key_type}"))
     })
+}
+
+/// The refusal of an object whose methods raise an exception where an array is wanted.
+pub(crate) fn gives_no_array(object: &Bound<'_, PyAny>, error: PyErr, what: &What<'_>) -> PyErr {
+    let py = object.py();
+    // Ctrl-C and the like are nothing that the object says of itself.
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let found = kind_of(object);
+    let refusal =
+        refused(py, format!("{what} is {found}, which gives no array: {}", error.value(py)));
+    refusal.set_cause(py, Some(error));
+    refusal
 }
 
 /// The refusal of a value that a type of ours does not take.

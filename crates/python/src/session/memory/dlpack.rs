@@ -15,7 +15,7 @@ use sardonyx::{DataType, Tensor, TensorView, ViewData};
 
 use crate::session::errors::refused;
 use crate::session::memory::PyTensor;
-use crate::session::take::{What, unfit};
+use crate::session::take::{What, gives_no_array, unfit};
 
 /// The number of the CPU among devices.
 const CPU: i32 = 1;
@@ -51,7 +51,8 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Optio
     else {
         return Ok(None);
     };
-    let (device, _): (i64, i64) = device.call0()?.extract()?;
+    let device = device.call0().map_err(|error| gives_no_array(object, error, what))?;
+    let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
         let what = format!(
             "{what} is on another device (DLPack device type {device}); copy it to the CPU"
