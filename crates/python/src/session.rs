@@ -5,6 +5,7 @@ mod elements;
 mod engine;
 mod errors;
 mod give;
+mod group;
 mod interrupts;
 mod limits;
 mod lists;
@@ -13,6 +14,7 @@ mod opened;
 mod ort;
 mod ports;
 mod profile;
+mod rank;
 mod settings;
 mod take;
 mod tensor;
@@ -25,6 +27,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sardonyx::StopFlag;
@@ -41,6 +44,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trainer::PyTrainer>()?;
     module.add_class::<trainer::Snapshot>()?;
     module.add_class::<worker::PyWorker>()?;
+    module.add_class::<rank::PyRank>()?;
     module.add_class::<PyPort>()?;
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;
@@ -111,7 +115,7 @@ pub(crate) fn after(seconds: f64) -> PyResult<Instant> {
     const LONGEST: f64 = 1e9;
     if seconds.is_nan() || seconds < 0.0 {
         let what = format!("the time must be 0 or more seconds, not {seconds}");
-        return Err(pyo3::exceptions::PyValueError::new_err(what));
+        return Err(PyValueError::new_err(what));
     }
     let duration = Duration::from_secs_f64(seconds.min(LONGEST));
     let now = Instant::now();
@@ -171,7 +175,8 @@ impl PyStopFlag {
         PyStopFlag::default()
     }
 
-    /// Raises the flag: runs that look at it end before their next step.
+    /// Raises the flag: runs that look at it end before their next step, or the next part of a long
+    /// one.
     fn stop(&self) {
         self.0.stop();
     }
@@ -187,6 +192,11 @@ impl PyStopFlag {
         self.0.is_raised()
     }
 }
+
+/// What is said of a call in the form of onnxruntime.
+const RUN_TAKES: &str = "Session.run takes one positional argument, the inputs: run({'x': x}), or \
+                         run({'x': x}, outputs=['y']); run(outputs, inputs) is the form of \
+                         sardonyx.InferenceSession and of onnxruntime";
 
 /// A model made ready to run. Any number of threads may use it at once.
 ///
@@ -243,19 +253,55 @@ impl PySession {
     ///
     /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
     /// seconds, and `stop` when another thread raises the flag.
-    #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
+    #[pyo3(
+        signature = (feeds, *more, outputs=None, timeout=None, stop=None),
+        text_signature = "($self, feeds, *, outputs=None, timeout=None, stop=None)"
+    )]
     fn run<'py>(
         &self,
         feeds: &Bound<'py, PyAny>,
+        more: &Bound<'py, PyTuple>,
         outputs: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
+        if !more.is_empty() {
+            return Err(PyTypeError::new_err(RUN_TAKES));
+        }
         let limits = limits_of(stop, timeout)?;
         let wanted = outputs.map(|names| self.0.wanted(names)).transpose()?;
         let values = self.0.run(feeds, wanted.as_deref(), limits)?;
         engine::by_name(py, self.0.output_names(), values, wanted.as_deref())
+    }
+
+    /// Runs the model `runs` times, after one run that is not counted, and returns how long each
+    /// step took: a `sardonyx.Profile`.
+    ///
+    /// `feeds` are the inputs of each run. `timeout` and `stop` end it as they end `run`; the time
+    /// is that of all runs together.
+    #[pyo3(signature = (feeds, *, runs=10, timeout=None, stop=None))]
+    fn profile<'py>(
+        &self,
+        feeds: &Bound<'py, PyAny>,
+        runs: usize,
+        timeout: Option<f64>,
+        stop: Option<&Bound<'py, PyStopFlag>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = feeds.py();
+        if runs == 0 {
+            return Err(PyValueError::new_err("runs must be 1 or more, not 0"));
+        }
+        let mut limits = limits_of(stop, timeout)?;
+        let nothing = Some(&[][..]);
+        self.0.run(feeds, nothing, limits.clone())?;
+        let profile = profile::Profile::new();
+        limits.profile = profile.recorder();
+        for _ in 0..runs {
+            self.0.run(feeds, nothing, limits.clone())?;
+        }
+        let made = py.import("sardonyx._profile")?.getattr("Profile")?;
+        made.call1((self.steps(), profile.end(), self.threads()))
     }
 
     /// What a run takes, in the order of the model.

@@ -31,8 +31,8 @@ fn convert_version<'py>(
     Ok(PyBytes::new(py, &converted.to_bytes()))
 }
 
-/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, as the command
-/// `convert` does.
+/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, as the
+/// command `convert` does.
 #[pyfunction]
 #[pyo3(signature = (model, target_version, assume, expand, /))]
 fn convert<'py>(

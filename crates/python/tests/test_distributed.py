@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sardonyx
-from sardonyx.distributed import Worker
+from sardonyx.distributed import Rank, Worker
 
 # A layer of a transformer, divided among four devices.
 BLOCK = Path(__file__).parents[3] / "examples" / "distributed" / "block.onnx"
@@ -340,6 +340,99 @@ def test_limits_end_a_run():
     with pytest.raises(sardonyx.Error) as found:
         worker.run(feeds, stop=flag)
     assert found.value.code in ("stopped", "run"), str(found.value)
+
+
+# What ranks have in common that sum up, and a model for each of two ranks.
+SUM = sardonyx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    g (float[N] x) => (float[N] y) { y = com.microsoft.AllReduce (x) }
+""")
+RANKS = [
+    sardonyx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+        g (float[1, 2] x) => (float[1, 2] y, float[M, 2] all) <float[2, 1] w = {{{w}}}, float[1, 2] v = {{{v}}}> {{
+            h = MatMul (x, w)
+            p = MatMul (h, v)
+            y = com.microsoft.AllReduce (p)
+            all = com.microsoft.AllGather <group_size = 2, axis = 0> (p)
+        }}
+    """)
+    for w, v in (("1, 2", "3, 4"), ("5, 6", "7, 8"))
+]
+
+
+def on_ranks(models, work, transports=None, **options):
+    """What the ranks return or raise, each in a thread of its own."""
+
+    def one(pair):
+        try:
+            with Rank(pair[0], pair[1], threads=1, **options) as rank:
+                return work(rank)
+        except Exception as error:
+            return error
+
+    transports = queues(len(models)) if transports is None else transports
+    with ThreadPoolExecutor(len(models)) as pool:
+        return list(pool.map(one, zip(models, transports, strict=True)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_run_together(size):
+    def work(rank):
+        assert rank.size == size and rank.threads == 1
+        assert repr(rank) == f"Rank(rank {rank.rank} of {size})"
+        assert [port.name for port in rank.inputs + rank.outputs] == ["x", "y"]
+        sums = [rank.run({"x": np.full(n, rank.rank + 1, np.float32)})["y"].tolist() for n in (3, 1, 100)]
+        assert rank.run({"x": [1.0]}, outputs=[]) == {}
+        return sums
+
+    expected = [[float(size * (size + 1) // 2)] * n for n in (3, 1, 100)]
+    assert on_ranks([SUM] * size, work) == [expected] * size
+
+
+def test_each_rank_may_have_a_model_of_its_own(tmp_path):
+    paths = [tmp_path / f"rank{number}.onnx" for number in range(2)]
+    for path, content in zip(paths, RANKS, strict=True):
+        path.write_bytes(content)
+    for models in (RANKS, paths):
+        for found in on_ranks(models, lambda rank: rank.run({"x": [[1, 10]]})):
+            assert found["y"].tolist() == [[21 * 3 + 65 * 7, 21 * 4 + 65 * 8]]
+            assert found["all"].tolist() == [[63, 84], [455, 520]]
+
+
+def test_what_is_wrong_with_ranks_is_said_to_all():
+    other = sardonyx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y) { y = Neg (x) }
+    """)
+    for error in on_ranks([SUM, other], lambda rank: None):
+        assert isinstance(error, sardonyx.Error) and error.code == "worker"
+    # A model that is none is told to the others, which wait.
+    first, second = on_ranks([SUM, b"no model"], lambda rank: None)
+    assert second.code == "format" and "worker 1 failed" in str(first)
+
+    def failing(rank):
+        if rank.rank == 1:
+            with pytest.raises(sardonyx.Error, match="the model has no input 'w'"):
+                rank.run({"x": [1.0], "w": 1})
+            raise ZeroDivisionError("nothing works")
+        return rank.run({"x": [1.0]})
+
+    first, second = on_ranks([SUM, SUM], failing)
+    assert isinstance(second, ZeroDivisionError)
+    assert first.code == "worker" and "nothing works" in str(first)
+    with pytest.raises(sardonyx.Error, match="the deadline must be"):
+        Rank(SUM, queues(1)[0], deadline=0)
+    with pytest.raises(AttributeError):
+        Rank(SUM, None)
+    rank = Rank(SUM, queues(1)[0])
+    rank.close()
+    with pytest.raises(sardonyx.Error, match="the rank is closed"):
+        rank.run({"x": [1.0]})
+
+
+def test_a_session_alone_says_what_collectives_need():
+    with pytest.raises(sardonyx.Error, match="sardonyx.distributed.Rank"):
+        sardonyx.Session(SUM)
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run."""
+"""Ctrl-C ends a run, also in the middle of a long step."""
 
 import signal
 import subprocess
@@ -70,3 +70,54 @@ def test_a_handler_that_raises_ends_a_run_with_its_exception():
         finally:
             process.kill()
     assert said == "interrupted False\n"
+
+
+LONG = """
+import signal
+import sys
+import threading
+import time
+import numpy as np
+import sardonyx
+
+class Late(Exception):
+    pass
+
+def late(*_):
+    raise Late(time.monotonic())
+
+signal.signal(signal.SIGALRM, late)
+model = sardonyx.parser.parse_model('''
+    <ir_version: 10, opset_import: ["": 21]> g (float[N, N] x) => (float[N, N] y) { y = MatMul (x, x) }
+''')
+session = sardonyx.Session(model, threads=int(sys.argv[1]))
+assert len(session.steps()) == 1
+size = 256
+while True:
+    x = np.ones((size, size), np.float32)
+    begun = time.monotonic()
+    session(x)
+    if (took := time.monotonic() - begun) > 1:
+        break
+    size *= 2
+# Where a step is done to its end, Python handles the signal after the run.
+begun = time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, took / 4)
+try:
+    session(x)
+    print("ran to the end")
+except Late as late:
+    print("interrupted" if late.args[0] - begun < 0.9 * took else "ran to the end")
+try:
+    session.run({"x": x}, timeout=took / 4)
+    print("ran to the end")
+except sardonyx.Error as error:
+    print(error.code, "MatMul" in str(error))
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_long_step_is_interrupted(threads):
+    command = [sys.executable, "-c", LONG, threads]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
+    assert said == "interrupted\nstopped True\n"

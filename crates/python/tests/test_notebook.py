@@ -57,6 +57,17 @@ def test_a_session_shows_its_inputs_outputs_and_steps():
     assert set(steps) == {operator for _, operator, _ in session.steps()}
 
 
+def test_a_profile_shows_operators_and_steps():
+    session = sardonyx.Session(MODEL, threads=1)
+    profile = session.profile({"x": [[1, 2, 3, 4]]}, runs=3)
+    found = tables(profile)
+    facts = dict(found["Profile"][1:])
+    assert facts["runs"] == "3" and facts["threads"] == "1"
+    assert int(facts["steps"]) == len(session.steps()) == len(profile.steps)
+    assert {row[0] for row in found["Operators"][1:]} == {op for _, op, _ in session.steps()}
+    assert sorted(tuple(row[:3]) for row in found["Slowest steps"][1:]) == sorted(session.steps())
+
+
 def test_values_are_escaped():
     name = "<b>&x</b>"
     model = onnx.ModelProto.FromString(MODEL)

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import ctypes
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -606,6 +607,38 @@ def test_many_threads_call_one_session_and_make_others():
     assert not failures
 
 
+FIVE = """
+import os
+import threading
+import numpy as np
+import sardonyx
+
+some = sorted(os.sched_getaffinity(0))[:2]
+os.sched_setaffinity(0, some)
+model = sardonyx.parser.parse_model('''
+    <ir_version: 10, opset_import: ["": 21]> g (float[N, N] x) => (float[N, N] y) { y = MatMul (x, x) }
+''')
+x = np.ones((256, 256), np.float32)
+sessions = [sardonyx.Session(model) for _ in range(5)]
+threads = [threading.Thread(target=session, args=(x,)) for session in sessions]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+workers = [name for name in names if name.startswith("sardonyx-")]
+print([session.threads for session in sessions] == [len(some)] * 5, len(workers) == len(some) - 1)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+def test_sessions_share_the_threads_that_the_process_may_use():
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", FIVE]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True).stdout
+    assert said == "True True\n"
+
+
 class Changing:
     """Changes the dict of inputs while these are taken."""
 
@@ -730,3 +763,76 @@ def test_stubs_name_what_is_there():
         assert members - {"__new__", "__buffer__"} == named, name
         for member in named - special:
             assert there[member].__doc__, f"{name}.{member}"
+
+
+def test_the_form_of_onnxruntime_is_answered_with_how_to_call():
+    made = session(RELU)
+    for outputs in (None, ["y"]):
+        with pytest.raises(TypeError, match=r"run\(\{'x': x\}, outputs=\['y'\]\).*sardonyx.InferenceSession"):
+            made.run(outputs, {"x": [1.0]})
+
+
+def test_a_profile_says_how_long_steps_take():
+    made = session("""
+        g (float[N, N] x, int64 turns, bool go) => (float[N, N] y) {
+            s = Softmax (x)
+            y = Loop (turns, go, s) <body = b (int64 i, bool c, float[N, N] v) => (bool d, float[N, N] w) {
+                d = Identity (c)
+                w = MatMul (v, v)
+            }>
+        }
+    """)
+    feeds = {"x": np.ones((32, 32), np.float32), "turns": np.int64(50), "go": np.bool_(True)}
+    profile = made.profile(feeds, runs=5)
+    assert isinstance(profile, sardonyx.Profile)
+    assert (profile.runs, profile.threads) == (5, made.threads)
+    assert [step[:3] for step in profile.steps] == made.steps()
+    assert profile.run_us > 0 and all(step.us >= 0 for step in profile.steps)
+    # The turns of a loop count together.
+    (product,) = [step for step in profile.steps if step.op == "MatMul"]
+    assert product in profile.slowest(3) and len(profile.slowest(1)) == 1
+    assert profile.operators()["MatMul"] == product.us
+    assert repr(profile).startswith("Profile(5 runs, ")
+    lines = str(profile).splitlines()
+    assert lines[1].split() == ["us", "operator", "node", "kernel"]
+    assert any("MatMul" in line for line in lines)
+    with pytest.raises(ValueError, match="runs must be 1 or more"):
+        made.profile(feeds, runs=0)
+    with pytest.raises(sardonyx.Error, match="'go' is missing"):
+        made.profile({"x": feeds["x"], "turns": feeds["turns"]})
+    with pytest.raises(sardonyx.Error) as stopped:
+        made.profile({**feeds, "turns": np.int64(2**40)}, timeout=0.1)
+    assert stopped.value.code == "stopped"
+
+
+def test_tensors_are_made_of_anything_that_runs_take():
+    tensor = sardonyx.Tensor([[1.5, -2.0]], dtype="bfloat16")
+    assert (tensor.shape, tensor.dtype, tensor.tolist()) == ((1, 2), "bfloat16", [[1.5, -2.0]])
+    assert sardonyx.Tensor(7).dtype == "int64" and sardonyx.Tensor(7).shape == ()
+    assert sardonyx.Tensor(["a", "b"]).tolist() == ["a", "b"]
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    copied = sardonyx.Tensor(array[:, ::2])
+    array[:] = 0
+    assert copied.tolist() == [[0, 2], [3, 5]] and copied.dtype == "int16"
+    assert sardonyx.Tensor(copied, "double").tolist() == [[0.0, 2.0], [3.0, 5.0]]
+    assert sardonyx.Tensor(np.ones(100_000, np.float32)).shape == (100_000,)
+    for call, message in [
+        (lambda: sardonyx.Tensor([1], dtype="floatt"), "dtype is 'floatt'"),
+        (lambda: sardonyx.Tensor(object()), "the tensor is an object"),
+        (lambda: sardonyx.Tensor(["a"], dtype="float"), "the tensor"),
+    ]:
+        with pytest.raises(sardonyx.Error, match=message) as refused:
+            call()
+        assert refused.value.code == "input"
+
+
+def test_what_gives_no_array_is_refused_with_its_reason():
+    class Stubborn:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("not today")
+
+    said = "the input 'x' is an object of the class .*Stubborn, which gives no array: not today"
+    with pytest.raises(sardonyx.Error, match=said) as refused:
+        session(RELU)(Stubborn())
+    assert refused.value.code == "input"
+    assert isinstance(refused.value.__cause__, RuntimeError)

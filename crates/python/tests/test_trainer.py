@@ -257,9 +257,9 @@ def test_values_in_data_files_are_not_lost(tmp_path):
     trainer = sardonyx.Trainer(tmp_path / "model.onnx")
     trainer.step(DATA)
     # `frozen` still lies in the file.
-    with pytest.raises(sardonyx.Error, match="export_to") as failed:
-        trainer.export()
-    assert failed.value.code == "external-data"
+    exported = onnx.ModelProto.FromString(trainer.export())
+    assert not any(initializer.external_data for initializer in exported.graph.initializer)
+    assert sardonyx.Trainer(exported).state["w"].tolist() == [0.5, -2]
     (tmp_path / "there").mkdir()
     trainer.export_to(tmp_path / "there/trained.onnx")
     assert sardonyx.Trainer(tmp_path / "there/trained.onnx").state["w"].tolist() == [0.5, -2]
@@ -465,3 +465,54 @@ def test_the_model_that_was_given_is_not_kept():
     gc.collect()
     assert gone == [True]
     assert isinstance(trainer.export(), bytes)
+
+
+# Examples are divided among two devices, so gradients are summed up.
+DIVIDED = sardonyx.parser.parse_model("""
+    <ir_version: 11, opset_import: ["": 21]>
+    g (float[8, 1] x) => (float[8, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
+        y = Gemm (x, w, b) @<device_configurations: [{configuration_id: "pair", sharding_spec: [{
+            tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+    }
+    @<configuration: [{name: "pair", num_devices: 2}]>
+""")
+
+
+@pytest.mark.parametrize("devices", [True, "pair"])
+def test_steps_run_on_devices(devices, tmp_path):
+    model = sardonyx.add_training(DIVIDED, "squared-error", learning_rate=0.1)
+    x = np.arange(8, dtype=np.float32).reshape(8, 1) / 8
+    data = {"x": x, "target": 2 * x + 1}
+    whole, divided = sardonyx.Trainer(model, threads=1), sardonyx.Trainer(model, devices=devices, threads=1)
+    assert (whole.devices, divided.devices) == (0, 2)
+    for _ in range(5):
+        np.testing.assert_allclose(divided.step(data)["loss"], whole.step(data)["loss"], rtol=1e-5)
+    assert list(divided.state) == ["w", "b"]
+    for name in divided.state:
+        np.testing.assert_allclose(divided.state[name], whole.state[name], rtol=1e-5)
+    np.testing.assert_allclose(divided.infer({"x": x})["y"], whole.infer({"x": x})["y"], rtol=1e-5)
+    np.testing.assert_allclose(divided.evaluate(data)["loss"], whole.evaluate(data)["loss"], rtol=1e-5)
+    (found,) = divided.iterate(data)
+    assert "loss" in found
+    divided.save(tmp_path / "state.npz")
+    whole.load(tmp_path / "state.npz")
+    assert whole.state["w"] == divided.state["w"]
+    with pytest.raises(sardonyx.Error) as late:
+        divided.step(data, timeout=0)
+    assert late.value.code in ("stopped", "run")
+    assert whole.state["w"] == divided.state["w"]
+
+
+def test_devices_that_cannot_be_are_refused():
+    model = sardonyx.add_training(DIVIDED, "squared-error")
+    assert sardonyx.Trainer(model, devices=False).devices == 0
+    with pytest.raises(sardonyx.Error, match="'many'") as unknown:
+        sardonyx.Trainer(model, devices="many")
+    assert unknown.value.code == "input"
+    with pytest.raises(sardonyx.Error) as none:
+        sardonyx.Trainer(DESCENT, devices=True)
+    assert none.value.code == "input"
+    with pytest.raises(TypeError, match="devices is 2, which is neither True nor the name"):
+        sardonyx.Trainer(model, devices=2)
+    with pytest.raises(sardonyx.Error, match="the deadline must be"):
+        sardonyx.Trainer(model, devices=True, device_timeout=0)

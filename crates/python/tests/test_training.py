@@ -165,12 +165,22 @@ def test_operators_without_gradient_are_named():
         assert caught.value.code == "invalid"
 
 
-def test_values_in_other_files_are_refused(tmp_path):
+def test_values_in_data_files_come_along(tmp_path):
     message = onnx.ModelProto.FromString(CLASSES)
     weights = message.graph.initializer[0]
     weights.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weights), weights.name))
     options = {"save_as_external_data": True, "location": "data", "size_threshold": 0}
     onnx.save(message, tmp_path / "m.onnx", **options)
-    with pytest.raises(sardonyx.Error, match="the model has values in data files") as caught:
-        sardonyx.add_training(tmp_path / "m.onnx", "cross-entropy")
+    path = tmp_path / "m.onnx"
+    references = onnx.load(path, load_external_data=False)
+    for call in (lambda model: sardonyx.add_training(model, "cross-entropy"), sardonyx.differentiate):
+        whole = onnx.ModelProto.FromString(call(path))
+        assert not whole.graph.initializer[0].external_data
+        assert onnx.numpy_helper.to_array(whole.graph.initializer[0]).tolist() == [[1, 2], [3, 4]]
+        # A message that refers to a file stays one.
+        assert call(references).graph.initializer[0].external_data[0].value == "data"
+    assert sardonyx.Trainer(sardonyx.add_training(path, "cross-entropy")).state["w"].tolist() == [[1, 2], [3, 4]]
+    (tmp_path / "data").unlink()
+    with pytest.raises(sardonyx.Error, match="data") as caught:
+        sardonyx.add_training(path, "cross-entropy")
     assert caught.value.code == "external-data"

@@ -41,6 +41,7 @@ from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
+from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._state import State
 from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
@@ -55,6 +56,8 @@ __all__ = [
     "OnnxCore",
     "OnnxRuntime",
     "Port",
+    "Profile",
+    "ProfiledStep",
     "Session",
     "SparseTensor",
     "State",

@@ -1,4 +1,4 @@
-"""Tables that notebooks show for sessions and trainers."""
+"""Tables that notebooks show for sessions, trainers and profiles."""
 
 from __future__ import annotations
 
@@ -48,6 +48,30 @@ def trainer(trainer: Any) -> str:
             _table(f"Step {entry}: outputs", ("name", "type"), _ports(trainer.outputs(entry))),
         ]
     return "<div>" + "".join(tables) + "</div>"
+
+
+def profile(profile: Any) -> str:
+    """The tables of a profile: the whole run, operators, and the slowest steps."""
+    facts = [
+        ("run (us)", f"{profile.run_us:g}"),
+        ("runs", profile.runs),
+        ("threads", profile.threads),
+        ("steps", len(profile.steps)),
+    ]
+    total = sum(step.us for step in profile.steps)
+
+    def share(us: float) -> str:
+        return f"{100 * us / total:.1f} %" if total else ""
+
+    operators = [(op, f"{us:g}", share(us)) for op, us in profile.operators().items()]
+    steps = [(step.node, step.op, step.kernel, f"{step.us:g}", share(step.us)) for step in profile.slowest()]
+    return (
+        "<div>"
+        + _table("Profile", ("property", "value"), facts)
+        + _table("Operators", ("operator", "us", "share"), operators)
+        + _table("Slowest steps", ("node", "operator", "kernel", "us", "share"), steps)
+        + "</div>"
+    )
 
 
 def _ports(ports: Iterable[Any]) -> list[tuple[str, str]]:

@@ -36,7 +36,8 @@ def add_training(
     """The model with an entry of training information: a loss, its gradients by the weights, and one step of an optimizer.
 
     :class:`sardonyx.Trainer` runs it. ``model`` is what ``Session`` opens: a path, bytes, or an object with
-    ``SerializeToString``; the answer is an object of the same class, or bytes. The main graph computes what it did.
+    ``SerializeToString``; the answer is an object of the same class, or bytes. What a model at a path has in data files is inside
+    the answer. The main graph computes what it did.
 
     ``loss`` is ``cross-entropy`` between class scores and a new input ``label`` of class numbers (int64), or ``squared-error``
     between an output and a new input ``target``. ``of`` names the output that the loss compares; by default the only one.

@@ -13,18 +13,24 @@ writes such annotations, and other tools do. :class:`Worker` runs the devices::
         else:
             worker.serve()
 
+Models that tools have divided already, one for each rank, call collectives. :class:`Rank` runs the one of this process,
+together with those of the others::
+
+    with Rank(f"rank{transport.rank}.onnx", transport) as rank:
+        y = rank.run({"x": x})["y"]
+
 A transport is any object like :class:`Transport`: over MPI, actors, queues or sockets.
 """
 
 from typing import Protocol
 
-from sardonyx._core.session import Worker
+from sardonyx._core.session import Rank, Worker
 
-__all__ = ["Transport", "Worker"]
+__all__ = ["Rank", "Transport", "Worker"]
 
 
 class Transport(Protocol):
-    """What carries messages between workers. Nothing needs to derive from it.
+    """What carries messages between workers, or ranks. Nothing needs to derive from it.
 
     Messages may arrive in any order, and more than once; those for a worker that was closed may be lost. ``send`` and ``recv``
     are called by two threads of their own, one each, from the time when the worker is made until it is closed.

@@ -1,27 +1,23 @@
-//! Ctrl-C: a run in the main thread of Python looks between its steps whether a signal has arrived.
+//! Ctrl-C: a run in the main thread of Python looks between its steps, and between the parts of
+//! long ones, whether a signal has arrived.
 //!
 //! Python handles signals in its main thread only, and only where somebody asks it to. A run that
 //! has released the interpreter would end before that.
 
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::PyErr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use sardonyx::{StepEvent, StopFlag};
 
 /// How long a run does not ask: what asks needs the interpreter, which others may hold.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is asked for a run in the main thread.
 pub(crate) struct Interrupts {
-    /// The flag that ends the run: that of the caller, if there is one.
-    pub(crate) stop: StopFlag,
-    /// How long after its beginning the run asks again.
-    next: Duration,
-    /// When the last step that was told of was done.
-    last: Duration,
+    /// When it looks again.
+    next: Instant,
     raised: Option<PyErr>,
 }
 
@@ -44,39 +40,26 @@ pub(crate) fn is_main_thread(py: Python<'_>) -> bool {
 
 impl Interrupts {
     /// For a run of the calling thread, if that is the main one.
-    pub(crate) fn new(py: Python<'_>, of_caller: Option<&StopFlag>) -> Option<Interrupts> {
-        is_main_thread(py).then(|| Interrupts {
-            stop: of_caller.cloned().unwrap_or_default(),
-            next: PAUSE,
-            last: Duration::ZERO,
-            raised: None,
-        })
+    pub(crate) fn new(py: Python<'_>) -> Option<Interrupts> {
+        is_main_thread(py).then(|| Interrupts { next: Instant::now() + PAUSE, raised: None })
     }
 
-    /// After a step: raises the flag if a handler of a signal raises an exception.
-    pub(crate) fn look(&mut self, step: StepEvent) {
-        let now = step.start + step.took;
-        if now < self.last {
-            // Another run of the same call has begun, and the clock with it.
-            self.next = PAUSE;
-        }
-        self.last = now;
-        if now < self.next || self.raised.is_some() {
-            return;
-        }
-        if let Err(raised) = Python::attach(|py| py.check_signals()) {
-            self.stop.stop();
-            self.raised = Some(raised);
-        }
-        self.next = now + PAUSE;
-    }
-
-    /// What a handler has raised. The flag that was raised for it is lowered, as the caller did not
-    /// raise it.
-    pub(crate) fn raised(self) -> Option<PyErr> {
+    /// Whether the run ends, as a handler of a signal has raised an exception.
+    pub(crate) fn look(&mut self) -> bool {
         if self.raised.is_some() {
-            self.stop.reset();
+            return true;
         }
+        if Instant::now() < self.next {
+            return false;
+        }
+        self.raised = Python::attach(|py| py.check_signals()).err();
+        // The handler may have taken a while.
+        self.next = Instant::now() + PAUSE;
+        self.raised.is_some()
+    }
+
+    /// What a handler has raised.
+    pub(crate) fn raised(self) -> Option<PyErr> {
         self.raised
     }
 }

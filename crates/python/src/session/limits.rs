@@ -1,5 +1,6 @@
 //! What may end a run, and a run that it may end.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use pyo3::prelude::*;
 use sardonyx::{Error, RunOptions, StepEvent, StopFlag};
 
 use super::errors::raised;
+use super::group::attentive;
 use super::interrupts::Interrupts;
 use super::profile::Recorder;
 
@@ -25,11 +27,36 @@ pub(crate) enum Interpreter {
     Keep,
     /// Releases it.
     Release,
-    /// Releases it, and looks between steps whether a signal has arrived.
+    /// Releases it, and looks meanwhile whether a signal has arrived.
     ReleaseAndLook,
 }
 
 impl Limits {
+    /// Does a run on devices that keeps to these limits: the threads of the devices tell of no
+    /// steps, so this one waits for them and for signals.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limits::run`].
+    pub(crate) fn run_on_devices<R: Send>(
+        self,
+        py: Python<'_>,
+        run: impl FnOnce(RunOptions<'_>) -> Result<R, Error> + Send,
+    ) -> PyResult<R> {
+        let stop = self.stop.unwrap_or_default();
+        let result = attentive(
+            py,
+            &stop,
+            |_| {},
+            || {
+                let mut options = RunOptions::new().stop(&stop);
+                options.deadline = self.deadline;
+                run(options)
+            },
+        );
+        result?.map_err(|error| raised(py, &error))
+    }
+
     /// Does a run that keeps to these limits.
     ///
     /// # Errors
@@ -43,26 +70,28 @@ impl Limits {
     ) -> PyResult<R> {
         let Limits { stop, deadline, profile } = self;
         let looks = interpreter == Interpreter::ReleaseAndLook;
-        let mut interrupts = looks.then(|| Interrupts::new(py, stop.as_ref())).flatten();
+        let mut interrupts = if looks { Interrupts::new(py) } else { None };
         let whole = || {
-            let stop = interrupts.as_ref().map(|interrupts| interrupts.stop.clone()).or(stop);
+            let interrupts = interrupts.as_mut().map(RefCell::new);
+            let ends = || match &interrupts {
+                Some(interrupts) => interrupts.borrow_mut().look(),
+                None => false,
+            };
             let watched = |watch: Option<&mut dyn FnMut(StepEvent)>| {
                 let mut options = RunOptions::new();
                 options.stop = stop;
                 options.deadline = deadline;
-                options.watch = watch;
+                options.asks = interrupts.as_ref().map(|_| &ends as &dyn Fn() -> bool);
+                // Not the option as it is: it lives for another time than what is asked.
+                options.watch = match watch {
+                    Some(watch) => Some(watch),
+                    None => None,
+                };
                 run(options)
             };
-            match (profile, &mut interrupts) {
-                (None, None) => watched(None),
-                (None, Some(interrupts)) => watched(Some(&mut |event| interrupts.look(event))),
-                (Some(profile), None) => profile.record(|watch| watched(Some(watch))),
-                (Some(profile), Some(interrupts)) => profile.record(|watch| {
-                    watched(Some(&mut |event| {
-                        watch(event);
-                        interrupts.look(event);
-                    }))
-                }),
+            match profile {
+                None => watched(None),
+                Some(profile) => profile.record(|watch| watched(Some(watch))),
             }
         };
         let result = if interpreter == Interpreter::Keep { whole() } else { py.detach(whole) };

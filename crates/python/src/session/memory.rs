@@ -61,9 +61,10 @@ impl AsRef<[u8]> for Lent {
 
 /// A tensor, as runs return them where numpy is not installed or has no type for the elements.
 ///
-/// `Tensor(values)` makes one of anything that a run takes: a copy, with which
-/// `torch.from_dlpack` takes elements over that numpy has no type for, such as `bfloat16`. It lends its memory through the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the
-/// ONNX name of the element type, such as `float` or `bfloat16`.
+/// `Tensor(values)` makes one of anything that a run takes: a copy, with which `torch.from_dlpack`
+/// takes elements over that numpy has no type for, such as `bfloat16`. It lends its memory through
+/// the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the ONNX name of the element
+/// type, such as `float` or `bfloat16`.
 #[pyclass(frozen, name = "Tensor", module = "sardonyx")]
 pub(crate) struct PyTensor {
     /// Nothing else refers to its memory.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
-use sardonyx::{ErrorKind, Model};
+use sardonyx::Model;
 
-use super::errors::{of_kind, raised};
+use super::errors::raised;
 use crate::message;
 
 /// What a model was made of.
@@ -62,22 +62,17 @@ pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> 
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
-/// A model as a message: an object of a class if there is one, or bytes. `help` says what can be
-/// done with a model whose values are in other files.
+/// A model as a message: an object of a class if there is one, or bytes. What it has in data files
+/// stays there.
 ///
 /// # Errors
 ///
-/// Values in other files; whatever the class raises.
+/// Whatever the class raises.
 pub(crate) fn as_message<'py>(
     py: Python<'py>,
     model: &Model,
     class: Option<&Py<PyAny>>,
-    help: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if !model.external_files().is_empty() {
-        let what = "the model has values in data files, which its bytes do not hold";
-        return Err(of_kind(py, ErrorKind::ExternalData, what, Some(help)));
-    }
     let bytes = py.detach(|| model.to_bytes());
     let bytes = PyBytes::new(py, &bytes);
     match class {

@@ -69,7 +69,7 @@ impl Profile {
 #[pymethods]
 impl Profile {
     #[new]
-    fn new() -> Profile {
+    pub(crate) fn new() -> Profile {
         let recorder = Recorder { began: Instant::now(), runs: Mutex::default() };
         Profile { recorder: Arc::new(recorder), has_ended: AtomicBool::new(false) }
     }
@@ -77,7 +77,7 @@ impl Profile {
     /// Ends the recording and returns the runs: when each began since the profile was made, how
     /// long it took, and for each of its steps the number, when it began in the run, and how long
     /// it took. In microseconds. At most a million steps are recorded.
-    fn end(&self) -> Vec<RecordedRun> {
+    pub(crate) fn end(&self) -> Vec<RecordedRun> {
         self.has_ended.store(true, Ordering::Relaxed);
         let mut recorded = self.recorder.runs.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut recorded.runs)

@@ -7,14 +7,16 @@
 mod turns;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
-use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use sardonyx::{DeviceOptions, Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
 use super::errors::{of_kind, raised};
 use super::give;
+use super::group::deadline_of;
 use super::limits::{Interpreter, Limits};
 use super::opened::{as_message, class_of, file_path, opened};
 use super::ports::PyPort;
@@ -33,6 +35,12 @@ use turns::Turns;
 /// `model`, `threads`, `precision`, `memory_limit` and `dims` are those of `Session`. `seed` is
 /// what random operators without a seed draw by; by default one from the system. `outputs` names
 /// the outputs that training steps return; all by default. Others are not computed.
+///
+/// `devices` runs steps and inference on the devices of a configuration of the model, each a thread
+/// with its part of the model and of the state: `True` for the only configuration, or a name. The
+/// results are the same, except for the rounding of sums. `threads` counts the threads of each
+/// device then; by default the devices share the processors. `device_timeout` is how many seconds a
+/// device waits for a message of another one.
 ///
 /// Raises `sardonyx.Error` if the model has no training information, or cannot be opened or run.
 #[pyclass(frozen, name = "Trainer", module = "sardonyx")]
@@ -53,8 +61,9 @@ impl PyTrainer {
     #[new]
     #[pyo3(signature = (
         model, *, seed=None, threads=None, precision="exact", memory_limit=None, dims=None,
-        outputs=None
+        outputs=None, devices=None, device_timeout=60.0
     ))]
+    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
         model: &Bound<'_, PyAny>,
         seed: Option<u64>,
@@ -63,17 +72,23 @@ impl PyTrainer {
         memory_limit: Option<usize>,
         dims: Option<&Bound<'_, PyDict>>,
         outputs: Option<Vec<String>>,
+        devices: Option<&Bound<'_, PyAny>>,
+        device_timeout: f64,
     ) -> PyResult<PyTrainer> {
         let py = model.py();
+        let devices = device_options(devices, deadline_of(py, device_timeout)?)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         let class = class_of(model)?;
         let (model, _) = opened(model)?;
         let trainer = py.detach(|| {
-            let builder = Trainer::builder(&model).session(|session| settings.applied(session));
-            match outputs {
-                Some(names) => builder.outputs(names).build(),
-                None => builder.build(),
+            let mut builder = Trainer::builder(&model).session(|session| settings.applied(session));
+            if let Some(names) = outputs {
+                builder = builder.outputs(names);
             }
+            if let Some(devices) = devices {
+                builder = builder.devices(devices);
+            }
+            builder.build()
         });
         let trainer = trainer.map_err(|error| raised(py, &error))?;
         Ok(PyTrainer {
@@ -219,7 +234,8 @@ impl PyTrainer {
     }
 
     /// The model with the current values in its initializers, ready to be trained further: an
-    /// object of the class of the model that the trainer was made of, or bytes.
+    /// object of the class of the model that the trainer was made of, or bytes. What was in data
+    /// files is inside.
     fn export<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.message(py, false)
     }
@@ -245,6 +261,12 @@ impl PyTrainer {
     #[getter]
     fn entries(&self) -> usize {
         self.current().entries()
+    }
+
+    /// How many devices run steps and inference; 0 without devices.
+    #[getter]
+    fn devices(&self) -> usize {
+        self.current().device_count()
     }
 
     /// What random operators of the model draw by.
@@ -329,8 +351,8 @@ impl PyTrainer {
     ) -> PyResult<G> {
         let _turn = self.turns.begin(py, &limits)?;
         let mut next = Trainer::clone(&self.current());
-        let changed =
-            limits.run(py, Interpreter::ReleaseAndLook, |options| change(&mut next, options))?;
+        let on_devices = next.device_count() > 0;
+        let changed = run(py, limits, on_devices, |options| change(&mut next, options))?;
         let given = give(changed)?;
         let mut next = Arc::new(next);
         std::mem::swap(
@@ -353,9 +375,9 @@ impl PyTrainer {
         let mut taker = Taker::default();
         let inputs = given(&mut taker, inputs, ports)?;
         let current = self.current();
-        let outputs = limits
-            .run(py, Interpreter::ReleaseAndLook, |options| run(&current, inputs, options))?;
-        let returned = named(py, outputs);
+        let on_devices = current.device_count() > 0;
+        let outputs = self::run(py, limits, on_devices, |options| run(&current, inputs, options));
+        let returned = outputs.and_then(|outputs| named(py, outputs));
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         returned
@@ -363,9 +385,10 @@ impl PyTrainer {
 
     fn message<'py>(&self, py: Python<'py>, inference: bool) -> PyResult<Bound<'py, PyAny>> {
         let current = self.current();
-        let model = py.detach(|| exported(&current, inference));
+        // Nothing finds its data files once it is away from where it lay.
+        let model = py.detach(|| exported(&current, inference)?.with_values_inside());
         let model = model.map_err(|error| raised(py, &error))?;
-        as_message(py, &model, self.class.as_ref(), "write it to a file with export_to")
+        as_message(py, &model, self.class.as_ref())
     }
 }
 
@@ -389,6 +412,44 @@ impl Snapshot {
     fn types(&self) -> Vec<String> {
         self.0.state_types().map(|(_, ty)| ty.to_string()).collect()
     }
+}
+
+/// Does a run, on devices or in this thread.
+fn run<R: Send>(
+    py: Python<'_>,
+    limits: Limits,
+    on_devices: bool,
+    run: impl FnOnce(RunOptions<'_>) -> Result<R, Error> + Send,
+) -> PyResult<R> {
+    if on_devices {
+        limits.run_on_devices(py, run)
+    } else {
+        limits.run(py, Interpreter::ReleaseAndLook, run)
+    }
+}
+
+/// The devices that `devices` asks for, if any.
+///
+/// # Errors
+///
+/// It is neither a bool nor a name.
+fn device_options(
+    devices: Option<&Bound<'_, PyAny>>,
+    deadline: Duration,
+) -> PyResult<Option<DeviceOptions>> {
+    let options = DeviceOptions::new().deadline(deadline);
+    let Some(devices) = devices else { return Ok(None) };
+    if let Ok(wanted) = devices.cast::<PyBool>() {
+        return Ok(wanted.is_true().then_some(options));
+    }
+    let Ok(name) = devices.cast::<PyString>() else {
+        let found = shown(devices);
+        let what = format!(
+            "devices is {found}, which is neither True nor the name of a configuration of the model"
+        );
+        return Err(PyTypeError::new_err(what));
+    };
+    Ok(Some(options.configuration(name.to_cow()?)))
 }
 
 /// The model with the values of a trainer.

@@ -9,7 +9,7 @@ use sardonyx::training::{
 };
 
 use super::errors::{raised, refused};
-use super::opened::{as_message, class_of, opened};
+use super::opened::{Source, as_message, class_of, opened};
 
 /// The options of `sardonyx.add_training`.
 #[derive(FromPyObject)]
@@ -90,13 +90,18 @@ fn changed<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
     let class = class_of(given)?;
-    let (model, _) = opened(given)?;
+    let (model, source) = opened(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
         Refusal::Option(what) => refused(py, what),
         findings @ Refusal::Findings(_) => raised(py, &findings.into()),
     })?;
-    let help = "the command sardonyx writes such models to files";
-    as_message(py, &model, class.as_ref(), help)
+    let model = match source {
+        // Nothing finds its data files once it is away from where it lay.
+        Source::Path(_) => py.detach(|| model.with_values_inside()),
+        // It refers to files as what was given does.
+        Source::Bytes(_) => Ok(model),
+    };
+    as_message(py, &model.map_err(|error| raised(py, &error))?, class.as_ref())
 }
 
 impl TrainingArguments {

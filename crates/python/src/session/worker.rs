@@ -1,32 +1,18 @@
 //! `Worker`: one of several programs that run a model together, each some of its devices.
-//!
-//! What connects them is an object of Python. Two threads call it ([`Channels`]), so it takes the
-//! interpreter where it needs it, and whoever waits for a message does not hold it.
-
-mod channel;
-
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
-use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString};
-use sardonyx::devices::{Channels, Limits, Results, Settings as DeviceSettings, Transport};
-use sardonyx::{
-    DeviceOptions, DeviceSession, Error, ErrorKind, Model, Outputs, Session, StopFlag, Value,
-};
+use sardonyx::devices::{Limits, Results};
+use sardonyx::{DeviceOptions, DeviceSession, Outputs, Session};
 
-use super::engine::{by_name, input_name, objects, wanted};
-use super::errors::{of_kind, refused};
-use super::interrupts::{PAUSE, is_main_thread};
+use super::engine::{by_name, objects, wanted};
+use super::errors::refused;
+use super::group::{Connection, Handle, deadline_of};
 use super::opened::opened;
 use super::ports::PyPort;
 use super::settings::Settings;
-use super::take::{Taker, as_dict};
+use super::take::Taker;
 use super::{PyStopFlag, limits_of};
-use channel::{PyChannel, Raised};
 
 /// One of several workers that run a model on the devices of one of its configurations.
 ///
@@ -51,8 +37,7 @@ use channel::{PyChannel, Raised};
 /// model or other options, or if the model cannot be opened or run.
 #[pyclass(frozen, name = "Worker", module = "sardonyx.distributed")]
 pub(crate) struct PyWorker {
-    /// None once it is closed.
-    open: Arc<Mutex<Option<Arc<Open>>>>,
+    open: Handle<DeviceSession>,
     inputs: Vec<PyPort>,
     outputs: Vec<PyPort>,
     output_names: Vec<Py<PyString>>,
@@ -61,23 +46,6 @@ pub(crate) struct PyWorker {
     devices: usize,
     threads: usize,
     results: Results,
-}
-
-/// A worker that is not closed.
-///
-/// To be dropped without the interpreter: the threads of the transport need it to end.
-struct Open {
-    session: DeviceSession,
-    /// None if there are no other workers.
-    transport: Option<Arc<Channels>>,
-    raised: Raised,
-}
-
-/// Workers to close before Python ends: their threads must not use it any more then.
-static OPEN: Mutex<Vec<Weak<Mutex<Option<Arc<Open>>>>>> = Mutex::new(Vec::new());
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[pymethods]
@@ -108,44 +76,41 @@ impl PyWorker {
             }
         };
         let settings = Settings::new(py, threads, precision, None, None, seed)?;
-        // Longer than the second is for ever, and all clocks can say it.
-        if !(0.001..=1e9).contains(&deadline) {
-            let what = format!("the deadline must be 0.001 or more seconds, not {deadline}");
-            return Err(refused(py, what));
+        let deadline = deadline_of(py, deadline)?;
+        let connection = Connection::new(py, transport, deadline)?;
+        let mut options = DeviceOptions::new().deadline(deadline).results(results);
+        if let Some(transport) = connection.transport() {
+            options = options.transport(transport);
         }
-        let deadline = Duration::from_secs_f64(deadline);
-        let raised = Raised::default();
-        let mut starting = Starting { transport: None, raised, deadline, results };
-        if let Some(transport) = transport {
-            starting.connect(transport)?;
+        if let Some(name) = configuration {
+            options = options.configuration(name);
         }
-        let made = starting.open(model, configuration, &settings);
-        let Starting { transport, raised, .. } = starting;
+        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let made = made.and_then(|(model, _)| {
+            let session = connection
+                .make(py, || settings.applied(Session::builder(&model)).devices(options))?;
+            Ok((model, session))
+        });
         let (model, session) = match made {
             Ok(made) => made,
             Err(error) => {
-                py.detach(|| drop(transport));
+                connection.end(py);
                 return Err(error);
             }
         };
-        close_at_exit(py)?;
         let outputs = model.outputs();
         let names = outputs.iter().map(|port| PyString::intern(py, port.name()).unbind());
-        let worker = PyWorker {
+        Ok(PyWorker {
             inputs: session.inputs().iter().cloned().map(PyPort).collect(),
             output_names: names.collect(),
             outputs: outputs.into_iter().map(PyPort).collect(),
             rank: session.worker(),
-            size: transport.as_ref().map_or(1, |transport| transport.workers()),
+            size: connection.place().1,
             devices: session.device_count(),
             threads: session.threads(),
             results,
-            open: Arc::new(Mutex::new(Some(Arc::new(Open { session, transport, raised })))),
-        };
-        let mut all = locked(&OPEN);
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Arc::downgrade(&worker.open));
-        Ok(worker)
+            open: Handle::new(py, session, connection, "worker")?,
+        })
     }
 
     /// Runs the model on inputs by name and returns a dict of its outputs by name. For worker 0.
@@ -191,7 +156,7 @@ impl PyWorker {
             return Err(refused(py, what.to_string()));
         }
         let mut raised = None;
-        let served = self.with_open(py, None, |open, stop| {
+        let served = self.open.with(py, None, |open, stop| {
             open.session.serve_with(stop, |outputs| {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
@@ -199,7 +164,7 @@ impl PyWorker {
                     take.call1(py, (outputs,)).map(|_| ())
                 });
                 if let Err(error) = taken {
-                    fail(open.transport.as_ref(), &error);
+                    open.connection.fail(&error);
                     raised = Some(error);
                 }
             })
@@ -209,7 +174,7 @@ impl PyWorker {
 
     /// Ends the work of this worker. If it is worker 0, `serve` of the others ends.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| close(&self.open));
+        self.open.close(py);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -226,14 +191,7 @@ impl PyWorker {
         trace: Option<&Bound<'_, PyAny>>,
     ) {
         let _ = (kind, trace);
-        if let Some(value) = value {
-            let error = PyErr::from_value(value.clone());
-            py.detach(|| {
-                let open = locked(&self.open).clone();
-                open.inspect(|open| fail(open.transport.as_ref(), &error));
-            });
-        }
-        self.close(py);
+        self.open.close_after(py, value);
     }
 
     /// The number of this worker.
@@ -278,65 +236,6 @@ impl PyWorker {
     }
 }
 
-impl Drop for PyWorker {
-    fn drop(&mut self) {
-        Python::attach(|py| self.close(py));
-    }
-}
-
-/// What a worker is made with.
-struct Starting {
-    transport: Option<Arc<Channels>>,
-    raised: Raised,
-    deadline: Duration,
-    results: Results,
-}
-
-impl Starting {
-    fn connect(&mut self, transport: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = transport.py();
-        let channel = PyChannel::new(transport, self.raised.clone())?;
-        let settings = DeviceSettings { deadline: self.deadline };
-        let transport = py.detach(|| Channels::new(channel, &settings));
-        let transport =
-            transport.map_err(|error| of_kind(py, ErrorKind::Worker, error.message(), None))?;
-        self.transport = Some(Arc::new(transport));
-        Ok(())
-    }
-
-    /// Opens the model, and waits for the other workers. They are told if that fails here.
-    fn open(
-        &self,
-        model: &Bound<'_, PyAny>,
-        configuration: Option<String>,
-        settings: &Settings,
-    ) -> PyResult<(Model, DeviceSession)> {
-        let py = model.py();
-        let transport = self.transport.as_ref();
-        let (model, _) = opened(model).inspect_err(|error| fail(transport, error))?;
-        let mut options = DeviceOptions::new().deadline(self.deadline).results(self.results);
-        if let Some(transport) = transport {
-            options = options.transport(transport.clone());
-        }
-        if let Some(name) = configuration {
-            options = options.configuration(name);
-        }
-        let stop = StopFlag::new();
-        let session = attentive(py, transport, &stop, || {
-            settings.applied(Session::builder(&model)).devices(options)
-        })?;
-        let session = session.map_err(|error| {
-            let exception = self.raised.because(py, &error);
-            // What workers say about each other, the others find out themselves.
-            if error.kind() != ErrorKind::Worker {
-                fail(transport, &exception);
-            }
-            exception
-        })?;
-        Ok((model, session))
-    }
-}
-
 impl PyWorker {
     fn run_all<'py>(
         &self,
@@ -350,9 +249,10 @@ impl PyWorker {
         let mut taker = Taker::default();
         let mut runs = Vec::new();
         for feeds in feeds.try_iter()? {
-            runs.push(self.values(&feeds?, &mut taker)?);
+            let known = |session: &DeviceSession, name: &str| session.input(name).map(|_| ());
+            runs.push(self.open.values(&feeds?, &self.inputs, &mut taker, known)?);
         }
-        let found = self.with_open(py, of_call.stop, |open, stop| {
+        let found = self.open.with(py, of_call.stop, |open, stop| {
             let mut limits = Limits::default();
             limits.stop = Some(stop.clone());
             limits.deadline = of_call.deadline;
@@ -365,29 +265,6 @@ impl PyWorker {
         dicts
     }
 
-    /// Inputs by name.
-    fn values(
-        &self,
-        feeds: &Bound<'_, PyAny>,
-        taker: &mut Taker,
-    ) -> PyResult<Vec<(String, Value)>> {
-        let py = feeds.py();
-        let mut values = Vec::new();
-        for (key, value) in as_dict(feeds)?.iter() {
-            let name = input_name(&key)?;
-            let Some(PyPort(port)) = self.inputs.iter().find(|PyPort(port)| port.name() == name)
-            else {
-                // For its words.
-                self.with_open(py, None, |open, _| open.session.input(&name).map(|_| ()))?;
-                continue;
-            };
-            if let Some(value) = taker.given(&value, port)? {
-                values.push((name, value));
-            }
-        }
-        Ok(values)
-    }
-
     /// The outputs of a run, or those that are wanted.
     fn dict<'py>(
         &self,
@@ -398,97 +275,4 @@ impl PyWorker {
         let values = objects(py, outputs, wanted)?;
         by_name(py, &self.output_names, values, wanted)
     }
-
-    /// Does something with the open worker, without the interpreter.
-    fn with_open<R: Send>(
-        &self,
-        py: Python<'_>,
-        stop: Option<StopFlag>,
-        work: impl FnOnce(&Open, &StopFlag) -> Result<R, Error> + Send,
-    ) -> PyResult<R> {
-        let Some(open) = locked(&self.open).clone() else {
-            return Err(of_kind(py, ErrorKind::Worker, "the worker is closed", None));
-        };
-        let stop = stop.unwrap_or_default();
-        let result = attentive(py, open.transport.as_ref(), &stop, || work(&open, &stop));
-        let result = result.and_then(|done| done.map_err(|error| open.raised.because(py, &error)));
-        // Another thread may have closed the worker.
-        py.detach(|| drop(open));
-        result
-    }
-}
-
-/// Works without the interpreter. In the main thread of Python, an exception that a handler of a
-/// signal raises, such as Ctrl-C, ends the work of all workers, and is what this returns.
-fn attentive<R: Send>(
-    py: Python<'_>,
-    transport: Option<&Arc<Channels>>,
-    stop: &StopFlag,
-    work: impl FnOnce() -> R + Send,
-) -> PyResult<R> {
-    if !is_main_thread(py) {
-        return Ok(py.detach(work));
-    }
-    py.detach(|| {
-        thread::scope(|scope| {
-            let (working, ended) = channel::<()>();
-            let working = scope.spawn(move || {
-                let _until_the_end = working;
-                work()
-            });
-            let mut raised = None;
-            while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let looked = Python::attach(|py| py.check_signals());
-                if let (Err(error), None) = (looked, &raised) {
-                    stop.stop();
-                    fail(transport, &error);
-                    raised = Some(error);
-                }
-            }
-            let result = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match raised {
-                Some(error) => {
-                    // The caller did not raise it.
-                    stop.reset();
-                    Err(error)
-                }
-                None => Ok(result),
-            }
-        })
-    })
-}
-
-/// Tells the other workers, if there are any, of an exception.
-fn fail(transport: Option<&Arc<Channels>>, error: &PyErr) {
-    if let Some(transport) = transport {
-        let text = error.to_string();
-        // An exception without a text, such as that of Ctrl-C.
-        transport.fail(text.strip_suffix(": ").unwrap_or(&text));
-    }
-}
-
-/// Ends the work of a worker, without the interpreter.
-fn close(open: &Mutex<Option<Arc<Open>>>) {
-    let open = locked(open).take();
-    drop(open);
-}
-
-/// Has all workers closed before Python ends.
-fn close_at_exit(py: Python<'_>) -> PyResult<()> {
-    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
-    REGISTERED
-        .get_or_try_init(py, || {
-            let close_all = wrap_pyfunction!(close_all, py)?;
-            py.import("atexit")?.call_method1("register", (close_all,)).map(|_| ())
-        })
-        .copied()
-}
-
-/// Closes all workers.
-#[pyfunction]
-fn close_all(py: Python<'_>) {
-    py.detach(|| {
-        let all = std::mem::take(&mut *locked(&OPEN));
-        all.iter().filter_map(Weak::upgrade).for_each(|open| close(&open));
-    });
 }

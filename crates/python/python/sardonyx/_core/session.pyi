@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, final
 
 from sardonyx._messages import Path
+from sardonyx._profile import Profile as PublicProfile
 from sardonyx._state import State
 from sardonyx.distributed import Transport
 
@@ -36,6 +37,14 @@ class Session:
         timeout: float | None = None,
         stop: StopFlag | None = None,
     ) -> dict[str, Any]: ...
+    def profile(
+        self,
+        feeds: Mapping[str, Any],
+        *,
+        runs: int = 10,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> PublicProfile: ...
     def with_independent_sizes(self) -> Session: ...
     def steps(self) -> list[tuple[str, str, str]]: ...
     @property
@@ -66,6 +75,8 @@ class Trainer:
         memory_limit: int | None = None,
         dims: dict[str, int] | None = None,
         outputs: Sequence[str] | None = None,
+        devices: bool | str | None = None,
+        device_timeout: float = 60.0,
     ) -> Trainer: ...
     def initialize(self, *, timeout: float | None = None, stop: StopFlag | None = None) -> None: ...
     def step(
@@ -108,6 +119,8 @@ class Trainer:
     def export_to(self, path: Path, *, inference: bool = False) -> None: ...
     @property
     def entries(self) -> int: ...
+    @property
+    def devices(self) -> int: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -175,6 +188,47 @@ class Worker:
     def outputs(self) -> list[Port]: ...
 
 @final
+class Rank:
+    def __new__(
+        cls,
+        model: Any,
+        transport: Transport,
+        *,
+        deadline: float = 60.0,
+        threads: int | None = None,
+        precision: str = "exact",
+        memory_limit: int | None = None,
+        dims: dict[str, int] | None = None,
+        seed: int | None = None,
+    ) -> Rank: ...
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Rank: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        value: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def inputs(self) -> list[Port]: ...
+    @property
+    def outputs(self) -> list[Port]: ...
+
+@final
 class Snapshot:
     def names(self) -> list[str]: ...
     def value(self, name: str) -> Any: ...
@@ -199,6 +253,7 @@ class Port:
 
 @final
 class Tensor:
+    def __new__(cls, values: Any, dtype: str | None = None) -> Tensor: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

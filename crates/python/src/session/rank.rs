@@ -1,0 +1,182 @@
+//! `Rank`: one of several programs that each run a model of their own, whose collectives connect
+//! them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use sardonyx::{RunOptions, Session};
+
+use super::engine::{by_name, objects, wanted};
+use super::group::{Connection, Handle, deadline_of};
+use super::opened::opened;
+use super::ports::PyPort;
+use super::settings::Settings;
+use super::take::Taker;
+use super::{PyStopFlag, limits_of};
+
+/// One of several ranks that each run a model of their own with collectives: those that `sardonyx
+/// shard --local` and other tools write.
+///
+/// `model` is what a `Session` takes: the model of this rank, or one that all ranks have.
+/// `transport` carries messages to the other ranks; it is what a `Worker` takes. `deadline` is how
+/// many seconds a rank waits for another one before that is taken for lost. The other options are
+/// those of `Session`.
+///
+/// All ranks make their sessions at the same time and call `run` equally often. If a run of one
+/// fails, the calls of all end with an error that names the rank, and none of them can run any
+/// more.
+///
+/// Waits until all ranks are there. Raises `sardonyx.Error` if one is missing or has collectives
+/// that do not fit, or if the model cannot be opened or run.
+#[pyclass(frozen, name = "Rank", module = "sardonyx.distributed")]
+pub(crate) struct PyRank {
+    open: Handle<Session>,
+    inputs: Vec<PyPort>,
+    outputs: Vec<PyPort>,
+    output_names: Vec<Py<PyString>>,
+    rank: usize,
+    size: usize,
+    threads: usize,
+}
+
+#[pymethods]
+impl PyRank {
+    #[new]
+    #[pyo3(signature = (
+        model, transport, *, deadline=60.0, threads=None, precision="exact", memory_limit=None,
+        dims=None, seed=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
+    fn new(
+        model: &Bound<'_, PyAny>,
+        transport: &Bound<'_, PyAny>,
+        deadline: f64,
+        threads: Option<usize>,
+        precision: &str,
+        memory_limit: Option<usize>,
+        dims: Option<&Bound<'_, PyDict>>,
+        seed: Option<u64>,
+    ) -> PyResult<PyRank> {
+        let py = model.py();
+        let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
+        let connection = Connection::new(py, Some(transport), deadline_of(py, deadline)?)?;
+        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let made = made.and_then(|(model, _)| {
+            connection.make(py, || {
+                let builder = settings.applied(Session::builder(&model));
+                match connection.transport() {
+                    Some(transport) => builder.transport(transport),
+                    None => builder,
+                }
+                .build()
+            })
+        });
+        let session = match made {
+            Ok(session) => session,
+            Err(error) => {
+                connection.end(py);
+                return Err(error);
+            }
+        };
+        let outputs = session.outputs();
+        let names = outputs.iter().map(|port| PyString::intern(py, port.name()).unbind());
+        let (rank, size) = connection.place();
+        Ok(PyRank {
+            output_names: names.collect(),
+            outputs: outputs.iter().cloned().map(PyPort).collect(),
+            inputs: session.inputs().iter().cloned().map(PyPort).collect(),
+            rank,
+            size,
+            threads: session.threads(),
+            open: Handle::new(py, session, connection, "rank")?,
+        })
+    }
+
+    /// Runs the model of this rank on inputs by name, together with the runs of the other ranks,
+    /// and returns a dict of its outputs by name.
+    ///
+    /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
+    /// seconds, and `stop` when another thread raises the flag; both end the work of all ranks.
+    #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
+    fn run<'py>(
+        &self,
+        feeds: &Bound<'py, PyAny>,
+        outputs: Option<&Bound<'py, PyAny>>,
+        timeout: Option<f64>,
+        stop: Option<&Bound<'py, PyStopFlag>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let py = feeds.py();
+        let of_call = limits_of(stop, timeout)?;
+        let picked = outputs.map(|names| wanted(names, &self.output_names)).transpose()?;
+        let mut taker = Taker::default();
+        let known = |session: &Session, name: &str| session.input(name).map(|_| ());
+        let values = self.open.values(feeds, &self.inputs, &mut taker, known)?;
+        let found = self.open.with(py, of_call.stop, |open, stop| {
+            let mut options = RunOptions::new().stop(stop);
+            options.deadline = of_call.deadline;
+            open.session.run_with(values, options)
+        });
+        let dict = found.and_then(|outputs| {
+            let values = objects(py, outputs, picked.as_deref())?;
+            by_name(py, &self.output_names, values, picked.as_deref())
+        });
+        // What is lent is given back here, where the interpreter is held.
+        drop(taker);
+        dict
+    }
+
+    /// Ends the work of this rank.
+    fn close(&self, py: Python<'_>) {
+        self.open.close(py);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Closes the rank. The others are told of the exception that ends the block.
+    #[pyo3(signature = (kind=None, value=None, trace=None))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        trace: Option<&Bound<'_, PyAny>>,
+    ) {
+        let _ = (kind, trace);
+        self.open.close_after(py, value);
+    }
+
+    /// The number of this rank.
+    #[getter]
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[getter]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many threads a run uses, the calling one included.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// What a run takes, in the order of the model.
+    #[getter]
+    fn inputs(&self) -> Vec<PyPort> {
+        self.inputs.clone()
+    }
+
+    /// What a run gives back, in the order of the model.
+    #[getter]
+    fn outputs(&self) -> Vec<PyPort> {
+        self.outputs.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Rank(rank {} of {})", self.rank, self.size)
+    }
+}
