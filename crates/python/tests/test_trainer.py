@@ -516,3 +516,52 @@ def test_devices_that_cannot_be_are_refused():
         sardonyx.Trainer(model, devices=2)
     with pytest.raises(sardonyx.Error, match="the deadline must be"):
         sardonyx.Trainer(model, devices=True, device_timeout=0)
+
+
+ENDLESS_ON_DEVICES = """
+import signal
+import numpy as np
+import sardonyx
+
+# A shell lets what it starts in the background ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+model = sardonyx.parser.parse_model('''
+    <notation: "full", ir_version: 11, opset_import: ["": 21]>
+    g (float[64, 64] x, int64 turns) => (float[64, 64] y) <float w = {1}> {
+        go = Constant <value_int: int = 1> ()
+        yes = Cast <to: int = 9> (go)
+        y = Loop (turns, yes, x) <body: graph = b (int64 i, bool c, float[64, 64] v) => (bool d, float[64, 64] z) {
+            d = Identity (c)
+            z = MatMul (v, v)
+        }> @<device_configurations: [{configuration_id: "c", pipeline_stage: 1}]>
+    }
+    @<configuration: [{name: "c", num_devices: 2}],
+      training_info: [{
+        algorithm: double () => (float new_w) { new_w = Add (w, w) },
+        update_binding: ["w": "new_w"]
+    }]>
+''')
+trainer = sardonyx.Trainer(model, devices=True)
+feeds = {"x": np.zeros((64, 64), np.float32), "turns": np.int64(1)}
+trainer.step(feeds)
+print("runs", flush=True)
+try:
+    trainer.step({**feeds, "turns": np.int64(2**40)})
+except KeyboardInterrupt:
+    print("interrupted", trainer.state["w"], flush=True)
+trainer.step(feeds)
+print(trainer.state["w"])
+"""
+
+
+def test_ctrl_c_ends_a_step_on_devices():
+    command = [sys.executable, "-c", ENDLESS_ON_DEVICES]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "runs\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (said, process.returncode) == ("interrupted 2.0\n4.0\n", 0)
