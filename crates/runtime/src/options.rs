@@ -114,7 +114,8 @@ pub struct RunOptions<'a> {
     /// What operators without an attribute `seed` draw random numbers by in this run, instead of
     /// what the session says. Runs of one model with the same seed draw the same numbers.
     pub seed: Option<u64>,
-    /// Is asked whether the run ends, by the thread that runs, whenever the others are tested.
+    /// Is asked whether the run ends, by the thread that runs, whenever the others are tested. Runs
+    /// on devices, whose threads are others, do not ask.
     pub asks: Option<&'a dyn Fn() -> bool>,
     /// Is told of every step that has run.
     pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
