@@ -287,3 +287,50 @@ fn defaults_have_their_own_sizes() {
         assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
     }
 }
+
+/// A symbol that a default contradicts does not decide the sizes of values that devices exchange.
+#[test]
+fn defaults_do_not_decide_what_symbols_are() {
+    let text = "<ir_version: 11, opset_import: [\"\": 21]>
+        g (float[n, 2, 3] x, float[4, 2, n] w) => (float[?, ?, ?] y)
+        <float[4, 2, 2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}> {
+            y = Conv (x, w) @<device_configurations: [{configuration_id: \"c\",
+                sharding_spec: [{tensor_name: \"w\", device: [0, 1],
+                    sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+        }
+        @<configuration: [{name: \"c\", num_devices: 2}]>";
+    let model = Model::from_text(text).unwrap();
+    let whole = Session::new(&model).unwrap();
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    for n in [2, 4, 3, 2] {
+        let values = (0..n * 6).map(|value| value as f32).collect();
+        let inputs = [("x", Tensor::from_vec([n, 2, 3], values).unwrap())];
+        assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+    }
+    assert!(session.last_plan().unwrap().facts().in_parts > 0);
+}
+
+/// Tables with a batch of a size that is not known to be that of the values are not cut with them.
+#[test]
+fn tables_of_another_size_are_whole() {
+    let text = "<ir_version: 11, opset_import: [\"\": 23]>
+        g (float[2, 4, 3, 8] x, float[a, 3, 4] cosines, float[b, 3, 4] sines) => (y) {
+            y = RotaryEmbedding (x, cosines, sines) @<device_configurations: [{
+                configuration_id: \"c\", sharding_spec: [{tensor_name: \"x\", device: [0, 1],
+                    sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+        }
+        @<configuration: [{name: \"c\", num_devices: 2}]>";
+    let model = Model::from_text(text).unwrap();
+    let whole = Session::new(&model).unwrap();
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    let tensor = |dims: &[usize]| {
+        let count: usize = dims.iter().product();
+        Tensor::from_vec(dims, (0..count).map(|value| value as f32 / 8.0).collect()).unwrap()
+    };
+    let inputs = [
+        ("x", tensor(&[2, 4, 3, 8])),
+        ("cosines", tensor(&[2, 3, 4])),
+        ("sines", tensor(&[2, 3, 4])),
+    ];
+    assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+}

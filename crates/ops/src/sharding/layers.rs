@@ -262,11 +262,15 @@ pub(crate) fn rotary_embedding(cx: &Operands<'_>) -> Option<Factors> {
     match cx.dims(3) {
         Some(_) => found.input(3, 0, factors.batch),
         // Without positions, the tables have an axis for the batch.
-        None => [1, 2].into_iter().for_each(|input| {
-            if cx.dims(input).is_some_and(|dims| dims.len() == 3 && dims[0] == x[0]) {
+        None => {
+            for input in [1, 2] {
+                let dims = cx.dims(input).filter(|dims| dims.len() == 3)?;
+                if dims[0] != x[0] {
+                    return None;
+                }
                 found.input(input, 0, factors.batch);
             }
-        }),
+        }
     }
     Some(found)
 }

@@ -90,7 +90,7 @@ impl<'p> Building<'p> {
     fn build(mut self) -> Local {
         import(&mut self.model, (EXCHANGE_DOMAIN, 1));
         self.nodes();
-        self.declare_parts();
+        self.declare_inputs();
         let (outputs, kept) = self.outputs();
         self.drop_unread();
         Local { model: self.model, outputs, kept }
@@ -491,9 +491,15 @@ impl<'p> Building<'p> {
         self.model.redefine_output(last, 0, output);
     }
 
-    /// Declares the types of the parts of residents that the device has.
-    fn declare_parts(&mut self) {
-        for (input, ty) in self.plan.parts_on(self.device) {
+    /// Declares inputs with the types that the plan is made for, and residents with those of the
+    /// parts that the device has. The declared ones of the model may contradict each other where an
+    /// input has an initializer.
+    fn declare_inputs(&mut self) {
+        let plan = self.plan;
+        let inputs = plan.model.graph(self.graph).inputs.iter().filter_map(|info| info.value);
+        let whole = inputs.filter_map(|input| Some((input, plan.types.ty(input)?.clone())));
+        let whole: Vec<(ValueId, Type)> = whole.filter(|(_, ty)| ty.shape().is_some()).collect();
+        for (input, ty) in whole.into_iter().chain(plan.parts_on(self.device)) {
             let ty = declaration(&mut self.model, &ty);
             let inputs = &mut self.model.graph_mut(self.graph).inputs;
             if let Some(info) = inputs.iter_mut().find(|info| info.value == Some(input)) {
