@@ -78,8 +78,8 @@ pub use shard::{
     Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
     FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,
     Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, Split, SplitAxis,
-    Step, Suggested, Transfer, chosen_configuration, lower_ir_version, prepare_to_shard, shard,
-    suggest, transfers,
+    Step, Suggested, Transfer, chosen_configuration, divides_bodies, lower_ir_version,
+    prepare_to_shard, shard, suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use training::{

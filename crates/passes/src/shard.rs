@@ -35,6 +35,7 @@ use sardonyx_ops::operators::CAST_LIKE;
 use sardonyx_ops::{Change, Operand, Registry};
 use sardonyx_tensor::DataType;
 
+pub use bodies::divides_bodies;
 pub use collectives::{Collectives, NotExpressible};
 pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use sardonyx_kernels::{Isa, Pool};
+use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
@@ -143,10 +143,7 @@ pub(crate) fn compile(
     let Front { mut resolved, inference: first, mut constants } =
         front(model, external, options, &account, &mut report, &mut clock)?;
     let fuses = options.optimization >= Optimization::All;
-    let isa = match options.isa {
-        Some(isa) => isa,
-        None => Isa::requested().map_err(|error| CompileError::Option(error.to_string()))?,
-    };
+    let isa = options.chosen_isa()?;
     let packer = Packer::new(&options.weights, &account, options.only_looks);
     let lowering = Lowering {
         resolved: &resolved,

@@ -7,6 +7,7 @@ use std::time::Instant;
 use sardonyx_kernels::Isa;
 
 use crate::custom::CustomOperators;
+use crate::error::CompileError;
 use crate::images::ImageDecoder;
 use crate::precision::Precision;
 use crate::run::StepEvent;
@@ -94,6 +95,18 @@ impl Options {
     /// The default with a number of threads.
     pub fn with_threads(threads: usize) -> Self {
         Options { threads: Some(threads), ..Options::default() }
+    }
+
+    /// The instruction set that a session would use.
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError::Option`] if `SARDONYX_ISA` names none.
+    pub fn chosen_isa(&self) -> Result<Isa, CompileError> {
+        match self.isa {
+            Some(isa) => Ok(isa),
+            None => Isa::requested().map_err(|error| CompileError::Option(error.to_string())),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use super::assign::Assignment;
 use super::local::Building;
 use super::place::Wishes;
 use super::{Computed, FormId, Planner};
+use crate::annotations::annotations;
 use crate::order::{inner_graphs, tree};
 
 /// An operator whose graphs can be divided.
@@ -47,6 +48,16 @@ impl Bodies {
     pub(super) fn outputs(&self) -> impl Iterator<Item = (ValueId, FormId)> + '_ {
         self.graphs.iter().flat_map(|body| body.outputs.iter().copied())
     }
+}
+
+/// Whether nodes in graphs of nodes say something of a configuration, so that these graphs may be
+/// divided.
+pub fn divides_bodies(model: &Model, configuration: &str) -> bool {
+    let inner = model.graphs().filter(|(_, graph)| graph.parent.is_some());
+    let mut nodes = inner.flat_map(|(_, graph)| graph.nodes.iter().copied());
+    nodes.any(|node| {
+        annotations(model, node).any(|one| one.configuration == configuration.as_bytes())
+    })
 }
 
 impl Planner<'_> {

@@ -14,7 +14,7 @@ use sardonyx_devices::{
     tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
-use sardonyx_passes::{Device, Plan};
+use sardonyx_passes::{Device, Plan, divides_bodies};
 use sardonyx_runtime::Port;
 use sardonyx_tensor::{DataType, Value};
 use sha2::{Digest, Sha256};
@@ -59,6 +59,13 @@ pub(super) fn description(
     }
     for rewrite in &options.without {
         let _ = writeln!(text, "without rewrite {rewrite}");
+    }
+    // Each computes the conditions by itself: sums that are rounded otherwise could make one leave
+    // a loop before the others.
+    if divides_bodies(&model.graph, configuration)
+        && let Ok(isa) = options.chosen_isa()
+    {
+        let _ = writeln!(text, "instruction set {}", isa.name());
     }
     if let Some(seed) = options.seed {
         let _ = writeln!(text, "seed {seed}");
@@ -448,5 +455,32 @@ impl<'m> Rest<'m> {
         let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged)?;
         self.0 = rest;
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Model, Session};
+
+    /// Workers whose kernels round otherwise must not decide about conditions.
+    #[test]
+    fn workers_with_divided_loops_agree_on_the_instruction_set() {
+        let says = "@<device_configurations: [{configuration_id: \"c\"}]>";
+        for (inner, outer, agrees) in [(says, "", true), ("", says, false)] {
+            let text = format!(
+                "<ir_version: 11, opset_import: [\"\": 21]>
+                 g (float x, bool c) => (float z) {{
+                     y = If (c) <then_branch = yes () => (a) {{ a = Neg (x) {inner} }},
+                                 else_branch = no () => (b) {{ b = Abs (x) }}>
+                     z = Neg (y) {outer}
+                 }}
+                 @<configuration: [{{name: \"c\", num_devices: 2}}]>"
+            );
+            let model = Model::from_text(&text).unwrap();
+            let builder = Session::builder(&model);
+            let what = super::description(&model, ("c", 2), builder.choices()).unwrap();
+            assert_eq!(what.contains("instruction set"), agrees, "{what}");
+        }
     }
 }
