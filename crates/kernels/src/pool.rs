@@ -63,6 +63,15 @@ thread_local! {
     static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
 }
 
+/// Puts back what regions asked before, also after a panic.
+struct EndsBefore(Option<&'static Ends>);
+
+impl Drop for EndsBefore {
+    fn drop(&mut self) {
+        ENDS.set(self.0);
+    }
+}
+
 /// Whether what the calling thread does is to end.
 fn is_to_end() -> bool {
     // What is asked may run something itself, which does not ask again.
@@ -162,21 +171,20 @@ impl Pool {
     ///
     /// The work was ended.
     pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> Result<R, Ended> {
-        /// Puts back what was there, also after a panic.
-        struct Before(Option<&'static Ends>);
-        impl Drop for Before {
-            fn drop(&mut self) {
-                ENDS.set(self.0);
-            }
-        }
         // SAFETY: only the lifetime is another one. Only this thread uses it, and only until
         // `_before` is dropped, which is before this function ends, also by unwinding.
         let ends = unsafe { std::mem::transmute::<&dyn Fn() -> bool, &'static Ends>(ends) };
-        let _before = Before(ENDS.replace(Some(ends)));
+        let _before = EndsBefore(ENDS.replace(Some(ends)));
         catch_unwind(AssertUnwindSafe(body)).or_else(|payload| match payload.downcast::<Ended>() {
             Ok(ended) => Err(*ended),
             Err(payload) => resume_unwind(payload),
         })
+    }
+
+    /// Calls a function whose regions ask nothing, also within [`Pool::until`].
+    pub fn to_its_end<R>(body: impl FnOnce() -> R) -> R {
+        let _before = EndsBefore(ENDS.take());
+        body()
     }
 
     /// The pool on which the calling thread packs constants.
@@ -571,6 +579,19 @@ mod tests {
         });
         assert_eq!(found, Err(Ended));
         assert!(inner.into_inner() < 100 * 100);
+    }
+
+    #[test]
+    fn what_is_done_to_its_end_asks_nothing() {
+        let done = AtomicUsize::new(0);
+        let count = |_| {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        let found = Pool::until(&|| true, || {
+            Pool::to_its_end(|| Pool::serial().run(10, count));
+            Pool::serial().run(10, count);
+        });
+        assert_eq!((found, done.into_inner()), (Err(Ended), 10));
     }
 
     #[test]

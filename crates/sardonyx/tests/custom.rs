@@ -1,7 +1,8 @@
 //! Operators that a program brings: code and functions, from one end to the other.
 
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sardonyx::infer::{NodeTypes, RuleAnswer};
 use sardonyx::ops::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema};
@@ -364,4 +365,35 @@ fn operators_of_the_program_read_images_between_convolutions() {
     assert_eq!(fast.len(), plain.len());
     let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs().max(1.0);
     assert!(fast.iter().zip(&plain).all(is_near));
+}
+
+/// A run that is ended does not unwind through code of the program, which may hold locks: a session
+/// that an operator runs is done to its end.
+#[test]
+fn a_session_within_an_operator_looks_at_its_own_limits() {
+    let inner = model("g (float[2] x) => (float[2] y) { y = Erf (x) }");
+    let inner = Session::builder(&inner).threads(1).build().expect("a session");
+    let inner = Arc::new(Mutex::new(inner));
+    let outer = model(
+        "g (float[2] x) => (float[2] z) <float[2] y> { y = com.example.Inner (x) z = Neg (y) }",
+    );
+    let of_operator = Arc::clone(&inner);
+    let operator = move |call: &mut OperatorCall<'_, '_>| {
+        let x = Tensor::from_vec([2], call.slice::<f32>(0)?.to_vec())?;
+        let session = of_operator.lock().map_err(|_| "the lock is poisoned")?;
+        let outputs = session.run([("x", x)]).map_err(|error| error.to_string())?;
+        let y = outputs.tensor("y").map_err(|error| error.to_string())?;
+        call.output_slice::<f32>(0, &[2])?.copy_from_slice(&y.to_vec::<f32>()?);
+        Ok(())
+    };
+    let session = Session::builder(&outer).operator("com.example", "Inner", operator);
+    let session = session.threads(1).build().expect("a session");
+    let asked = Cell::new(0);
+    // Before the operator it goes on, and from then on it does not.
+    let ends = || asked.replace(asked.get() + 1) > 0;
+    let options = RunOptions::new().asks(&ends);
+    let error = session.run_with([("x", x())], options).expect_err("it was ended");
+    assert_eq!((error.kind(), asked.get()), (ErrorKind::Stopped, 2));
+    assert!(!inner.is_poisoned());
+    assert_eq!(numbers(&run(&session), "z").len(), 2);
 }

@@ -7,7 +7,7 @@
 use std::mem::take;
 use std::sync::{Arc, PoisonError};
 
-use sardonyx_kernels::Exec;
+use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::Type;
 use sardonyx_tensor::{Tensor, TensorView, TensorViewMut, Value};
 use smallvec::SmallVec;
@@ -151,7 +151,9 @@ impl Session {
         body: impl FnOnce(&mut Memory) -> Result<R, RunError>,
     ) -> Result<R, RunError> {
         let mut memory = self.memories.take();
-        let result = body(&mut memory);
+        // A run within an operator that a program brings looks at its own limits only: an operator
+        // is not to be unwound, as it may hold locks.
+        let result = Pool::to_its_end(|| body(&mut memory));
         self.memories.give_back(memory);
         result
     }
