@@ -35,6 +35,7 @@ pub mod elementwise;
 pub mod fourier;
 pub mod gemm;
 pub mod grid;
+pub mod loss;
 pub mod ml;
 pub mod norm;
 pub mod number;

@@ -149,6 +149,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Mul", lowered(math::binary::lower_mul)),
     ("", "Multinomial", bind(random::bind_multinomial)),
     ("", "Neg", lowered(math::unary::lower_neg)),
+    ("", "NegativeLogLikelihoodLoss", bind(nn::loss::bind)),
     ("", "NonMaxSuppression", bind(image::non_max_suppression::bind)),
     ("", "NonZero", bind(tensor::select::bind_non_zero)),
     ("", "Not", lowered(math::binary::lower_not)),

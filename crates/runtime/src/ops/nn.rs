@@ -11,6 +11,7 @@ pub(crate) mod global_pool;
 pub(crate) mod images;
 pub(crate) mod instance_normalization;
 pub(crate) mod layer_normalization;
+pub(crate) mod loss;
 pub(crate) mod lrn;
 pub(crate) mod max_unpool;
 pub(crate) mod pool;

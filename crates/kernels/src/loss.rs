@@ -1,0 +1,102 @@
+//! Losses of classifiers: of each element minus the score of the class that is right.
+
+use crate::number::{Arith, Number};
+
+/// Scores of classes, and which class is right.
+#[derive(Debug)]
+pub struct Scored<'a, T, L> {
+    pub scores: &'a [T],
+    /// Elements of the scores before, along and after the axis of classes.
+    pub split: [usize; 3],
+    /// For each element of the other axes.
+    pub labels: &'a [L],
+    /// By class: what its losses count.
+    pub weights: Option<&'a [T]>,
+    /// The label of elements that do not count.
+    pub ignored: Option<i64>,
+}
+
+/// A label that is no class: where it lies, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoClass {
+    pub at: usize,
+    pub label: i64,
+}
+
+impl<T: Number, L: Copy + Into<i64>> Scored<'_, T, L> {
+    /// Calls a function with each loss, weighted, and with its weight.
+    ///
+    /// # Errors
+    ///
+    /// The first label that is neither a class nor ignored.
+    pub fn each(&self, mut with: impl FnMut(usize, T::Real, T::Real)) -> Result<(), NoClass> {
+        let [_, classes, after] = self.split;
+        for (at, label) in self.labels.iter().enumerate() {
+            let label = (*label).into();
+            if self.ignored == Some(label) {
+                with(at, T::Real::ZERO, T::Real::ZERO);
+                continue;
+            }
+            let class = usize::try_from(label).ok().filter(|class| *class < classes);
+            let Some(class) = class else { return Err(NoClass { at, label }) };
+            let score = self.scores[(at / after * classes + class) * after + at % after].to_real();
+            let loss = T::Real::ZERO.sub(score);
+            match self.weights {
+                None => with(at, loss, T::Real::ONE),
+                Some(weights) => {
+                    let weight = weights[class].to_real();
+                    with(at, loss.mul(weight), weight);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scored::each`].
+    pub fn losses(&self, out: &mut [T]) -> Result<(), NoClass> {
+        self.each(|at, loss, _| out[at] = T::from_real(loss))
+    }
+
+    /// The sum of all losses, and that of their weights.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scored::each`].
+    pub fn sums(&self) -> Result<[f64; 2], NoClass> {
+        let mut sums = [0.0; 2];
+        self.each(|_, loss, weight| {
+            sums[0] += loss.to_f64();
+            sums[1] += weight.to_f64();
+        })?;
+        Ok(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_right_class_counts() {
+        let scores = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        let scored = Scored {
+            scores: &scores,
+            split: [2, 2, 2],
+            labels: &[0i32, 1, 1, -1],
+            weights: Some(&[1.0, 0.5]),
+            ignored: Some(-1),
+        };
+        let mut out = [9.0; 4];
+        scored.losses(&mut out).unwrap();
+        assert_eq!(out, [-1.0, -2.0, -3.5, 0.0]);
+        assert_eq!(scored.sums(), Ok([-6.5, 2.0]));
+        let scored = Scored { ignored: None, ..scored };
+        assert_eq!(scored.sums(), Err(NoClass { at: 3, label: -1 }));
+        let none = Scored { scores: &[], split: [0, 2, 0], labels: &[], ..scored };
+        assert_eq!(none.sums(), Ok([0.0; 2]));
+    }
+}
