@@ -228,6 +228,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "StringSplit", bind(text::split::bind)),
     ("", "Sub", lowered(math::binary::lower_sub)),
     ("", "Sum", either(math::variadic::lower_sum, math::variadic::bind_sum)),
+    ("", "SwiGLU", either(math::gated::lower_swiglu, math::gated::bind_swiglu)),
     ("", "Swish", lowered(math::gated::lower_swish)),
     ("", "Tan", lowered(math::unary::lower_tan)),
     ("", "Tanh", lowered(math::unary::lower_tanh)),
