@@ -58,12 +58,16 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     let ids = ints(site, names.id)?;
     let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, count, "classes"));
     let mut ids = ids.collect::<Result<Vec<_>, _>>()?;
-    let mut bases = bases(site, count, "classes")?;
     // One column of weights tells two classes apart, and it is the score of the second.
     let is_binary = count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]);
-    if is_binary && bases.len() == 2 {
-        bases = vec![bases[ids[0]]];
-    }
+    let bases = match numbers(site, "base_values")?.0 {
+        // Converters write that of the column alone.
+        one if is_binary && one.len() == 1 => one,
+        _ => match bases(site, count, "classes")? {
+            both if is_binary && !both.is_empty() => vec![both[ids[0]]],
+            bases => bases,
+        },
+    };
     let transform = post_transform(site)?;
     let mut finish = Finish {
         aggregate: Aggregate::Sum,
@@ -147,11 +151,14 @@ fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
     }
 }
 
-/// `base_values`: none, one for all, or one for each.
+/// `base_values`: none, or one for each.
 fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError> {
     let (bases, _) = numbers(site, "base_values")?;
-    if bases.len() > 1 && bases.len() != count {
-        refuse!("attribute 'base_values' has {} elements, but there are {count} {of}", bases.len());
+    if !bases.is_empty() && bases.len() != count {
+        refuse!(
+            "attribute 'base_values' has length {}, but there are {count} {of}; give each a value",
+            bases.len()
+        );
     }
     Ok(bases)
 }

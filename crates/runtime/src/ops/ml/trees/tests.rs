@@ -84,7 +84,7 @@ fn regressors() {
         (
             vec![
                 ("aggregate_function", AttrValue::from("AVERAGE")),
-                ("base_values", floats(&[1.0])),
+                ("base_values", floats(&[1.0; 2])),
             ],
             [1.5, 6., 2., 6., -0.5, 7.5, -0.5, 7.5, 2., 6.],
         ),
@@ -340,7 +340,18 @@ fn refused_classes_and_version_5() {
         (
             class,
             ("base_values", floats(&[1.0; 3])),
-            "attribute 'base_values' has 3 elements, but there are 2 classes",
+            "attribute 'base_values' has length 3, but there are 2 classes; give each a value",
+        ),
+        // ONNX Runtime refuses these as well.
+        (
+            class,
+            ("base_values", floats(&[1.0])),
+            "attribute 'base_values' has length 1, but there are 2 classes; give each a value",
+        ),
+        (
+            "TreeEnsembleRegressor",
+            ("base_values", floats(&[1.0])),
+            "attribute 'base_values' has length 1, but there are 2 targets; give each a value",
         ),
         (
             new,
