@@ -83,6 +83,7 @@ fn types_of_outputs() {
         ("MurmurHash3", &[], "string[N, 2]", "uint32[N, 2]"),
         ("MurmurHash3", &[("positive", Int(0))], "int64[N]", "int32[N]"),
         ("Tokenizer", &[], "string[N]", "string[N, ?]"),
+        ("Tokenizer", &[], "string[N, 0]", "string[N, 0]"),
         ("Tokenizer", &[], "string[]", "Tokenizer: the input must have rank 1 or 2, not 0"),
     ];
     check_types(rows);

@@ -3,6 +3,7 @@
 //! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
 
 pub(super) mod full_match;
+mod longest;
 pub(super) mod normalize;
 mod re2;
 pub(super) mod split;

@@ -11,9 +11,9 @@ use crate::kernel::{Call, Kernel, Site};
 
 /// Bytes of a compiled pattern. RE2 takes half of that by default; classes of characters are larger
 /// here.
-const MOST_BYTES: usize = 16 << 20;
+pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Groups within groups.
-const MOST_NESTED: u32 = 250;
+pub(super) const MOST_NESTED: u32 = 250;
 
 /// `RegexFullMatch`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {

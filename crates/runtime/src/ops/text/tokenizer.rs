@@ -1,14 +1,11 @@
 //! Tokenizer: the tokens of texts, by separators or by an expression for tokens.
 
-use regex::bytes::Regex;
-use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, Hir, HirKind};
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::Dims;
 
-use super::full_match::regex_of;
+use super::longest::Longest;
 use super::split::char_at;
-use super::{re2, set_strings, texts};
+use super::{set_strings, texts};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
@@ -30,7 +27,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let cut = match (&separators[..], expression) {
         ([], None) => fail!("the node has neither 'separators' nor 'tokenexp'"),
         ([], Some(expression)) if expression == b"." => Cut::Characters,
-        ([], Some(expression)) => Cut::Tokens(longest("tokenexp", expression)?),
+        ([], Some(expression)) => Cut::Tokens(Longest::new("tokenexp", expression)?),
         ([separator], _) if separator.is_empty() => Cut::Characters,
         (separators, _) => {
             let all = separators.iter().map(|one| separator(one.to_vec()));
@@ -44,9 +41,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Tokenizer { cut, least, is_marked, pad }))
 }
 
-fn separator(pattern: Vec<u8>) -> Result<Regex, BindError> {
-    let regex = longest("separators", pattern)?;
-    if regex.is_match(b"") {
+fn separator(pattern: Vec<u8>) -> Result<Longest, BindError> {
+    let regex = Longest::new("separators", pattern)?;
+    if regex.matches_nothing() {
         return Err(BindError::Unsupported(
             "a separator that matches the empty string".to_string(),
         ));
@@ -54,84 +51,11 @@ fn separator(pattern: Vec<u8>) -> Result<Regex, BindError> {
     Ok(regex)
 }
 
-/// A pattern that matches as much as it can. Of several ways to match from a place on, the crate
-/// takes the first one, so a pattern in which it may not be the longest is refused.
-fn longest(name: &str, pattern: Vec<u8>) -> Result<Regex, BindError> {
-    let text = String::from_utf8_lossy(&pattern).into_owned();
-    let regex = regex_of(name, pattern, ["(?:", ")"])?;
-    let parsed = re2::translate(&text).ok().and_then(|translation| {
-        ParserBuilder::new().utf8(false).build().parse(&translation.pattern).ok()
-    });
-    if parsed.is_none_or(|pattern| !first_is_longest(&pattern)) {
-        let what = format!("the pattern '{text}', in which one alternative is a prefix of another");
-        return Err(BindError::Unsupported(what));
-    }
-    Ok(regex)
-}
-
-/// Whether there is no choice: nothing takes as little as it can, and alternatives begin with
-/// different bytes.
-fn first_is_longest(pattern: &Hir) -> bool {
-    match pattern.kind() {
-        HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => true,
-        HirKind::Repetition(repetition) => repetition.greedy && first_is_longest(&repetition.sub),
-        HirKind::Capture(capture) => first_is_longest(&capture.sub),
-        HirKind::Concat(parts) => parts.iter().all(first_is_longest),
-        HirKind::Alternation(parts) => {
-            parts.iter().all(first_is_longest) && union(parts, true).is_some()
-        }
-    }
-}
-
-/// The bytes that matches begin with.
-type Bytes = [bool; 256];
-
-/// The bytes that matches of any of some patterns begin with; `None` where there may be others, or
-/// if two begin with the same and they `differ`.
-fn union(patterns: &[Hir], differ: bool) -> Option<Bytes> {
-    let mut all = [false; 256];
-    for pattern in patterns {
-        for (all, one) in all.iter_mut().zip(first_bytes(pattern)?) {
-            if differ && *all && one {
-                return None;
-            }
-            *all |= one;
-        }
-    }
-    Some(all)
-}
-
-fn first_bytes(pattern: &Hir) -> Option<Bytes> {
-    let mut found = [false; 256];
-    let mut add = |first: u8, last: u8| found[usize::from(first)..=usize::from(last)].fill(true);
-    match pattern.kind() {
-        HirKind::Empty | HirKind::Look(_) => return None,
-        HirKind::Literal(literal) => add(*literal.0.first()?, *literal.0.first()?),
-        HirKind::Class(Class::Bytes(class)) => {
-            class.ranges().iter().for_each(|range| add(range.start(), range.end()));
-        }
-        HirKind::Class(Class::Unicode(class)) => {
-            let lead = |char: char| char.encode_utf8(&mut [0; 4]).as_bytes()[0];
-            class.ranges().iter().for_each(|range| add(lead(range.start()), lead(range.end())));
-        }
-        HirKind::Repetition(repetition) if repetition.min == 0 => return None,
-        HirKind::Repetition(repetition) => return first_bytes(&repetition.sub),
-        HirKind::Capture(capture) => return first_bytes(&capture.sub),
-        HirKind::Concat(parts) => {
-            return first_bytes(
-                parts.iter().find(|part| !matches!(part.kind(), HirKind::Look(_)))?,
-            );
-        }
-        HirKind::Alternation(parts) => return union(parts, false),
-    }
-    Some(found)
-}
-
 enum Cut {
     Characters,
     /// One after the other.
-    Separators(Vec<Regex>),
-    Tokens(Regex),
+    Separators(Vec<Longest>),
+    Tokens(Longest),
 }
 
 struct Tokenizer {
@@ -147,6 +71,12 @@ impl Kernel for Tokenizer {
         let view = call.tensor(0)?.clone();
         let texts = texts(&view)?;
         let mut dims = Dims::from(view.dims());
+        if texts.len() == 0 {
+            // As in ONNX Runtime: of no texts the last axis counts tokens, and none is added.
+            dims.pop();
+            dims.push(0);
+            return set_strings(call, 0, &dims, 0, |_| ());
+        }
         let mut counts = call.scratch::<usize>(texts.len())?;
         let (mut most, mut bytes) = (0, 0_usize);
         for (text, count) in texts.clone().zip(counts.iter_mut()) {
@@ -193,14 +123,14 @@ impl Tokenizer {
             }
             Cut::Separators(separators) => self.between(separators, text, with),
             Cut::Tokens(expression) => {
-                let found = expression.find_iter(text).map(|found| found.as_bytes());
+                let found = expression.find_iter(text).map(|found| &text[found]);
                 found.filter(|token| self.is_long(token)).for_each(with);
             }
         }
     }
 
     /// The tokens between separators, of which the first one cuts first.
-    fn between<'t>(&self, separators: &[Regex], text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
+    fn between<'t>(&self, separators: &[Longest], text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
         let Some((first, others)) = separators.split_first() else {
             if self.is_long(text) {
                 with(text);
@@ -209,8 +139,8 @@ impl Tokenizer {
         };
         let mut start = 0;
         for found in first.find_iter(text) {
-            self.between(others, &text[start..found.start()], with);
-            start = found.end();
+            self.between(others, &text[start..found.start], with);
+            start = found.end;
         }
         self.between(others, &text[start..], with);
     }
@@ -248,7 +178,7 @@ mod tests {
         let (two, marked) = (("mincharnum", Int(2)), ("mark", Int(1)));
         let x = ["ab,cd9é", "x"];
         // As ONNX Runtime 1.31 does.
-        let rows: [(&[&str], &[Attribute], &[usize], &[&str]); 11] = [
+        let rows: [(&[&str], &[Attribute], &[usize], &[&str]); 17] = [
             (
                 &["ab cd", "x", ""],
                 &[separators(&[" "])],
@@ -270,6 +200,13 @@ mod tests {
             (&["ab abc"], &[expression("a*")], &[1, 2], &["a", "a"]),
             (&x, &[expression("[a-z]+")], &[2, 2], &["ab", "cd", "x", "#"]),
             (&x, &[expression("\\w+|[^\\w\\s]+"), two], &[2, 2], &["ab", "cd9", "#", "#"]),
+            // Of the alternatives the longest.
+            (&["aab a1b2"], &[expression("a|ab")], &[1, 3], &["a", "ab", "a"]),
+            (&["aaaaab"], &[expression("a+?b??")], &[1, 1], &["aaaaab"]),
+            (&["aab1"], &[expression("[a-z]+|[a-z]+1")], &[1, 1], &["aab1"]),
+            (&["xxb"], &[expression("x*|b")], &[1, 2], &["xx", "b"]),
+            (&["xaaaay"], &[separators(&["aa|aaa"])], &[1, 2], &["x", "ay"]),
+            (&["zaabbz"], &[separators(&["a|ab"])], &[1, 2], &["z", "bz"]),
         ];
         for (x, attributes, dims, expected) in rows {
             let found = tokens(&strings(&[x.len()], x), attributes).unwrap();
@@ -281,8 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn no_texts() {
+        let none: [&str; 0] = [];
+        let marked = [texts("separators", &[" "]), ("mark", Int(1))];
+        // As ONNX Runtime 1.31 does.
+        let rows: [[&[usize]; 2]; 4] =
+            [[&[0], &[0]], [&[0, 3], &[0, 0]], [&[3, 0], &[3, 0]], [&[0, 0], &[0, 0]]];
+        for [from, to] in rows {
+            let found = tokens(&strings(from, &none), &marked).unwrap();
+            assert_eq!(found, strings(to, &none), "{from:?}");
+        }
+    }
+
+    #[test]
     fn refused() {
-        let rows: [(&[Attribute], &str); 6] = [
+        let rows: [(&[Attribute], &str); 4] = [
             (&[], "the node has neither 'separators' nor 'tokenexp'"),
             (
                 &[text("tokenexp", "."), ("mincharnum", Int(2))],
@@ -293,14 +243,6 @@ mod tests {
                 "attribute 'mincharnum' is 0, but must be at least 1",
             ),
             (&[texts("separators", &["x*"])], "a separator that matches the empty string"),
-            (
-                &[text("tokenexp", "a|ab")],
-                "the pattern 'a|ab', in which one alternative is a prefix of another",
-            ),
-            (
-                &[text("tokenexp", "a+?")],
-                "the pattern 'a+?', in which one alternative is a prefix of another",
-            ),
         ];
         for (attributes, refusal) in rows {
             let error = tokens(&strings(&[1], &["a"]), attributes).unwrap_err();
