@@ -160,3 +160,30 @@ fn a_node_of_constants_fails_when_the_session_is_made() {
         other => panic!("{other:?}"),
     }
 }
+
+/// SHAPE-17: as ONNX Runtime, which compares element types and passes over sizes.
+#[test]
+fn outputs_of_other_types_than_declared() {
+    let text = |outputs: &str, nodes: &str| format!("g (float[2] x) => ({outputs}) {{ {nodes} }}");
+    let rows = [
+        ("float y", "y = Shape (x)", "output 'y' is int64[1], but the model declares float"),
+        (
+            "float[2] y, double[2] z",
+            "z = Relu (x) y = Neg (x)",
+            "output 'z' is float[2], but the model declares double[2]",
+        ),
+        (
+            "float[2] y",
+            "y = SequenceConstruct (x)",
+            "output 'y' is seq(float[2]), but the model declares float[2]",
+        ),
+    ];
+    for (outputs, nodes, expected) in rows {
+        let error = session(&text(outputs, nodes)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    for outputs in ["float[3] y", "optional(float[2]) y"] {
+        let session = session(&text(outputs, "y = Relu (x)")).unwrap();
+        assert_eq!(session.outputs()[0].ty().unwrap().to_string(), "float[2]");
+    }
+}

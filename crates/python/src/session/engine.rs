@@ -219,7 +219,8 @@ impl Engine {
         self.session.inputs().iter().cloned().map(PyPort).collect()
     }
 
-    /// What a run gives back: as the model declares it, and where it does not, as is known.
+    /// What a run gives back: as the model declares it, and where it does not, or says what cannot
+    /// be, as is known.
     pub(crate) fn outputs(&self) -> Vec<PyPort> {
         let declared = self.model.outputs();
         let mut names = size_names(&self.model.inputs());
@@ -227,8 +228,9 @@ impl Engine {
         let known = self.session.outputs();
         let ports = known.iter().enumerate().map(|(index, known)| {
             let declared = declared.get(index).filter(|port| {
-                let shape = port.ty().and_then(Type::shape);
-                shape.is_some() && self.settings.dims.is_empty()
+                let ty = port.ty().filter(|ty| ty.shape().is_some());
+                let fits = |ty: &Type| known.ty().is_none_or(|known| known.merge(ty).is_some());
+                ty.is_some_and(fits) && self.settings.dims.is_empty()
             });
             match declared {
                 Some(declared) => PyPort(declared.clone()),
