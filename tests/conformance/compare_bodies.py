@@ -22,10 +22,11 @@ from subprocess import PIPE, Popen
 import numpy as np
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto, defs, helper, numpy_helper, parser
 
-# Differences on purpose. Each is a defect of the reference: what it gives is no function that could run.
+# Differences on purpose. Each is a defect of the reference: what it gives is no function that could run, or another one.
 IMPORTS = "FlexAttention imports `ai.onnx.preview` alone, although the nodes are operators of `ai.onnx`"
 AXIS_OF_ROW = "AffineGrid says which axis its rows lose: a batch of one lost its own as well"
 ROUND_MODE = "CastLike does not hand on `round_mode`, which decides what it gives for float8e8m0"
+PROBABILITY = "Bernoulli draws 1 where the drawn number is less than the probability, not where it is greater"
 FREE_NAMES = "FlexAttention leaves names free in graphs within the graphs that it takes in"
 
 NEWEST = defs.onnx_opset_version()
@@ -152,6 +153,11 @@ def differences(mine, theirs, on_purpose):
     if (mine.domain, mine.name) == ("", "CastLike") and "round_mode" in mine.attribute:
         on_purpose[ROUND_MODE] += 1
         mine = without_attribute(mine, "round_mode")
+    if (mine.domain, mine.name) == ("", "Bernoulli"):
+        on_purpose[PROBABILITY] += 1
+        mine = FunctionProto.FromString(mine.SerializeToString())
+        for node in mine.node:
+            node.op_type = {"Less": "Greater"}.get(node.op_type, node.op_type)
     if (mine.domain, mine.name) == ("", "AffineGrid"):
         on_purpose[AXIS_OF_ROW] += 1
         mine = FunctionProto.FromString(mine.SerializeToString())

@@ -30,13 +30,14 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
     .since(22, &[types("T1", FLOATS_IR4)])
     .widens()
     .infer(like_first)
+    // That of the reference says Greater, which makes the element the probability of 0.
     .body_from(15, |cx| {
         let elem = cx.elem(0)?;
         let dtype = cx.int("dtype").unwrap_or(elem);
         Some(format!(
             "drawn = RandomUniformLike <low = 0.0, high = 1.0, seed: float = @seed, dtype = {elem}> (input)
-            above = Greater (drawn, input)
-            output = Cast <to = {dtype}> (above)"
+            is_one = Less (drawn, input)
+            output = Cast <to = {dtype}> (is_one)"
         ))
     });
 
