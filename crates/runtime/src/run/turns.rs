@@ -6,6 +6,7 @@
 
 use std::mem::{replace, take};
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices};
 use smallvec::SmallVec;
 
@@ -14,7 +15,7 @@ use super::stack::{Slices, Stack, shown};
 use super::turn_plans::Choice;
 use super::{Failed, Room, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Body, Region, Step};
+use crate::executable::{Body, Executable, Region, Step};
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Given, Held, Memory, Planned, emptied};
 use crate::program::{Along, RegionKind};
@@ -85,6 +86,7 @@ impl Run<'_> {
         let is_open = planned.turns.as_deref().is_some_and(|plan| plan.is_open);
         let mut choice = Choice::default();
         while turning.has_next() {
+            self.check_declared((kind, body), &turning, slices.as_ref())?;
             let chosen = if is_open {
                 let given = given_to(kind, operands, slices.as_ref(), &turning)?;
                 self.turn_plans[step.number].choose(
@@ -103,6 +105,48 @@ impl Run<'_> {
             self.take_turns(site, memory, given, &mut turning, watch)?;
         }
         self.end(kind, body, turning)
+    }
+
+    /// Refuses what the next turn is given if it has another size than the graph declares. Steps
+    /// rely on what is declared, or not, so they do not all find that out.
+    fn check_declared(
+        &self,
+        (kind, body): (&RegionKind, &Body),
+        turning: &Turning<'_, '_>,
+        slices: Option<&Slices<'_>>,
+    ) -> Result<(), Failed> {
+        let first = match kind {
+            RegionKind::Loop { .. } => 2,
+            RegionKind::Scan { .. } | RegionKind::If { .. } => 0,
+        };
+        let Executable { inference, resolved, .. } = self.executable;
+        let check = |input: usize, held: &Held<'_>| -> Result<(), Failed> {
+            let (Some(Some(slot)), Some(view)) = (body.inputs.get(input), held.as_view()) else {
+                return Ok(());
+            };
+            let value = body.slots[slot.index()].value;
+            let Some(declared) = inference.ty(value) else { return Ok(()) };
+            let dims = view.dims();
+            let fits = declared.shape().is_none_or(|shape| {
+                let fits = |(dim, size): (&Dim, &usize)| {
+                    dim.known().is_none_or(|known| usize::try_from(known) == Ok(*size))
+                };
+                shape.len() == dims.len() && shape.iter().zip(dims).all(fits)
+            });
+            if fits {
+                return Ok(());
+            }
+            let (name, is) = (resolved.name_of(value), shown(view.data_type(), dims));
+            Err(format!("input '{name}' of the graph is {is}, but must be {declared}").into())
+        };
+        for (index, held) in turning.carried.iter().enumerate() {
+            check(first + index, held)?;
+        }
+        let slices = slices.into_iter().flat_map(|slices| slices.at(turning.turn));
+        for (index, slice) in slices.enumerate() {
+            check(first + turning.carried.len() + index, &slice?)?;
+        }
+        Ok(())
     }
 
     /// Takes turns in the memory of one plan.
