@@ -76,7 +76,12 @@ operations! {
         let root = (2.0 / std::f64::consts::PI).sqrt();
         x.mul(Math::sigmoid::<FMA>(cubic.mul(W::from_f64(2.0 * root))))
     };
-    Mish |x, FMA| x.mul(Math::tanh::<FMA>(x.softplus::<FMA>()));
+    Mish |x, FMA| {
+        // With e = exp(x), tanh(ln(1 + e)) is n / (n + 2) for n = e (e + 2), and 1 from 20 on.
+        let e = Math::exp::<FMA>(Arith::min(x, W::from_f64(20.0)));
+        let n = e.mul(e.add(W::from_f64(2.0)));
+        x.mul(n.div(n.add(W::from_f64(2.0))))
+    };
     HardSwish |x, FMA| {
         let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
         x.mul(between(gate, W::ZERO, W::ONE))
