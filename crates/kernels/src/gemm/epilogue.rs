@@ -378,6 +378,11 @@ impl TileEpilogue {
             && self.factor.is_null()
     }
 
+    /// Nothing to do but for a bias of columns, if there is one.
+    pub(crate) fn is_column_bias(&self) -> bool {
+        TileEpilogue { col_bias: std::ptr::null(), ..*self }.is_plain()
+    }
+
     /// The limits that the activation clamps to.
     #[inline(always)]
     pub(crate) fn limits(&self) -> (f32, f32) {

@@ -97,17 +97,19 @@ impl Gemv<'_> {
         let (m, n) = (self.x.rows(), cols.len());
         let rows = if self.transposed { n } else { m };
         let before = self.epilogue.before_function();
-        for i in 0..rows {
-            let (row, col) = if self.transposed { (cols.start + i, 0) } else { (i, cols.start) };
-            let body = FinishRow {
-                src: acc[if self.transposed { i } else { i * n }..].as_ptr(),
-                stride: if self.transposed { n } else { 1 },
-                out: self.c.get().wrapping_add(row * self.ldc + col),
-                n: if self.transposed { m } else { n },
-                epilogue: before.at(row, col),
+        if self.transposed && before.is_column_bias() {
+            let body = FinishNarrow {
+                src: &acc[..m * n],
+                rows: n,
+                bias: before.at(cols.start, 0).col_bias,
+                out: self.c.get().wrapping_add(cols.start * self.ldc),
+                ldc: self.ldc,
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise; the chunk owns these rows of C.
             unsafe { dispatch(self.isa, body) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.store_rows(acc, cols.clone(), rows, &before) };
         }
         if self.epilogue.activation.is_function() {
             let (row, col) = if self.transposed { (cols.start, 0) } else { (0, cols.start) };
@@ -120,6 +122,55 @@ impl Gemv<'_> {
             };
             // SAFETY: the caller's promise; the chunk has written these columns of C.
             unsafe { dispatch(self.isa, body) };
+        }
+    }
+
+    unsafe fn store_rows(
+        &self,
+        acc: &[f32],
+        cols: std::ops::Range<usize>,
+        rows: usize,
+        before: &TileEpilogue,
+    ) {
+        let (m, n) = (self.x.rows(), cols.len());
+        for i in 0..rows {
+            let (row, col) = if self.transposed { (cols.start + i, 0) } else { (i, cols.start) };
+            let body = FinishRow {
+                src: acc[if self.transposed { i } else { i * n }..].as_ptr(),
+                stride: if self.transposed { n } else { 1 },
+                out: self.c.get().wrapping_add(row * self.ldc + col),
+                n: if self.transposed { m } else { n },
+                epilogue: before.at(row, col),
+            };
+            // SAFETY: the caller's promise.
+            unsafe { dispatch(self.isa, body) };
+        }
+    }
+}
+
+/// Rows of a few results each, from columns that lie one after the other; a bias is added to each
+/// column.
+struct FinishNarrow<'a> {
+    src: &'a [f32],
+    rows: usize,
+    /// One number for each column, or null.
+    bias: *const f32,
+    out: *mut f32,
+    ldc: usize,
+}
+
+impl Body for FinishNarrow<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (column, src) in self.src.chunks_exact(self.rows).enumerate() {
+            // SAFETY: there is a number for each column. Adding -0 changes nothing.
+            let bias = if self.bias.is_null() { -0.0 } else { unsafe { *self.bias.add(column) } };
+            for (row, x) in src.iter().enumerate() {
+                // SAFETY: the maker's promise: the rows are its own.
+                unsafe { *self.out.add(row * self.ldc + column) = x + bias };
+            }
         }
     }
 }

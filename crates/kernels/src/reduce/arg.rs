@@ -64,41 +64,62 @@ struct Positions<'a, T, F> {
 }
 
 const COLUMNS: usize = 64;
+/// Rows of at most so many elements are gone through once, one element after the other.
+const SHORT: usize = 8;
+
+/// The place in a row of adjacent elements.
+#[inline(always)]
+fn in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
+    if x.len() > SHORT {
+        let best = T::Wide::from_total(run(fold, x));
+        let is_best = |x: &T| same(x.widen(), best);
+        let found = match ties {
+            Ties::First => x.iter().position(is_best),
+            Ties::Last => x.iter().rposition(is_best),
+        };
+        return found.unwrap_or(0) as i64;
+    }
+    let (mut best, mut found) = (fold.start::<T::Wide>(), 0);
+    for (i, x) in x.iter().enumerate() {
+        step(fold, ties, (&mut best, &mut found), x.widen(), i);
+    }
+    found
+}
+
+/// The best so far and its place, with one element more.
+#[inline(always)]
+fn step<W: Arith, F: Fold>(fold: F, ties: Ties, (best, found): (&mut W, &mut i64), x: W, i: usize) {
+    let joined = fold.join(*best, x);
+    // A tie counts only for the last; the first one ever needs no case, position 0 is the start.
+    let wins = same(joined, x) && (!same(*best, x) || ties == Ties::Last);
+    *found = if wins { i as i64 } else { *found };
+    *best = joined;
+}
 
 impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let (axis, inner) = (self.axis, self.inner);
+        if inner == 1 {
+            for (at, out) in self.out.iter_mut().enumerate() {
+                let row = &self.x[(self.start + at) * axis..][..axis];
+                *out = in_row(self.fold, self.ties, row);
+            }
+            return;
+        }
         let mut done = 0;
         while done < self.out.len() {
             let (row, column) = ((self.start + done) / inner, (self.start + done) % inner);
             let n = COLUMNS.min(inner - column).min(self.out.len() - done);
             let out = &mut self.out[done..done + n];
             done += n;
-            if inner == 1 {
-                let x = &self.x[row * axis..][..axis];
-                let best = T::Wide::from_total(run(self.fold, x));
-                let is_best = |x: &T| same(x.widen(), best);
-                let found = match self.ties {
-                    Ties::First => x.iter().position(is_best),
-                    Ties::Last => x.iter().rposition(is_best),
-                };
-                out[0] = found.unwrap_or(0) as i64;
-                continue;
-            }
             let mut best = [self.fold.start::<T::Wide>(); COLUMNS];
             out.fill(0);
             for i in 0..axis {
                 let x = &self.x[(row * axis + i) * inner + column..][..n];
                 for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
-                    let x = x.widen();
-                    let joined = self.fold.join(*best, x);
-                    // A tie counts only for the last; the first one ever needs no case, position 0
-                    // is the start.
-                    let wins = same(joined, x) && (!same(*best, x) || self.ties == Ties::Last);
-                    *out = if wins { i as i64 } else { *out };
-                    *best = joined;
+                    step(self.fold, self.ties, (best, out), x.widen(), i);
                 }
             }
         }
