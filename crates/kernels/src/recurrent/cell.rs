@@ -74,6 +74,20 @@ impl<T: RecurrentElement> Row<'_, T> {
     ) {
         let (level, n) = (self.level, self.hidden);
         let (h, c) = (&mut *self.h, &mut *self.other);
+        if peepholes.is_none() && !coupled {
+            // No gate waits for another: all sums at once, and one function for three gates.
+            let sum = Sum { out: &mut *self.gates, x: self.x, peephole: None, clip };
+            T::run(level, sum);
+            let (gates, new) = self.gates.split_at_mut(3 * n);
+            f.apply(level, gates);
+            g.apply(level, new);
+            let [take, o, keep] = [0, 1, 2].map(|gate| &gates[gate * n..][..n]);
+            T::run(level, Remember { c, keep, take, new });
+            h.copy_from_slice(c);
+            q.apply(level, h);
+            T::run(level, Scale { out: h, by: o });
+            return;
+        }
         let (i, rest) = self.gates.split_at_mut(n);
         let (o, rest) = rest.split_at_mut(n);
         let (k, new) = rest.split_at_mut(n);
