@@ -173,8 +173,51 @@ def test_all_workers_get_results_if_they_ask_for_them():
     assert not serving.is_alive()
     assert [outputs["y"].tolist() for outputs in taken] == [[-1], [-2]]
     assert [outputs["z"].tolist() for outputs in taken] == [[-1, -2], [-1, -2]]
-    with pytest.raises(sardonyx.Error, match="'first' or 'all', not \"none\""):
+    with pytest.raises(sardonyx.Error, match="'first', 'all' or 'split', not \"none\""):
         Worker(TWO, results="none")
+
+
+SPLIT = """
+    <ir_version: 11, opset_import: ["": 21]>
+    g (float[3, 4] x) => (float[3, 4] y, float[3, 4] z) {
+        y = Neg (x) @<device_configurations: [{configuration_id: "c", sharding_spec: [
+            {tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 1, simple_sharding: [{num_shards: 2}]}]}]}]>
+        z = Abs (x)
+    }
+    @<configuration: [{name: "c", num_devices: 2}]>
+"""
+
+
+def test_outputs_stay_on_the_devices():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    model = sardonyx.parser.parse_model(SPLIT)
+
+    def joined(parts):
+        whole = np.full(parts[0].shape, np.nan, np.float32)
+        for part in parts:
+            indices = [[index for first, end in axis for index in range(first, end)] for axis in part.ranges]
+            whole[np.ix_(*indices)] = part.value
+        return whole
+
+    # All devices in one process.
+    with Worker(model, results="split") as worker:
+        (outputs,) = worker.run_many([{"x": x}], outputs=["y"])
+        assert list(outputs) == ["y"]
+        assert [part.device for part in outputs["y"]] == [0, 1]
+        assert outputs["y"][1].ranges == (((0, 3),), ((2, 4),))
+        assert np.array_equal(joined(outputs["y"]), -x)
+
+    first, second = made(model, queues(2), results="split")
+    taken = []
+    serving = threading.Thread(target=second.serve, args=(taken.append,))
+    serving.start()
+    with first:
+        own = first.run({"x": x})
+    serving.join(timeout=60)
+    assert not serving.is_alive()
+    (others,) = taken
+    assert np.array_equal(joined(own["y"] + others["y"]), -x)
+    assert np.array_equal(joined(own["z"] + others["z"]), x)
 
 
 def test_what_a_worker_does_with_results_may_fail():

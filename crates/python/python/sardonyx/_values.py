@@ -15,3 +15,17 @@ class SparseTensor(NamedTuple):
     values: Any
     indices: Any
     shape: tuple[int, ...]
+
+
+class OutputPart(NamedTuple):
+    """What a device has of an output after a run of workers that were made with ``results="split"``.
+
+    ``device`` is the number of the device, ``shape`` the sizes of the whole output, and ``value`` what the device has of it.
+    ``ranges`` has, for each axis, the indices of that in the whole output, as pairs of the first index and the one after the last.
+    Where several devices have the same part, each gives it.
+    """
+
+    device: int
+    shape: tuple[int, ...]
+    ranges: tuple[tuple[tuple[int, int], ...], ...]
+    value: Any

@@ -25,8 +25,9 @@ A transport is any object like :class:`Transport`: over MPI, actors, queues or s
 from typing import Protocol
 
 from sardonyx._core.session import Rank, Worker
+from sardonyx._values import OutputPart
 
-__all__ = ["Rank", "Transport", "Worker"]
+__all__ = ["OutputPart", "Rank", "Transport", "Worker"]
 
 
 class Transport(Protocol):

@@ -1,18 +1,25 @@
 //! `Worker`: one of several programs that run a model together, each some of its devices.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
-use sardonyx::devices::{Limits, Results};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use sardonyx::devices::{Limits, OutputPart, Results};
 use sardonyx::{DeviceOptions, DeviceSession, Outputs, Session};
 
 use super::engine::{by_name, objects, wanted};
 use super::errors::refused;
+use super::give;
 use super::group::{Connection, Handle, deadline_of};
 use super::opened::opened;
 use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::Taker;
 use super::{PyStopFlag, limits_of};
+
+/// What a run gives a worker.
+enum Served {
+    Outputs(Outputs),
+    Parts(Vec<OutputPart>),
+}
 
 /// One of several workers that run a model on the devices of one of its configurations.
 ///
@@ -24,8 +31,9 @@ use super::{PyStopFlag, limits_of};
 /// `(source, data)`, or None if nothing came in so many seconds. Each of the two methods is called
 /// by one thread, not the same for both. `send` may wait until the other worker receives.
 /// `deadline` is how many seconds a worker waits for another one before that is taken for lost.
-/// `results` says who gets what runs give: `"first"`, worker 0, or `"all"` workers, which get them
-/// by `serve`. `threads`, `precision` and `seed` are those of `Session`; by default, the devices of
+/// `results` says who gets what runs give: `"first"`, worker 0; `"all"` workers, which get them
+/// by `serve`; or `"split"`: outputs stay on the devices, and each worker gets what its own devices
+/// have, for each output a list of `sardonyx.distributed.OutputPart`. `threads`, `precision` and `seed` are those of `Session`; by default, the devices of
 /// this worker share the processors.
 ///
 /// Devices are spread evenly over the workers. Worker 0 calls `run` or `run_many`, all others
@@ -70,8 +78,9 @@ impl PyWorker {
         let results = match results {
             "first" => Results::First,
             "all" => Results::All,
+            "split" => Results::Split,
             _ => {
-                let what = format!("results must be 'first' or 'all', not {results:?}");
+                let what = format!("results must be 'first', 'all' or 'split', not {results:?}");
                 return Err(refused(py, what));
             }
         };
@@ -148,26 +157,36 @@ impl PyWorker {
     /// all workers but 0.
     ///
     /// `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
-    /// workers were made with `results="all"`. An exception that it raises ends the work of all.
+    /// workers were made with `results="all"` or `results="split"`. An exception that it raises ends the work of all.
     #[pyo3(signature = (take=None))]
     fn serve(&self, py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<()> {
         if take.is_some() && self.results == Results::First {
-            let what = "results are for worker 0 alone: make all workers with results='all'";
+            let what = "results are for worker 0 alone: make all workers with results='all' or \
+                        results='split'";
             return Err(refused(py, what.to_string()));
         }
         let mut raised = None;
         let served = self.open.with(py, None, |open, stop| {
-            open.session.serve_with(stop, |outputs| {
+            let mut hand = |served: Served| {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
-                    let outputs = self.dict(py, outputs, None)?;
+                    let outputs = match served {
+                        Served::Outputs(outputs) => self.dict(py, outputs, None)?,
+                        Served::Parts(parts) => self.parts(py, parts, None)?,
+                    };
                     take.call1(py, (outputs,)).map(|_| ())
                 });
                 if let Err(error) = taken {
                     open.connection.fail(&error);
                     raised = Some(error);
                 }
-            })
+            };
+            match self.results {
+                Results::Split => {
+                    open.session.serve_split(stop, |parts| hand(Served::Parts(parts)))
+                }
+                _ => open.session.serve_with(stop, |outputs| hand(Served::Outputs(outputs))),
+            }
         });
         raised.map_or(served, Err)
     }
@@ -256,13 +275,55 @@ impl PyWorker {
             let mut limits = Limits::default();
             limits.stop = Some(stop.clone());
             limits.deadline = of_call.deadline;
-            open.session.run_many(runs, &limits)
+            match self.results {
+                Results::Split => {
+                    let found = open.session.run_split(runs, &limits)?;
+                    Ok(found.into_iter().map(Served::Parts).collect::<Vec<_>>())
+                }
+                _ => {
+                    let found = open.session.run_many(runs, &limits)?;
+                    Ok(found.into_iter().map(Served::Outputs).collect())
+                }
+            }
         });
-        let dicts = found?.into_iter().map(|outputs| self.dict(py, outputs, picked.as_deref()));
+        let dicts = found?.into_iter().map(|served| match served {
+            Served::Outputs(outputs) => self.dict(py, outputs, picked.as_deref()),
+            Served::Parts(parts) => self.parts(py, parts, picked.as_deref()),
+        });
         let dicts = dicts.collect();
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         dicts
+    }
+
+    /// The parts of the outputs of a run, or of those that are wanted, that devices of this worker
+    /// have.
+    fn parts<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<OutputPart>,
+        wanted: Option<&[usize]>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let class = py.import("sardonyx._values")?.getattr("OutputPart")?;
+        let mut of_output: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); self.outputs.len()];
+        for part in parts {
+            let output = self.outputs.iter().position(|port| port.0.name() == part.output);
+            let Some(list) = output.and_then(|output| of_output.get_mut(output)) else { continue };
+            let ranges = part
+                .ranges
+                .iter()
+                .map(|axis| PyTuple::new(py, axis.iter().map(|range| (range.start, range.end))));
+            let ranges = PyTuple::new(py, ranges.collect::<PyResult<Vec<_>>>()?)?;
+            let shape = PyTuple::new(py, &part.dims)?;
+            let value = give::object(py, part.value)?;
+            list.push(class.call1((part.device, shape, ranges, value))?);
+        }
+        let dict = PyDict::new(py);
+        let all: Vec<usize> = (0..self.outputs.len()).collect();
+        for index in wanted.unwrap_or(&all) {
+            dict.set_item(&self.output_names[*index], std::mem::take(&mut of_output[*index]))?;
+        }
+        Ok(dict)
     }
 
     /// The outputs of a run, or those that are wanted.
