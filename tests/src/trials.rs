@@ -27,9 +27,9 @@ pub(crate) fn judge(
         return Err(wrong("there is not one input of probabilities".to_string()));
     };
     let mut probabilities = numbers(probabilities)?;
-    // The function of the standard compares the wrong way round: it draws 1 with the probability
-    // of 0. Conversion puts it where Bernoulli does not exist.
-    if session.steps().iter().all(|step| step.op != "Bernoulli") {
+    // The function of the reference compares the wrong way round: it draws 1 with the probability
+    // of 0. Cases are written with it.
+    if case.id.contains("_expanded") {
         probabilities.iter_mut().for_each(|p| *p = 1.0 - *p);
     }
     // With a seed, all runs are one.
