@@ -146,7 +146,7 @@ fn runs(input: &[u8]) -> bool {
         let builder = Session::builder(&model).threads(1).memory_limit(MEMORY).seed(1);
         let session = builder.optimization(optimization).build()?;
         let inputs = given.iter().map(|given| (given.name.clone(), given.tensor.clone()));
-        let options = RunOptions::new().turn_limit(TURNS).deadline(Instant::now() + DEADLINE);
+        let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
         session.run_with(inputs, options).map(|_| ())
     };
     let [plain, rewritten] = [Optimization::Off, Optimization::All].map(run);

@@ -32,7 +32,7 @@ fn runs(input: &[u8]) -> bool {
             .memory_limit(MEMORY)
             .build()?;
         let deadline = Instant::now() + Duration::from_secs(20);
-        let options = RunOptions::new().turn_limit(TURNS).deadline(deadline);
+        let options = RunOptions::new().iteration_limit(TURNS).deadline(deadline);
         session.run_with(std::iter::empty::<(String, Value)>(), options)
     };
     match (run(Optimization::Off), run(Optimization::All)) {

@@ -50,7 +50,7 @@ fn run(session: &Session) -> Option<Outputs> {
     for port in session.inputs().iter().filter(|port| port.is_required()) {
         inputs.push((port.name().to_string(), value_of(port.ty()?)?));
     }
-    let options = RunOptions::new().turn_limit(TURNS).deadline(Instant::now() + DEADLINE);
+    let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
     match session.run_with(inputs, options) {
         Ok(outputs) => Some(outputs),
         Err(error) => {

@@ -307,13 +307,13 @@ fn path_json(path: &NodePath) -> Value {
     let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
             Some(Part::Graph(name)) => (Some("graph"), Some(name)),
-            Some(Part::Turn { graph, .. }) => (Some("graph"), Some(graph)),
+            Some(Part::Iteration { graph, .. }) => (Some("graph"), Some(graph)),
             Some(Part::Body) => (Some("body"), None),
             Some(Part::MadeFor) => (Some("made-for"), None),
             _ => (None, None),
         };
         let turn = match &node.part {
-            Some(Part::Turn { turn, .. }) => Some(turn),
+            Some(Part::Iteration { iteration, .. }) => Some(iteration),
             _ => None,
         };
         json!({
@@ -333,14 +333,14 @@ fn path_json(path: &NodePath) -> Value {
 fn stopped_json(stopped: &Stopped) -> Value {
     let (reason, limit) = match stopped.reason {
         StopReason::Deadline => ("deadline", None),
-        StopReason::Turns(limit) => ("turns", Some(limit)),
+        StopReason::Iterations(limit) => ("turns", Some(limit)),
         _ => ("flag", None),
     };
     json!({
         "reason": reason,
         "limit": limit,
         "next": stopped.next.as_ref().map(path_json),
-        "turn": stopped.next_turn,
+        "turn": stopped.next_iteration,
     })
 }
 

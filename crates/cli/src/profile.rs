@@ -192,7 +192,7 @@ impl Args {
     }
 }
 
-/// How long a step took in one run, and how often it ran: in the turns of a loop more than once.
+/// How long a step took in one run, and how often it ran: a step in a loop runs in each iteration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Calls {
     took: Duration,

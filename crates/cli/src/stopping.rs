@@ -1,4 +1,4 @@
-//! Ending runs early: Ctrl-C, a time, a number of turns.
+//! Ending runs early: Ctrl-C, a time, a number of iterations.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ pub(crate) struct StopArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// Stop a run after this many iterations of all loops together; by default never
-    #[arg(long, value_name = "N")]
-    turn_limit: Option<u64>,
+    #[arg(long, alias = "turn-limit", value_name = "N")]
+    iteration_limit: Option<u64>,
 }
 
 impl StopArgs {
@@ -25,15 +25,15 @@ impl StopArgs {
         let mut options = RunOptions::new();
         options.stop = interrupted().cloned();
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        options.turn_limit = self.turn_limit;
+        options.iteration_limit = self.iteration_limit;
         options
     }
 
     /// The same for a run on several devices.
     pub(crate) fn limits(&self) -> Limits {
-        let RunOptions { stop, deadline, turn_limit, .. } = self.options();
+        let RunOptions { stop, deadline, iteration_limit, .. } = self.options();
         let mut limits = Limits::default();
-        (limits.stop, limits.deadline, limits.turn_limit) = (stop, deadline, turn_limit);
+        (limits.stop, limits.deadline, limits.iteration_limit) = (stop, deadline, iteration_limit);
         limits
     }
 }

@@ -71,8 +71,9 @@ fn limits_hold_a_run() -> Result {
         .limits(limits)
         .open("examples/digits/digits.onnx")?;
     let session = Session::builder(&model).memory_limit(64 << 20).build()?;
-    let options =
-        RunOptions::new().deadline(Instant::now() + Duration::from_secs(10)).turn_limit(1_000_000);
+    let options = RunOptions::new()
+        .deadline(Instant::now() + Duration::from_secs(10))
+        .iteration_limit(1_000_000);
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
     match session.run_with([("image", image)], options) {
         Ok(outputs) => println!("{}", outputs.tensor("probabilities")?),

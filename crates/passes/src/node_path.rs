@@ -33,12 +33,12 @@ pub enum Part {
     /// It stands in a graph of the other, such as a branch of `If`; with the name of the graph.
     Graph(String),
     /// It stands in a graph that the other runs again and again, such as the body of a `Loop`, and
-    /// it is about one of the turns.
-    Turn {
+    /// it is about one of the iterations.
+    Iteration {
         /// The name of the graph.
         graph: String,
-        /// The number of the turn, from 0.
-        turn: usize,
+        /// The number of the iteration, from 0.
+        iteration: usize,
     },
     /// It stands in the body of the function that the other calls.
     Body,
@@ -47,7 +47,7 @@ pub enum Part {
 }
 
 impl NodePath {
-    /// The path of a node, which may be `made`, and the turns in which nodes around it are.
+    /// The path of a node, which may be `made`, and the iterations in which nodes around it are.
     pub(crate) fn new(
         model: &Model,
         made: &MadeNodes,
@@ -61,7 +61,7 @@ impl NodePath {
             next = around.as_ref().map(|(node, _)| *node);
             let part = around.map(|(around, part)| match part {
                 Part::Graph(graph) => match turns.iter().find(|(of, _)| *of == around) {
-                    Some((_, turn)) => Part::Turn { graph, turn: *turn },
+                    Some((_, turn)) => Part::Iteration { graph, iteration: *turn },
                     None => Part::Graph(graph),
                 },
                 part => part,
@@ -146,11 +146,11 @@ impl fmt::Display for NodePath {
                     format!("{node} in a graph without a name in ")
                 }
                 Some(Part::Graph(name)) => format!("{node} in graph '{name}' in "),
-                Some(Part::Turn { graph, turn }) if graph.is_empty() => {
-                    format!("{node} in iteration {turn} of ")
+                Some(Part::Iteration { graph, iteration }) if graph.is_empty() => {
+                    format!("{node} in iteration {iteration} of ")
                 }
-                Some(Part::Turn { graph, turn }) => {
-                    format!("{node} in iteration {turn} of graph '{graph}' in ")
+                Some(Part::Iteration { graph, iteration }) => {
+                    format!("{node} in iteration {iteration} of graph '{graph}' in ")
                 }
                 None => node.to_string(),
             };

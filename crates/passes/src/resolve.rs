@@ -263,7 +263,7 @@ impl Resolved {
         NodePath::new(&self.model, &self.made, node, &[])
     }
 
-    /// The same in one of the turns of nodes around it, each with the number of its turn.
+    /// The same in one of the iterations of nodes around it, each with its number.
     pub fn path_in_turns(&self, node: NodeId, turns: &[(NodeId, usize)]) -> NodePath {
         NodePath::new(&self.model, &self.made, node, turns)
     }

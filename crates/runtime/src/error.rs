@@ -132,7 +132,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The same with the turn of a node around the place.
+    /// The same with the iteration of a node around the place.
     pub(crate) fn in_turn(mut self, resolved: &Resolved, around: NodeId, turn: usize) -> RunError {
         match &mut self {
             RunError::Node(error) => error.add_turn(resolved, around, turn),

@@ -75,7 +75,7 @@ pub(crate) enum Work {
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
-    /// If its turns can keep what they carry in registers.
+    /// If its iterations can keep what they carry in registers.
     pub(crate) scalars: Option<Box<ScalarTurns>>,
 }
 
@@ -127,9 +127,11 @@ impl Step {
             Work::Region(region) => match &region.kind {
                 RegionKind::If { .. } => "one of two".to_string(),
                 RegionKind::Loop { .. } if region.scalars.is_some() => {
-                    "turns in registers".to_string()
+                    "iterations in registers".to_string()
                 }
-                RegionKind::Loop { .. } | RegionKind::Scan { .. } => "turns of a graph".to_string(),
+                RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
+                    "iterations of a graph".to_string()
+                }
             },
         }
     }

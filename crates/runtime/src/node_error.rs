@@ -21,7 +21,7 @@ pub struct NodeError {
     /// Whether the node is one of constants, which are computed when a session is made.
     pub is_constant: bool,
     node: NodeId,
-    /// The turns of loops around it, by their nodes.
+    /// The iterations of loops around it, by their nodes.
     turns: Vec<(NodeId, usize)>,
 }
 
@@ -52,7 +52,7 @@ impl NodeError {
         NodeError { path, with, inputs, what, is_constant: false, node, turns }
     }
 
-    /// Says in which turn of a node around it that was.
+    /// Says in which iteration of a node around it that was.
     pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
         self.turns.push((around, turn));
         self.path = resolved.path_in_turns(self.node, &self.turns);

@@ -111,10 +111,10 @@ impl Options {
 }
 
 /// What may end a run early, and who is told of its steps. Start from the default, which ends
-/// nothing. Everything is tested before each step and each turn of every graph. The number of turns
-/// aside, everything is also tested within steps whose work is handed out in parts, before each
-/// part that the calling thread does: products, convolutions and functions of elements among them.
-/// Other steps are done to their end.
+/// nothing. Everything is tested before each step and each iteration of every graph. The number of
+/// iterations aside, everything is also tested within steps whose work is handed out in parts, before
+/// each part that the calling thread does: products, convolutions and functions of elements among
+/// them. Other steps are done to their end.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
@@ -122,8 +122,8 @@ pub struct RunOptions<'a> {
     pub stop: Option<StopFlag>,
     /// The run ends at this time.
     pub deadline: Option<Instant>,
-    /// How many turns of loops and scans the run may take, all of them together.
-    pub turn_limit: Option<u64>,
+    /// How many iterations of loops and scans the run may take, all of them together.
+    pub iteration_limit: Option<u64>,
     /// What operators without an attribute `seed` draw random numbers by in this run, instead of
     /// what the session says. Runs of one model with the same seed draw the same numbers.
     pub seed: Option<u64>,
@@ -152,10 +152,10 @@ impl<'a> RunOptions<'a> {
         RunOptions { deadline: Some(deadline), ..self }
     }
 
-    /// The same with a limit of turns of loops and scans, all of them together.
+    /// The same with a limit of iterations of loops and scans, all of them together.
     #[must_use]
-    pub fn turn_limit(self, turns: u64) -> Self {
-        RunOptions { turn_limit: Some(turns), ..self }
+    pub fn iteration_limit(self, iterations: u64) -> Self {
+        RunOptions { iteration_limit: Some(iterations), ..self }
     }
 
     /// The same with a seed of the run's own: it draws the same random numbers whenever it is
@@ -183,7 +183,7 @@ impl fmt::Debug for RunOptions<'_> {
         f.debug_struct("RunOptions")
             .field("stop", &self.stop)
             .field("deadline", &self.deadline)
-            .field("turn_limit", &self.turn_limit)
+            .field("iteration_limit", &self.iteration_limit)
             .field("seed", &self.seed)
             .field("asks", &self.asks.is_some())
             .field("watch", &self.watch.is_some())

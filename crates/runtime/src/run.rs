@@ -197,9 +197,9 @@ impl Run<'_> {
 
     /// The end of a run before or within a step, or before one of its turns.
     #[cold]
-    fn stopped(&self, reason: StopReason, step: &Step, next_turn: Option<usize>) -> RunError {
+    fn stopped(&self, reason: StopReason, step: &Step, next_iteration: Option<usize>) -> RunError {
         let mut stopped = Stopped::new(reason, &self.executable.resolved, Some(step.origins[0]));
-        stopped.next_turn = next_turn;
+        stopped.next_iteration = next_iteration;
         RunError::Stopped(Box::new(stopped))
     }
 

@@ -1,4 +1,4 @@
-//! Ending a run early: a flag that another thread raises, a point in time, a number of turns.
+//! Ending a run early: a flag that another thread raises, a point in time, a number of iterations.
 
 use std::cell::Cell;
 use std::fmt;
@@ -56,8 +56,8 @@ pub enum StopReason {
     Flag,
     /// Its deadline has passed.
     Deadline,
-    /// It has taken as many turns as it may.
-    Turns(u64),
+    /// Its loops have taken as many iterations as they may.
+    Iterations(u64),
 }
 
 impl fmt::Display for StopReason {
@@ -65,7 +65,7 @@ impl fmt::Display for StopReason {
         match self {
             StopReason::Flag => f.write_str("the run was stopped"),
             StopReason::Deadline => f.write_str("the run was stopped: the timeout has passed"),
-            StopReason::Turns(limit) => {
+            StopReason::Iterations(limit) => {
                 write!(f, "the run was stopped: its loops have run the limit of {limit} iterations")
             }
         }
@@ -81,8 +81,8 @@ pub struct Stopped {
     /// The node that would have been next, or was being run, and the nodes around it; `None` if the
     /// run has no nodes, as where outputs are inputs or constants.
     pub next: Option<NodePath>,
-    /// The turn of that node that would have been next, if the node had begun.
-    pub next_turn: Option<usize>,
+    /// The iteration of that node that would have been next, if the node had begun.
+    pub next_iteration: Option<usize>,
     node: Option<NodeId>,
     turns: Vec<(NodeId, usize)>,
 }
@@ -90,19 +90,19 @@ pub struct Stopped {
 impl Stopped {
     pub(crate) fn new(reason: StopReason, resolved: &Resolved, node: Option<NodeId>) -> Stopped {
         let next = node.map(|node| resolved.path_of(node));
-        Stopped { reason, next, next_turn: None, node, turns: Vec::new() }
+        Stopped { reason, next, next_iteration: None, node, turns: Vec::new() }
     }
 
     /// What would have been next, or was being run, for people.
     pub fn place(&self) -> String {
-        match (&self.next, self.next_turn) {
+        match (&self.next, self.next_iteration) {
             (Some(next), Some(turn)) => format!("iteration {turn} of {next}"),
             (Some(next), None) => next.to_string(),
             (None, _) => "the outputs of the model".to_string(),
         }
     }
 
-    /// Says in which turn of a node around it that was.
+    /// Says in which iteration of a node around it that was.
     pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
         self.turns.push((around, turn));
         self.next = self.node.map(|node| resolved.path_in_turns(node, &self.turns));
@@ -133,7 +133,7 @@ struct Turns {
 }
 
 impl<'a> Limits<'a> {
-    /// A flag, a point in time, a number of turns, and somebody who is asked.
+    /// A flag, a point in time, a number of iterations, and somebody who is asked.
     pub(crate) fn new(
         stop: Option<StopFlag>,
         deadline: Option<Instant>,
@@ -166,13 +166,13 @@ impl<'a> Limits<'a> {
         (Instant::now() >= deadline).then_some(StopReason::Deadline)
     }
 
-    /// Why there may be no further turn; else there is one.
+    /// Why there may be no further iteration; else there is one.
     #[inline]
     pub(crate) fn take_turn(&self) -> Option<StopReason> {
         if let Some(turns) = &self.turns {
             match turns.left.get().checked_sub(1) {
                 Some(left) => turns.left.set(left),
-                None => return Some(StopReason::Turns(turns.limit)),
+                None => return Some(StopReason::Iterations(turns.limit)),
             }
         }
         self.reached()

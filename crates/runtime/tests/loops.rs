@@ -148,10 +148,10 @@ fn a_long_step_ends_between_its_parts() {
 fn turns_of_all_loops_count_together() {
     let session = session(ENDLESS, &Options::with_threads(1));
     // Each outer turn comes with two inner ones: the tenth is outer turn 3.
-    let (reason, place) = stopped(&session, RunOptions::new().turn_limit(9));
-    assert_eq!(reason, StopReason::Turns(9));
+    let (reason, place) = stopped(&session, RunOptions::new().iteration_limit(9));
+    assert_eq!(reason, StopReason::Iterations(9));
     assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
-    let (_, place) = stopped(&session, RunOptions::new().turn_limit(10));
+    let (_, place) = stopped(&session, RunOptions::new().iteration_limit(10));
     let expected = "iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
                     in Loop node that makes 'y'";
     assert_eq!(place, expected);

@@ -130,7 +130,7 @@ fn run(session: &Session, turns: i64) -> Vec<(String, Tensor)> {
 
 /// Whether steps of a loop say that it runs in registers.
 fn in_registers(session: &Session) -> bool {
-    session.steps().iter().any(|step| step.kernel == "turns in registers")
+    session.steps().iter().any(|step| step.kernel == "iterations in registers")
 }
 
 /// NaN apart, the same bits.
@@ -180,8 +180,8 @@ fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
 fn turns_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
     let place = |turn: usize| format!("iteration {turn} of Loop node that makes 'y'");
-    let (reason, found) = stopped(&session, RunOptions::new().turn_limit(1000));
-    assert_eq!((reason, found), (StopReason::Turns(1000), place(1000)));
+    let (reason, found) = stopped(&session, RunOptions::new().iteration_limit(1000));
+    assert_eq!((reason, found), (StopReason::Iterations(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
     assert_eq!(stopped(&session, RunOptions::new().deadline(soon)).0, StopReason::Deadline);
     let flag = StopFlag::new();

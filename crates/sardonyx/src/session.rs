@@ -471,8 +471,8 @@ impl Session {
         run.map_err(|error| self.run_error(error))
     }
 
-    /// As [`Session::run`] with options: a flag, a time or a number of turns that ends the run, and
-    /// somebody who is told of its steps.
+    /// As [`Session::run`] with options: a flag, a time or a number of iterations that ends the
+    /// run, and somebody who is told of its steps.
     ///
     /// ```
     /// # use std::time::{Duration, Instant};

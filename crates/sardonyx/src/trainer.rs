@@ -312,7 +312,7 @@ impl Trainer {
         self.iterate_with(inputs, RunOptions::new())
     }
 
-    /// As [`Trainer::iterate`] with options. A limit of turns holds for each step by itself.
+    /// As [`Trainer::iterate`] with options. A limit of iterations holds for each step by itself.
     ///
     /// # Errors
     ///
@@ -627,7 +627,7 @@ fn again<'b>(options: &'b mut RunOptions<'_>, seed: u64) -> RunOptions<'b> {
     let mut made = RunOptions::new();
     made.stop.clone_from(&options.stop);
     made.deadline = options.deadline;
-    made.turn_limit = options.turn_limit;
+    made.iteration_limit = options.iteration_limit;
     made.seed = Some(options.seed.unwrap_or(seed));
     made.asks = options.asks;
     made.watch = match &mut options.watch {

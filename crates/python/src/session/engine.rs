@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     output_names: Vec<Py<PyString>>,
     /// How long the last run took.
     last_nanoseconds: AtomicU64,
-    /// Whether a run may take turns without end.
+    /// Whether a run may iterate without end.
     has_loops: bool,
 }
 

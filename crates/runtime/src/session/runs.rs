@@ -133,14 +133,14 @@ impl Session {
         options: &RunOptions<'o>,
         closed: &'r [Closed<'r>],
     ) -> Run<'r> {
-        let RunOptions { stop, deadline, turn_limit, asks, .. } = options;
+        let RunOptions { stop, deadline, iteration_limit, asks, .. } = options;
         Run {
             executable: &self.executable,
             exec: Exec { pool: &self.pool, isa: self.executable.isa },
             random: self.seed.next_run(options.seed),
             recycler: &self.recycler,
             account,
-            limits: Limits::new(stop.clone(), *deadline, *turn_limit, *asks),
+            limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
             turn_plans: &self.turn_plans,
             closed,
         }

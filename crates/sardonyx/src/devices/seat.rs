@@ -26,8 +26,8 @@ pub struct Limits {
     pub stop: Option<StopFlag>,
     /// Runs end at this time.
     pub deadline: Option<Instant>,
-    /// How many turns of loops and scans each device may take in a run, all of them together.
-    pub turn_limit: Option<u64>,
+    /// How many iterations of loops and scans each device may take in a run, all of them together.
+    pub iteration_limit: Option<u64>,
 }
 
 impl Limits {
@@ -36,7 +36,7 @@ impl Limits {
         Limits {
             stop: options.stop.clone(),
             deadline: options.deadline,
-            turn_limit: options.turn_limit,
+            iteration_limit: options.iteration_limit,
         }
     }
 
@@ -44,7 +44,7 @@ impl Limits {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
         options.deadline = self.deadline;
-        options.turn_limit = self.turn_limit;
+        options.iteration_limit = self.iteration_limit;
         options
     }
 }

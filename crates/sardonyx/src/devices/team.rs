@@ -231,7 +231,7 @@ impl Order {
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let millis = self.limits.deadline.map(|deadline| left(deadline).as_millis());
         put(&mut message, millis.map_or(NO_LIMIT, |left| u64::try_from(left).unwrap_or(NO_LIMIT)));
-        put(&mut message, self.limits.turn_limit.unwrap_or(NO_LIMIT));
+        put(&mut message, self.limits.iteration_limit.unwrap_or(NO_LIMIT));
         let since_epoch = self.watched.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         put(&mut message, since_epoch.map_or(0, |time| time.as_nanos() as u64));
         for ty in &self.types {
@@ -265,10 +265,10 @@ impl Order {
     fn read(mut rest: Rest<'_>, names: &[String], ports: &[Port]) -> Result<Order, Error> {
         let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
-        let turn_limit = Some(rest.take()?).filter(|turns| *turns != NO_LIMIT);
+        let iteration_limit = Some(rest.take()?).filter(|turns| *turns != NO_LIMIT);
         let deadline =
             millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let limits = Limits { stop: None, deadline, turn_limit };
+        let limits = Limits { stop: None, deadline, iteration_limit };
         let watched = Some(rest.take()?).filter(|nanos| *nanos > 0);
         let watched = watched.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos));
         let mut types = Vec::with_capacity(names.len());
