@@ -1,5 +1,5 @@
-//! What the schemas alone show of a boundary between two versions of an operator: which nodes
-//! cannot mean the same on both sides as they stand.
+//! Boundaries between two versions of an operator, as the schemas show them: which nodes cannot
+//! mean the same in both versions as they stand.
 //!
 //! Where no adapter says otherwise, an older node is taken to mean the same in the newer version.
 //! These are the nodes for which that cannot be: they have what is gone, lack what is needed, or

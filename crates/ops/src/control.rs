@@ -1,4 +1,4 @@
-//! Operators that run graphs.
+//! Operators with inner graphs: `If`, `Loop`, `Scan`.
 
 pub(crate) mod infer;
 

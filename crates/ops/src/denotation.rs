@@ -1,4 +1,5 @@
-//! What the dimensions of operands mean, for the operators that the standard says it of.
+//! Denotations: what the dimensions of operands stand for, such as batch or channel, for the
+//! operators that the standard defines it for.
 
 /// The denotations of an operand's dimensions in order; the last one holds for all dimensions that
 /// follow.

@@ -1,4 +1,5 @@
-//! Images: reading them, their sizes, places in them.
+//! Operators on images: `GridSample`, `ImageDecoder`, `MaxRoiPool`, `NonMaxSuppression`,
+//! `RoiAlign`. The others are in files of their own.
 
 pub(crate) mod affine_grid;
 pub(crate) mod center_crop_pad;

@@ -1,4 +1,4 @@
-//! Values that are known before anything runs: constants, and the numbers that shapes are made of.
+//! Values that are known before a run: constants, and the integers that shapes are computed from.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::{Bool8, CastOptions, DataType, Element, Tensor, cast};

@@ -1,4 +1,4 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; what works
+//! Arithmetic, comparison, logic and activations element by element; matrix products; operators
 //! along one axis.
 
 pub(crate) mod binary;

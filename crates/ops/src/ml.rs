@@ -1,4 +1,5 @@
-//! The operators of `ai.onnx.ml`: what comes before, after and instead of networks.
+//! The operators of `ai.onnx.ml`: preprocessing of features, and classical models such as trees,
+//! linear models and support vector machines.
 
 pub(crate) mod features;
 pub(crate) mod maps;

@@ -1,4 +1,4 @@
-//! Operators of networks: convolution, pooling, normalization, dropout.
+//! Operators of neural networks: convolution, pooling, normalization, dropout.
 
 pub(crate) mod attention;
 pub(crate) mod average_pool;

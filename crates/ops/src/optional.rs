@@ -1,4 +1,4 @@
-//! Values that may be absent.
+//! Optional values: `Optional`, `OptionalGetElement`, `OptionalHasElement`.
 
 use sardonyx_model::{Dim, Shape, Type};
 use sardonyx_tensor::DataType::Bool;

@@ -1,4 +1,5 @@
-//! Integers and small floats in the place of floats, and computing with them.
+//! `ConvInteger`, `MatMulInteger`, `QLinearConv` and `QLinearMatMul`: products and convolutions of
+//! quantized values.
 
 pub(crate) mod linear;
 

@@ -1,4 +1,5 @@
-//! Random numbers. They are what a node gives that does not depend on its inputs alone.
+//! Random numbers: `Bernoulli`, `Multinomial`, `RandomNormal`, `RandomUniform` and the last two
+//! with the shape of another value. Their results do not depend on inputs alone.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int32, Int64};

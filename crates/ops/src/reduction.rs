@@ -1,4 +1,5 @@
-//! Operators that reduce axes to one element each, as rows, and those that say where it was found.
+//! Reductions (`ReduceSum`, `ReduceMax` and others), which reduce axes to one element each, and
+//! `ArgMax` and `ArgMin`, which give the position of that element.
 //!
 //! - `ReduceL1`, `ReduceL2`, `ReduceLogSum`, `ReduceLogSumExp`, `ReduceMean`, `ReduceProd`,
 //!   `ReduceSumSquare`: since 1; 11 allows negative `axes`; 13 adds bfloat16; 18 takes `axes` as an
@@ -8,7 +9,7 @@
 //! - `ArgMax`, `ArgMin`: since 1; 11 allows a negative `axis`; 12 adds `select_last_index` for when
 //!   there are several; 13 adds bfloat16.
 //!
-//! No axes means all of them, unless `noop_with_empty_axes` says that it means none.
+//! No axes means all of them, unless `noop_with_empty_axes` is 1; then none are reduced.
 
 mod gradients;
 mod parts;

@@ -1,4 +1,4 @@
-//! Sequences of tensors.
+//! Operators on sequences of tensors, such as `SequenceAt`, `SequenceMap` and `SplitToSequence`.
 
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::DataType;

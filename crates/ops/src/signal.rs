@@ -1,4 +1,4 @@
-//! Spectra, and the windows for them.
+//! Window functions (`BlackmanWindow`, `HammingWindow`, `HannWindow`) and `MelWeightMatrix`.
 
 pub(crate) mod fourier;
 mod gradients;

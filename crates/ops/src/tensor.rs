@@ -1,4 +1,4 @@
-//! Operators that build, rearrange and describe tensors without computing with their elements.
+//! Operators that make, move and describe elements without computing with them.
 //!
 //! Most of them also pass on known integers, so that shapes stay known through chains such as
 //! `Shape -> Slice -> Concat -> Reshape`.

@@ -1,4 +1,5 @@
-//! Texts.
+//! Operators on strings: `RegexFullMatch`, `StringConcat`, `StringNormalizer`, `StringSplit`,
+//! `TfIdfVectorizer`.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Float, Int32, Int64, String};

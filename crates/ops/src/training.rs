@@ -1,4 +1,5 @@
-//! Operators of training steps: `ai.onnx.preview.training`.
+//! Operators of `ai.onnx.preview.training`: `Gradient` and the optimizers `Adagrad`, `Adam` and
+//! `Momentum`.
 
 use sardonyx_tensor::DataType::{Double, Float, Int64};
 

@@ -1,4 +1,5 @@
-//! Inference of operators that run graphs: what is known of a value on every way that leads to it.
+//! Inference of `If`, `Loop` and `Scan`: what is known of a value in all inner graphs that may give
+//! it.
 
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::{Bool8, DataType, Tensor};

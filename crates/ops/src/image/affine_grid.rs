@@ -1,4 +1,4 @@
-//! AffineGrid: where linear maps with a shift send the points of a regular grid.
+//! `AffineGrid`: the coordinates to which affine maps move the points of a regular grid.
 //!
 //! Since 20. As a function it treats a plane as a body of depth 1: the map gets a third row and
 //! column, and what it gives loses the depth again.

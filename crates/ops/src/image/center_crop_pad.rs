@@ -1,4 +1,4 @@
-//! What `CenterCropPad` makes of sizes.
+//! Inference of `CenterCropPad`: the sizes of its output.
 
 use sardonyx_model::{Dim, Shape};
 

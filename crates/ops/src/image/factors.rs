@@ -1,4 +1,4 @@
-//! Sizes times factors.
+//! Sizes multiplied by scale factors, as `Resize` does.
 //!
 //! A factor is a float, and so a fraction with a power of two below: the size that it gives a
 //! symbol is a quotient of whole numbers. Numbers are multiplied as the reference does it, in

@@ -1,4 +1,4 @@
-//! Resize, and Upsample, which it once was.
+//! `Resize` and its deprecated predecessor `Upsample`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Places between the elements of images, and the gradients of what is read there.
+//! Sampling of images at coordinates between their elements, and its gradients.
 //!
 //! What is read at a place is a sum of a few elements with weights, which are products of one
 //! weight for each axis. Each of these is a polynomial of the distance between the place and the

@@ -16,7 +16,7 @@
 //! - `GreaterOrEqual`, `LessOrEqual`: since 12; 16 adds bfloat16.
 //! - `And`, `Or`, `Xor` of truth values: since 1; 7 broadcasts.
 //! - `BitShift` by the second input, in `direction`: since 11; 28 adds signed integers and defines
-//!   shifts by too much.
+//!   shifts by as many bits as the type has, or more.
 //! - `BitwiseAnd`, `BitwiseOr`, `BitwiseXor`: since 18.
 
 use sardonyx_model::{Dim, Shape, ValueId};

@@ -1,4 +1,4 @@
-//! Questions about single elements.
+//! `IsInf` and `IsNaN`: tests of single elements.
 
 use sardonyx_tensor::DataType::{
     Bfloat16, Bool, Double, Float, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz,

@@ -1,4 +1,4 @@
-//! Clip: what is below `min` becomes `min`, what is above `max` becomes `max`.
+//! `Clip`: elements below `min` become `min`, elements above `max` become `max`.
 //!
 //! Since 1, with the limits as attributes; 6 drops `consumed_inputs` and writes the limits of
 //! float32 down as defaults; 11 takes the limits as optional inputs; 12 adds integers; 13 adds

@@ -1,4 +1,4 @@
-//! Sums and products up to each element of an axis.
+//! `CumSum` and `CumProd`: sums and products of all elements up to each element along an axis.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Float16, Int32, Int64};

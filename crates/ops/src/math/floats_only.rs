@@ -1,5 +1,5 @@
-//! Versions that take fewer element types than the one before: integers, whose results nobody had
-//! defined, went away.
+//! Versions of operators that take fewer element types than the version before: integers were
+//! removed, as the standard did not define their results.
 
 use sardonyx_tensor::DataType;
 

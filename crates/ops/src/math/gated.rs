@@ -1,4 +1,4 @@
-//! Activations that are multiplied by a gate, or moved by a bias.
+//! `SwiGLU`, `Swish` and `Shrink`: activations with a gate, a factor or a bias.
 
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, NUMERIC, float, input, output, types};

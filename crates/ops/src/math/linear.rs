@@ -1,4 +1,4 @@
-//! Linear algebra beyond the matrix product.
+//! `Det`, the determinant, and `Einsum`.
 
 use sardonyx_model::Dim;
 

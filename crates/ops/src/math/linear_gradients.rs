@@ -1,4 +1,4 @@
-//! Gradients of determinants and of products over labelled axes.
+//! Gradients of `Det` and `Einsum`.
 
 use std::collections::BTreeMap;
 

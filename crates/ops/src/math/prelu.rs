@@ -1,4 +1,4 @@
-//! PRelu: what is negative is multiplied by a learned slope.
+//! `PRelu`: negative elements are multiplied by a learned slope.
 //!
 //! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7
 //! broadcasts the slope to the input, aligned at the right; 9 adds integers; 16 adds bfloat16.

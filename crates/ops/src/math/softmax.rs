@@ -1,5 +1,5 @@
-//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours, as a share, its
-//! logarithm, or 1 for the first largest and 0 for the others.
+//! `Softmax`, `LogSoftmax`, `Hardmax` along an axis: the share of each element in the sum of
+//! exponentials, its logarithm, or 1 for the first largest element and 0 for the others.
 //!
 //! Since 1, with all axes from `axis` (by default 1) on taken as one; 11 allows negative `axis`; 13
 //! works along the one axis `axis` (by default the last), and adds bfloat16.

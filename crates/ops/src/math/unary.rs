@@ -4,7 +4,7 @@
 //! The output always has the type of the input.
 //!
 //! - `Exp`, `Log`, `Reciprocal`, `Sqrt`, `Sigmoid`, `Tanh`, `Ceil`, `Floor`: since 1; 6 drops
-//!   `consumed_inputs`; 13 adds bfloat16. `Relu`, which sets what is negative to 0, the same; 14
+//!   `consumed_inputs`; 13 adds bfloat16. `Relu`, which sets negative elements to 0, the same; 14
 //!   adds signed integers.
 //! - `Abs`: since 1; 6 adds integers; 13 adds bfloat16. `Neg` the same with signed integers only.
 //! - `Elu`, `HardSigmoid`, `LeakyRelu`, `Selu`: since 1; 6 drops `consumed_inputs`, and `Selu` gets

@@ -1,4 +1,5 @@
-//! Activations, some with a bias before them, and those that fused products name.
+//! `Gelu`, `BiasGelu`, `FastGelu` and `QuickGelu` of ONNX Runtime, and the activations that its
+//! fused products name.
 
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16};
 

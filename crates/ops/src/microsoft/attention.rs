@@ -1,4 +1,5 @@
-//! Attention of ONNX Runtime: projections into queries, keys and values, and attention of them.
+//! `Attention` of ONNX Runtime: projects its input to queries, keys and values, then computes
+//! attention.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int32};

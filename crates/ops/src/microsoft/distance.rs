@@ -1,4 +1,4 @@
-//! Distances between the rows of two matrices.
+//! `CDist`: distances between the rows of two matrices.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Double, Float};

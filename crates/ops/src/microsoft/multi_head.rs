@@ -1,4 +1,4 @@
-//! MultiHeadAttention: queries, keys and values that are projected already.
+//! `MultiHeadAttention`: attention of queries, keys and values that are already projected.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int32};

@@ -1,5 +1,5 @@
-//! Normalizations of sums: of a residual, of embeddings; and the root-mean-square one, under the
-//! name that it had before the standard took it.
+//! `SkipLayerNormalization`, `SkipSimplifiedLayerNormalization` and `EmbedLayerNormalization`,
+//! which normalize sums; and `SimplifiedLayerNormalization`, the former name of `RMSNormalization`.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16, Int32};

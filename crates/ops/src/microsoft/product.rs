@@ -1,4 +1,5 @@
-//! Matrix products and convolutions with what is done to operands before and to results after.
+//! `FusedMatMul`, `FusedGemm` and `FusedConv`: products and convolutions with transposed or scaled
+//! operands, and activations of the result.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16};

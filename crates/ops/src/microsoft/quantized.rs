@@ -1,4 +1,5 @@
-//! Weights of few bits, quantized in blocks along one axis. These have kernels and no functions.
+//! `MatMulNBits` and `GatherBlockQuantized`: weights of few bits, quantized in blocks along one
+//! axis. These have kernels and no functions.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{

@@ -1,4 +1,4 @@
-//! Texts cut into tokens. This has a kernel and no function.
+//! `Tokenizer`: splits strings into tokens. It has a kernel and no function.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;

@@ -1,4 +1,5 @@
-//! From columns of data to features.
+//! Preprocessing of features: `ArrayFeatureExtractor`, `Binarizer`, `FeatureVectorizer`, `Imputer`,
+//! `Normalizer`, `OneHotEncoder`, `Scaler`.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Double, Float, Int32, Int64, String};

@@ -1,4 +1,4 @@
-//! Maps and vocabularies.
+//! Maps and categories: `CastMap`, `CategoryMapper`, `DictVectorizer`, `LabelEncoder`, `ZipMap`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Trained models that are one node.
+//! Trained models in one node: linear models, support vector machines and ensembles of trees.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;

@@ -1,5 +1,6 @@
-//! Trees of decisions as version 5 of `ai.onnx.ml` has them: one operator in place of two, with
-//! interior nodes and leaves in lists of their own and one weight for each leaf.
+//! Adapters to `TreeEnsemble` of version 5 of `ai.onnx.ml`, which replaces `TreeEnsembleClassifier`
+//! and `TreeEnsembleRegressor`: interior nodes and leaves have lists of their own, and each leaf
+//! has one weight.
 
 use std::collections::HashMap;
 

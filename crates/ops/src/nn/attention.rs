@@ -1,4 +1,5 @@
-//! Attention, and what goes with it. Functions and inference have files of their own.
+//! `Attention`, `FlexAttention`, `LinearAttention`, `CausalConvWithState` and `RotaryEmbedding`.
+//! Functions and inference have files of their own.
 
 mod causal_conv;
 mod dot_product;

@@ -2,7 +2,8 @@
 //!
 //! Since 1; 11 only words defaults; 22 adds bfloat16.
 //!
-//! `auto_pad` SAME always meant one window per stride; the later documents say it more clearly.
+//! `auto_pad` SAME always meant one window for each `stride` elements; later documents say so more
+//! clearly.
 
 use sardonyx_model::{Dim, Shape};
 

@@ -1,4 +1,4 @@
-//! Relatives of the convolution.
+//! `ConvTranspose`, `DeformConv` and `Col2Im`.
 
 use sardonyx_model::{Dim, Shape};
 

@@ -1,4 +1,5 @@
-//! Normalizations that look at one example only.
+//! Normalizations within one example: `GroupNormalization`, `LayerNormalization`,
+//! `LpNormalization`, `MeanVarianceNormalization`, `RMSNormalization`.
 
 use sardonyx_model::{Dim, Shape, Type, ValueId};
 use sardonyx_tensor::DataType::{Bfloat16, Float};

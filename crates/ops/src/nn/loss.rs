@@ -1,4 +1,4 @@
-//! Losses of classifiers.
+//! Losses of classifiers: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
 
 use sardonyx_model::Shape;
 use sardonyx_tensor::DataType::{Int32, Int64};

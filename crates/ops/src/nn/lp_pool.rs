@@ -1,4 +1,4 @@
-//! Norms over windows.
+//! `LpPool` and `GlobalLpPool`: the norm of the elements in each window.
 
 use sardonyx_tensor::{DataType, Tensor};
 

@@ -1,4 +1,4 @@
-//! The way back from `MaxPool`.
+//! `MaxUnpool`: puts the results of `MaxPool` back to where they came from.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int64;

@@ -1,4 +1,4 @@
-//! Recurrent layers.
+//! Recurrent layers: `GRU`, `LSTM`, `RNN`.
 
 mod steps;
 

@@ -1,4 +1,5 @@
-//! From floats to integers and small floats by scale and zero point, and back.
+//! `QuantizeLinear`, `DequantizeLinear` and `DynamicQuantizeLinear`: conversion between floats and
+//! quantized values by scale and zero point.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Float, Int32, Uint8};

@@ -1,4 +1,4 @@
-//! Spectra of signals, and of the frames of a signal.
+//! `DFT` and `STFT`: Fourier transforms of signals and of their frames.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};

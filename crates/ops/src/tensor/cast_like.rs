@@ -1,4 +1,4 @@
-//! Other element types, by example or bit by bit.
+//! `CastLike`, which casts to the type of another value, and `BitCast`, which keeps the bits.
 
 use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Bool, Complex64, Complex128, String};

@@ -1,7 +1,6 @@
-//! Gather: picks slices along one axis by number; the shape of the numbers takes the place of the
-//! axis.
+//! `Gather`: picks slices along one axis by index; the shape of the indices replaces the axis.
 //!
-//! Since 1; 11 allows negative numbers; 13 adds bfloat16.
+//! Since 1; 11 allows negative indices; 13 adds bfloat16.
 
 use sardonyx_model::{Dim, Shape};
 

@@ -1,4 +1,4 @@
-//! Taking elements by index, one by one or by tuples.
+//! `GatherElements` and `GatherND`: take elements by index, along one axis or by tuples of indices.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};

@@ -1,4 +1,4 @@
-//! Tensors made of an index, a size or bounds.
+//! `Range`, `EyeLike`, `OneHot` and `Trilu`: tensors made from bounds, sizes or indices.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, Int32, Int64};

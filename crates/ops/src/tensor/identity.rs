@@ -1,4 +1,4 @@
-//! Identity: hands its input on.
+//! `Identity`: returns its input unchanged.
 //!
 //! Since 1; 13 adds bfloat16; 14 adds sequences; 16 adds optionals; 19 adds 8-bit floats; 21 adds
 //! 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.

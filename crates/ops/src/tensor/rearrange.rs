@@ -1,4 +1,5 @@
-//! Moving whole blocks: between channels and places, around the middle, over and over, backwards.
+//! `DepthToSpace`, `SpaceToDepth`, `Tile`, `ReverseSequence` and `CenterCropPad`: move blocks of
+//! elements.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};

@@ -1,4 +1,4 @@
-//! Writing elements by index.
+//! `Scatter`, `ScatterElements`, `ScatterND` and `TensorScatter`: write elements by index.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};

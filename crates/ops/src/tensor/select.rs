@@ -1,4 +1,4 @@
-//! Taking elements by what they are.
+//! `Compress`, `NonZero`, `TopK` and `Unique`: take elements by their values or by a condition.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int64};

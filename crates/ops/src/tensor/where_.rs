@@ -1,4 +1,4 @@
-//! Where: elements of one tensor or of another, as a condition says.
+//! `Where`: each element from one of two tensors, as a condition says.
 //!
 //! Since 9; 16 adds bfloat16.
 
