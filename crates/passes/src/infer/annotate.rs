@@ -8,17 +8,20 @@ use sardonyx_model::{
 };
 
 use super::Inference;
+use super::unknown::is_made_up;
 
 /// How sizes that are expressions are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Naming {
-    /// As text in the place of a name, such as `2*N + 5`.
+    /// As text in the place of a name, such as `2*N + 5`. Sizes of which nothing is known, and what
+    /// is computed from them, are left open: their names mean nothing outside of inference.
     #[default]
     Expressions,
     /// Not at all: only numbers and names.
     Names,
-    /// As the reference implementation writes: outputs without a type are listed among the values
-    /// between nodes as well, and inputs of inner graphs get types.
+    /// As the reference implementation writes: sizes of which nothing is known get names, outputs
+    /// without a type are listed among the values between nodes as well, and inputs of inner graphs
+    /// get types.
     Reference,
 }
 
@@ -247,7 +250,14 @@ impl Writer<'_> {
                     return *text;
                 }
                 let entry = self.texts.entry(size.clone());
-                let text = *entry.or_insert_with(|| match (size.as_symbol(), self.naming) {
+                let naming = self.naming;
+                let is_open = |model: &Model| {
+                    let symbols = size.symbols();
+                    naming != Naming::Reference
+                        && symbols.iter().any(|name| is_made_up(model, name))
+                };
+                let text = *entry.or_insert_with(|| match (size.as_symbol(), naming) {
+                    _ if is_open(model) => None,
                     (Some(name), _) => Some(DimValue::Param(model.intern(name))),
                     (None, Naming::Names) => None,
                     (None, _) => Some(DimValue::Param(model.intern(&size.to_string()))),

@@ -46,6 +46,11 @@ pub(super) struct Fresh {
 /// How such names begin, in the reference implementation too.
 const PREFIX: &str = "unk__";
 
+/// Whether a name was made up: a model in whose file it is has it.
+pub(super) fn is_made_up(model: &Model, name: &str) -> bool {
+    name.starts_with(PREFIX) && model.symbol(name.as_bytes()).is_none()
+}
+
 impl Fresh {
     /// Names after so many others.
     pub(super) fn after(count: usize) -> Fresh {
