@@ -1,7 +1,7 @@
 //! Which operators of a model cannot run, and why.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{Model, NodeId, Symbol};
 use sardonyx_ops::operators::GRADIENT;
@@ -52,8 +52,18 @@ fn by_kind(model: &Model) -> Unsupported<'_> {
         }
     }
     let mut list = Unsupported::new(model);
+    // Calls of these run if the nodes of their bodies do, which are among all graphs.
+    let functions: HashSet<(String, String)> = model
+        .functions
+        .iter()
+        .map(|function| (model.display(function.domain), model.display(function.name)))
+        .map(|(domain, name)| (domain.into_owned(), name.into_owned()))
+        .collect();
     for (node, count) in kinds.into_values() {
         let (domain, name) = (model.domain_of(node), model.display(model.node(node).op_type));
+        if functions.contains(&(domain.to_string(), name.to_string())) {
+            continue;
+        }
         let why = why_unsupported(&domain, &name, list.opsets.get(&domain).copied());
         if let Some(why) = why {
             list.add(node, count, why);
