@@ -3,7 +3,7 @@
 mod local;
 
 use sardonyx::devices::{Division, Suggested};
-use sardonyx::{ErrorKind, SaveOptions, Weights};
+use sardonyx::{ErrorKind, Model, SaveOptions, Weights};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -122,6 +122,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             "configuration": name,
             "devices": devices,
             "report": as_json(&report),
+            "nothing_split": nothing_split(&model, &report, division),
         });
         if let Some(saved) = saved {
             answer["saved"] = saved.json();
@@ -132,6 +133,9 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return terminal.json(&answer, true);
     }
     terminal.remark(&as_text(&name, &report, division));
+    if let Some(why) = nothing_split(&model, &report, division) {
+        terminal.note(&format!("the model is not divided: {why}"));
+    }
     saved.iter().for_each(|saved| saved.say(terminal));
     local.iter().for_each(|local| local.say(terminal));
     Ok(())
@@ -146,6 +150,47 @@ fn as_json(report: &Suggested) -> Value {
         "multiply_adds_of_stages": report.stages,
         "inputs_by_batch": report.inputs,
     })
+}
+
+/// Why devices have nothing to do apart, and what to do about it; `None` if they have.
+fn nothing_split(
+    model: &Model,
+    report: &Suggested,
+    division: Division,
+) -> Option<String> {
+    let Suggested { columns, rows, whole, tables, stages, .. } = report;
+    match division {
+        Division::Tensor if columns + rows + tables > 0 => None,
+        Division::Tensor => {
+            let why = match whole {
+                0 => {
+                    "no MatMul or Gemm has a constant matrix of at least 4096 elements, and no Gather has a constant table of at least 1048576 elements"
+                }
+                _ => {
+                    "the results of all products with large constant matrices are needed whole by the nodes that read them"
+                }
+            };
+            Some(format!("{why}; use --batch to divide the examples, or --pipeline the nodes"))
+        }
+        Division::Pipeline => {
+            let busy = stages.iter().filter(|work| **work > 0).count();
+            let why = match busy {
+                0 => "no node has multiply-adds, which stages are made of",
+                _ => "all multiply-adds are in one stage",
+            };
+            (busy < 2).then(|| format!("{why}; use --batch to divide the examples"))
+        }
+        Division::Batch => {
+            let inputs = model.inputs();
+            let mut axes = inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
+            let (port, batch) = axes.next()?;
+            let size = batch.known().filter(|size| *size < 2)?;
+            let name = port.name();
+            Some(format!(
+                "the first axis of '{name}' has the fixed size {size}; give it a name instead, or use --tensor or --pipeline"
+            ))
+        }
+    }
 }
 
 fn as_text(name: &str, report: &Suggested, division: Division) -> String {
