@@ -445,15 +445,16 @@ impl Story<'_> {
                     None => name.clone(),
                 });
                 let inputs = inputs.collect::<Vec<_>>().join(", ");
-                lines.add(
-                    "memory",
-                    format!(
-                        "{} for intermediate values ({} without sharing), for {}",
-                        human::bytes(details.arena_bytes as u64),
-                        human::bytes(details.unshared_bytes),
-                        if inputs.is_empty() { "no inputs" } else { &inputs }
-                    ),
-                );
+                let arena = details.arena_bytes as u64;
+                let saved = details.unshared_bytes.saturating_sub(arena);
+                let reuse = match saved {
+                    0 => String::new(),
+                    _ => format!("; reusing memory saves {}", human::bytes(saved)),
+                };
+                let inputs = if inputs.is_empty() { "no inputs" } else { &inputs };
+                let arena = human::bytes(arena);
+                lines
+                    .add("memory", format!("{arena} for intermediate values{reuse}; for {inputs}"));
                 lines.add(
                     "",
                     format!(

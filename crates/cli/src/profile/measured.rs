@@ -138,8 +138,6 @@ pub(super) struct Profile {
     pub(super) steps: Vec<Step>,
     pub(super) run: Duration,
     shortest: Duration,
-    /// What runs take outside of their steps: the median over them.
-    overhead: Duration,
     runs: usize,
     pub(super) threads: usize,
     arena_bytes: usize,
@@ -164,18 +162,11 @@ impl Profile {
         });
         let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
         wall.sort_unstable();
-        let outside = runs.iter().map(|run| {
-            let steps: Duration = run.steps.iter().flatten().map(|calls| calls.took).sum();
-            run.took.saturating_sub(steps)
-        });
-        let mut outside: Vec<Duration> = outside.collect();
-        outside.sort_unstable();
         let nothing = || Failure::new("nothing was run").code(Code::Internal);
         Ok(Profile {
             steps: steps.collect(),
             run: median(&wall).ok_or_else(nothing)?,
             shortest: *wall.first().ok_or_else(nothing)?,
-            overhead: median(&outside).ok_or_else(nothing)?,
             runs: runs.len(),
             threads,
             arena_bytes: details.arena_bytes,
@@ -189,6 +180,11 @@ impl Profile {
 
     fn views(&self) -> usize {
         self.steps.iter().filter(|step| step.time.is_none()).count()
+    }
+
+    /// What a run takes outside of its steps, so that both make up the run.
+    fn overhead(&self, steps: Duration) -> Duration {
+        self.run.saturating_sub(steps)
     }
 
     fn total(&self) -> Sum {
@@ -215,7 +211,8 @@ impl Profile {
 
     pub(super) fn text(&self, args: &Args, instruction_set: &str) -> String {
         let total = self.total();
-        let percent = 100.0 * self.overhead.as_secs_f64() / self.run.as_secs_f64().max(1e-12);
+        let overhead = self.overhead(total.took);
+        let percent = 100.0 * overhead.as_secs_f64() / self.run.as_secs_f64().max(1e-12);
         let mut text = String::new();
         let mut line = |name: &str, rest: String| text += &format!("{name:<8}  {rest}\n");
         line(
@@ -232,11 +229,14 @@ impl Profile {
         line(
             "steps",
             format!(
-                "{} us in {}; overhead {} us ({percent:.1} %)",
+                "{} us in {}, the sum of their medians",
                 micros(total.took),
                 count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
-                micros(self.overhead)
             ),
+        );
+        line(
+            "overhead",
+            format!("{} us outside of steps, {percent:.1} % of the run", micros(overhead)),
         );
         if self.views() > 0 {
             let views = human::group(self.views() as u64);
@@ -260,10 +260,12 @@ impl Profile {
             ("GB/s", right),
             ("kernel", Align::Left),
         ];
-        let rows = self.operators().into_iter().map(|(operator, sum)| {
-            let mut row = vec![operator.to_string(), sum.calls.to_string()];
+        let operators = self.operators().into_iter();
+        let sums = operators.map(|(operator, sum)| (operator, cut(&sum.kernel()), sum));
+        let rows = sums.chain([("all steps", String::new(), total)]).map(|(name, kernel, sum)| {
+            let mut row = vec![name.to_string(), sum.calls.to_string()];
             row.extend(self.speeds(sum.took, sum.multiply_adds, sum.bytes));
-            row.push(cut(&sum.kernel()));
+            row.push(kernel);
             row
         });
         text += "\n";
@@ -340,7 +342,7 @@ impl Profile {
             "run_us": rounded_micros(self.run),
             "run_min_us": rounded_micros(self.shortest),
             "steps_us": rounded_micros(total.took),
-            "overhead_us": rounded_micros(self.overhead),
+            "overhead_us": rounded_micros(self.overhead(total.took)),
             "views": self.views(),
             "multiply_adds": total.multiply_adds,
             "bytes": total.bytes,
