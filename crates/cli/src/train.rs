@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Number of passes over the data [default: 1]
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
+    /// Learning rate of the steps: the value of their input 'learning_rate', which `sardonyx
+    /// add-training` adds. By default the one that was given to add-training
+    #[arg(long, value_name = "NUMBER", value_parser = parse_rate)]
+    learning_rate: Option<f64>,
     /// Run only the algorithm of this entry of the training information, from 0; by default all
     #[arg(long, value_name = "I")]
     entry: Option<usize>,
@@ -107,7 +111,10 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         None => (0..trainer.entries()).collect(),
     };
     let data = Data::read(args.data.as_deref(), &trainer, &entries, args.cast)?;
-    let data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
+    let mut data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
+    if let Some(rate) = args.learning_rate {
+        data.set_learning_rate(rate, &trainer, &entries)?;
+    }
     let eval = match &args.eval {
         Some(path) => {
             let data = Data::read(Some(path), &trainer, &entries, args.cast)?;
@@ -137,6 +144,13 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return ended;
     }
     course.save(&model, target, ended)
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() => Ok(rate),
+        _ => Err("a learning rate is a number, such as 0.001".to_string()),
+    }
 }
 
 impl Args {

@@ -101,6 +101,16 @@ fn a_line_is_learnt() {
     assert!(number(&out, "w") > 0.0);
 }
 
+/// The rate of this training is a constant, which the command cannot set.
+#[test]
+fn a_rate_that_is_no_input_is_refused() {
+    let files = files();
+    let out = files.path("out.onnx");
+    train(&files, &["--steps", "1", "--learning-rate", "1", "-o", &out])
+        .refused(&["no training step has an input 'learning_rate'", "target: float[N, 1]"]);
+    assert!(!Path::new(&out).exists());
+}
+
 /// DIST-16+: the same on two devices, each with a part of the examples. A state that was saved
 /// there is loaded without devices.
 #[test]

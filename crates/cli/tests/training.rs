@@ -192,3 +192,25 @@ fn gradient_nodes_are_expanded() {
         with_nodes.as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["y", "x_grad", "w_grad", "b_grad"]);
 }
+
+/// The rate is an input that a command may set; other training information has none of that name.
+#[test]
+fn the_learning_rate_is_set_for_a_run() {
+    let files = files();
+    let (ready, data) = (files.path("ready.onnx"), files.path("data"));
+    let args = ["--loss", "squared-error", "--optimizer", "sgd", "--learning-rate", "0.1"];
+    files.run("add-training", "line.onnxtxt", &[&args[..], &["-o", &ready]].concat()).good();
+    let weight = |name: &str, more: &[&str]| {
+        let out = files.path(name);
+        let args = ["train", &ready, "--data", &data, "--steps", "1", "-o", &out];
+        sardonyx(&[&args[..], more].concat()).good();
+        let text = sardonyx(&["cat", &out, "w", "--json"]).good();
+        json(&text)["tensors"][0]["values"][0][0].as_f64().unwrap()
+    };
+    let (usual, half) = (weight("a.onnx", &[]), weight("b.onnx", &["--learning-rate", "0.05"]));
+    assert!(usual != 0.0 && (usual / half - 2.0).abs() < 1e-5, "{usual} {half}");
+    let stays = weight("c.onnx", &["--learning-rate", "0", "--batch", "4"]);
+    assert!(stays == 0.0, "{stays}");
+    let refused = sardonyx(&["train", &ready, "--learning-rate", "fast", "-o", &ready]);
+    assert!(refused.stderr.contains("a learning rate is a number"), "{}", refused.stderr);
+}

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use sardonyx::{Buffer, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, npz};
+use sardonyx::{
+    Buffer, CastOptions, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, cast, npz,
+};
 
 use crate::failure::Failure;
 use crate::random::SplitMix64;
@@ -161,6 +163,36 @@ impl Data {
         };
         self.drops_rest = self.arrays.iter().any(|array| is_fixed(&array));
         Ok(self)
+    }
+
+    /// Gives the input of the learning rate a value. `add-training` calls it so.
+    pub(super) fn set_learning_rate(
+        &mut self,
+        rate: f64,
+        trainer: &Trainer,
+        entries: &[usize],
+    ) -> Result<(), Failure> {
+        const NAME: &str = "learning_rate";
+        let ports = ports_of(trainer, entries)?;
+        let port = ports.iter().find(|port| port.name() == NAME);
+        let ty = port.and_then(|port| Some((port.ty()?.elem()?, port.ty()?.shape()?)));
+        let Some((elem, shape)) = ty else {
+            let failure = Failure::new(format!("no training step has an input '{NAME}'"));
+            let inputs: Vec<String> = ports.iter().map(|port| port.to_string()).collect();
+            return Err(failure.code(ErrorKind::Input).help(format!(
+                "`sardonyx add-training` adds such an input; other models may have the rate in an \
+                 input of another name, which --data sets, or in a constant; the inputs are: {}",
+                inputs.join(", ")
+            )));
+        };
+        if self.arrays.iter().any(|array| array.name == NAME) {
+            let failure = Failure::new(format!("the data has an array '{NAME}' too"));
+            return Err(failure.code(ErrorKind::Input).help("remove --learning-rate or the array"));
+        }
+        let tensor = Tensor::from_vec(vec![1; shape.len()], vec![rate])?;
+        let tensor = cast(&tensor, elem, CastOptions::default())?;
+        self.arrays.push(Array { name: NAME.to_string(), tensor, is_cut: false });
+        Ok(())
     }
 
     /// Batches of an epoch.
