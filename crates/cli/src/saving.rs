@@ -18,8 +18,8 @@ use crate::{ModelArg, is_stdin};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// File to write, or - for stdout. The file extension selects the format (.onnx, .onnxtxt,
-    /// .json, .textproto); others are written as .onnx
+    /// File to write, or - for stdout. The file extension selects the format: .onnx (binary),
+    /// .onnxtxt, .json or .onnxjson, .textproto; with another one the model is binary
     #[arg(short, long, value_name = "FILE", conflicts_with = "in_place")]
     output: Option<PathBuf>,
     /// Format of the written file, whatever its extension
@@ -159,6 +159,18 @@ impl Args {
             Some(form) => options.form(form),
             None => options,
         };
+        if let Target::File(path) = &target
+            && form.is_none()
+            && self.output.is_some()
+            && path.extension().is_some()
+            && Form::of_path(path).is_none()
+        {
+            terminal.note(&format!(
+                "the extension of '{}' selects no format: the model is written as binary ONNX; \
+                 --form or .onnxtxt, .json, .textproto select another",
+                path.display()
+            ));
+        }
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
             Target::Stdout => {

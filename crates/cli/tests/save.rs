@@ -171,3 +171,25 @@ fn what_cannot_be_is_refused() {
     let usage = convert(&files, "a.npy", "x.pb", &["--type", "list(float)"]);
     assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);
 }
+
+/// An extension that stands for no format is told of: the model is binary.
+#[test]
+fn an_unknown_extension_is_noted() {
+    let files = Files::new(&[]);
+    let model = digits_model();
+    let strip = |name: &str, more: &[&str]| {
+        let out = files.path(name);
+        sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat())
+    };
+    let noted = "selects no format: the model is written as binary ONNX";
+    for (name, more, is_noted) in [
+        ("out.txt", &[][..], true),
+        ("out.txt", &["--form", "onnx"][..], false),
+        ("out", &[][..], false),
+        ("out.onnxjson", &[][..], false),
+    ] {
+        let answer = strip(name, more);
+        assert_eq!(answer.stderr.contains(noted), is_noted, "{name}: {}", answer.stderr);
+        answer.good();
+    }
+}
