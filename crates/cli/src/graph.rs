@@ -81,9 +81,9 @@ impl Form {
             "html" | "htm" => Ok(Form::Html),
             "dot" | "gv" => Ok(Form::Dot),
             _ => {
-                let message = format!("'{}' does not say which form it has", path.display());
+                let message = format!("the extension of '{}' selects no format", path.display());
                 Err(Failure::new(message)
-                    .help("name a file that ends in .svg, .html or .dot; Graphviz makes other forms of the last"))
+                    .help("use .svg, .html or .dot; Graphviz converts .dot to other formats"))
             }
         }
     }

@@ -226,7 +226,7 @@ impl Results {
             terminal.remark(&format!("wrote {}", written.path.display()));
             if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
                 terminal.note(&format!(
-                    "the file of the output '{output}' has another name, as files cannot be called so everywhere"
+                    "the file of the output '{output}' has another name, as not every system allows this one for files"
                 ));
             }
         }

@@ -221,7 +221,7 @@ fn text_of(text: &str) -> Result<String, Failure> {
     let bytes = files::read(path.as_ref())?;
     match std::str::from_utf8(bytes.as_slice()) {
         Ok(text) => Ok(text.to_string()),
-        Err(error) => Err(Failure::new(format!("this is not an UTF-8 text: {error}"))
+        Err(error) => Err(Failure::new(format!("the text is not in UTF-8: {error}"))
             .code(ErrorKind::Format)
             .at(path)),
     }

@@ -175,5 +175,5 @@ mod unix {
 #[cfg(not(unix))]
 fn processes(_count: usize, _settings: &Settings) -> Result<Workers, Failure> {
     let message = "devices cannot be processes on this system";
-    Err(Failure::new(message).help("leave out --processes: devices are threads then"))
+    Err(Failure::new(message).help("remove --processes: each device is then a thread"))
 }
