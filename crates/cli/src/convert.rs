@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
     /// (no index is negative), 'inference' (old Dropout and BatchNormalization run in inference
     /// mode whatever is_test says), 'integers-in-floats' (integers that are computed as floats fit
-    /// in 53 bits). May be repeated
+    /// in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a 0). May be
+    /// repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
     /// Reject nodes without an equivalent operator instead of replacing them by their function
@@ -190,9 +191,16 @@ fn as_text(report: &Conversion) -> String {
         text += &format!("ir_version: {before} → {after}\n");
     }
     let rewritten: usize = report.operators.iter().map(|op| op.rewritten).sum();
-    let (unchanged, made) = (report.unchanged, report.made);
-    text +=
-        &format!("{} unchanged, {rewritten} rewritten, {made} added\n", count(unchanged, "node"));
+    let others = [
+        (report.constants.values().sum(), "replaced by constants"),
+        (report.expanded.values().sum(), "replaced by function bodies"),
+        (report.removed, "removed"),
+    ];
+    let others = others.into_iter().filter(|(nodes, _)| *nodes > 0);
+    let others: String =
+        others.map(|(nodes, what): (usize, _)| format!(", {nodes} {what}")).collect();
+    let (unchanged, made) = (count(report.unchanged, "node"), report.made);
+    text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
         text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
     }
@@ -243,6 +251,7 @@ fn as_json(report: &Conversion) -> Value {
             json!({"assumption": assumed.assumption.name(), "place": assumed.place.to_string()})
         })
         .collect();
+    let rewritten: usize = report.operators.iter().map(|op| op.rewritten).sum();
     json!({
         "operator_sets": imports,
         "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
@@ -251,6 +260,8 @@ fn as_json(report: &Conversion) -> Value {
         "constants": replaced(&report.constants),
         "expanded": replaced(&report.expanded),
         "assumed": assumed,
+        "rewritten": rewritten,
+        "removed": report.removed,
         "added": report.made,
     })
 }

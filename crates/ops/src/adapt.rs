@@ -67,15 +67,18 @@ pub enum Assumption {
     IntegersInFloats,
     /// `Dropout` and `BatchNormalization` of old models mean inference, whatever `is_test` says.
     Inference,
+    /// No shape that a `Reshape` with `allowzero` reads has a 0.
+    SizesNotZero,
 }
 
 impl Assumption {
     /// All of them.
-    pub const ALL: [Assumption; 4] = [
+    pub const ALL: [Assumption; 5] = [
         Assumption::DefaultInputs,
         Assumption::IndicesInRange,
         Assumption::Inference,
         Assumption::IntegersInFloats,
+        Assumption::SizesNotZero,
     ];
 
     /// The name, such as `indices-in-range`.
@@ -85,6 +88,20 @@ impl Assumption {
             Assumption::IndicesInRange => "indices-in-range",
             Assumption::Inference => "inference",
             Assumption::IntegersInFloats => "integers-in-floats",
+            Assumption::SizesNotZero => "sizes-not-zero",
+        }
+    }
+
+    /// What it says, as a clause.
+    pub fn says(self) -> &'static str {
+        match self {
+            Assumption::DefaultInputs => "no caller overrides an input that has a default",
+            Assumption::IndicesInRange => "no index is negative",
+            Assumption::Inference => "the model is for inference, not for training",
+            Assumption::IntegersInFloats => {
+                "all integers that are computed as floats fit in 53 bits"
+            }
+            Assumption::SizesNotZero => "no size in the shape is 0",
         }
     }
 }
@@ -97,11 +114,22 @@ impl fmt::Debug for Adapt<'_> {
 
 /// Why a node cannot be turned into the other version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct Refusal {
+    /// Why, in words.
+    pub why: String,
+    /// What a caller may grant so that it can.
+    pub unless: Option<Assumption>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { why, unless: None }
+    }
+}
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -397,7 +425,20 @@ impl<'a> Adapt<'a> {
 
     /// What an adapter returns when it cannot keep the meaning.
     pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
-        Refusal(format!("{}: {why}", self.model().display(self.model().node(self.node()).op_type)))
+        let name = self.model().display(self.model().node(self.node()).op_type);
+        Refusal::from(format!("{name}: {why}"))
+    }
+
+    /// A refusal, unless the caller grants an assumption.
+    pub(crate) fn demand(
+        &self,
+        assumption: Assumption,
+        why: impl fmt::Display,
+    ) -> Result<(), Refusal> {
+        if self.assume(assumption) {
+            return Ok(());
+        }
+        Err(Refusal { unless: Some(assumption), ..self.refuse(why) })
     }
 }
 

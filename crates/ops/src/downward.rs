@@ -438,7 +438,7 @@ mod tests {
                 14,
                 vec![("allowzero", Int(1))],
                 "float[0, 3]; =[0, 3]",
-                "Reshape: with allowzero = 1, the target has or may have a 0",
+                "Reshape: with allowzero = 1, the shape has a 0",
             ),
             (
                 &QUANTIZE_LINEAR,

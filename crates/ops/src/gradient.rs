@@ -346,7 +346,7 @@ impl<'a> Backward<'a> {
 
     /// What a rule returns when it has no gradient for the node.
     pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
-        Refusal(format!("{}: {why}", self.schema.name))
+        Refusal::from(format!("{}: {why}", self.schema.name))
     }
 }
 

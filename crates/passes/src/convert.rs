@@ -17,7 +17,7 @@ use sardonyx_model::{
     AttributeValue, GraphId, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
 };
 use sardonyx_ops::operators::CONSTANT;
-use sardonyx_ops::{Assumption, OpRef, Registry};
+use sardonyx_ops::{Assumption, OpRef, Refusal, Registry};
 use sardonyx_tensor::Tensor;
 
 use crate::check::codes;
@@ -35,6 +35,7 @@ pub use report::{
 pub use target::{RELEASES, Release, Target};
 
 use constants::become_constant;
+use report::Replaced;
 use target::shown_domain;
 
 /// The version of the format since which an initializer need not be an input.
@@ -104,7 +105,7 @@ fn convert_part(
     job.functions_that_would_be_operators();
     job.nodes();
     if job.refused.is_empty() || !options.expand {
-        return job.finish();
+        return job.finish(model, &Replaced::default());
     }
     drop(job);
     convert_expanded(model, registry, options, functions)
@@ -119,7 +120,7 @@ fn convert_expanded(
     options: &ConvertOptions,
     functions: Option<&HashSet<usize>>,
 ) -> Result<Converted, ConvertError> {
-    let (mut expanded, mut constants) = (Expansions::default(), Expansions::default());
+    let mut replaced = Replaced::default();
     let mut model = original.clone();
     // What nodes read that are constants now.
     let mut dead: Vec<ValueId> = Vec::new();
@@ -128,22 +129,24 @@ fn convert_expanded(
     loop {
         let mut job = Job::new(&model, registry, options, functions)?;
         job.of_bodies = Some(&origins);
+        job.constants.clone_from(&replaced.constants);
         job.operands.clone_from(&dead);
         job.functions_that_would_be_operators();
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
         if refused.is_empty() {
-            let mut converted = job.finish()?;
-            converted.report.expanded = expanded;
-            converted.report.constants = constants;
+            let mut converted = job.finish(original, &replaced)?;
+            converted.report.expanded = by_operator(original, &replaced.expanded);
+            converted.report.constants = by_operator(original, &replaced.constants);
             return Ok(converted);
         }
         // A value that is the same in every run needs no operator.
         let known = std::mem::take(&mut job.known);
         if !known.is_empty() {
             for (node, value) in known {
-                let name = model.display(model.node(node).op_type).into_owned();
-                *constants.entry((String::new(), name)).or_default() += 1;
+                if !origins.contains_key(&node) {
+                    replaced.constants.insert(node);
+                }
                 dead.extend(model.inputs(node).flatten());
                 become_constant(&mut model, node, value);
             }
@@ -159,20 +162,24 @@ fn convert_expanded(
             // What has a body may have an equivalent; the others have none.
             let mut refusals = job.refusals;
             let left = refused.into_iter().filter(|(node, _)| is_left(*node));
-            for (node, fact) in left.take(MOST_REFUSALS) {
+            for (node, Refusal { why, unless }) in left.take(MOST_REFUSALS) {
                 let origin = origins.get(&node).copied();
                 let fact = match origin {
                     Some(_) => {
-                        format!("neither the operator nor its function has an equivalent: {fact}")
+                        format!("neither the operator nor its function has an equivalent: {why}")
                     }
-                    None => fact,
+                    None => why,
                 };
                 let spot = Spot::node(origin.unwrap_or(node));
-                refusals.push(Finding::new(original, &codes::NO_EXACT_CONVERSION, spot, fact));
+                let finding = Finding::new(original, &codes::NO_EXACT_CONVERSION, spot, fact);
+                refusals.push(match unless {
+                    Some(assumption) => Finding { advice: assume(assumption).into(), ..finding },
+                    None => finding,
+                });
             }
             return Err(ConvertError::Refused(refusals));
         }
-        let Ok(next) = next else { return job.finish() };
+        let Ok(next) = next else { return job.finish(original, &replaced) };
         for (id, _) in next.model.graphs() {
             for node in &next.model.graph(id).nodes {
                 let origin = next.made.origin(*node);
@@ -182,9 +189,8 @@ fn convert_expanded(
                 }
             }
         }
-        for (operator, count) in next.operators {
-            *expanded.entry(operator).or_default() += count;
-        }
+        let of_file = next.nodes.iter().filter(|node| !origins.contains_key(*node));
+        replaced.expanded.extend(of_file);
         model = next.model;
     }
 }
@@ -210,6 +216,11 @@ struct Job<'a> {
     functions: Option<&'a HashSet<usize>>,
     /// Nodes that came with bodies of operators, with the nodes in whose place they are.
     of_bodies: Option<&'a HashMap<NodeId, NodeId>>,
+    /// Nodes of the file that became constants.
+    constants: HashSet<NodeId>,
+    /// Nodes of the file that were rewritten, with what they called and the version that they were
+    /// brought to.
+    rewritten: Vec<(NodeId, OpRef, u32)>,
     /// Whether it is done as the reference implementation does.
     like_reference: bool,
     /// The constants that stay initializers where others become nodes.
@@ -226,7 +237,7 @@ struct Job<'a> {
     /// How many are not listed.
     unlisted: usize,
     /// Nodes of operators that have no equivalent, and why.
-    refused: Vec<(NodeId, String)>,
+    refused: Vec<(NodeId, Refusal)>,
     places: Places,
 }
 
@@ -265,6 +276,8 @@ impl<'a> Job<'a> {
             granted: &options.granted,
             functions,
             of_bodies: None,
+            constants: HashSet::new(),
+            rewritten: Vec::new(),
             like_reference: options.like_reference,
             kept: HashSet::new(),
             known: HashMap::new(),
@@ -499,7 +512,6 @@ impl<'a> Job<'a> {
             self.refuse(Spot::node(node), fact);
             return;
         }
-        self.report.unchanged += 1;
     }
 
     /// Why a node of another operator set cannot stay: its function takes graphs of the node in,
@@ -527,7 +539,7 @@ impl<'a> Job<'a> {
         if *like_reference
             && let Some(fact) = reference::refuses(original, crossings, node, op, goal)
         {
-            self.refused.push((node, fact.to_string()));
+            self.refused.push((node, fact.to_string().into()));
             return;
         }
         let crossed = crossings.cross(model, made, registry, node, op);
@@ -540,7 +552,7 @@ impl<'a> Job<'a> {
         let is_of_body = self.of_bodies.is_some_and(|bodies| bodies.contains_key(&node));
         if is_of_body && crossed.stops.is_empty() {
             let misfit = crossings.misfit(&self.model, self.registry, &crossed);
-            self.refused.extend(misfit.map(|fact| (node, fact)));
+            self.refused.extend(misfit.map(|fact| (node, fact.into())));
         }
         if !crossed.stops.is_empty()
             && let &[Some(output)] = self.original.outputs(node)
@@ -558,19 +570,22 @@ impl<'a> Job<'a> {
             self.report.assumed.push(Assumed { assumption, place });
         }
         if crossed.is_rewritten {
-            self.report.rewritten(op, goal, crossed.forms.len().saturating_sub(1));
+            // Nodes of bodies are not in the file, and what became a constant is told of apart.
+            if !is_of_body && !self.constants.contains(&node) {
+                self.rewritten.push((node, op, goal));
+            }
             self.report.wrapped += usize::from(crossed.is_wrapped);
             let made = crossed.forms.iter().map(|(made, _)| *made).filter(|made| *made != node);
             self.model.share_devices(node, made);
             self.operands.extend(self.original.inputs(node).flatten());
-        } else {
-            self.report.unchanged += 1;
         }
     }
 
-    fn finish(mut self) -> Result<Converted, ConvertError> {
-        for (node, fact) in std::mem::take(&mut self.refused) {
-            self.refuse(Spot::node(node), fact);
+    /// The model, and what became of the nodes of the model `before`.
+    fn finish(mut self, before: &Model, replaced: &Replaced) -> Result<Converted, ConvertError> {
+        for (node, Refusal { why, unless }) in std::mem::take(&mut self.refused) {
+            let code = &codes::NO_EXACT_CONVERSION;
+            self.refuse_as(code, Spot::node(node), why, unless.map(assume));
         }
         if self.refusals.is_empty() {
             self.imports();
@@ -579,6 +594,7 @@ impl<'a> Job<'a> {
             }
         }
         if self.refusals.is_empty() {
+            self.report.count(before, &self.model, replaced, &self.rewritten);
             Ok(Converted { model: self.model, report: self.report })
         } else {
             if self.unlisted > 0 {
@@ -646,7 +662,11 @@ impl<'a> Job<'a> {
                 for need in format_needs(&self.model, wanted) {
                     let fact = format!("IR version {wanted} does not support {}", need.feature);
                     let spot = Spot::MODEL.field("ir_version");
-                    let advice = format!("convert to IR version {} or more", need.ir_version);
+                    let other = format!("convert to IR version {} or more", need.ir_version);
+                    let advice = match need.removed_by {
+                        Some(command) => format!("run `{command}` first, or {other}"),
+                        None => other,
+                    };
                     self.refuse_as(&codes::IR_VERSION_TOO_OLD, spot, fact, Some(advice));
                 }
                 wanted
@@ -662,8 +682,25 @@ impl<'a> Job<'a> {
     }
 }
 
+/// What to do about a node that is refused unless the caller grants an assumption.
+fn assume(assumption: Assumption) -> String {
+    let (says, name) = (assumption.says(), assumption.name());
+    let other = codes::NO_EXACT_CONVERSION.help;
+    format!("if {says}, assume it: convert --assume {name}; otherwise, {other}")
+}
+
+/// Nodes by domain and name of their operators.
+fn by_operator(model: &Model, nodes: &HashSet<NodeId>) -> Expansions {
+    let mut found = Expansions::default();
+    for node in nodes {
+        let name = model.display(model.node(*node).op_type).into_owned();
+        *found.entry((model.domain_of(*node).into_owned(), name)).or_default() += 1;
+    }
+    found
+}
+
 /// Why a node is refused.
-fn refusal(op: OpRef, goal: u32, stop: &Stop) -> String {
+fn refusal(op: OpRef, goal: u32, stop: &Stop) -> Refusal {
     let (name, from) = (op.def.full_name(), op.opset);
     let at = match &stop.why {
         Why::Refused(_) if stop.to != goal => format!(" (at version {})", stop.to),
@@ -674,8 +711,13 @@ fn refusal(op: OpRef, goal: u32, stop: &Stop) -> String {
     } else {
         format!("{}, which it requires: ", stop.op.def.full_name())
     };
-    format!(
+    let unless = match &stop.why {
+        Why::Refused(refusal) => refusal.unless,
+        _ => None,
+    };
+    let why = format!(
         "{name} cannot be converted from opset version {from} to {goal}{at}: {made}{}",
         stop.why
-    )
+    );
+    Refusal { why, unless }
 }

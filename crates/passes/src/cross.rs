@@ -16,7 +16,8 @@ use sardonyx_model::{
     AttrValue, AttributeId, MadeNodes, Model, NodeBuilder, NodeId, Symbol, ValueId,
 };
 use sardonyx_ops::{
-    Adapt, Adapted, Arity, Assumption, Crossing, OpDef, OpRef, Registry, Schema, ValueTypes,
+    Adapt, Adapted, Arity, Assumption, Crossing, OpDef, OpRef, Refusal, Registry, Schema,
+    ValueTypes,
 };
 use sardonyx_tensor::{DataType, Tensor};
 
@@ -89,7 +90,7 @@ pub(crate) enum Why {
     TooNew(u32),
     /// The operator is no longer part of the standard.
     Deprecated,
-    Refused(String),
+    Refused(Refusal),
 }
 
 impl fmt::Display for Why {
@@ -97,7 +98,7 @@ impl fmt::Display for Why {
         match self {
             Why::TooNew(first) => write!(f, "the operator was added in version {first}"),
             Why::Deprecated => f.write_str("the operator is deprecated there"),
-            Why::Refused(why) => f.write_str(why),
+            Why::Refused(refusal) => f.write_str(&refusal.why),
         }
     }
 }
@@ -280,7 +281,7 @@ impl OnTheWay<'_, '_> {
                     let form = self.form(node, op, step).ok();
                     let other = form.and_then(|form| called(self.model, self.registry, node, form));
                     let Some(other) = other else {
-                        return Err(refused("its replacement is not known".to_string()));
+                        return Err(refused("its replacement is not known".to_string().into()));
                     };
                     op = other;
                     continue 'operator;
@@ -345,34 +346,41 @@ impl OnTheWay<'_, '_> {
         fits
     }
 
-    fn step(&mut self, node: NodeId, op: OpRef, step: &Step) -> Result<(), String> {
+    fn step(&mut self, node: NodeId, op: OpRef, step: &Step) -> Result<(), Refusal> {
         let (to, types) = (step.to, &mut self.crossings.types);
         match step.crossing {
             Some(Crossing::Same) => Ok(()),
             Some(Crossing::Types) => {
                 step.fit.drop_defaults(self.model, node);
                 let Err(why) = step.fit.check(self.model, node, types) else { return Ok(()) };
-                let is_granted = self.crossings.granted.contains(&Assumption::IntegersInFloats);
+                let assumption = Assumption::IntegersInFloats;
+                let is_granted = self.crossings.granted.contains(&assumption);
                 if to < op.opset && is_granted && self.as_floats(node, op, step) {
                     return Ok(());
                 }
-                Err(why)
+                let may_help = to < op.opset
+                    && !is_granted
+                    && op.def.domain.is_empty()
+                    && step.fit.casts(self.model, node, &self.crossings.types).is_some();
+                Err(Refusal { why, unless: may_help.then_some(assumption) })
             }
-            Some(Crossing::Never(reason)) => Err(reason.to_string()),
+            Some(Crossing::Never(reason)) => Err(reason.to_string().into()),
             None => Err(format!(
                 "the conversion of {} between these versions is not known",
                 op.def.full_name()
-            )),
+            )
+            .into()),
             Some(Crossing::Adapter(adapt)) => {
                 if let Some(name) = reference(self.model, node) {
                     return Err(format!(
                         "its attribute {name} refers to a function attribute, which may differ between calls"
-                    ));
+                    )
+                    .into());
                 }
                 let is_given = |index| self.model.inputs(node).nth(index).flatten().is_some();
                 let mut needs = step.needs.iter();
                 if let Some((_, name)) = needs.find(|(index, _)| !is_given(*index)) {
-                    return Err(format!("its input {name} is missing"));
+                    return Err(format!("its input {name} is missing").into());
                 }
                 if to < op.opset {
                     step.fit.drop_defaults(self.model, node);
@@ -385,7 +393,7 @@ impl OnTheWay<'_, '_> {
                 let Adapted { made, assumed, is_wrapped } = cx.finish();
                 self.assumed.extend(assumed);
                 *self.is_wrapped |= is_wrapped;
-                result.map_err(|refusal| refusal.0)?;
+                result?;
                 let mut forms: HashMap<NodeId, u32> = HashMap::new();
                 forms.insert(node, self.form(node, op, step)?);
                 for made in &made {
@@ -393,7 +401,8 @@ impl OnTheWay<'_, '_> {
                     match called(self.model, self.registry, *made, form) {
                         Some(op) => self.open.push((*made, op)),
                         None => {
-                            return Err("an operator that it requires is unknown there".to_string());
+                            let why = "an operator that it requires is unknown there".to_string();
+                            return Err(why.into());
                         }
                     }
                     forms.insert(*made, form);

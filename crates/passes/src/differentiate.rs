@@ -203,7 +203,7 @@ pub fn differentiate(
         for region in &regions {
             let derived = region.derive(resolved, &inference);
             derived
-                .map_err(|refusal| vec![finding(resolved.model(), region.gradient, refusal.0)])?;
+                .map_err(|refusal| vec![finding(resolved.model(), region.gradient, refusal.why)])?;
         }
         resolved.place_made();
         for region in regions.iter().filter(|region| region.is_inner()) {

@@ -188,8 +188,6 @@ pub(crate) struct Expanded {
     pub(crate) made: MadeNodes,
     /// The nodes that are bodies now.
     pub(crate) nodes: HashSet<NodeId>,
-    /// Their operators.
-    pub(crate) operators: Expansions,
 }
 
 /// Puts the bodies of their functions into the places of these nodes of operators.
@@ -211,8 +209,8 @@ pub(crate) fn expand_nodes(
         std::iter::once(None).chain((0..model.functions.len()).map(Some)).collect();
     job.operators(&|node, _| nodes.contains(&node), &scopes)?;
     job.declare(&scopes);
-    let Job { model, made, expanded, report, .. } = job;
-    Ok(Expanded { model, made, nodes: expanded, operators: report.operators })
+    let Job { model, made, expanded, .. } = job;
+    Ok(Expanded { model, made, nodes: expanded })
 }
 
 struct Job<'a> {

@@ -48,6 +48,22 @@ pub struct FormatNeed {
     pub ir_version: i64,
     /// What it is, and where the model uses it first.
     pub feature: String,
+    /// The command that takes it out of a model, such as `sardonyx pack`, if there is one.
+    pub removed_by: Option<&'static str>,
+}
+
+/// The command that takes a feature out of a model.
+fn removed_by(feature: &str) -> Option<&'static str> {
+    Some(match feature {
+        "metadata below the model" => "sardonyx strip --metadata",
+        "training steps" => "sardonyx strip --training",
+        "types of values in functions" => "sardonyx strip --types",
+        "functions of the model" | "overloaded functions" | "defaults of function attributes" => {
+            "sardonyx inline"
+        }
+        "external data" => "sardonyx pack",
+        _ => return None,
+    })
 }
 
 /// What a model uses of the format that came after version `above`, newest first. Source: the
@@ -77,6 +93,7 @@ pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
         .map(|((version, feature), place)| FormatNeed {
             ir_version: version,
             feature: format!("{feature} ({place})"),
+            removed_by: removed_by(feature),
         })
         .collect();
     found.reverse();

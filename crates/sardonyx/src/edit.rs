@@ -67,7 +67,13 @@ impl Model {
         let needs = format_needs(&self.graph, version);
         let lacking: Vec<String> = needs
             .iter()
-            .map(|need| format!("IR version {} has {}", need.ir_version, need.feature))
+            .map(|need| {
+                let has = format!("IR version {} has {}", need.ir_version, need.feature);
+                match need.removed_by {
+                    Some(command) => format!("{has}; `{command}` removes it"),
+                    None => has,
+                }
+            })
             .collect();
         if !lacking.is_empty() {
             return Err(Error::new(

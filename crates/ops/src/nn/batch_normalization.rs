@@ -177,10 +177,9 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.set("training_mode", 1);
         return Ok(());
     }
-    if trains && !cx.assume(Assumption::Inference) {
-        return Err(cx.refuse(
-            "is_test = 0 means training, and versions 7 to 13 say nothing exact about that",
-        ));
+    if trains {
+        let why = "is_test = 0 means training, and versions 7 to 13 say nothing exact about that";
+        cx.demand(Assumption::Inference, why)?;
     }
     if statistics_are_read(cx) {
         return Err(cx.refuse("its statistics are used, but with is_test only Y is computed"));

@@ -1,4 +1,4 @@
-//! Dropout: in training sets random elements to zero, otherwise hands its input on.
+//! `Dropout`: in training sets random elements to 0, otherwise returns its input unchanged.
 //!
 //! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, whoever runs the model decides;
 //! 10 makes the mask `bool`; 12 makes `ratio` and the mode inputs and adds `seed`; 13 adds
@@ -111,8 +111,9 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             "is_test = 0 means training, whose mask is used; versions 7 to 11 do not support it",
         ));
     }
-    if trains && !cx.assume(Assumption::Inference) {
-        return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 do not support"));
+    if trains {
+        let why = "is_test = 0 means training, which versions 7 to 11 do not support";
+        cx.demand(Assumption::Inference, why)?;
     }
     cx.remove("is_test");
     Ok(())

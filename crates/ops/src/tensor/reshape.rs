@@ -1,5 +1,5 @@
-//! Reshape: the same elements in another shape. In the target, -1 stands for what is left over, and
-//! 0 for the input's size.
+//! `Reshape`: the same elements in another shape. In the target, one -1 stands for the size that
+//! the number of elements requires, and 0 for the size of the input.
 //!
 //! Since 1; 5 makes the target an input and takes every type; 13 adds bfloat16; 14 adds
 //! `allowzero`, with which 0 is a size; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the
@@ -15,7 +15,7 @@ use crate::infer::Rule;
 use crate::math::shape_values;
 use crate::sharding::{Linear, movement};
 use crate::tensor::gradients;
-use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
 pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .about("Changes the shape of a tensor without changing its elements. In `shape`, one -1 stands for \
@@ -196,12 +196,23 @@ fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether every size of the output is known, and none is 0. Then the target has no 0 either.
+fn gives_sizes_above_zero(cx: &Adapt<'_>) -> bool {
+    let shape = cx.output_type(0).and_then(|ty| ty.shape());
+    shape.is_some_and(|dims| dims.iter().all(|dim| dim.known().is_some_and(|size| size > 0)))
+}
+
 /// A zero in the target copies a size. That it means an empty axis cannot be said there.
 fn demand_copied_zeros(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("allowzero").unwrap_or(0) != 0 {
-        let target = cx.constant(1).and_then(|target| ints_of(&target));
-        if target.is_none_or(|target| target.contains(&0)) {
-            return Err(cx.refuse("with allowzero = 1, the target has or may have a 0"));
+        match cx.constant(1).and_then(|target| ints_of(&target)) {
+            Some(target) if target.contains(&0) => {
+                return Err(cx.refuse("with allowzero = 1, the shape has a 0"));
+            }
+            None if !gives_sizes_above_zero(cx) => {
+                cx.demand(Assumption::SizesNotZero, "with allowzero = 1, the shape may have a 0")?;
+            }
+            _ => {}
         }
         cx.remove("allowzero");
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-use sardonyx_model::Model;
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::{Assumption, OpRef};
 
 use crate::expand::Expansions;
@@ -37,12 +37,16 @@ pub struct Conversion {
     pub imports: Vec<ConvertedImport>,
     /// Version of the format before and after.
     pub ir_version: (Option<i64>, i64),
-    /// How many nodes mean the same as they stand.
+    /// How many nodes stay as they stand. All nodes of the model before are these, those that
+    /// were rewritten, expanded, became constants or were removed.
     pub unchanged: usize,
     /// Operators whose nodes were rewritten, by domain, name and version.
     pub operators: Vec<ConvertedOperator>,
-    /// How many nodes were made beside others.
+    /// How many nodes are new, those of bodies too.
     pub made: usize,
+    /// How many nodes are gone that nothing took the place of: constants that nobody reads any
+    /// more, as their values are attributes now.
+    pub removed: usize,
     /// How many nodes do now in a graph of their own, or between two nodes, what they did.
     pub wrapped: usize,
     /// How many nodes of operators became the bodies of their functions, by domain and name.
@@ -52,6 +56,15 @@ pub struct Conversion {
     pub constants: Expansions,
     /// Where something had to be granted.
     pub assumed: Vec<Assumed>,
+}
+
+/// Nodes of a model in whose place others are.
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    /// Those that became the bodies of their functions.
+    pub(super) expanded: HashSet<NodeId>,
+    /// Those that became constants.
+    pub(super) constants: HashSet<NodeId>,
 }
 
 /// A node that means the same only if what the caller grants holds.
@@ -107,8 +120,7 @@ impl Conversion {
         Conversion { imports: found.into_values().collect(), ..Conversion::default() }
     }
 
-    pub(super) fn rewritten(&mut self, op: OpRef, to: u32, made: usize) {
-        self.made += made;
+    fn rewritten(&mut self, op: OpRef, to: u32) {
         let key = (op.def.domain, op.def.name, op.opset);
         let place = self.operators.binary_search_by_key(&key, |op| (op.domain, op.op, op.from));
         let index = place.unwrap_or_else(|index| {
@@ -118,5 +130,33 @@ impl Conversion {
             index
         });
         self.operators[index].rewritten += 1;
+    }
+
+    /// Counts what became of the nodes of a model. Of those that were `rewritten`, some are gone,
+    /// as their values are attributes now.
+    pub(super) fn count(
+        &mut self,
+        before: &Model,
+        after: &Model,
+        replaced: &Replaced,
+        rewritten: &[(NodeId, OpRef, u32)],
+    ) {
+        let nodes = |model: &Model| -> HashSet<NodeId> {
+            model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect()
+        };
+        let (before, after) = (nodes(before), nodes(after));
+        for (node, op, to) in rewritten {
+            if after.contains(node) {
+                self.rewritten(*op, *to);
+            }
+        }
+        let counts = |node: &&NodeId| !replaced.expanded.contains(*node);
+        let rest = before.iter().filter(counts).filter(|node| !replaced.constants.contains(*node));
+        let (kept, removed): (Vec<&NodeId>, Vec<&NodeId>) =
+            rest.partition(|node| after.contains(*node));
+        let rewritten: usize = self.operators.iter().map(|op| op.rewritten).sum();
+        self.unchanged = kept.len().saturating_sub(rewritten);
+        self.removed = removed.len();
+        self.made = after.difference(&before).count();
     }
 }

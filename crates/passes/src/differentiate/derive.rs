@@ -156,7 +156,7 @@ impl<'a> Way<'a> {
         let elem = ty.and_then(|ty| ty.elem()).filter(|elem| elem.is_float());
         let Some(elem) = elem else {
             let name = self.resolved.name_of(y);
-            return Err(Refusal(format!(
+            return Err(Refusal::from(format!(
                 "'{name}' is not a floating-point tensor, so it has no gradient"
             )));
         };

@@ -318,7 +318,7 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
     let kind = back.flow.kind;
     let refuse = |why: &str| {
         let name = back.way.resolved.name_of(initial);
-        Err(Refusal(format!("{kind:?} carries '{name}', {why}")))
+        Err(Refusal::from(format!("{kind:?} carries '{name}', {why}")))
     };
     if let Some(Type::Sequence(_) | Type::Optional(_) | Type::Map(..)) = type_of(Some(initial)) {
         return refuse("which is not a tensor");
@@ -382,10 +382,11 @@ fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
 fn zeros(back: &mut FlowBack<'_, '_>, like: ValueId) -> Result<ValueId, Refusal> {
     let elem: Option<DataType> = back.way.inference.ty(like).and_then(Type::elem);
     let name = back.way.resolved.name_of(like);
-    let elem = elem.ok_or_else(|| Refusal(format!("the element type of '{name}' is unknown")))?;
+    let elem =
+        elem.ok_or_else(|| Refusal::from(format!("the element type of '{name}' is unknown")))?;
     Ok(back.way.zeros(elem, like))
 }
 
 fn refusal(why: &str) -> Refusal {
-    Refusal(why.to_string())
+    Refusal::from(why.to_string())
 }
