@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardonyx::OpenOptions;
 use sardonyx::check::{self, Code, Document, Finding, Options, Reference, Report, Severity};
 use sardonyx::text::Position;
+use sardonyx::{OpenOptions, UnsupportedOperator};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::info::unsupported_json;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict, is_stdin};
@@ -50,7 +51,8 @@ pub(crate) struct Args {
     /// Report operators outside of the standard's domains as errors
     #[arg(long)]
     custom_domains: bool,
-    /// Also infer types and shapes and report contradictions
+    /// Also infer types and shapes, and report contradictions, sizes that cannot vary although they
+    /// have a name, and operators that sardonyx cannot run
     #[arg(long)]
     full: bool,
     /// Do not look at external data files
@@ -130,6 +132,10 @@ struct Found {
     renderings: Vec<String>,
     /// Line and column of each finding, of models that are texts.
     positions: Vec<Option<Position>>,
+    /// Whether it is a model, which has types and shapes.
+    is_model: bool,
+    /// The operators that no session runs, if these were looked for.
+    cannot_run: Option<Vec<UnsupportedOperator>>,
 }
 
 impl Found {
@@ -243,14 +249,17 @@ fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failu
         let report = check::check_document(path, document, options)?;
         let findings = report.findings.iter();
         let renderings = findings.map(|found| check::render_document(found, &name)).collect();
-        return Ok(Found { report, renderings, positions: Vec::new() });
+        let (positions, cannot_run) = (Vec::new(), None);
+        return Ok(Found { report, renderings, positions, is_model: false, cannot_run });
     }
     let loaded = args.limits.load(path, OpenOptions::new())?;
     let report = loaded.model.check(options);
     let renderings =
         report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
     let positions = loaded.positions(&report.findings);
-    Ok(Found { report, renderings, positions })
+    let is_asked = report.types_checked && !args.like_onnx;
+    let cannot_run = is_asked.then(|| loaded.model.unsupported());
+    Ok(Found { report, renderings, positions, is_model: true, cannot_run })
 }
 
 #[derive(Default)]
@@ -284,10 +293,25 @@ impl Counts {
     }
 }
 
+/// What was not checked of the types of models that have no errors, or nothing.
+fn unchecked_types(all: &[Checked], args: &Args) -> &'static str {
+    let mut models = all.iter().filter_map(|checked| checked.result.as_ref().ok());
+    if args.full {
+        let failed = models.any(|found| found.is_model && !found.report.types_checked);
+        return if failed {
+            "; types and shapes are not checked until the errors are fixed"
+        } else {
+            ""
+        };
+    }
+    let is_without = models.any(|found| found.is_model && found.report.errors == 0);
+    if is_without { "; types and shapes are checked only with --full" } else { "" }
+}
+
 fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
     let mut text = String::new();
     for checked in all {
-        let Ok(Found { report, renderings, .. }) = &checked.result else {
+        let Ok(Found { report, renderings, cannot_run, .. }) = &checked.result else {
             continue;
         };
         let findings = report.findings.iter().zip(renderings);
@@ -301,6 +325,9 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
             text +=
                 &format!("{}: and {} of {code}\n\n", checked.name, count(number, "more finding"));
         }
+        for operator in cannot_run.iter().flatten() {
+            text += &format!("{}: sardonyx cannot run {operator}\n\n", checked.name);
+        }
         let mut counts = Counts::default();
         counts.add(report);
         let words = match (report.errors, counts.words()) {
@@ -308,8 +335,11 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
             (0, words) => format!("no errors; {words}"),
             (_, words) => words,
         };
-        let hint = if all.len() == 1 { counts.hint(args) } else { "" };
-        text += &format!("{}: {words}{hint}\n", checked.name);
+        let [hint, types] = match all.len() {
+            1 => [counts.hint(args), unchecked_types(all, args)],
+            _ => [""; 2],
+        };
+        text += &format!("{}: {words}{hint}{types}\n", checked.name);
     }
     if all.len() > 1 {
         let wrong = all
@@ -325,7 +355,7 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
         if !words.is_empty() {
             summary += &format!(" ({words}{})", total.hint(args));
         }
-        text += &(summary + "\n");
+        text += &(summary + unchecked_types(all, args) + "\n");
     }
     text
 }
@@ -338,6 +368,8 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
             "errors": found.report.errors,
             "warnings": found.report.warnings,
             "notes": found.report.notes,
+            "types_checked": found.report.types_checked,
+            "unsupported": found.cannot_run.as_ref().map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>()),
             "findings": found.findings().map(finding).collect::<Vec<_>>(),
             "not_listed": found.report.more.iter().map(|(code, more)| json!({"code": code, "findings": more})).collect::<Vec<_>>(),
         }),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use sardonyx::{
     DataType, DeviceConfiguration, Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port,
-    Storage, Totals, TrainingEntry, Type, format_version,
+    Storage, Totals, TrainingEntry, Type, UnsupportedOperator, format_version,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -319,11 +319,11 @@ impl DataFile {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
             Found::Bytes(size) if size < self.end => {
-                format!("; the file is cut off: {size} bytes of {}", self.end)
+                format!("; the file is incomplete: {size} bytes of {}", self.end)
             }
             Found::Bytes(size) => format!(" of a file of {}", bytes(size)),
             Found::Missing => "; the file is missing".to_string(),
-            Found::Refused(why) => format!("; not looked for, it {why}"),
+            Found::Refused(why) => format!("; not looked for: it {why}"),
             Found::Unknown => String::new(),
         };
         let tensors = count(*tensors, "tensor");
@@ -442,11 +442,14 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
             .collect::<Vec<_>>(),
         "metadata": model.metadata().iter().map(|(key, value)| json!({"key": key, "value": value})).collect::<Vec<_>>(),
         "runnable": unsupported.is_empty(),
-        "unsupported": unsupported.iter()
-            .map(|op| json!({
-                "domain": domain_name(&op.domain), "name": op.name, "opset": op.opset, "nodes": op.nodes, "why": op.why,
-            }))
-            .collect::<Vec<_>>(),
+        "unsupported": unsupported.iter().map(unsupported_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Nodes of an operator that cannot run.
+pub(crate) fn unsupported_json(op: &UnsupportedOperator) -> serde_json::Value {
+    json!({
+        "domain": domain_name(&op.domain), "name": op.name, "opset": op.opset, "nodes": op.nodes, "why": op.why,
     })
 }
 

@@ -394,6 +394,8 @@ pub struct Report {
     pub notes: u64,
     /// Codes of which not all findings are listed, with the number of those left out.
     pub more: Vec<(&'static str, u64)>,
+    /// Whether types and shapes were inferred and compared with what is declared.
+    pub types_checked: bool,
 }
 
 impl Findings {

@@ -17,6 +17,7 @@ mod denotations;
 mod engine;
 mod equalities;
 mod everywhere;
+mod fixed;
 mod inner;
 mod operands;
 mod outputs;

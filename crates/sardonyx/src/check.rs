@@ -199,7 +199,10 @@ impl Model {
                 levels.of(code)
             }
         });
-        found.report()
+        if !levels.shared_only {
+            inferred.fixed_sizes(&self.graph, &mut found, |code| levels.of(code));
+        }
+        Report { types_checked: true, ..found.report() }
     }
 
     /// Whether the data files that tensors name are there and long enough.
@@ -308,6 +311,7 @@ fn join(mut report: Report, more: Report) -> Report {
     report.warnings += more.warnings;
     report.notes += more.notes;
     report.more.extend(more.more);
+    report.types_checked |= more.types_checked;
     report
 }
 

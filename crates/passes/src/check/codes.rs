@@ -557,6 +557,9 @@ codes! {
     DENOTATION_MISMATCH Warning own "denotation-mismatch" "SHAPE-14"
         "transpose the input, or correct the denotations of its dimensions"
         "A dimension can have a denotation, such as `DATA_BATCH`, `DATA_CHANNEL` or `DATA_FEATURE`, that describes its meaning. Operators on images, such as Conv and AveragePool, expect batch, channel and features in this order, and filters in an order of their own. According to the declared or inferred denotations, the dimensions of an input are in another order. The model runs, but probably does not compute what was intended.";
+    FIXED_SIZE Warning own "fixed-size" ""
+        "declare the size as the number, or change what the node reads"
+        "An input of the model declares a size by a name, so callers may choose it, but a node accepts only one number. Often the target of a Reshape still holds the batch size that the model was exported with. A run with another size fails.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
         "inline the functions, or omit types and shapes"
         "Nested function calls or loops would have to be inferred too many times. Types and shapes after this node are unknown.";
