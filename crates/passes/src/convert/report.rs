@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Model, NodeId};
+use sardonyx_model::{GraphId, Model, NodeId};
 use sardonyx_ops::{Assumption, OpRef};
 
 use crate::expand::Expansions;
 use crate::finding::{Finding, Place};
+use crate::order::tree;
 
 /// A converted model, and what was done.
 #[derive(Debug, Clone)]
@@ -56,6 +57,14 @@ pub struct Conversion {
     pub constants: Expansions,
     /// Where something had to be granted.
     pub assumed: Vec<Assumed>,
+}
+
+/// The graphs of a model that are in no node.
+fn roots_of(model: &Model) -> impl Iterator<Item = GraphId> + '_ {
+    let steps = model.training_info.iter();
+    let steps = steps.flat_map(|step| [step.initialization, step.algorithm]);
+    let bodies = model.functions.iter().map(|function| Some(function.body));
+    std::iter::once(model.main).chain(steps).chain(bodies).flatten()
 }
 
 /// Nodes of a model in whose place others are.
@@ -141,8 +150,10 @@ impl Conversion {
         replaced: &Replaced,
         rewritten: &[(NodeId, OpRef, u32)],
     ) {
+        // Bodies of functions of operators are kept beside these graphs.
         let nodes = |model: &Model| -> HashSet<NodeId> {
-            model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect()
+            let graphs = roots_of(model).flat_map(|root| tree(model, root));
+            graphs.flat_map(|graph| model.graph(graph).nodes.iter().copied()).collect()
         };
         let (before, after) = (nodes(before), nodes(after));
         for (node, op, to) in rewritten {

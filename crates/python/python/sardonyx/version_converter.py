@@ -35,7 +35,8 @@ def convert_version(
 
     ``assume`` lists what is taken for granted of the model: ``inference`` (old Dropout and BatchNormalization run in inference
     mode whatever ``is_test`` says), ``default-inputs`` (callers never override an input that has a default),
-    ``integers-in-floats`` (integers that are computed as floats fit in 53 bits), ``indices-in-range`` (no index is negative).
+    ``integers-in-floats`` (integers that are computed as floats fit in 53 bits), ``indices-in-range`` (no index is negative), ``sizes-not-zero``
+    (no shape that a Reshape with allowzero reads has a 0).
     By default the first three, as the converter of the onnx package does; the command assumes nothing by default.
     """
     if isinstance(assume, str):
