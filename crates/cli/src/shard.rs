@@ -153,11 +153,7 @@ fn as_json(report: &Suggested) -> Value {
 }
 
 /// Why devices have nothing to do apart, and what to do about it; `None` if they have.
-fn nothing_split(
-    model: &Model,
-    report: &Suggested,
-    division: Division,
-) -> Option<String> {
+fn nothing_split(model: &Model, report: &Suggested, division: Division) -> Option<String> {
     let Suggested { columns, rows, whole, tables, stages, .. } = report;
     match division {
         Division::Tensor if columns + rows + tables > 0 => None,
@@ -182,7 +178,8 @@ fn nothing_split(
         }
         Division::Batch => {
             let inputs = model.inputs();
-            let mut axes = inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
+            let mut axes =
+                inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
             let (port, batch) = axes.next()?;
             let size = batch.known().filter(|size| *size < 2)?;
             let name = port.name();
