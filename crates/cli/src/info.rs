@@ -319,7 +319,7 @@ impl DataFile {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
             Found::Bytes(size) if size < self.end => {
-                format!("; the file is incomplete: {size} bytes of {}", self.end)
+                format!("; the file is cut off: {size} bytes of {}", self.end)
             }
             Found::Bytes(size) => format!(" of a file of {}", bytes(size)),
             Found::Missing => "; the file is missing".to_string(),
