@@ -510,7 +510,6 @@ impl<'a> Job<'a> {
         }
         if let Some(fact) = self.graph_of_function(scope, node) {
             self.refuse(Spot::node(node), fact);
-            return;
         }
     }
 

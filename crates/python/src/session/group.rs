@@ -7,10 +7,11 @@
 mod channel;
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use sardonyx::devices::{Channels, Settings as DeviceSettings, Transport};
@@ -170,6 +171,38 @@ pub(super) fn deadline_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
 pub(super) struct Open<S> {
     pub(super) session: S,
     pub(super) connection: Connection,
+    /// Dropped last.
+    _ended: Ending,
+}
+
+/// Whether a session and the threads of its transport have ended.
+#[derive(Default)]
+struct Ended {
+    has_ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ended {
+    fn is_over(&self) -> bool {
+        *locked(&self.has_ended)
+    }
+
+    /// Waits for the end, no longer than this.
+    fn wait(&self, at_most: Duration) -> bool {
+        let has_ended = locked(&self.has_ended);
+        let waited = self.changed.wait_timeout_while(has_ended, at_most, |over| !*over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Tells of the end when it is dropped.
+struct Ending(Arc<Ended>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        *locked(&self.0.has_ended) = true;
+        self.0.changed.notify_all();
+    }
 }
 
 /// A session that is open until it is closed.
@@ -183,6 +216,12 @@ pub(super) struct Handle<S: Send + Sync + 'static> {
 trait Close: Send + Sync {
     /// Ends its work, without the interpreter.
     fn close(&self);
+
+    /// The same unless another thread uses it.
+    fn close_if_idle(&self);
+
+    /// Ends the work that other threads do with it, with an error.
+    fn fail(&self, why: &PyErr);
 }
 
 impl<S: Send + Sync> Close for Mutex<Option<Arc<Open<S>>>> {
@@ -190,10 +229,30 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<Open<S>>>> {
         let open = locked(self).take();
         drop(open);
     }
+
+    fn close_if_idle(&self) {
+        let mut open = locked(self);
+        let is_idle = open.as_ref().is_some_and(|open| Arc::strong_count(open) == 1);
+        let idle = if is_idle { open.take() } else { None };
+        // Whoever waits for the lock may hold the interpreter, which the end needs.
+        drop(open);
+        drop(idle);
+    }
+
+    fn fail(&self, why: &PyErr) {
+        let open = locked(self).clone();
+        open.inspect(|open| open.connection.fail(why));
+    }
 }
 
 /// What is to be closed before Python ends: its threads must not use the interpreter any more then.
-static OPEN: Mutex<Vec<Weak<dyn Close>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Weak<dyn Close>, Arc<Ended>)>> = Mutex::new(Vec::new());
+
+/// How long Python waits at its end for work that other threads do with a session, as it may end
+/// because of what was closed.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it waits for such work once that is told to end.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -211,13 +270,15 @@ impl<S: Send + Sync + 'static> Handle<S> {
         connection: Connection,
         what: &'static str,
     ) -> PyResult<Handle<S>> {
-        let open = Arc::new(Mutex::new(Some(Arc::new(Open { session, connection }))));
+        let ended = Arc::new(Ended::default());
+        let open = Open { session, connection, _ended: Ending(Arc::clone(&ended)) };
+        let open = Arc::new(Mutex::new(Some(Arc::new(open))));
         let handle = Handle { open, what };
         close_at_exit(py)?;
         let closes: Arc<dyn Close> = handle.open.clone();
         let mut all = locked(&OPEN);
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Arc::downgrade(&closes));
+        all.retain(|(_, ended)| !ended.is_over());
+        all.push((Arc::downgrade(&closes), ended));
         Ok(handle)
     }
 
@@ -305,11 +366,26 @@ fn close_at_exit(py: Python<'_>) -> PyResult<()> {
         .copied()
 }
 
-/// Closes all sessions.
+/// Closes all sessions, and waits until their threads have ended, those of sessions included that
+/// other threads use: what ends a thread of ours within the interpreter, ends the process.
 #[pyfunction]
 fn close_all(py: Python<'_>) {
+    let why = PyRuntimeError::new_err("Python ends");
     py.detach(|| {
         let all = std::mem::take(&mut *locked(&OPEN));
-        all.iter().filter_map(Weak::upgrade).for_each(|open| open.close());
+        let used = || {
+            let used = all.iter().filter(|(_, ended)| !ended.is_over());
+            used.filter_map(|(open, _)| open.upgrade())
+        };
+        let start = Instant::now();
+        while used().inspect(|open| open.close_if_idle()).count() > 0 && start.elapsed() < PATIENCE
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        used().for_each(|open| open.fail(&why));
+        used().for_each(|open| open.close());
+        for (_, ended) in &all {
+            ended.wait(LAST_PATIENCE);
+        }
     });
 }

@@ -33,8 +33,8 @@ enum Served {
 /// `deadline` is how many seconds a worker waits for another one before that is taken for lost.
 /// `results` says who gets what runs give: `"first"`, worker 0; `"all"` workers, which get them
 /// by `serve`; or `"split"`: outputs stay on the devices, and each worker gets what its own devices
-/// have, for each output a list of `sardonyx.distributed.OutputPart`. `threads`, `precision` and `seed` are those of `Session`; by default, the devices of
-/// this worker share the processors.
+/// have, for each output a list of `sardonyx.distributed.OutputPart`. `threads`, `precision` and
+/// `seed` are those of `Session`; by default, the devices of this worker share the processors.
 ///
 /// Devices are spread evenly over the workers. Worker 0 calls `run` or `run_many`, all others
 /// `serve`, which ends when worker 0 is closed. A node that fails, or a limit, ends one run, on all
@@ -157,7 +157,8 @@ impl PyWorker {
     /// all workers but 0.
     ///
     /// `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
-    /// workers were made with `results="all"` or `results="split"`. An exception that it raises ends the work of all.
+    /// workers were made with `results="all"` or `results="split"`. An exception that it raises ends
+    /// the work of all.
     #[pyo3(signature = (take=None))]
     fn serve(&self, py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<()> {
         if take.is_some() && self.results == Results::First {
