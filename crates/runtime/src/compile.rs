@@ -65,7 +65,12 @@ fn front(
     dims::check(model, &options.dims)?;
     check_names(options)?;
     let rules = options.operators.rules();
-    let declared = InferOptions { symbols: &options.dims, rules, ..InferOptions::default() };
+    let declared = InferOptions {
+        symbols: &options.dims,
+        rules,
+        inner_may_contradict: options.inner_may_contradict(),
+        ..InferOptions::default()
+    };
     // What is expanded as it does not reach the newest form; mostly nothing.
     let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
     let (mut resolved, at_file_versions) = loop {
@@ -337,6 +342,7 @@ fn infer_with(
         symbols: &options.dims,
         known: Some(&known),
         rules: options.operators.rules(),
+        inner_may_contradict: options.inner_may_contradict(),
         ..InferOptions::default()
     };
     infer(resolved, options).map_err(CompileError::Invalid)

@@ -39,6 +39,9 @@ pub struct Options {
     /// Sessions of a model that have the same seed draw the same numbers in their first run, in
     /// their second, and so on. `None` for a seed from the system.
     pub seed: Option<u64>,
+    /// Whether the sizes in the model are those of the runs that the session is for, whatever the
+    /// model accepts otherwise. Sizes of `dims` are such.
+    pub has_sizes_of_runs: bool,
     /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
     /// fail.
     pub only_looks: bool,
@@ -81,6 +84,7 @@ impl Default for Options {
             memory_limit: None,
             seed: None,
             only_looks: false,
+            has_sizes_of_runs: false,
             weights: SharedWeights::default(),
             operators: Arc::default(),
             images: None,
@@ -92,6 +96,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether nodes in graphs of nodes may contradict the sizes of the model, as these are those
+    /// of some runs: a branch that fits others only is not taken then.
+    pub(crate) fn inner_may_contradict(&self) -> bool {
+        self.has_sizes_of_runs || !self.dims.is_empty()
+    }
+
     /// The default with a number of threads.
     pub fn with_threads(threads: usize) -> Self {
         Options { threads: Some(threads), ..Options::default() }

@@ -400,6 +400,7 @@ impl DeviceSession {
         let look = choices.of_model(&model).only_look().build()?;
         // The models of devices have numbers in their place.
         let symbols = std::mem::take(&mut choices.options.dims);
+        choices.options.has_sizes_of_runs = true;
         let registry = choices.options.operators.registry();
         let prepared = prepare_to_shard(&model.graph, &registry);
         let prepared = prepared.map_err(|error| shard_error(error, &model))?;

@@ -234,3 +234,27 @@ fn sizes_are_those_of_what_is_given() {
     assert!(whole.run(inputs(4)).is_err());
     assert!(session.run(inputs(4)).is_err());
 }
+
+/// A branch that is not taken may fit other sizes than those of the run only.
+#[test]
+fn branches_that_are_not_taken_may_not_fit() {
+    let first = split(&[("x", 0)]);
+    let model = model(
+        &format!(
+            "g (float[n, k] x, bool c) => (float[n, ?] y)
+             <float[2, 3] wide = {{1, 2, 3, 4, 5, 6}},
+              float[4, 3] tall = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}> {{
+               r = Relu (x) {first}
+               y = If (c) <
+                  then_branch = yes () => (a) {{ a = MatMul (r, wide) }},
+                  else_branch = no () => (b) {{ b = MatMul (r, tall) }}
+               >
+             }}"
+        ),
+        "",
+    );
+    let inputs = |k: usize, c: bool| {
+        vec![("x", floats(&[2, k])), ("c", Tensor::from_bools([], &[c]).unwrap())]
+    };
+    runs_alike(&model, &[inputs(2, true), inputs(4, false), inputs(2, true)]);
+}

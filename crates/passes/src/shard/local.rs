@@ -491,12 +491,16 @@ impl<'p> Building<'p> {
         self.model.redefine_output(last, 0, output);
     }
 
-    /// Declares inputs with the types that the plan is made for, and residents with those of the
-    /// parts that the device has. The declared ones of the model may contradict each other where an
-    /// input has an initializer.
+    /// Declares residents with the types of the parts that the device has, and inputs that have
+    /// initializers with those that the plan is made for: symbols that are declared for them may
+    /// stand for other sizes elsewhere. Other inputs have the types of the model, as a branch that
+    /// is not taken may contradict those of a run.
     fn declare_inputs(&mut self) {
         let plan = self.plan;
-        let inputs = plan.model.graph(self.graph).inputs.iter().filter_map(|info| info.value);
+        let graph = plan.model.graph(self.graph);
+        let has_default =
+            |input: &ValueId| graph.initializers.iter().any(|one| one.value == Some(*input));
+        let inputs = graph.inputs.iter().filter_map(|info| info.value).filter(has_default);
         let whole = inputs.filter_map(|input| Some((input, plan.types.ty(input)?.clone())));
         let whole: Vec<(ValueId, Type)> = whole.filter(|(_, ty)| ty.shape().is_some()).collect();
         for (input, ty) in whole.into_iter().chain(plan.parts_on(self.device)) {
