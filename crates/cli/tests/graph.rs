@@ -54,7 +54,7 @@ fn the_suffix_says_which_form_a_picture_has() {
     assert!(dot.starts_with("digraph ") && dot.contains("v0 -> v1"), "{dot}");
     assert_eq!(sardonyx(&["graph", &digits_model(), "-o", "-"]).good(), dot);
     sardonyx(&["graph", &digits_model(), "-o", &files.path("digits.png")])
-        .refused(&["does not say which form", ".svg"]);
+        .refused(&["selects no format", ".svg"]);
     sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).refused(&["digits.svg"]);
 }
 

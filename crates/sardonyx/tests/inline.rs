@@ -171,6 +171,15 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
         &[&[2, 2, 3, 2]],
     ),
     ("Mish", &["y = Mish (a)"], ONE),
+    (
+        "NegativeLogLikelihoodLoss",
+        &[
+            "t = Constant <value = int64[2] {2, 0}> () y = NegativeLogLikelihoodLoss (a, t)",
+            "t = Constant <value = int64[2] {1, 0}> ()
+             y = NegativeLogLikelihoodLoss <ignore_index = 1, reduction = \"none\"> (a, t)",
+        ],
+        &[&[2, 3]],
+    ),
     ("PRelu", &["y = PRelu (a, b)"], PAIR),
     (
         "Range",
@@ -238,6 +247,7 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
     ("Softmax", &["y = Softmax (a)", "y = Softmax <axis = 0> (a)"], ONE),
     ("Softplus", &["y = Softplus (a)"], ONE),
     ("Softsign", &["y = Softsign (a)"], ONE),
+    ("SwiGLU", &["y = SwiGLU (a, b)", "y = SwiGLU <alpha = 0.5> (a, b)"], &[&[2, 3], &[2, 3]]),
     ("Swish", &["y = Swish (a)", "y = Swish <alpha = 0.5> (a)"], ONE),
     (
         "ThresholdedRelu",
@@ -336,12 +346,15 @@ fn what_is_refused_stays() {
 #[test]
 fn operators_without_kernels_are_their_functions() {
     let text = "<ir_version: 14, opset_import: [\"\": 28]>
-        g (float[2, 3] x, float[2, 3] z) => (float[2, 3] y) { y = SwiGLU (x, z) }";
-    let mut swish = Model::from_text(text).unwrap();
-    let before = run(&swish);
-    let report = swish.inline(&Options::new().operators_without_kernel()).unwrap();
-    assert_eq!(report.operators[&(String::new(), "SwiGLU".to_string())], 1);
-    assert_eq!(run(&swish), before);
+        g (float[2, 3] x, float[2, 3] z) => (float[2, 2] y) {
+            s = Constant <value = int64[2] {2, 2}> ()
+            y = CenterCropPad (x, s)
+        }";
+    let mut crop = Model::from_text(text).unwrap();
+    let before = run(&crop);
+    let report = crop.inline(&Options::new().operators_without_kernel()).unwrap();
+    assert_eq!(report.operators[&(String::new(), "CenterCropPad".to_string())], 1);
+    assert_eq!(run(&crop), before);
     let mut unknown = model("y = local.Unknown (x)", "");
     assert!(Session::new(&unknown).is_err());
     unknown.inline(&Options::new().operators_without_kernel()).unwrap();
