@@ -80,8 +80,7 @@ impl DeviceArgs {
         }
         let error = match (model.devices_of(None), model.device_configurations().len()) {
             (Ok(_), _) => return Ok(()),
-            (Err(error), 0) => Failure::from(error).help("`sardonyx shard` adds one"),
-            (Err(error), 1) => error.into(),
+            (Err(error), 0 | 1) => error.into(),
             (Err(error), _) => Failure::from(error).help("choose it with --configuration NAME"),
         };
         Err(error)

@@ -167,7 +167,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         });
         return terminal.json(&answer, true);
     }
-    terminal.print(text.trim_end())
+    terminal.print(&text)
 }
 
 /// The name and the type of an input of which sizes without names are set.

@@ -130,6 +130,15 @@ fn split(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
     }
 }
 
+/// What `--fill` takes for a number, or for a truth value, that is given as if it were a file.
+fn as_fill(text: &str) -> Option<String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Some("1".to_string()),
+        "false" => Some("0".to_string()),
+        _ => text.parse::<f64>().ok().map(|_| text.to_string()),
+    }
+}
+
 impl<'a> Gather<'a> {
     fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
@@ -137,7 +146,13 @@ impl<'a> Gather<'a> {
         } else if path.is_dir() {
             return self.directory(path);
         }
-        let bytes = files::read(path)?;
+        let bytes = files::read(path).map_err(|failure| match (&name, path.to_str()) {
+            (Some(name), Some(text)) => match as_fill(text).filter(|_| !path.exists()) {
+                Some(fill) => failure.help(format!("for a number, use --fill {name}={fill}")),
+                None => failure,
+            },
+            _ => failure,
+        })?;
         self.inputs.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
         match files::kind(path, bytes.as_slice()) {

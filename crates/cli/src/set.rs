@@ -235,7 +235,14 @@ fn parse_number(text: &str) -> Result<i64, String> {
 
 pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
-    let version = parse_number(version)?;
+    // Versions of the standard's operators are numbers, unlike those of the onnx package.
+    let version = match domain {
+        "" => version.parse::<i64>().map_err(|_| {
+            "expected a number such as 21; `sardonyx convert --release` takes versions of the \
+             onnx package"
+        })?,
+        _ => parse_number(version)?,
+    };
     match version {
         1.. => Ok((domain.to_string(), version)),
         _ => Err("versions of operator sets start at 1".to_string()),
@@ -262,6 +269,7 @@ mod tests {
             ("ai.onnx.ml=3", set("ai.onnx.ml", 3)),
             ("com.example=1.2.3", set("com.example", (1 << 48) + (2 << 32) + 3)),
             ("=7", set("", 7)),
+            ("1.16.0", None),
             ("0", None),
             ("-1", None),
             ("x", None),

@@ -1139,10 +1139,15 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// The values that a node and the graphs in it read, each once, in an order that is the same in
-    /// every process: the steps of a plan follow it.
+    /// The values that a node, and the graphs in it, read from the graph around and further out,
+    /// each once, in an order that is the same in every process: the steps of a plan follow it.
     fn reads_of(&self, node: NodeId) -> Vec<ValueId> {
-        let mut reads = crate::order::reads(&self.plan.model, node);
+        let model = &self.plan.model;
+        let mut reads = crate::order::reads(model, node);
+        let inner: HashSet<GraphId> = crate::order::inner_graphs(model, node)
+            .flat_map(|graph| crate::order::tree(model, graph))
+            .collect();
+        reads.retain(|value| !inner.contains(&model.value(*value).graph));
         reads.sort_unstable();
         reads.dedup();
         reads

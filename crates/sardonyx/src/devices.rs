@@ -380,7 +380,13 @@ impl Model {
 
 fn shard_error(error: ShardError, model: &Model) -> Error {
     match error {
-        ShardError::Configuration(why) => Error::new(ErrorKind::Input, why),
+        ShardError::Configuration(why) => {
+            let error = Error::new(ErrorKind::Input, why);
+            if sardonyx_passes::configurations(&model.graph).is_empty() {
+                return error.with_help("`sardonyx shard` adds one");
+            }
+            error
+        }
         ShardError::Invalid(findings) => crate::session::compile_error(
             sardonyx_runtime::CompileError::Invalid(findings),
             &crate::external::Watched::new(&model.data),

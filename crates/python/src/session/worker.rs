@@ -157,8 +157,8 @@ impl PyWorker {
     /// all workers but 0.
     ///
     /// `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
-    /// workers were made with `results="all"` or `results="split"`. An exception that it raises ends
-    /// the work of all.
+    /// workers were made with `results="all"` or `results="split"`. An exception that it raises
+    /// ends the work of all.
     #[pyo3(signature = (take=None))]
     fn serve(&self, py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<()> {
         if take.is_some() && self.results == Results::First {
