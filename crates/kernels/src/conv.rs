@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
 //! | 3 x 3 with many channels | [`winograd`] |
+//! | pointwise, then depthwise, in one go | [`expanded`] |
 //! | integers of 8 bits, channels first | [`integer`] |
 //! | everything else | [`direct`] |
 //!
@@ -16,6 +17,7 @@
 
 mod depthwise;
 mod direct;
+mod expanded;
 mod integer;
 mod naive;
 mod packing;
@@ -30,6 +32,7 @@ use crate::gemm::{Activation, SendPtr, TileEpilogue, bf16};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
+pub use expanded::ExpandedConv;
 pub use integer::{
     ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
 };
@@ -444,11 +447,32 @@ impl PackedConv {
     ) -> Result<(), ConvError> {
         let p = &self.params;
         let sizes = ImageSizes::new(p, images, spatial)?;
-        let too_large = ConvError::TooLarge;
-        let len =
-            |order: Order| order.len(images, p.out_channels, sizes.out_plane).ok_or(too_large);
-        let in_len = input.order.len(images, p.in_channels, sizes.in_plane).ok_or(too_large)?;
-        check_room("input", input.order, in_len, input.data.len())?;
+        self.check_input(&sizes, &input)?;
+        self.check_output(&sizes, &output, epilogue)?;
+        if sizes.is_empty(p) {
+            return Ok(());
+        }
+        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
+        let raw = epilogue.raw(output.order, sizes.out_plane);
+        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
+    }
+
+    fn check_input(&self, sizes: &ImageSizes, input: &Ordered<'_>) -> Result<(), ConvError> {
+        let len = input.order.len(sizes.images, self.params.in_channels, sizes.in_plane);
+        check_room("input", input.order, len.ok_or(ConvError::TooLarge)?, input.data.len())
+    }
+
+    /// An output, and what is done to it before it is written.
+    fn check_output(
+        &self,
+        sizes: &ImageSizes,
+        output: &OrderedMut<'_>,
+        epilogue: &ConvEpilogue<'_>,
+    ) -> Result<(), ConvError> {
+        let len = |order: Order| {
+            let len = order.len(sizes.images, self.params.out_channels, sizes.out_plane);
+            len.ok_or(ConvError::TooLarge)
+        };
         check_room("output", output.order, len(output.order)?, output.data.len())?;
         for (what, part) in [("residual", epilogue.residual), ("factor", epilogue.factor)] {
             let Some(part) = part else { continue };
@@ -457,15 +481,14 @@ impl PackedConv {
             }
             check_room(what, part.order, len(part.order)?, part.data.len())?;
         }
-        if let Some(bias) = epilogue.bias {
-            check_len("bias", p.out_channels, bias.len())?;
+        self.check_bias(epilogue)
+    }
+
+    fn check_bias(&self, epilogue: &ConvEpilogue<'_>) -> Result<(), ConvError> {
+        match epilogue.bias {
+            Some(bias) => check_len("bias", self.params.out_channels, bias.len()),
+            None => Ok(()),
         }
-        if sizes.is_empty(p) {
-            return Ok(());
-        }
-        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
-        let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
     }
 
     fn job(

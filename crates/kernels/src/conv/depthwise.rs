@@ -109,6 +109,15 @@ impl Depthwise<'_> {
         });
     }
 
+    /// Some rows of the outputs of an image, if input and output have channels last.
+    pub(super) fn rows(&self, image: usize, rows: Range<usize>) {
+        let groups = self.groups();
+        for group in 0..groups {
+            let vectors = crate::split_even(self.vectors(), groups, group);
+            self.unit(image, 0, rows.clone(), vectors);
+        }
+    }
+
     /// Some vectors of channels of an image of which the input or the output is in rows.
     fn planes(&self, image: usize, vectors: Range<usize>) {
         let lanes = self.isa.lanes();

@@ -254,20 +254,29 @@ impl Direct<'_> {
     pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
         check_memory(self.scratch_of(&cut, pool))?;
-        let units = self.units(&cut);
+        self.run_cut(&cut, pool);
+        Ok(())
+    }
+
+    /// The same on this thread alone, if there is as much memory as [`Direct::scratch`] says.
+    pub(super) fn run_here(&self) {
+        self.run_cut(&self.cut(Pool::serial()), Pool::serial());
+    }
+
+    fn run_cut(&self, cut: &Cut, pool: &Pool) {
+        let units = self.units(cut);
         let depth_of_runs = self.conv.geometry.taps() * self.conv.words().div_ceil(CHAIN).max(1);
         with_scratch_of::<Run, _>(depth_of_runs, |runs| {
-            let runs = self.runs(&cut, runs);
+            let runs = self.runs(cut, runs);
             let one = |unit: usize| {
                 with_scratch(cut.copy_floats, |copy| {
-                    with_scratch(cut.out_floats, |out| self.unit(&cut, runs, unit, copy, out));
+                    with_scratch(cut.out_floats, |out| self.unit(cut, runs, unit, copy, out));
                 });
             };
             if cut.parts * self.images > 0 {
                 pool.run(units, one);
             }
         });
-        Ok(())
     }
 
     /// The runs of a window, joined where they are adjacent. There is room for one for each tap
