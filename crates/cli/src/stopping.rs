@@ -10,7 +10,7 @@ use sardonyx::{RunOptions, StopFlag};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct StopArgs {
-    /// Stop a run after this many seconds, when its current step ends; by default never
+    /// Stop a run after this many seconds; by default never
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// Stop a run after this many iterations of all loops together; by default never

@@ -1,9 +1,10 @@
 //! Boxes that are kept and boxes that overlap them.
 
-use crate::Exec;
 use crate::choose::Ordered;
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::buffer::with_scratch_of;
+use crate::sorting::sort;
+use crate::{Exec, Pace};
 
 /// Which boxes are kept.
 #[derive(Clone, Copy, Debug)]
@@ -113,9 +114,11 @@ fn one_list(
         }
     }
     let candidates = &mut order[..candidates];
-    candidates.sort_unstable();
+    let pace = Pace::default();
+    sort(candidates, |a, b| a.cmp(b));
     let mut count = 0;
     for [_, index] in candidates {
+        pace.count(count);
         if count == kept.len() {
             break;
         }

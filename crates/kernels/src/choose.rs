@@ -7,10 +7,11 @@ use std::cell::Cell;
 
 use half::{bf16, f16};
 
-use crate::Pool;
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::buffer::with_scratch_of;
 use crate::number::Number;
+use crate::sorting::sort;
+use crate::{Pace, Pool};
 
 /// An element type of [`top_k`].
 pub trait Ordered: Number {
@@ -90,7 +91,9 @@ pub fn top_k<T: Ordered>(
     ranges(pool, outer * inner, 4 * axis, |columns| {
         let (mut keys, mut best) = SEARCH.take();
         keys.resize(axis, 0);
+        let pace = Pace::default();
         for column in columns {
+            pace.count(axis);
             let (o, i) = (column / inner, column % inner);
             let x = &x[o * axis * inner + i..];
             for (key, x) in keys.iter_mut().zip(x.iter().step_by(inner)) {
@@ -138,7 +141,7 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
             best.select_nth_unstable_by(k - 1, order);
             best.truncate(k);
         }
-        best.sort_unstable_by(order);
+        sort(best, order);
         return;
     }
     for (key, position) in elements {

@@ -45,6 +45,7 @@ pub fn determinants<T: Number>(exec: &Exec<'_>, size: usize, x: &[T], y: &mut [T
 fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> f64 {
     let mut product = Scaled { value: 1.0, exponent: 0 };
     for column in 0..size {
+        Pool::look();
         let pivot = (column..size).fold(column, |best, row| {
             let [x, most] = [row, best].map(|row| a[row * size + column].abs());
             // A NaN is taken, and then makes the result NaN.

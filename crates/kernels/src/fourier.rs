@@ -13,7 +13,7 @@ use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::buffer::with_scratch_of;
 use crate::number::Number;
 use crate::simd::{Level, Loop};
-use crate::{Exec, Isa};
+use crate::{Exec, Isa, Pool};
 
 /// Real and imaginary part.
 type Complex = [f64; 2];
@@ -288,6 +288,7 @@ impl Tables {
         let (mut from, mut to) = (&mut *values, &mut *work);
         let mut done = 1;
         for radix in self.factors.radixes() {
+            Pool::look();
             let stage = Stage { radix, done, roots: &self.roots, from, to };
             (from, to) = level.run(stage);
             done *= radix;

@@ -20,6 +20,7 @@ mod simd;
 
 mod exec;
 mod isa;
+mod pace;
 mod pool;
 
 pub mod attention;
@@ -52,12 +53,14 @@ pub mod resize;
 pub mod roi;
 pub mod rotary;
 pub mod softmax;
+mod sorting;
 pub mod trees;
 pub mod unique;
 mod vecmath;
 
 pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
+pub use pace::Pace;
 pub use per_type::{
     CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
     OptimizerLoops, RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,

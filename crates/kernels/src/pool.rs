@@ -12,6 +12,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,10 +64,18 @@ thread_local! {
     static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
 }
 
-/// Puts back what regions asked before, also after a panic.
-struct EndsBefore(Option<&'static Ends>);
+/// Has regions of this thread ask `ends`, until what is returned is dropped.
+fn asking<'a>(ends: &'a dyn Fn() -> bool) -> EndsBefore<'a> {
+    // SAFETY: only the lifetime is another one. Only this thread uses it, and only until the answer
+    // is dropped: before `ends` goes, also by unwinding, as no caller keeps it from being dropped.
+    let ends = unsafe { std::mem::transmute::<&'a dyn Fn() -> bool, &'static Ends>(ends) };
+    EndsBefore(ENDS.replace(Some(ends)), PhantomData)
+}
 
-impl Drop for EndsBefore {
+/// Puts back what regions asked before, also after a panic.
+struct EndsBefore<'a>(Option<&'static Ends>, PhantomData<&'a ()>);
+
+impl Drop for EndsBefore<'_> {
     fn drop(&mut self) {
         ENDS.set(self.0);
     }
@@ -171,19 +180,33 @@ impl Pool {
     ///
     /// The work was ended.
     pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> Result<R, Ended> {
-        // SAFETY: only the lifetime is another one. Only this thread uses it, and only until
-        // `_before` is dropped, which is before this function ends, also by unwinding.
-        let ends = unsafe { std::mem::transmute::<&dyn Fn() -> bool, &'static Ends>(ends) };
-        let _before = EndsBefore(ENDS.replace(Some(ends)));
+        let _before = asking(ends);
         catch_unwind(AssertUnwindSafe(body)).or_else(|payload| match payload.downcast::<Ended>() {
             Ok(ended) => Err(*ended),
             Err(payload) => resume_unwind(payload),
         })
     }
 
+    /// Ends what the calling thread does if it is to end, as a region does before a chunk: for long
+    /// work that opens no regions. [`Pace`](crate::Pace) looks now and then.
+    ///
+    /// # Panics
+    ///
+    /// With the payload [`Ended`] within [`Pool::until`].
+    pub fn look() {
+        if is_to_end() {
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    /// Whether anything is asked of what the calling thread does.
+    pub(crate) fn may_end() -> bool {
+        ENDS.get().is_some()
+    }
+
     /// Calls a function whose regions ask nothing, also within [`Pool::until`].
     pub fn to_its_end<R>(body: impl FnOnce() -> R) -> R {
-        let _before = EndsBefore(ENDS.take());
+        let _before = EndsBefore(ENDS.take(), PhantomData);
         body()
     }
 
@@ -207,9 +230,7 @@ impl Pool {
         let shared = &*self.crew.shared;
         if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
             for chunk in 0..chunks {
-                if is_to_end() {
-                    resume_unwind(Box::new(Ended));
-                }
+                Pool::look();
                 body(chunk);
             }
             return;
@@ -256,6 +277,7 @@ impl Pool {
             state = shared.state.load(Ordering::Acquire);
         }
         // The workers have left, which makes what they stored visible.
+        shared.ended.store(false, Ordering::Relaxed);
         let panicked = shared.panicked.swap(false, Ordering::Relaxed);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
         shared.busy.store(false, Ordering::Release);
@@ -273,6 +295,7 @@ impl Crew {
             next: AtomicUsize::new(0),
             job: UnsafeCell::new(Job::EMPTY),
             busy: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
@@ -353,6 +376,8 @@ struct Shared {
     job: UnsafeCell<Job>,
     /// Taken while a region runs; who does not get it runs inline.
     busy: AtomicBool,
+    /// Whether the region is to end early.
+    ended: AtomicBool,
     /// Whether there was a panic in the region.
     panicked: AtomicBool,
     /// The first of them.
@@ -376,7 +401,10 @@ impl Shared {
                 // SAFETY: inside an open region the job is not written; entering synchronises with
                 // opening.
                 let job = unsafe { *self.job.get() };
+                let ends = || self.ended.load(Ordering::Relaxed);
+                let before = asking(&ends);
                 self.take_chunks(job, false);
+                drop(before);
                 self.state.fetch_sub(1, Ordering::AcqRel);
             }
         }
@@ -449,7 +477,8 @@ impl Shared {
             };
             if let Err(payload) = result {
                 if payload.is::<Ended>() {
-                    // Nobody takes a further chunk.
+                    // Nobody takes a further chunk, and chunks that look end.
+                    self.ended.store(true, Ordering::Relaxed);
                     self.next.store(job.chunks, Ordering::Relaxed);
                 }
                 if let Ok(mut slot) = self.panic.lock() {
@@ -592,6 +621,31 @@ mod tests {
             Pool::serial().run(10, count);
         });
         assert_eq!((found, done.into_inner()), (Err(Ended), 10));
+    }
+
+    #[test]
+    fn long_chunks_end_on_all_threads() {
+        for threads in [1, 2, 3] {
+            let pool = Pool::new(threads);
+            let start = Instant::now();
+            let ends = || start.elapsed() > Duration::from_millis(20);
+            let found = Pool::until(&ends, || {
+                pool.run(threads, |_| {
+                    let pace = crate::Pace::default();
+                    // Without a look it would take years.
+                    (0..u64::MAX).for_each(|_| pace.count(1));
+                });
+            });
+            assert_eq!(found, Err(Ended), "{threads} threads");
+            // The next region does not end.
+            let done = AtomicUsize::new(0);
+            let looks = |_| {
+                Pool::look();
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            pool.run(10, looks);
+            assert_eq!(done.into_inner(), 10);
+        }
     }
 
     #[test]

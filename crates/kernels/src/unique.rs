@@ -5,9 +5,10 @@
 
 use std::cmp::Ordering;
 
-use crate::Pool;
 use crate::choose::Ordered;
 use crate::elementwise::chunks::rows;
+use crate::sorting::sort;
+use crate::{Pace, Pool};
 
 /// The key of every NaN, if there are some.
 pub const NAN_KEY: u64 = u64::MAX;
@@ -94,9 +95,11 @@ pub fn unique(
         let first = rows.keys.get(position * rows.width).copied().unwrap_or(0);
         *entry = [if rows.width == 0 { 0 } else { first }, position as u64];
     }
-    order.sort_unstable_by(|a, b| rows.order(a, b));
+    sort(order, |a, b| rows.order(a, b));
+    let pace = Pace::default();
     let mut count = 0;
     for at in 0..len {
+        pace.count(1);
         if at == 0 || rows.differ(&order[at - 1], &order[at]) {
             count += 1;
         }
@@ -108,6 +111,7 @@ pub fn unique(
         numbers.fill([u64::MAX; 2]);
         let mut next = 0;
         for group in groups.of_row.iter_mut() {
+            pace.count(1);
             let number = &mut numbers[*group as usize][0];
             if *number == u64::MAX {
                 *number = next;
@@ -118,6 +122,7 @@ pub fn unique(
     }
     groups.counts[..count].fill(0);
     for (group, position) in groups.of_row.iter().zip(0..) {
+        pace.count(1);
         let group = *group as usize;
         if groups.counts[group] == 0 {
             groups.first[group] = position;

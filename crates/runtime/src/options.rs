@@ -122,9 +122,9 @@ impl Options {
 
 /// What may end a run early, and who is told of its steps. Start from the default, which ends
 /// nothing. Everything is tested before each step and each iteration of every graph. The number of
-/// iterations aside, everything is also tested within steps whose work is handed out in parts,
-/// before each part that the calling thread does: products, convolutions and functions of elements
-/// among them. Other steps are done to their end.
+/// iterations aside, everything is also tested within steps that take long: products, convolutions,
+/// functions of elements, sorting, scattering and texts among them. Other steps are done to their
+/// end.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {

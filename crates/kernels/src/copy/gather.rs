@@ -4,8 +4,8 @@
 //! before anything is written. Negative indices count from the end.
 
 use super::Plain;
-use crate::Pool;
 use crate::elementwise::chunks::{fill, rows};
+use crate::{Pace, Pool};
 
 /// An index outside of its dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,23 +255,31 @@ pub fn scatter_elements<T: Plain, I: GatherIndex>(
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     check_elements(axis, dims, index_dims, indices)?;
     let (last, row, index_row) = (dims.len() - 1, dims[dims.len() - 1], index_dims[dims.len() - 1]);
+    let pace = Pace::default();
     if axis == last && row > 0 && index_row > 0 && index_dims[..last] == dims[..last] {
         // Rows of indices belong to whole rows: nobody has to find out where an update goes.
         let indices = indices.chunks_exact(index_row).zip(updates.chunks_exact(index_row));
         for (y, (indices, updates)) in y.chunks_exact_mut(row).zip(indices) {
-            for (&index, &update) in indices.iter().zip(updates) {
-                let y = &mut y[checked(index, row)];
-                *y = into(*y, update);
+            for (indices, updates) in indices.chunks(PIECE).zip(updates.chunks(PIECE)) {
+                pace.count(indices.len());
+                for (&index, &update) in indices.iter().zip(updates) {
+                    let y = &mut y[checked(index, row)];
+                    *y = into(*y, update);
+                }
             }
         }
         return Ok(());
     }
     for (at, (&index, &update)) in indices.iter().zip(updates).enumerate() {
+        pace.count(1);
         let y = &mut y[element(axis, dims, index_dims, at, index)];
         *y = into(*y, update);
     }
     Ok(())
 }
+
+/// Updates of a row between two looks whether the loop is to end.
+const PIECE: usize = 1 << 12;
 
 /// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
 /// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data.
@@ -300,7 +308,9 @@ pub fn scatter_nd<T: Plain>(
     if slice == 0 {
         return Ok(());
     }
+    let pace = Pace::default();
     for (tuple, updates) in indices.chunks_exact(depth).zip(updates.chunks_exact(slice)) {
+        pace.count(slice);
         let to = slice * tuple_offset(&dims[..depth], tuple);
         for (y, &update) in y[to..to + slice].iter_mut().zip(updates) {
             *y = into(*y, update);
