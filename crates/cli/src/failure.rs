@@ -86,7 +86,11 @@ impl Failure {
 
 impl From<ErrorKind> for Code {
     fn from(kind: ErrorKind) -> Code {
-        Code::Library(kind)
+        match kind {
+            // What the library calls arguments, the command gets from its own.
+            ErrorKind::Argument => Code::Usage,
+            kind => Code::Library(kind),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 mod local;
 
 use sardonyx::devices::{Division, Suggested};
-use sardonyx::{ErrorKind, Model, SaveOptions, Weights};
+use sardonyx::{Model, SaveOptions, Weights};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -100,9 +100,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         .collect();
     if model.device_configurations().iter().any(|known| known.name == name) {
         let message = format!("the model has a configuration '{name}' already");
-        return Err(Failure::new(message)
-            .code(ErrorKind::Input)
-            .help("give the new one another name: --name NAME"));
+        return Err(Failure::new(message).help("give the new one another name: --name NAME"));
     }
     let (annotated, report) = model.shard((&name, devices), division, &sizes)?;
     let (mut saved, mut local) = (None, None);
@@ -154,40 +152,12 @@ fn as_json(report: &Suggested) -> Value {
 
 /// Why devices have nothing to do apart, and what to do about it; `None` if they have.
 fn nothing_split(model: &Model, report: &Suggested, division: Division) -> Option<String> {
-    let Suggested { columns, rows, whole, tables, stages, .. } = report;
-    match division {
-        Division::Tensor if columns + rows + tables > 0 => None,
-        Division::Tensor => {
-            let why = match whole {
-                0 => {
-                    "no MatMul or Gemm has a constant matrix of at least 4096 elements, and no Gather has a constant table of at least 1048576 elements"
-                }
-                _ => {
-                    "the results of all products with large constant matrices are needed whole by the nodes that read them"
-                }
-            };
-            Some(format!("{why}; use --batch to divide the examples, or --pipeline the nodes"))
-        }
-        Division::Pipeline => {
-            let busy = stages.iter().filter(|work| **work > 0).count();
-            let why = match busy {
-                0 => "no node has multiply-adds, which stages are made of",
-                _ => "all multiply-adds are in one stage",
-            };
-            (busy < 2).then(|| format!("{why}; use --batch to divide the examples"))
-        }
-        Division::Batch => {
-            let inputs = model.inputs();
-            let mut axes =
-                inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
-            let (port, batch) = axes.next()?;
-            let size = batch.known().filter(|size| *size < 2)?;
-            let name = port.name();
-            Some(format!(
-                "the first axis of '{name}' has the fixed size {size}; give it a name instead, or use --tensor or --pipeline"
-            ))
-        }
-    }
+    let instead = match division {
+        Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
+        Division::Pipeline => "use --batch to divide the examples",
+        Division::Batch => "give it a name instead, or use --tensor or --pipeline",
+    };
+    model.undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
 fn as_text(name: &str, report: &Suggested, division: Division) -> String {

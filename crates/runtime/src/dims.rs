@@ -11,7 +11,11 @@ use crate::error::CompileError;
 const SHOWN: usize = 20;
 
 /// Refuses names that no input has, sizes below 0, and two sizes for one name.
-pub(crate) fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> {
+///
+/// # Errors
+///
+/// [`CompileError::Option`] with what is wrong.
+pub fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> {
     if dims.is_empty() {
         return Ok(());
     }

@@ -55,6 +55,7 @@ mod weights;
 
 pub use custom::{CustomKernel, CustomOperators, OperatorCall};
 pub use details::{OperandDetails, RunDetails, StepDetails};
+pub use dims::check as check_dims;
 pub use error::{CompileError, InputError, OperatorError, RunError, UnsupportedOperator};
 pub use expanded::has_kernel;
 pub use images::{EncodedImage, ImageDecoder, PixelFormat};

@@ -11,6 +11,7 @@ mod seat;
 mod split;
 mod state;
 mod team;
+mod undivided;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -273,14 +274,14 @@ impl SessionBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a configuration that the model does not have or that cannot be
+    /// [`ErrorKind::Argument`] for a configuration that the model does not have or that cannot be
     /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
     /// one is missing; as [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         if choices.rank.take().is_some() {
             let message = "a session on devices takes its transport from the options of the devices, not from those of the session";
-            return Err(Error::new(ErrorKind::Input, message));
+            return Err(Error::new(ErrorKind::Argument, message));
         }
         let model = choices.take_functions(self.model())?;
         let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
@@ -349,7 +350,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is none, or several that could be meant.
+    /// [`ErrorKind::Argument`] if there is none, or several that could be meant.
     pub fn devices_of(&self, configuration: Option<&str>) -> Result<(String, usize), Error> {
         sardonyx_passes::chosen_configuration(&self.graph, configuration)
             .map_err(|error| shard_error(error, self))
@@ -362,14 +363,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if the model has a configuration of the name; [`ErrorKind::Invalid`] if
-    /// it cannot be run.
+    /// [`ErrorKind::Argument`] if the model has a configuration of the name, or no size of a name
+    /// in `sizes`; [`ErrorKind::Invalid`] if it cannot be run.
     pub fn shard(
         &self,
         configuration: (&str, usize),
         division: Division,
         sizes: &[(String, i64)],
     ) -> Result<(Model, Suggested), Error> {
+        check_sizes(self, sizes)?;
         let registry = Registry::with_microsoft();
         let options = ShardOptions { symbols: sizes, ..ShardOptions::default() };
         suggest(&self.graph, &registry, configuration, division, options)
@@ -378,10 +380,22 @@ impl Model {
     }
 }
 
+/// Refuses sizes that no input has. `INPUT[AXIS]` is one without a name.
+fn check_sizes(model: &Model, sizes: &[(String, i64)]) -> Result<(), Error> {
+    let inputs = model.inputs();
+    let is_place = |name: &str| {
+        let place = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
+        place.is_some_and(|(input, _)| inputs.iter().any(|port| port.name() == input))
+    };
+    let named: Vec<_> = sizes.iter().filter(|(name, _)| !is_place(name)).cloned().collect();
+    let checked = sardonyx_runtime::check_dims(&model.graph, &named);
+    checked.map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))
+}
+
 fn shard_error(error: ShardError, model: &Model) -> Error {
     match error {
         ShardError::Configuration(why) => {
-            let error = Error::new(ErrorKind::Input, why);
+            let error = Error::new(ErrorKind::Argument, why);
             if sardonyx_passes::configurations(&model.graph).is_empty() {
                 return error.with_help("`sardonyx shard` adds one");
             }

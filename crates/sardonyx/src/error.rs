@@ -41,6 +41,9 @@ pub enum ErrorKind {
     Invalid,
     /// Values that lie outside the model file are missing, too short or out of bounds.
     ExternalData,
+    /// An argument or option has a value that does not exist or that does not fit the model, such
+    /// as a size for a name that no input has.
+    Argument,
     /// An input is missing, unknown, or has another type or shape than the model wants.
     Input,
     /// An output was asked for that the model does not have, or as something that it is not.
@@ -63,6 +66,7 @@ impl ErrorKind {
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Invalid => "invalid",
             ErrorKind::ExternalData => "external-data",
+            ErrorKind::Argument => "argument",
             ErrorKind::Input => "input",
             ErrorKind::Output => "output",
             ErrorKind::Run => "run",

@@ -313,13 +313,13 @@ impl SessionBuilder<'_> {
     ///
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
-    /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
-    /// the inputs do not have, or there are too many threads; [`ErrorKind::Worker`] if a
+    /// values outside the model's file cannot be had, [`ErrorKind::Argument`] if a size is fixed
+    /// that the inputs do not have, or there are too many threads; [`ErrorKind::Worker`] if a
     /// [transport](SessionBuilder::transport) finds that the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
         let SessionBuilder { model, mut choices } = self;
         if let Some(refused) = choices.refused.take() {
-            return Err(Error::new(ErrorKind::Input, refused));
+            return Err(Error::new(ErrorKind::Argument, refused));
         }
         let functions = std::mem::take(&mut choices.functions);
         let mut graph = with_functions(&model.graph, functions)?;
@@ -667,7 +667,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
         }
         CompileError::Node(error) => node_error(error),
         CompileError::Option(_) => {
-            Error::new(ErrorKind::Input, error.to_string()).with_source(error)
+            Error::new(ErrorKind::Argument, error.to_string()).with_source(error)
         }
         _ => Error::new(ErrorKind::Run, error.to_string()).with_source(error),
     }

@@ -157,7 +157,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.entry(entry)?.step;
         let is_variable =
@@ -169,7 +169,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn step_outputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.entry(entry)?.step;
         let ports = program.runner.outputs().iter().zip(&program.returned);
@@ -227,8 +227,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry, or an input is a state variable; else as
-    /// [`Session::run`]. The state is then as it was.
+    /// [`ErrorKind::Argument`] if there is no such entry, [`ErrorKind::Input`] if an input is a
+    /// state variable; else as [`Session::run`]. The state is then as it was.
     pub fn step<I, N, V>(&mut self, entry: usize, inputs: I) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -442,11 +442,11 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry, or the trainer was made without devices; as
-    /// [`Trainer::step`] before anything runs.
+    /// [`ErrorKind::Argument`] if there is no such entry, or the trainer was made without devices;
+    /// as [`Trainer::step`] before anything runs.
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.entry(entry)?.step.runner {
-            Runner::Here(_) => Err(Error::new(ErrorKind::Input, "the trainer has no devices")
+            Runner::Here(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
                 .with_help("make it with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
             Runner::OnDevices(session) => session.plan(inputs),
         }
@@ -456,7 +456,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
         Ok(match &self.entry(entry)?.step.runner {
             Runner::Here(_) => None,
@@ -495,7 +495,7 @@ impl Trainer {
         self.made.entries.get(entry).ok_or_else(|| {
             let message = format!("training step {entry} does not exist");
             let last = self.made.entries.len() - 1;
-            Error::new(ErrorKind::Input, message)
+            Error::new(ErrorKind::Argument, message)
                 .with_help(format!("use an entry from 0 to {last}"))
         })
     }

@@ -100,7 +100,7 @@ fn configurations_have_names_and_devices() {
     assert_eq!(run("name: \"c\", num_devices: 4").unwrap(), 4);
     for wrong in ["num_devices: 4", "name: \"c\"", "name: \"c\", num_devices: 0"] {
         let error = run(wrong).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Input, "{wrong}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Argument, "{wrong}: {error}");
     }
 }
 

@@ -95,8 +95,11 @@ fn products_are_split_in_pairs() {
 fn configurations_are_chosen() {
     let plain = Model::from_text(LAYER).unwrap();
     let error = Session::builder(&plain).devices(DeviceOptions::new()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!(error.kind(), ErrorKind::Argument);
     assert_eq!(error.message(), "the model has no device configuration");
+    let error = plain.shard(("one", 2), Division::Pipeline, &[("Q".to_string(), 3)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument);
+    assert!(error.message().contains("no dimension 'Q'"), "{error}");
     let (one, _) = plain.shard(("one", 2), Division::Pipeline, &[]).unwrap();
     let (both, _) = one.shard(("other", 3), Division::Pipeline, &[]).unwrap();
     assert!(one.shard(("one", 2), Division::Tensor, &[]).is_err());

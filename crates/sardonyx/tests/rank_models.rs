@@ -346,9 +346,9 @@ fn what_cannot_be_said_is_refused_with_advice() {
     assert_eq!(
         refused(&doubles.replace("TYPE[4]", "float[N]"), Collectives::Microsoft),
         (
-            ErrorKind::Input,
+            ErrorKind::Argument,
             "dimension 0 of the input 'x' is open: float[N] (the model of a rank is for fixed \
-             sizes: give --set N=SIZE)"
+             sizes: give --set 'N=SIZE' (Python: dims={'N': SIZE}; Rust: RankOptions::dim))"
                 .to_string()
         )
     );
@@ -364,5 +364,5 @@ fn what_cannot_be_said_is_refused_with_advice() {
     assert!(why.contains("its sizes are not known before the run"), "{why}");
     let model = Model::from_text(&doubles.replace("TYPE", "float")).unwrap();
     let ranks = model.rank_models(&RankOptions::new(Collectives::Microsoft)).unwrap();
-    assert_eq!(ranks.model(2).unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(ranks.model(2).unwrap_err().kind(), ErrorKind::Argument);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sardonyx::devices::{Collectives, RankModels, RankOptions};
-use sardonyx::{Model, SaveOptions, Type, Weights};
+use sardonyx::{Model, SaveOptions, Weights};
 use serde_json::{Value, json};
 
 use super::Args;
@@ -63,7 +63,7 @@ pub(crate) fn write(
     terminal: &Terminal,
 ) -> Result<Written, Failure> {
     let sizes = args.sizes.of(model)?;
-    let ranks = model.rank_models(&options(args, model, configuration, &sizes))?;
+    let ranks = model.rank_models(&options(args, configuration, &sizes))?;
     let targets = targets(args, model, ranks.count())?;
     // What stands against one of them is found before anything is written. They are made again
     // then, as all together may not fit into the memory.
@@ -96,7 +96,7 @@ fn told(args: &Args, model: &Model, ranks: &RankModels, written: Vec<Rank>) -> W
     }
 }
 
-fn options(args: &Args, model: &Model, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
+fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
     let mut options = RankOptions::new(args.collectives.collectives());
     if let Some(name) = configuration {
         options = options.configuration(name);
@@ -104,22 +104,8 @@ fn options(args: &Args, model: &Model, configuration: Option<&str>, sizes: &Size
     for (name, size) in &sizes.fixed {
         options = options.dim(name, *size);
     }
-    for port in model.inputs() {
-        let own: Vec<_> = sizes.open.iter().filter(|open| open.input == port.name()).collect();
-        let (Some(elem), Some(shape)) =
-            (port.ty().and_then(Type::elem), port.ty().and_then(Type::shape))
-        else {
-            continue;
-        };
-        if !own.is_empty() {
-            let mut shape = shape.clone();
-            for open in own {
-                if let Some(dim) = shape.get_mut(open.axis) {
-                    *dim = open.size.into();
-                }
-            }
-            options = options.input(port.name(), Type::tensor(elem, shape));
-        }
+    for open in &sizes.open {
+        options = options.dim(format!("{}[{}]", open.input, open.axis), open.size);
     }
     options
 }

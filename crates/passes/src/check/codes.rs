@@ -74,7 +74,7 @@ codes! {
         "update the tool that reads the model, or convert the model to an older version of the operator set"
         "The imported version of the operator set is newer than the newest known one. Its operators are assumed to be those of the newest known version, which may be wrong.";
     DUPLICATE_OPSET_IMPORT Warning own "duplicate-opset-import" "OPSET-28"
-        "keep one entry for each operator set; sardonyx set --opset VERSION merges equal ones"
+        "keep one entry for each operator set: sardonyx set MODEL --opset VERSION -o FILE, with the version that the entries have, leaves one"
         "The same operator set is imported more than once. Readers use either the last entry or the highest version.";
     BAD_OPSET_DOMAIN Pedantic own "bad-opset-domain" "OPSET-06"
         "use a name in reverse DNS notation, such as com.example.ops"

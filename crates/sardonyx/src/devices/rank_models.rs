@@ -34,7 +34,8 @@ impl RankOptions {
         self
     }
 
-    /// The size of a symbolic dimension.
+    /// The size of a dimension that the model leaves open: of one with a name, or `INPUT[AXIS]`,
+    /// such as `x[0]`, of one without.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
@@ -46,6 +47,26 @@ impl RankOptions {
     pub fn input(mut self, name: impl Into<String>, ty: Type) -> Self {
         self.inputs.push((name.into(), ty));
         self
+    }
+}
+
+impl RankOptions {
+    /// The type of an input with the sizes that are given.
+    fn sized(&self, input: &str, mut ty: Type) -> Type {
+        let given = |name: &str| {
+            let known = self.sizes.iter().find(|(known, _)| known == name);
+            known.map(|(_, size)| Dim::Known(*size))
+        };
+        let mut axis = 0;
+        ty.for_each_dim(&mut |dim| {
+            if dim.is_unknown()
+                && let Some(size) = given(&format!("{input}[{axis}]"))
+            {
+                *dim = size;
+            }
+            axis += 1;
+        });
+        ty.substitute(&given)
     }
 }
 
@@ -87,10 +108,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a configuration that cannot be chosen, and a size of an input that
-    /// is left open; [`ErrorKind::Unsupported`] for a move that the engine has no collectives for;
-    /// [`ErrorKind::Invalid`] if the model cannot be run.
+    /// [`ErrorKind::Argument`] for a configuration that cannot be chosen, a size that no input has,
+    /// and a size of an input that is left open; [`ErrorKind::Unsupported`] for a move that the
+    /// engine has no collectives for; [`ErrorKind::Invalid`] if the model cannot be run.
     pub fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
+        super::check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let failed = |error| shard_error(error, self);
         let prepared = prepare_to_shard(&self.graph, &registry).map_err(failed)?;
@@ -100,12 +122,7 @@ impl Model {
             let given = options.inputs.iter().find(|(given, _)| *given == name);
             let declared = || info.ty.as_ref().and_then(|ty| prepared.type_of(ty));
             let ty = given.map(|(_, ty)| ty.clone()).or_else(declared);
-            let ty = ty.map(|ty| {
-                ty.substitute(&|name: &str| {
-                    let known = options.sizes.iter().find(|(known, _)| known == name);
-                    known.map(|(_, size)| Dim::Known(*size))
-                })
-            });
+            let ty = ty.map(|ty| options.sized(&name, ty));
             if let Some(ty) = &ty {
                 check_sizes(&name, ty)?;
             }
@@ -137,11 +154,14 @@ fn check_sizes(name: &str, ty: &Type) -> Result<(), Error> {
     };
     let message = format!("dimension {axis} of the input '{name}' is open: {ty}");
     let set = match open.as_symbol() {
-        Some(symbol) => format!("{symbol}=SIZE"),
-        None => format!("'{name}[{axis}]=SIZE'"),
+        Some(symbol) => symbol.to_string(),
+        None => format!("{name}[{axis}]"),
     };
-    let help = format!("the model of a rank is for fixed sizes: give --set {set}");
-    Err(Error::new(ErrorKind::Input, message).with_help(help))
+    let help = format!(
+        "the model of a rank is for fixed sizes: give --set '{set}=SIZE' (Python: dims={{'{set}': \
+         SIZE}}; Rust: RankOptions::dim)"
+    );
+    Err(Error::new(ErrorKind::Argument, message).with_help(help))
 }
 
 fn rank_error(error: RankError) -> Error {
@@ -170,14 +190,14 @@ impl RankModels {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such rank; [`ErrorKind::ExternalData`] if a constant
+    /// [`ErrorKind::Argument`] if there is no such rank; [`ErrorKind::ExternalData`] if a constant
     /// cannot be read.
     pub fn model(&self, rank: usize) -> Result<Model, Error> {
         let device = Device::try_from(rank).ok().filter(|_| rank < self.count());
         let device = device.ok_or_else(|| {
             let message =
                 format!("rank {rank} does not exist: the model has {} ranks, from 0", self.count());
-            Error::new(ErrorKind::Input, message)
+            Error::new(ErrorKind::Argument, message)
         })?;
         let external = Watched::new(&self.model.data);
         let graph = self.plan.rank_model(device, self.collectives, &external);

@@ -335,7 +335,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
         let entries = self.graph.training_info.len();
         if entry >= entries {
@@ -345,7 +345,7 @@ impl Model {
                     "training entry {entry} does not exist: there are {entries} entries, from 0"
                 ),
             };
-            return Err(Error::new(ErrorKind::Input, message));
+            return Err(Error::new(ErrorKind::Argument, message));
         }
         let graph = step_graph(self, entry, &Places::of(&self.graph))?;
         Ok(self.with_graph(graph))

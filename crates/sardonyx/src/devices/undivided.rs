@@ -1,0 +1,39 @@
+//! Why annotations leave devices with nothing to do apart.
+
+use sardonyx_passes::{Division, Suggested};
+
+use crate::model::Model;
+
+impl Model {
+    /// Why the annotations of [`Model::shard`] on this model leave the devices with nothing to do
+    /// apart; `None` if they have something to do.
+    pub fn undivided(&self, report: &Suggested, division: Division) -> Option<String> {
+        let Suggested { columns, rows, whole, tables, stages, .. } = report;
+        match division {
+            Division::Tensor if columns + rows + tables > 0 => None,
+            Division::Tensor if *whole == 0 => Some(
+                "no MatMul or Gemm has a constant matrix of at least 4096 elements, and no Gather \
+                 has a constant table of at least 1048576 elements"
+                    .to_string(),
+            ),
+            Division::Tensor => Some(
+                "the results of all products with large constant matrices are needed whole by the \
+                 nodes that read them"
+                    .to_string(),
+            ),
+            Division::Pipeline => match stages.iter().filter(|work| **work > 0).count() {
+                0 => Some("no node has multiply-adds, which stages are made of".to_string()),
+                1 => Some("all multiply-adds are in one stage".to_string()),
+                _ => None,
+            },
+            Division::Batch => {
+                let inputs = self.inputs();
+                let mut axes =
+                    inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
+                let (port, batch) = axes.next()?;
+                let size = batch.known().filter(|size| *size < 2)?;
+                Some(format!("the first axis of '{}' has the fixed size {size}", port.name()))
+            }
+        }
+    }
+}
