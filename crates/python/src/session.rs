@@ -9,6 +9,7 @@ mod group;
 mod interrupts;
 mod limits;
 mod lists;
+mod member;
 mod memory;
 mod opened;
 mod ort;
@@ -16,6 +17,7 @@ mod ports;
 mod profile;
 mod rank;
 mod settings;
+mod shard;
 mod take;
 mod tensor;
 mod trainer;
@@ -43,6 +45,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySession>()?;
     module.add_class::<trainer::PyTrainer>()?;
     module.add_class::<trainer::Snapshot>()?;
+    module.add_class::<member::PyMember>()?;
     module.add_class::<worker::PyWorker>()?;
     module.add_class::<rank::PyRank>()?;
     module.add_class::<PyPort>()?;
@@ -55,6 +58,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
+    module.add_function(wrap_pyfunction!(shard::shard, module)?)?;
+    module.add_function(wrap_pyfunction!(opened::model_content, module)?)?;
     module.add_function(wrap_pyfunction!(open_for_ort, module)?)
 }
 

@@ -173,7 +173,7 @@ def test_all_workers_get_results_if_they_ask_for_them():
     assert not serving.is_alive()
     assert [outputs["y"].tolist() for outputs in taken] == [[-1], [-2]]
     assert [outputs["z"].tolist() for outputs in taken] == [[-1, -2], [-1, -2]]
-    with pytest.raises(sardonyx.Error, match="'first', 'all' or 'split', not \"none\""):
+    with pytest.raises(sardonyx.Error, match="results is \"none\", which does not exist"):
         Worker(TWO, results="none")
 
 

@@ -130,7 +130,7 @@ def test_public_functions_take_operators_that_are_functions():
 
 def test_public_functions_say_what_they_want():
     for call in (
-        lambda: inliner.inline_local_functions("model.onnx"),
+        lambda: inliner.inline_local_functions(3.5),
         lambda: inliner.inline_selected_functions(7, []),
         lambda: version_converter.convert_version(None, 22),
     ):

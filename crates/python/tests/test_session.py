@@ -504,7 +504,7 @@ OPTIONS = [
     ({"threads": 0}, "threads must be 1 or more"),
     ({"threads": 2**63}, "which is above 1024"),
     ({"threads": 2**31, "precision": "fast"}, "the number of threads is 2147483648"),
-    ({"precision": "half"}, "precision is 'half', which is not one of exact, fast"),
+    ({"precision": "half"}, "precision is 'half', which does not exist"),
     ({"dims": {"Q": 3}}, "Q"),
     ({"dims": {"N": -3}}, "which is not a name with a size"),
     ({"dims": {1: 3}}, "which is not a name with a size"),
@@ -515,7 +515,19 @@ OPTIONS = [
 def test_options_that_are_refused(options, said):
     with pytest.raises(sardonyx.Error) as raised:
         session(RELU, **options)
-    assert raised.value.code == "input" and said in raised.value.message
+    assert raised.value.code == "argument" and said in raised.value.message
+
+
+def test_advice_about_arguments_is_in_help():
+    with pytest.raises(sardonyx.Error) as raised:
+        session(RELU, precision="half")
+    assert raised.value.help == "use 'exact' or 'fast'"
+    with pytest.raises(sardonyx.Error) as raised:
+        session(RELU, dims={"N": -3})
+    assert raised.value.help == "give a number for the name of each size: dims={'batch': 8}"
+    with pytest.raises(sardonyx.Error) as raised:
+        sardonyx.add_training(RELU, "hinge")
+    assert raised.value.help == "use one of: cross-entropy, squared-error"
 
 
 def test_options():
@@ -816,14 +828,14 @@ def test_tensors_are_made_of_anything_that_runs_take():
     assert copied.tolist() == [[0, 2], [3, 5]] and copied.dtype == "int16"
     assert sardonyx.Tensor(copied, "double").tolist() == [[0.0, 2.0], [3.0, 5.0]]
     assert sardonyx.Tensor(np.ones(100_000, np.float32)).shape == (100_000,)
-    for call, message in [
-        (lambda: sardonyx.Tensor([1], dtype="floatt"), "dtype is 'floatt'"),
-        (lambda: sardonyx.Tensor(object()), "the tensor is an object"),
-        (lambda: sardonyx.Tensor(["a"], dtype="float"), "the tensor"),
+    for call, code, message in [
+        (lambda: sardonyx.Tensor([1], dtype="floatt"), "argument", "dtype is 'floatt'"),
+        (lambda: sardonyx.Tensor(object()), "input", "the tensor is an object"),
+        (lambda: sardonyx.Tensor(["a"], dtype="float"), "input", "the tensor"),
     ]:
         with pytest.raises(sardonyx.Error, match=message) as refused:
             call()
-        assert refused.value.code == "input"
+        assert refused.value.code == code
 
 
 def test_what_gives_no_array_is_refused_with_its_reason():

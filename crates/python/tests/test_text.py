@@ -79,7 +79,7 @@ def test_what_is_not_a_message_is_refused(part):
     with pytest.raises(ValueError, match="Unable to parse proto"):
         to_text(b"\xff")
     with pytest.raises(TypeError, match=f"expected a {part.capitalize()}Proto"):
-        to_text("text")
+        to_text(5)
     for wrong in (b"bytes", None):
         with pytest.raises(TypeError, match="expected a text"):
             getattr(parser, f"parse_{part}")(wrong)

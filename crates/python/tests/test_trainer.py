@@ -269,9 +269,9 @@ def test_what_is_wrong_is_said_and_changes_nothing():
     """TRAIN-23 and others: errors are those of the library."""
     trainer = sardonyx.Trainer(DESCENT)
     for call, code, said in [
-        (lambda: trainer.step(DATA, entry=1), "input", "training step 1 does not exist"),
-        (lambda: trainer.evaluate(DATA, entry=1), "input", "training step 1 does not exist"),
-        (lambda: trainer.inputs(1), "input", "training step 1 does not exist"),
+        (lambda: trainer.step(DATA, entry=1), "argument", "training step 1 does not exist"),
+        (lambda: trainer.evaluate(DATA, entry=1), "argument", "training step 1 does not exist"),
+        (lambda: trainer.inputs(1), "argument", "training step 1 does not exist"),
         (lambda: trainer.step({"x": ONES}), "input", "target"),
         (lambda: trainer.step(DATA | {"w": ONES}), "input", "'w' is a state variable, not an input"),
         (lambda: trainer.step(DATA | {"z": ONES}), "input", "'z'"),
@@ -280,8 +280,8 @@ def test_what_is_wrong_is_said_and_changes_nothing():
         (lambda: trainer.infer(ONES), "input", "which is not a dict"),
         (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3, not 2"),
         (lambda: sardonyx.Trainer(DESCENT, outputs=["z"]), "output", "has an output 'z'"),
-        (lambda: sardonyx.Trainer(DESCENT, threads=0), "input", "threads must be 1 or more"),
-        (lambda: sardonyx.Trainer(DESCENT, precision="some"), "input", "exact, fast"),
+        (lambda: sardonyx.Trainer(DESCENT, threads=0), "argument", "threads must be 1 or more"),
+        (lambda: sardonyx.Trainer(DESCENT, precision="some"), "argument", "'some', which does not exist"),
         (lambda: sardonyx.Trainer(b"text"), "format", ""),
     ]:
         with pytest.raises(sardonyx.Error) as failed:
@@ -508,10 +508,10 @@ def test_devices_that_cannot_be_are_refused():
     assert sardonyx.Trainer(model, devices=False).devices == 0
     with pytest.raises(sardonyx.Error, match="'many'") as unknown:
         sardonyx.Trainer(model, devices="many")
-    assert unknown.value.code == "input"
+    assert unknown.value.code == "argument"
     with pytest.raises(sardonyx.Error) as none:
         sardonyx.Trainer(DESCENT, devices=True)
-    assert none.value.code == "input"
+    assert none.value.code == "argument"
     with pytest.raises(TypeError, match="devices is 2, which is neither True nor the name"):
         sardonyx.Trainer(model, devices=2)
     with pytest.raises(sardonyx.Error, match="the deadline must be"):

@@ -11,6 +11,7 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` describes the training of a model that has none, and :func:`differentiate` adds gradients as outputs.
+:func:`shard` divides a model among several devices.
 
 The submodules:
 
@@ -22,8 +23,8 @@ The submodules:
 - :mod:`sardonyx.inliner`: calls of functions replaced by what the functions do;
 - :mod:`sardonyx.version_converter`: models in other versions of the operator set ``ai.onnx``.
 
-Messages are objects with ``SerializeToString``, such as ``onnx.ModelProto``, or the bytes that it gives, so the onnx package
-is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
+Models are paths, objects with ``SerializeToString``, such as ``onnx.ModelProto``, or the bytes that it gives, so the onnx
+package is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
 """
 
 from sardonyx import (
@@ -42,6 +43,7 @@ from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Train
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
 from sardonyx._profile import Profile, ProfiledStep
+from sardonyx._sharding import shard
 from sardonyx._state import State
 from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
@@ -76,6 +78,7 @@ __all__ = [
     "parser",
     "printer",
     "shape_inference",
+    "shard",
     "use_as_onnx_core",
     "use_as_onnxruntime",
     "version_converter",

@@ -39,13 +39,22 @@ def serialized(message: Any, kind: str) -> bytes:
     return content
 
 
-def serialized_model(model: Any) -> bytes:
+def serialized_model(model: Any, kind: str = "ModelProto") -> bytes:
     """The bytes of a model: of any message object, of bytes, and of a model of the onnx_ir package."""
     if type(model).__module__.partition(".")[0] == "onnx_ir":
         import onnx_ir
 
         model = onnx_ir.to_proto(model)
-    return serialized(model, "ModelProto")
+    return serialized(model, kind)
+
+
+def model_content(model: Any, kind: str = "ModelProto or the path of one") -> bytes:
+    """The bytes of a model: of a file at a path, with the values of its data files inside, and of all that serialized_model takes."""
+    if is_path(model):
+        from sardonyx._core import session
+
+        return session.model_content(file_path(model))
+    return serialized_model(model, kind)
 
 
 def like(message: Any, content: bytes) -> Any:

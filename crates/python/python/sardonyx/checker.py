@@ -9,7 +9,7 @@ from __future__ import annotations
 from sardonyx import _core
 from sardonyx._core import defs as _defs
 from sardonyx._core.checker import CheckerContext, LexicalScopeContext, ValidationError
-from sardonyx._messages import Path, Serialized, file_path, is_path, serialized
+from sardonyx._messages import Path, Serialized, file_path, is_path, model_content, serialized
 
 __all__ = [
     "CheckerContext",
@@ -46,7 +46,7 @@ def check_model(
     if is_path(model):
         _checker.check_model_path(file_path(model), *options)
     else:
-        _checker.check_model(serialized(model, "ModelProto or the path of one"), *options)
+        _checker.check_model(model_content(model), *options)
 
 
 def check_model_path(

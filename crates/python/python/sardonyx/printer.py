@@ -1,16 +1,16 @@
-"""From messages to text. Messages are objects, such as ``onnx.ModelProto``, or bytes."""
+"""From messages to text. Messages are objects, such as ``onnx.ModelProto``, or bytes; a model may be a path, too."""
 
 from __future__ import annotations
 
 from sardonyx._core import printer as _printer
-from sardonyx._messages import Serialized, serialized
+from sardonyx._messages import Path, Serialized, model_content, serialized
 
 __all__ = ["function_to_text", "graph_to_text", "model_to_text", "node_to_text"]
 
 
-def model_to_text(model: Serialized) -> str:
-    """A ModelProto in the notation."""
-    return _printer.model_to_text(serialized(model, "ModelProto"))
+def model_to_text(model: Serialized | Path) -> str:
+    """A ModelProto in the notation, or the model at a path with the values of its data files."""
+    return _printer.model_to_text(model_content(model))
 
 
 def graph_to_text(graph: Serialized) -> str:

@@ -1,4 +1,4 @@
-"""Types and shapes of all values of a model. Messages are objects, such as ``onnx.ModelProto``, or bytes."""
+"""Types and shapes of all values of a model. Models are paths, objects such as ``onnx.ModelProto``, or bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from sardonyx._core import shape_inference as _inference
 from sardonyx._core.shape_inference import GraphInferencer, InferenceContext, InferenceError
-from sardonyx._messages import Bytes, M, Path, Serialized, file_path, like, serialized
+from sardonyx._messages import Bytes, M, Path, Serialized, file_path, like, model_content, serialized
 
 __all__ = [
     "GraphInferencer",
@@ -21,7 +21,7 @@ __all__ = [
 
 @overload
 def infer_shapes(
-    model: Bytes, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
+    model: Bytes | Path, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
 ) -> bytes: ...
 @overload
 def infer_shapes(
@@ -30,12 +30,14 @@ def infer_shapes(
 def infer_shapes(
     model: Any, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
 ) -> Any:
-    """The model with inferred types written into it: a ModelProto for a ModelProto, bytes for bytes.
+    """The model with inferred types written into it: a ModelProto for a ModelProto, bytes for bytes and for a path.
+
+    What a model at a path has in data files is inside the answer; :func:`infer_shapes_path` leaves it where it is.
 
     With check_type, types are compared with those that operators take. With strict_mode, what contradicts itself raises
     :class:`InferenceError`; otherwise less is inferred, as for operators of a set that is not imported. With data_prop, values that shapes are made of are followed.
     """
-    content = serialized(model, "ModelProto")
+    content = model_content(model)
     return like(model, _inference._infer_shapes(content, check_type, strict_mode, data_prop))
 
 

@@ -1,4 +1,4 @@
-"""Models converted between versions of the operator set ``ai.onnx``. Messages are objects, such as ``onnx.ModelProto``, or bytes."""
+"""Models converted between versions of the operator set ``ai.onnx``. Models are paths, objects such as ``onnx.ModelProto``, or bytes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, overload
 
 from sardonyx._core import version_converter as _converter
 from sardonyx._core.version_converter import ConvertError
-from sardonyx._messages import Bytes, M, like, serialized
+from sardonyx._messages import Bytes, M, Path, like, model_content
 
 __all__ = ["ConvertError", "convert_version"]
 
 
 @overload
 def convert_version(
-    model: Bytes, target_version: int, *, assume: Sequence[str] = ..., expand: bool = ...
+    model: Bytes | Path, target_version: int, *, assume: Sequence[str] = ..., expand: bool = ...
 ) -> bytes: ...
 @overload
 def convert_version(
@@ -27,7 +27,9 @@ def convert_version(
     assume: Sequence[str] = ("inference", "default-inputs", "integers-in-floats"),
     expand: bool = True,
 ) -> Any:
-    """The model with that version of ``ai.onnx``: a ModelProto for a ModelProto, bytes for bytes.
+    """The model with that version of ``ai.onnx``: a ModelProto for a ModelProto, bytes for bytes and for a path.
+
+    What a model at a path has in data files is inside the answer.
 
     It does what the command ``sardonyx convert --opset VERSION`` does. Each node keeps its meaning, also those of functions,
     subgraphs and training algorithms. A node without an equivalent becomes the body of its function, unless ``expand`` is
@@ -41,5 +43,5 @@ def convert_version(
     """
     if isinstance(assume, str):
         raise TypeError(f"assume is {assume!r}, which is not a list of names")
-    content = serialized(model, "ModelProto")
+    content = model_content(model)
     return like(model, _converter.convert(content, target_version, list(assume), expand))

@@ -22,6 +22,43 @@ pub(crate) fn refused(py: Python<'_>, what: impl Display) -> PyErr {
     of_kind(py, ErrorKind::Input, what, None)
 }
 
+/// The exception for an argument that cannot be, with what to do about it.
+pub(crate) fn wrong_argument(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
+    of_kind(py, ErrorKind::Argument, what, help)
+}
+
+/// What is wrong with an argument, and what to do about it.
+pub(crate) struct Wrong {
+    pub(crate) what: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Wrong {
+    /// An argument that names what does not exist.
+    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> Wrong {
+        Wrong {
+            what: format!("{argument} is '{given}', which does not exist"),
+            help: Some(format!("use one of: {}", names.join(", "))),
+        }
+    }
+
+    /// The same with advice.
+    pub(crate) fn help(self, help: &str) -> Wrong {
+        Wrong { help: Some(help.to_string()), ..self }
+    }
+
+    /// The exception.
+    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
+        wrong_argument(py, self.what, self.help.as_deref())
+    }
+}
+
+impl<T: Into<String>> From<T> for Wrong {
+    fn from(what: T) -> Wrong {
+        Wrong { what: what.into(), help: None }
+    }
+}
+
 /// An exception of a kind, with advice.
 pub(crate) fn of_kind(
     py: Python<'_>,

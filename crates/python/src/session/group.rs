@@ -18,7 +18,7 @@ use sardonyx::devices::{Channels, Settings as DeviceSettings, Transport};
 use sardonyx::{Error, ErrorKind, StopFlag, Value};
 
 use super::engine::input_name;
-use super::errors::{of_kind, refused};
+use super::errors::{of_kind, wrong_argument};
 use super::interrupts::{PAUSE, is_main_thread};
 use super::ports::PyPort;
 use super::take::{Taker, as_dict};
@@ -161,7 +161,7 @@ pub(super) fn deadline_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         let what = format!("the deadline must be 0.001 or more seconds, not {seconds}");
-        Err(refused(py, what))
+        Err(wrong_argument(py, what, None))
     }
 }
 
@@ -212,8 +212,8 @@ pub(super) struct Handle<S: Send + Sync + 'static> {
     what: &'static str,
 }
 
-/// What can be closed before Python ends.
-trait Close: Send + Sync {
+/// What can be closed: by its class, and before Python ends.
+pub(super) trait Close: Send + Sync {
     /// Ends its work, without the interpreter.
     fn close(&self);
 
@@ -331,27 +331,29 @@ impl<S: Send + Sync + 'static> Handle<S> {
         Ok(values)
     }
 
-    /// Ends the work of this program.
-    pub(super) fn close(&self, py: Python<'_>) {
-        py.detach(|| self.open.close());
+    /// What closes the session.
+    pub(super) fn closing(&self) -> Arc<dyn Close> {
+        self.open.clone()
     }
+}
 
-    /// Ends the work after a block; the others are told of the exception that ended that.
-    pub(super) fn close_after(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>) {
-        if let Some(value) = value {
-            let error = PyErr::from_value(value.clone());
-            py.detach(|| {
-                let open = locked(&self.open).clone();
-                open.inspect(|open| open.connection.fail(&error));
-            });
-        }
-        self.close(py);
+/// Ends the work of this program.
+pub(super) fn close(py: Python<'_>, open: &dyn Close) {
+    py.detach(|| open.close());
+}
+
+/// Ends the work after a block; the others are told of the exception that ended that.
+pub(super) fn close_after(py: Python<'_>, open: &dyn Close, value: Option<&Bound<'_, PyAny>>) {
+    if let Some(value) = value {
+        let error = PyErr::from_value(value.clone());
+        py.detach(|| open.fail(&error));
     }
+    close(py, open);
 }
 
 impl<S: Send + Sync + 'static> Drop for Handle<S> {
     fn drop(&mut self) {
-        Python::attach(|py| self.close(py));
+        Python::attach(|py| close(py, &*self.open));
     }
 }
 

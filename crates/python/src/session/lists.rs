@@ -4,9 +4,11 @@ use pyo3::PyErr;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-use sardonyx::{CastOptions, Class, Complex128, DataType, StringArray, Tensor, TensorError, cast};
+use sardonyx::{
+    CastOptions, Class, Complex128, DataType, ErrorKind, StringArray, Tensor, TensorError, cast,
+};
 
-use super::errors::refused;
+use super::errors::{of_kind, refused};
 use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
 
 /// Arrays among lists become lists themselves, element by element, which is for small ones.
@@ -109,9 +111,8 @@ fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'p
     let Some(to_list) = object.getattr_opt("tolist")? else { return Ok(object.clone()) };
     let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
     if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
-        let what =
-            format!("{what} is a list that contains an array of {size} elements; pass one array");
-        return Err(refused(object.py(), what));
+        let what = format!("{what} is a list that contains an array of {size} elements");
+        return Err(of_kind(object.py(), ErrorKind::Input, what, Some("pass one array")));
     }
     to_list.call0()
 }

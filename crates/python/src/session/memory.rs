@@ -20,9 +20,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use pyo3::{PyErr, ffi};
-use sardonyx::{CastOptions, DataType, ErrorKind, Tensor, cast};
+use sardonyx::{CastOptions, DataType, Tensor, cast};
 
-use super::errors::of_kind;
+use super::errors::wrong_argument;
 use super::take::{Taker, What, unfit};
 use super::tensor;
 
@@ -171,12 +171,7 @@ impl PyTensor {
             found.ok_or_else(|| {
                 let what =
                     format!("dtype is '{name}', which is not the ONNX name of an element type");
-                of_kind(
-                    py,
-                    ErrorKind::Input,
-                    what,
-                    Some("use a name such as 'float' or 'bfloat16'"),
-                )
+                wrong_argument(py, what, Some("use a name such as 'float' or 'bfloat16'"))
             })
         };
         let wanted = dtype.map(wanted).transpose()?;

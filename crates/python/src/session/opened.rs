@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
-use sardonyx::Model;
+use sardonyx::{Model, OpenOptions};
 
 use super::errors::raised;
 use crate::message;
@@ -79,6 +79,43 @@ pub(crate) fn as_message<'py>(
         Some(from_string) => from_string.bind(py).call1((bytes,)),
         None => Ok(bytes.into_any()),
     }
+}
+
+/// What becomes of a model, as what was given: an object of the same class, or bytes.
+///
+/// # Errors
+///
+/// A data file cannot be read; whatever the class raises.
+pub(crate) fn as_given<'py>(
+    py: Python<'py>,
+    model: Model,
+    source: &Source,
+    class: Option<&Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let model = match source {
+        // Nothing finds its data files once it is away from where it lay.
+        Source::Path(_) => py.detach(|| model.with_values_inside()),
+        // It refers to files as what was given does.
+        Source::Bytes(_) => Ok(model),
+    };
+    as_message(py, &model.map_err(|error| raised(py, &error))?, class)
+}
+
+/// The bytes of a model file in the binary form, with the values of its data files inside. The
+/// model need not be complete.
+///
+/// # Errors
+///
+/// The file or a data file cannot be read.
+#[pyfunction]
+#[pyo3(signature = (path, /))]
+pub(crate) fn model_content<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let content = py.detach(|| {
+        let model = OpenOptions::new().lenient(true).open(path)?;
+        Ok(model.with_values_inside()?.to_bytes())
+    });
+    let content = content.map_err(|error: sardonyx::Error| raised(py, &error))?;
+    Ok(PyBytes::new(py, &content))
 }
 
 /// A path as text.

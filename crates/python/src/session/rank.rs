@@ -2,13 +2,13 @@
 //! them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 use sardonyx::{RunOptions, Session};
 
-use super::engine::{by_name, objects, wanted};
+use super::engine::wanted;
 use super::group::{Connection, Handle, deadline_of};
+use super::member::PyMember;
 use super::opened::opened;
-use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::Taker;
 use super::{PyStopFlag, limits_of};
@@ -27,15 +27,9 @@ use super::{PyStopFlag, limits_of};
 ///
 /// Waits until all ranks are there. Raises `sardonyx.Error` if one is missing or has collectives
 /// that do not fit, or if the model cannot be opened or run.
-#[pyclass(frozen, name = "Rank", module = "sardonyx.distributed")]
+#[pyclass(frozen, extends = PyMember, name = "Rank", module = "sardonyx.distributed")]
 pub(crate) struct PyRank {
     open: Handle<Session>,
-    inputs: Vec<PyPort>,
-    outputs: Vec<PyPort>,
-    output_names: Vec<Py<PyString>>,
-    rank: usize,
-    size: usize,
-    threads: usize,
 }
 
 #[pymethods]
@@ -55,7 +49,7 @@ impl PyRank {
         memory_limit: Option<usize>,
         dims: Option<&Bound<'_, PyDict>>,
         seed: Option<u64>,
-    ) -> PyResult<PyRank> {
+    ) -> PyResult<PyClassInitializer<PyRank>> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         let connection = Connection::new(py, Some(transport), deadline_of(py, deadline)?)?;
@@ -77,18 +71,11 @@ impl PyRank {
                 return Err(error);
             }
         };
-        let outputs = session.outputs();
-        let names = outputs.iter().map(|port| PyString::intern(py, port.name()).unbind());
-        let (rank, size) = connection.place();
-        Ok(PyRank {
-            output_names: names.collect(),
-            outputs: outputs.iter().cloned().map(PyPort).collect(),
-            inputs: session.inputs().iter().cloned().map(PyPort).collect(),
-            rank,
-            size,
-            threads: session.threads(),
-            open: Handle::new(py, session, connection, "rank")?,
-        })
+        let (place, threads) = (connection.place(), session.threads());
+        let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
+        let open = Handle::new(py, session, connection, "rank")?;
+        let member = PyMember::new(py, open.closing(), place, threads, (&inputs, &outputs));
+        Ok(PyClassInitializer::from(member).add_subclass(PyRank { open }))
     }
 
     /// Runs the model of this rank on inputs by name, together with the runs of the other ranks,
@@ -98,85 +85,32 @@ impl PyRank {
     /// seconds, and `stop` when another thread raises the flag; both end the work of all ranks.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         feeds: &Bound<'py, PyAny>,
         outputs: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let py = feeds.py();
+        let py = slf.py();
+        let (member, open) = (slf.as_super().get(), &slf.get().open);
         let of_call = limits_of(stop, timeout)?;
-        let picked = outputs.map(|names| wanted(names, &self.output_names)).transpose()?;
+        let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
         let mut taker = Taker::default();
         let known = |session: &Session, name: &str| session.input(name).map(|_| ());
-        let values = self.open.values(feeds, &self.inputs, &mut taker, known)?;
-        let found = self.open.with(py, of_call.stop, |open, stop| {
+        let values = open.values(feeds, &member.inputs, &mut taker, known)?;
+        let found = open.with(py, of_call.stop, |open, stop| {
             let mut options = RunOptions::new().stop(stop);
             options.deadline = of_call.deadline;
             open.session.run_with(values, options)
         });
-        let dict = found.and_then(|outputs| {
-            let values = objects(py, outputs, picked.as_deref())?;
-            by_name(py, &self.output_names, values, picked.as_deref())
-        });
+        let dict = found.and_then(|outputs| member.dict(py, outputs, picked.as_deref()));
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         dict
     }
 
-    /// Ends the work of this rank.
-    fn close(&self, py: Python<'_>) {
-        self.open.close(py);
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    /// Closes the rank. The others are told of the exception that ends the block.
-    #[pyo3(signature = (kind=None, value=None, trace=None))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: Option<&Bound<'_, PyAny>>,
-        value: Option<&Bound<'_, PyAny>>,
-        trace: Option<&Bound<'_, PyAny>>,
-    ) {
-        let _ = (kind, trace);
-        self.open.close_after(py, value);
-    }
-
-    /// The number of this rank.
-    #[getter]
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// How many ranks there are.
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    /// How many threads a run uses, the calling one included.
-    #[getter]
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    /// What a run takes, in the order of the model.
-    #[getter]
-    fn inputs(&self) -> Vec<PyPort> {
-        self.inputs.clone()
-    }
-
-    /// What a run gives back, in the order of the model.
-    #[getter]
-    fn outputs(&self) -> Vec<PyPort> {
-        self.outputs.clone()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Rank(rank {} of {})", self.rank, self.size)
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        let member = slf.as_super().get();
+        format!("Rank(rank {} of {})", member.rank, member.size)
     }
 }

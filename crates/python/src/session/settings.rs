@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::{Precision, SessionBuilder};
 
-use super::errors::refused;
+use super::errors::wrong_argument;
 use super::take::shown;
 
 /// How a session is made, or the sessions of a trainer.
@@ -37,12 +37,13 @@ impl Settings {
             "exact" => Precision::Exact,
             "fast" => Precision::Fast,
             other => {
-                let what = format!("precision is '{other}', which is not one of exact, fast");
-                return Err(refused(py, what));
+                let what = format!("precision is '{other}', which does not exist");
+                return Err(wrong_argument(py, what, Some("use 'exact' or 'fast'")));
             }
         };
         if threads == Some(0) {
-            return Err(refused(py, "threads must be 1 or more, not 0"));
+            let help = "leave it out for one thread for each processor";
+            return Err(wrong_argument(py, "threads must be 1 or more, not 0", Some(help)));
         }
         let dims = sizes(dims)?;
         let ignores_other_dims = false;
@@ -104,7 +105,8 @@ pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u
                 shown(&name),
                 shown(&size)
             );
-            return Err(refused(dims.py(), what));
+            let help = "give a number for the name of each size: dims={'batch': 8}";
+            return Err(wrong_argument(dims.py(), what, Some(help)));
         };
         pairs.push(pair);
     }

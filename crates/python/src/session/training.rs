@@ -8,8 +8,8 @@ use sardonyx::training::{
     Refusal,
 };
 
-use super::errors::{raised, refused};
-use super::opened::{Source, as_message, class_of, opened};
+use super::errors::{Wrong, raised, wrong_argument};
+use super::opened::{as_given, class_of, opened};
 
 /// The options of `sardonyx.add_training`.
 #[derive(FromPyObject)]
@@ -48,6 +48,9 @@ pub(crate) struct GradientArguments {
     expand: bool,
 }
 
+/// The losses that have a name.
+const LOSSES: [&str; 2] = ["cross-entropy", "squared-error"];
+
 /// A model with a loss, gradients and an optimizer.
 #[pyfunction]
 #[pyo3(signature = (model, arguments, /))]
@@ -55,7 +58,7 @@ pub(crate) fn add_training<'py>(
     model: &Bound<'py, PyAny>,
     arguments: TrainingArguments,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = arguments.options().map_err(|what| refused(model.py(), what))?;
+    let options = arguments.options().map_err(|wrong| wrong.raised(model.py()))?;
     changed(model, |model| Ok(model.add_training(&options)?.0))
 }
 
@@ -69,7 +72,8 @@ pub(crate) fn differentiate<'py>(
     let GradientArguments { of, by, gradient_node, expand } = arguments;
     if expand {
         if of.is_some() || by.is_some() || gradient_node {
-            return Err(refused(model.py(), "expand goes with none of of, by and gradient_node"));
+            let wrong = Wrong::from("expand goes with none of of, by and gradient_node");
+            return Err(wrong.raised(model.py()));
         }
         return changed(model, |model| Ok(model.expand_gradients()?.0));
     }
@@ -92,20 +96,14 @@ fn changed<'py>(
     let class = class_of(given)?;
     let (model, source) = opened(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        Refusal::Option(what) => refused(py, what),
+        Refusal::Option(what) => wrong_argument(py, what, None),
         findings @ Refusal::Findings(_) => raised(py, &findings.into()),
     })?;
-    let model = match source {
-        // Nothing finds its data files once it is away from where it lay.
-        Source::Path(_) => py.detach(|| model.with_values_inside()),
-        // It refers to files as what was given does.
-        Source::Bytes(_) => Ok(model),
-    };
-    as_message(py, &model.map_err(|error| raised(py, &error))?, class.as_ref())
+    as_given(py, model, &source, class.as_ref())
 }
 
 impl TrainingArguments {
-    fn options(self) -> Result<Options, String> {
+    fn options(self) -> Result<Options, Wrong> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
         let mut options = Options::new(self.loss()?)
@@ -126,7 +124,7 @@ impl TrainingArguments {
         })
     }
 
-    fn loss(&self) -> Result<Loss, String> {
+    fn loss(&self) -> Result<Loss, Wrong> {
         let output = self.of.clone();
         let of_classes = self.class_axis.is_some() || self.ignore_class.is_some();
         match (self.loss.as_deref(), &self.loss_value) {
@@ -141,20 +139,20 @@ impl TrainingArguments {
                 Err("class_axis and ignore_class are for the loss cross-entropy".into())
             }
             (Some("squared-error"), None) => Ok(Loss::SquaredError { output }),
-            (Some(other), None) => {
-                Err(format!("loss is '{other}', which is not one of cross-entropy, squared-error"))
-            }
+            (Some(other), None) => Err(Wrong::unknown("loss", other, &LOSSES)),
             (Some(_), Some(_)) => Err("loss and loss_value are both given".into()),
-            (None, None) => Err("neither loss nor loss_value is given".into()),
+            (None, None) => Err(Wrong {
+                what: "neither loss nor loss_value is given".to_string(),
+                help: Some(format!("give a loss: {}", LOSSES.join(", "))),
+            }),
         }
     }
 
-    fn optimizer(&self) -> Result<Optimizer, String> {
+    fn optimizer(&self) -> Result<Optimizer, Wrong> {
         let mut names = OptimizerName::ALL.into_iter();
         let Some(name) = names.find(|name| name.name() == self.optimizer) else {
-            let names = OptimizerName::ALL.map(OptimizerName::name).join(", ");
-            let given = &self.optimizer;
-            return Err(format!("optimizer is '{given}', which is not one of {names}"));
+            let names = OptimizerName::ALL.map(OptimizerName::name);
+            return Err(Wrong::unknown("optimizer", &self.optimizer, &names));
         };
         let optimizer = name.with(&OptimizerNumbers {
             learning_rate: self.learning_rate,

@@ -1,16 +1,16 @@
 //! `Worker`: one of several programs that run a model together, each some of its devices.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use sardonyx::devices::{Limits, OutputPart, Results};
 use sardonyx::{DeviceOptions, DeviceSession, Outputs, Session};
 
-use super::engine::{by_name, objects, wanted};
-use super::errors::refused;
+use super::engine::wanted;
+use super::errors::wrong_argument;
 use super::give;
 use super::group::{Connection, Handle, deadline_of};
+use super::member::PyMember;
 use super::opened::opened;
-use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::Taker;
 use super::{PyStopFlag, limits_of};
@@ -43,16 +43,10 @@ enum Served {
 ///
 /// Waits until all workers are there. Raises `sardonyx.Error` if one is missing or has another
 /// model or other options, or if the model cannot be opened or run.
-#[pyclass(frozen, name = "Worker", module = "sardonyx.distributed")]
+#[pyclass(frozen, extends = PyMember, name = "Worker", module = "sardonyx.distributed")]
 pub(crate) struct PyWorker {
     open: Handle<DeviceSession>,
-    inputs: Vec<PyPort>,
-    outputs: Vec<PyPort>,
-    output_names: Vec<Py<PyString>>,
-    rank: usize,
-    size: usize,
     devices: usize,
-    threads: usize,
     results: Results,
 }
 
@@ -73,15 +67,16 @@ impl PyWorker {
         threads: Option<usize>,
         precision: &str,
         seed: Option<u64>,
-    ) -> PyResult<PyWorker> {
+    ) -> PyResult<PyClassInitializer<PyWorker>> {
         let py = model.py();
         let results = match results {
             "first" => Results::First,
             "all" => Results::All,
             "split" => Results::Split,
             _ => {
-                let what = format!("results must be 'first', 'all' or 'split', not {results:?}");
-                return Err(refused(py, what));
+                let what = format!("results is {results:?}, which does not exist");
+                let help = "use 'first', 'all' or 'split'";
+                return Err(wrong_argument(py, what, Some(help)));
             }
         };
         let settings = Settings::new(py, threads, precision, None, None, seed)?;
@@ -107,19 +102,12 @@ impl PyWorker {
                 return Err(error);
             }
         };
-        let outputs = model.outputs();
-        let names = outputs.iter().map(|port| PyString::intern(py, port.name()).unbind());
-        Ok(PyWorker {
-            inputs: session.inputs().iter().cloned().map(PyPort).collect(),
-            output_names: names.collect(),
-            outputs: outputs.into_iter().map(PyPort).collect(),
-            rank: session.worker(),
-            size: connection.place().1,
-            devices: session.device_count(),
-            threads: session.threads(),
-            results,
-            open: Handle::new(py, session, connection, "worker")?,
-        })
+        let place = (session.worker(), connection.place().1);
+        let (threads, devices) = (session.threads(), session.device_count());
+        let (inputs, outputs) = (session.inputs().to_vec(), model.outputs());
+        let open = Handle::new(py, session, connection, "worker")?;
+        let member = PyMember::new(py, open.closing(), place, threads, (&inputs, &outputs));
+        Ok(PyClassInitializer::from(member).add_subclass(PyWorker { open, devices, results }))
     }
 
     /// Runs the model on inputs by name and returns a dict of its outputs by name. For worker 0.
@@ -128,7 +116,7 @@ impl PyWorker {
     /// seconds, and `stop` when another thread raises the flag; both end the run on all workers.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         feeds: &Bound<'py, PyAny>,
         outputs: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
@@ -136,7 +124,7 @@ impl PyWorker {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let runs = PyList::new(py, [feeds])?;
-        let found = self.run_all(runs.as_any(), outputs, (timeout, stop))?;
+        let found = run_all(slf, runs.as_any(), outputs, (timeout, stop))?;
         Ok(found.into_iter().next().unwrap_or_else(|| PyDict::new(py)))
     }
 
@@ -144,13 +132,13 @@ impl PyWorker {
     /// Devices do not wait for each other between runs. For worker 0.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run_many<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         feeds: &Bound<'py, PyAny>,
         outputs: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.run_all(feeds, outputs, (timeout, stop))
+        run_all(slf, feeds, outputs, (timeout, stop))
     }
 
     /// Runs the devices of this worker whenever worker 0 runs the model, until that is closed. For
@@ -160,20 +148,22 @@ impl PyWorker {
     /// workers were made with `results="all"` or `results="split"`. An exception that it raises
     /// ends the work of all.
     #[pyo3(signature = (take=None))]
-    fn serve(&self, py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<()> {
-        if take.is_some() && self.results == Results::First {
-            let what = "results are for worker 0 alone: make all workers with results='all' or \
-                        results='split'";
-            return Err(refused(py, what.to_string()));
+    fn serve(slf: &Bound<'_, Self>, take: Option<Py<PyAny>>) -> PyResult<()> {
+        let (py, PyWorker { open, results, .. }) = (slf.py(), slf.get());
+        let member = slf.as_super().get();
+        if take.is_some() && *results == Results::First {
+            let what = "results are for worker 0 alone, so take is never called";
+            let help = "make all workers with results='all' or results='split'";
+            return Err(wrong_argument(py, what, Some(help)));
         }
         let mut raised = None;
-        let served = self.open.with(py, None, |open, stop| {
+        let served = open.with(py, None, |open, stop| {
             let mut hand = |served: Served| {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
                     let outputs = match served {
-                        Served::Outputs(outputs) => self.dict(py, outputs, None)?,
-                        Served::Parts(parts) => self.parts(py, parts, None)?,
+                        Served::Outputs(outputs) => member.dict(py, outputs, None)?,
+                        Served::Parts(parts) => parts_by_name(py, member, parts, None)?,
                     };
                     take.call1(py, (outputs,)).map(|_| ())
                 });
@@ -182,7 +172,7 @@ impl PyWorker {
                     raised = Some(error);
                 }
             };
-            match self.results {
+            match results {
                 Results::Split => {
                     open.session.serve_split(stop, |parts| hand(Served::Parts(parts)))
                 }
@@ -192,149 +182,86 @@ impl PyWorker {
         raised.map_or(served, Err)
     }
 
-    /// Ends the work of this worker. If it is worker 0, `serve` of the others ends.
-    fn close(&self, py: Python<'_>) {
-        self.open.close(py);
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    /// Closes the worker. The others are told of the exception that ends the block.
-    #[pyo3(signature = (kind=None, value=None, trace=None))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: Option<&Bound<'_, PyAny>>,
-        value: Option<&Bound<'_, PyAny>>,
-        trace: Option<&Bound<'_, PyAny>>,
-    ) {
-        let _ = (kind, trace);
-        self.open.close_after(py, value);
-    }
-
-    /// The number of this worker.
-    #[getter]
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// How many workers there are.
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
-
     /// How many devices the model runs on, those of all workers together.
     #[getter]
     fn devices(&self) -> usize {
         self.devices
     }
 
-    /// The threads of the devices of this worker.
-    #[getter]
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    /// What a run takes, in the order of the model.
-    #[getter]
-    fn inputs(&self) -> Vec<PyPort> {
-        self.inputs.clone()
-    }
-
-    /// What a run gives back, in the order of the model.
-    #[getter]
-    fn outputs(&self) -> Vec<PyPort> {
-        self.outputs.clone()
-    }
-
-    fn __repr__(&self) -> String {
-        let PyWorker { rank, size, devices, .. } = self;
-        format!("Worker(rank {rank} of {size}, {devices} devices)")
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        let (member, devices) = (slf.as_super().get(), slf.get().devices);
+        format!("Worker(rank {} of {}, {devices} devices)", member.rank, member.size)
     }
 }
 
-impl PyWorker {
-    fn run_all<'py>(
-        &self,
-        feeds: &Bound<'py, PyAny>,
-        outputs: Option<&Bound<'py, PyAny>>,
-        (timeout, stop): (Option<f64>, Option<&Bound<'py, PyStopFlag>>),
-    ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let py = feeds.py();
-        let of_call = limits_of(stop, timeout)?;
-        let picked = outputs.map(|names| wanted(names, &self.output_names)).transpose()?;
-        let mut taker = Taker::default();
-        let mut runs = Vec::new();
-        for feeds in feeds.try_iter()? {
-            let known = |session: &DeviceSession, name: &str| session.input(name).map(|_| ());
-            runs.push(self.open.values(&feeds?, &self.inputs, &mut taker, known)?);
-        }
-        let found = self.open.with(py, of_call.stop, |open, stop| {
-            let mut limits = Limits::default();
-            limits.stop = Some(stop.clone());
-            limits.deadline = of_call.deadline;
-            match self.results {
-                Results::Split => {
-                    let found = open.session.run_split(runs, &limits)?;
-                    Ok(found.into_iter().map(Served::Parts).collect::<Vec<_>>())
-                }
-                _ => {
-                    let found = open.session.run_many(runs, &limits)?;
-                    Ok(found.into_iter().map(Served::Outputs).collect())
-                }
+/// Runs the model on each of several sets of inputs.
+fn run_all<'py>(
+    worker: &Bound<'py, PyWorker>,
+    feeds: &Bound<'py, PyAny>,
+    outputs: Option<&Bound<'py, PyAny>>,
+    (timeout, stop): (Option<f64>, Option<&Bound<'py, PyStopFlag>>),
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let (py, PyWorker { open, results, .. }) = (feeds.py(), worker.get());
+    let member = worker.as_super().get();
+    let of_call = limits_of(stop, timeout)?;
+    let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
+    let mut taker = Taker::default();
+    let mut runs = Vec::new();
+    for feeds in feeds.try_iter()? {
+        let known = |session: &DeviceSession, name: &str| session.input(name).map(|_| ());
+        runs.push(open.values(&feeds?, &member.inputs, &mut taker, known)?);
+    }
+    let found = open.with(py, of_call.stop, |open, stop| {
+        let mut limits = Limits::default();
+        limits.stop = Some(stop.clone());
+        limits.deadline = of_call.deadline;
+        match results {
+            Results::Split => {
+                let found = open.session.run_split(runs, &limits)?;
+                Ok(found.into_iter().map(Served::Parts).collect::<Vec<_>>())
             }
-        });
-        let dicts = found?.into_iter().map(|served| match served {
-            Served::Outputs(outputs) => self.dict(py, outputs, picked.as_deref()),
-            Served::Parts(parts) => self.parts(py, parts, picked.as_deref()),
-        });
-        let dicts = dicts.collect();
-        // What is lent is given back here, where the interpreter is held.
-        drop(taker);
-        dicts
-    }
-
-    /// The parts of the outputs of a run, or of those that are wanted, that devices of this worker
-    /// have.
-    fn parts<'py>(
-        &self,
-        py: Python<'py>,
-        parts: Vec<OutputPart>,
-        wanted: Option<&[usize]>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let class = py.import("sardonyx._values")?.getattr("OutputPart")?;
-        let mut of_output: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); self.outputs.len()];
-        for part in parts {
-            let output = self.outputs.iter().position(|port| port.0.name() == part.output);
-            let Some(list) = output.and_then(|output| of_output.get_mut(output)) else { continue };
-            let ranges = part
-                .ranges
-                .iter()
-                .map(|axis| PyTuple::new(py, axis.iter().map(|range| (range.start, range.end))));
-            let ranges = PyTuple::new(py, ranges.collect::<PyResult<Vec<_>>>()?)?;
-            let shape = PyTuple::new(py, &part.dims)?;
-            let value = give::object(py, part.value)?;
-            list.push(class.call1((part.device, shape, ranges, value))?);
+            _ => {
+                let found = open.session.run_many(runs, &limits)?;
+                Ok(found.into_iter().map(Served::Outputs).collect())
+            }
         }
-        let dict = PyDict::new(py);
-        let all: Vec<usize> = (0..self.outputs.len()).collect();
-        for index in wanted.unwrap_or(&all) {
-            dict.set_item(&self.output_names[*index], std::mem::take(&mut of_output[*index]))?;
-        }
-        Ok(dict)
-    }
+    });
+    let dicts = found?.into_iter().map(|served| match served {
+        Served::Outputs(outputs) => member.dict(py, outputs, picked.as_deref()),
+        Served::Parts(parts) => parts_by_name(py, member, parts, picked.as_deref()),
+    });
+    let dicts = dicts.collect();
+    // What is lent is given back here, where the interpreter is held.
+    drop(taker);
+    dicts
+}
 
-    /// The outputs of a run, or those that are wanted.
-    fn dict<'py>(
-        &self,
-        py: Python<'py>,
-        outputs: Outputs,
-        wanted: Option<&[usize]>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let values = objects(py, outputs, wanted)?;
-        by_name(py, &self.output_names, values, wanted)
+/// The parts of the outputs of a run, or of those that are wanted, that devices of this worker
+/// have.
+fn parts_by_name<'py>(
+    py: Python<'py>,
+    member: &PyMember,
+    parts: Vec<OutputPart>,
+    wanted: Option<&[usize]>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let class = py.import("sardonyx._values")?.getattr("OutputPart")?;
+    let mut of_output: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); member.outputs.len()];
+    for part in parts {
+        let output = member.outputs.iter().position(|port| port.0.name() == part.output);
+        let Some(list) = output.and_then(|output| of_output.get_mut(output)) else { continue };
+        let ranges = part
+            .ranges
+            .iter()
+            .map(|axis| PyTuple::new(py, axis.iter().map(|range| (range.start, range.end))));
+        let ranges = PyTuple::new(py, ranges.collect::<PyResult<Vec<_>>>()?)?;
+        let shape = PyTuple::new(py, &part.dims)?;
+        let value = give::object(py, part.value)?;
+        list.push(class.call1((part.device, shape, ranges, value))?);
     }
+    let dict = PyDict::new(py);
+    let all: Vec<usize> = (0..member.outputs.len()).collect();
+    for index in wanted.unwrap_or(&all) {
+        dict.set_item(&member.output_names[*index], std::mem::take(&mut of_output[*index]))?;
+    }
+    Ok(dict)
 }

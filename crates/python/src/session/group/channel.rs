@@ -9,7 +9,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
 use sardonyx::devices::{Channel, ChannelError};
 
-use crate::session::errors::{raised, refused};
+use crate::session::errors::{raised, wrong_argument};
 use crate::session::take::shown;
 
 /// The transport of a worker, as it is given.
@@ -53,7 +53,8 @@ impl PyChannel {
         let size: usize = transport.getattr("size")?.extract()?;
         if rank >= size {
             let what = format!("the transport has the rank {rank} and the size {size}");
-            return Err(refused(transport.py(), what));
+            let help = "ranks are numbers from 0 to size - 1";
+            return Err(wrong_argument(transport.py(), what, Some(help)));
         }
         Ok(PyChannel { transport: transport.clone().unbind(), rank, size, raised })
     }

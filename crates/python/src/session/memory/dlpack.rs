@@ -11,9 +11,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 use pyo3::{PyErr, ffi};
-use sardonyx::{DataType, Tensor, TensorView, ViewData};
+use sardonyx::{DataType, ErrorKind, Tensor, TensorView, ViewData};
 
-use crate::session::errors::refused;
+use crate::session::errors::{of_kind, refused};
 use crate::session::memory::PyTensor;
 use crate::session::take::{What, gives_no_array, unfit};
 
@@ -54,10 +54,8 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Optio
     let device = device.call0().map_err(|error| gives_no_array(object, error, what))?;
     let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
-        let what = format!(
-            "{what} is on another device (DLPack device type {device}); copy it to the CPU"
-        );
-        return Err(refused(py, what));
+        let what = format!("{what} is on another device (DLPack device type {device})");
+        return Err(of_kind(py, ErrorKind::Input, what, Some("copy it to the CPU")));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };
