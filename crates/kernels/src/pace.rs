@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn kernels_without_regions_end() {
-        const LEN: usize = 1 << 15;
+        const LEN: usize = 1 << 16;
         let x: Vec<f32> = (0..LEN).map(mixed).collect();
         ends("top_k", |exec| {
             let (mut values, mut positions) = (vec![0.0; 32], vec![0; 32]);
