@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
+use sardonyx_kernels::Pace;
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{DataType, Dims, shape};
 
@@ -265,8 +266,10 @@ impl Vectorizer {
         let [mut least, most] = self.lengths;
         // Beyond the length of the row no two tokens are that far apart.
         let last = self.gaps.saturating_add(1).min(row.len());
+        let pace = Pace::default();
         for distance in 1..=last {
             for start in 0..row.len() {
+                pace.count(1);
                 let mut node = ROOT;
                 for (length, token) in (1..=most).zip(row[start..].iter().step_by(distance)) {
                     let Some(next) = self.tree.next.get(&(node, *token)) else {
