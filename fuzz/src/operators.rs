@@ -18,7 +18,7 @@ const TEXTS: [&str; 3] = [
 ];
 
 const MEMORY: usize = 16 << 20;
-/// Turns of all loops of a run.
+/// Iterations of all loops of a run.
 const TURNS: u64 = 200;
 /// After this a run ends before its next step.
 const DEADLINE: Duration = Duration::from_secs(5);

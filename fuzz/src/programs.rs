@@ -13,7 +13,7 @@ use sardonyx::{Error, Model, Optimization, Outputs, RunOptions, Session, Value};
 const MOST_NODES: usize = 60;
 /// Graphs within graphs.
 const DEEPEST: usize = 4;
-/// Turns of all loops of a run.
+/// Iterations of all loops of a run.
 const TURNS: u64 = 300;
 const MEMORY: usize = 8 << 20;
 

@@ -14,7 +14,7 @@ use sardonyx::{
 const MEMORY: usize = 16 << 20;
 /// Elements of an input.
 const ELEMENTS: usize = 1 << 12;
-/// Turns of all loops of a run.
+/// Iterations of all loops of a run.
 const TURNS: u64 = 200;
 /// After this a run ends before its next step.
 const DEADLINE: Duration = Duration::from_millis(300);

@@ -213,7 +213,7 @@ struct Checker<'a> {
     lints_names: bool,
     /// How often a wrong order may still be looked into for a cycle.
     order_searches: u32,
-    /// Turns of the loops that could be many: tests see by it that work grows with the model and
+    /// Iterations of the loops that could be many: tests see by it that work grows with the model and
     /// not faster.
     steps: u64,
     /// The configurations that nodes may refer to.

@@ -52,7 +52,7 @@ impl NodePath {
         model: &Model,
         made: &MadeNodes,
         node: NodeId,
-        turns: &[(NodeId, usize)],
+        iterations: &[(NodeId, usize)],
     ) -> NodePath {
         let mut nodes = Vec::new();
         let mut next = Some(node);
@@ -60,8 +60,8 @@ impl NodePath {
             let around = around(model, made, node);
             next = around.as_ref().map(|(node, _)| *node);
             let part = around.map(|(around, part)| match part {
-                Part::Graph(graph) => match turns.iter().find(|(of, _)| *of == around) {
-                    Some((_, turn)) => Part::Iteration { graph, iteration: *turn },
+                Part::Graph(graph) => match iterations.iter().find(|(of, _)| *of == around) {
+                    Some((_, iteration)) => Part::Iteration { graph, iteration: *iteration },
                     None => Part::Graph(graph),
                 },
                 part => part,

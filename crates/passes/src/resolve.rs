@@ -264,8 +264,8 @@ impl Resolved {
     }
 
     /// The same in one of the iterations of nodes around it, each with its number.
-    pub fn path_in_turns(&self, node: NodeId, turns: &[(NodeId, usize)]) -> NodePath {
-        NodePath::new(&self.model, &self.made, node, turns)
+    pub fn path_in_iterations(&self, node: NodeId, iterations: &[(NodeId, usize)]) -> NodePath {
+        NodePath::new(&self.model, &self.made, node, iterations)
     }
 
     /// Replaces the nodes of a graph by these, which are in an order in which they can run.

@@ -133,10 +133,15 @@ pub enum RunError {
 
 impl RunError {
     /// The same with the iteration of a node around the place.
-    pub(crate) fn in_turn(mut self, resolved: &Resolved, around: NodeId, turn: usize) -> RunError {
+    pub(crate) fn in_iteration(
+        mut self,
+        resolved: &Resolved,
+        around: NodeId,
+        iteration: usize,
+    ) -> RunError {
         match &mut self {
-            RunError::Node(error) => error.add_turn(resolved, around, turn),
-            RunError::Stopped(stopped) => stopped.add_turn(resolved, around, turn),
+            RunError::Node(error) => error.add_iteration(resolved, around, iteration),
+            RunError::Stopped(stopped) => stopped.add_iteration(resolved, around, iteration),
             RunError::Input(_) | RunError::Resources(_) => {}
         }
         self

@@ -12,7 +12,7 @@ use crate::custom::CustomOperators;
 use crate::kernel::{Kernel, MemoryRules};
 use crate::node_error::{operators, place};
 use crate::program::{MoveKind, Order, RegionKind, Slot};
-use crate::registers::{ScalarCode, ScalarTurns};
+use crate::registers::{ScalarCode, ScalarIterations};
 
 /// A compiled model.
 pub(crate) struct Executable {
@@ -76,7 +76,7 @@ pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
     /// If its iterations can keep what they carry in registers.
-    pub(crate) scalars: Option<Box<ScalarTurns>>,
+    pub(crate) scalars: Option<Box<ScalarIterations>>,
 }
 
 /// One kernel or region with what it reads and writes. Models have many, so what few have is behind

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 
 use crate::error::RunError;
 use crate::executable::Body;
+use crate::iteration_plan::IterationPlan;
 use crate::plan::{Plan, plan};
 use crate::program::RegionKind;
 use crate::schedule::Schedule;
 use crate::sizes::Sizes;
-use crate::turn_plan::TurnPlan;
 
 /// What a run keeps for the next one.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Memory {
     pub(crate) plans: Plans,
     /// Empty between runs.
     pub(crate) held: Vec<Held<'static>>,
-    /// What turns read and write besides the arena.
+    /// What iterations read and write besides the arena.
     pub(crate) buffers: Option<Arena>,
     /// For inner graphs, of which one runs at a time.
     pub(crate) inner: Option<Box<Memory>>,
@@ -42,8 +42,8 @@ pub(crate) struct Planned {
     pub(crate) uninferred: Option<Vec<Option<Type>>>,
     /// By number of a step with inner graphs, in order: what is planned for these.
     pub(crate) inner: Vec<(usize, Vec<Planned>)>,
-    /// What happens between turns, for the body of a loop.
-    pub(crate) turns: Option<Box<TurnPlan>>,
+    /// What happens between iterations, for the body of a loop.
+    pub(crate) iterations: Option<Box<IterationPlan>>,
 }
 
 impl Planned {
@@ -58,16 +58,16 @@ impl Planned {
         let inner = inner.collect();
         let plan = plan(body, sizes);
         let schedule = Schedule::new(body, &plan);
-        Planned { inner, schedule, plan, uninferred: None, turns: None }
+        Planned { inner, schedule, plan, uninferred: None, iterations: None }
     }
 
     /// The same for a body of a region.
     pub(crate) fn in_region(kind: &RegionKind, body: &Body, sizes: Sizes) -> Planned {
         let planned = Planned::new(body, sizes);
-        let turns = kind
-            .has_turns()
-            .then(|| Box::new(TurnPlan::new(kind, body, &planned.plan, &planned.schedule)));
-        Planned { turns, ..planned }
+        let iterations = kind
+            .has_iterations()
+            .then(|| Box::new(IterationPlan::new(kind, body, &planned.plan, &planned.schedule)));
+        Planned { iterations, ..planned }
     }
 
     /// What is planned for the inner graphs of a step.

@@ -22,7 +22,7 @@ pub struct NodeError {
     pub is_constant: bool,
     node: NodeId,
     /// The iterations of loops around it, by their nodes.
-    turns: Vec<(NodeId, usize)>,
+    iterations: Vec<(NodeId, usize)>,
 }
 
 /// What a node was given for an input.
@@ -48,14 +48,14 @@ impl NodeError {
         what: String,
     ) -> NodeError {
         let (path, with) = (resolved.path_of(nodes[0]), operators(resolved, &nodes[1..]));
-        let (node, turns) = (nodes[0], Vec::new());
-        NodeError { path, with, inputs, what, is_constant: false, node, turns }
+        let (node, iterations) = (nodes[0], Vec::new());
+        NodeError { path, with, inputs, what, is_constant: false, node, iterations }
     }
 
     /// Says in which iteration of a node around it that was.
-    pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
-        self.turns.push((around, turn));
-        self.path = resolved.path_in_turns(self.node, &self.turns);
+    pub(crate) fn add_iteration(&mut self, resolved: &Resolved, around: NodeId, iteration: usize) {
+        self.iterations.push((around, iteration));
+        self.path = resolved.path_in_iterations(self.node, &self.iterations);
     }
 
     /// The node for people, with the nodes around it and those that are fused with it.

@@ -1,10 +1,10 @@
 //! Where nodes get random numbers from.
 //!
 //! A node with a seed draws the same numbers whenever it runs: those of numpy's `RandomState`.
-//! Without one it has a stream of its own in each run, and in each turn of a loop: a function of
-//! the seed of the session, the number of the run, the name of its output, and how often the node
-//! has drawn in the run. So the numbers depend neither on threads nor on the order of steps, nor on
-//! what else the model does, and are the same in a model that has been converted.
+//! Without one it has a stream of its own in each run, and in each iteration of a loop: a function
+//! of the seed of the session, the number of the run, the name of its output, and how often the
+//! node has drawn in the run. So the numbers depend neither on threads nor on the order of steps,
+//! nor on what else the model does, and are the same in a model that has been converted.
 
 use std::cell::RefCell;
 use std::collections::hash_map::RandomState;

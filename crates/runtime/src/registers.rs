@@ -184,11 +184,11 @@ pub(crate) fn word_of(view: &TensorView<'_>, elem: DataType) -> Result<u64, Kern
     Ok(if elem == DataType::Bool { u64::from(word != 0) } else { word })
 }
 
-/// What the registers are in the turns of a loop. Those of its code come first.
-pub(crate) struct ScalarTurns {
+/// What the registers are in the iterations of a loop. Those of its code come first.
+pub(crate) struct ScalarIterations {
     /// How many there are beyond those of the code.
     pub(crate) more: usize,
-    /// Of the number of the turn, if that is read.
+    /// Of the number of the iteration, if that is read.
     pub(crate) number: Option<u32>,
     /// Of the condition as the graph is given it, which is true.
     pub(crate) is_on: Option<u32>,
@@ -202,11 +202,11 @@ pub(crate) struct ScalarTurns {
     pub(crate) constants: Vec<(u32, u64)>,
 }
 
-/// A scalar that goes from turn to turn.
+/// A scalar that goes from iteration to iteration.
 pub(crate) struct CarriedScalar {
     /// The register that the graph reads.
     pub(crate) read: u32,
-    /// The register that the next turn takes it from.
+    /// The register that the next iteration takes it from.
     pub(crate) made: u32,
     pub(crate) elem: DataType,
     /// A 1 for each axis.

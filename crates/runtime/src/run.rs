@@ -1,11 +1,11 @@
 //! The walk over the steps of a program, in the order and in the places that a schedule says.
 
 mod batches;
+mod iteration_plans;
+mod iterations;
 mod regions;
-mod scalar_turns;
+mod scalar_iterations;
 mod stack;
-mod turn_plans;
-mod turns;
 
 use std::cell::Cell;
 use std::mem::take;
@@ -29,7 +29,7 @@ use crate::random::{Draws, Randomness};
 use crate::schedule::{Goal, Scheduled, Source};
 use crate::stop::{Limits, StopReason, Stopped};
 
-pub(crate) use turn_plans::TurnPlans;
+pub(crate) use iteration_plans::IterationPlans;
 
 /// A step of a run that has just ended.
 #[derive(Debug, Clone, Copy)]
@@ -62,8 +62,8 @@ pub(crate) struct Run<'r> {
     pub(crate) account: &'r Account,
     /// What may end it early.
     pub(crate) limits: Limits<'r>,
-    /// By number of a step: what its turns have planned in all runs.
-    pub(crate) turn_plans: &'r [TurnPlans],
+    /// By number of a step: what its iterations have planned in all runs.
+    pub(crate) iteration_plans: &'r [IterationPlans],
     /// Branches that do not fit what is given.
     pub(crate) closed: &'r [Closed<'r>],
 }
@@ -195,7 +195,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The end of a run before or within a step, or before one of its turns.
+    /// The end of a run before or within a step, or before one of its iterations.
     #[cold]
     fn stopped(&self, reason: StopReason, step: &Step, next_iteration: Option<usize>) -> RunError {
         let mut stopped = Stopped::new(reason, &self.executable.resolved, Some(step.origins[0]));

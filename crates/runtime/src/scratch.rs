@@ -1,8 +1,8 @@
 //! Memory for the time of a call of a kernel.
 //!
-//! A thread keeps the pieces that its calls have used: in the turns of a loop, to ask the system
-//! for a small piece of memory and to give it back takes longer than what is done in it. What is
-//! kept is bounded, and goes with the thread.
+//! A thread keeps the pieces that its calls have used: in the iterations of a loop, to ask the
+//! system for a small piece of memory and to give it back takes longer than what is done in it.
+//! What is kept is bounded, and goes with the thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -49,7 +49,7 @@ impl<T: Pod> Scratch<T> {
                 bytes[..wanted].fill(0);
                 bytes
             }
-            // Room for a size that grows with every turn.
+            // Room for a size that grows with every iteration.
             None if wanted <= MOST_BYTES => {
                 AlignedBytes::zeroed((wanted + wanted / 8).next_multiple_of(64))?
             }

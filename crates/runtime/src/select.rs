@@ -17,7 +17,7 @@ use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Order, Program, RegionKind, Slot, Value};
 use crate::report::CompileReport;
-use crate::scalar_turns::scalar_turns;
+use crate::scalar_iterations::scalar_iterations;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -191,7 +191,8 @@ impl Selecting<'_, '_> {
                 self.is_used[values[slot.index()].value.index()] = true;
             }
             let first = region.kind.first_carried();
-            // What is carried moves from turn to turn; of a batch each sequence has a part.
+            // What is carried moves from iteration to iteration; of a batch each sequence has a
+            // part.
             let carried = match region.kind {
                 RegionKind::Scan { lengths: Some(_), .. } => 0..0,
                 _ => first..first + region.kind.carried_count(),
@@ -200,7 +201,7 @@ impl Selecting<'_, '_> {
             let bodies = region.bodies.into_iter().map(|body| self.program(body));
             let bodies: Vec<Body> = bodies.collect::<Result<_, _>>()?;
             let scalars = match &bodies[..] {
-                [body] => scalar_turns(&region.kind, body, self.lowering.inference),
+                [body] => scalar_iterations(&region.kind, body, self.lowering.inference),
                 _ => None,
             };
             let scalars = scalars.map(Box::new);

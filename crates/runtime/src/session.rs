@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::random::Seed;
 use crate::report::CompileReport;
 use crate::rewrite::Note;
-use crate::run::TurnPlans;
+use crate::run::IterationPlans;
 use crate::sizes::KnownSizes;
 
 /// A model ready to run, from any number of threads at once.
@@ -43,8 +43,8 @@ pub struct Session {
     pub(crate) seed: Seed,
     /// What runs have planned, whichever memory they had.
     pub(crate) plans: Mutex<Plans>,
-    /// By step: what the turns of loops have planned.
-    pub(crate) turn_plans: Vec<TurnPlans>,
+    /// By step: what the iterations of loops have planned.
+    pub(crate) iteration_plans: Vec<IterationPlans>,
     /// What inputs of new sizes make of all others.
     pub(crate) sizes: KnownSizes,
     /// Memory of outputs, which comes back when they are dropped.
@@ -137,7 +137,7 @@ impl Session {
         }
         let steps = executable.body.all_steps().len();
         Ok(Session {
-            turn_plans: (0..steps).map(|_| TurnPlans::default()).collect(),
+            iteration_plans: (0..steps).map(|_| IterationPlans::default()).collect(),
             executable,
             report,
             fusions,

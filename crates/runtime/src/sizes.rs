@@ -9,7 +9,7 @@
 //! If the list does not say of the first set of sizes what inference says, because formulas cannot
 //! say what numbers can, every set is inferred. What neither knows, data decides.
 //!
-//! A body whose inputs have other sizes in every turn of a loop is treated the same way.
+//! A body whose inputs have other sizes in every iteration of a loop is treated the same way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -84,28 +84,28 @@ pub struct Stopped {
     /// The iteration of that node that would have been next, if the node had begun.
     pub next_iteration: Option<usize>,
     node: Option<NodeId>,
-    turns: Vec<(NodeId, usize)>,
+    iterations: Vec<(NodeId, usize)>,
 }
 
 impl Stopped {
     pub(crate) fn new(reason: StopReason, resolved: &Resolved, node: Option<NodeId>) -> Stopped {
         let next = node.map(|node| resolved.path_of(node));
-        Stopped { reason, next, next_iteration: None, node, turns: Vec::new() }
+        Stopped { reason, next, next_iteration: None, node, iterations: Vec::new() }
     }
 
     /// What would have been next, or was being run, for people.
     pub fn place(&self) -> String {
         match (&self.next, self.next_iteration) {
-            (Some(next), Some(turn)) => format!("iteration {turn} of {next}"),
+            (Some(next), Some(iteration)) => format!("iteration {iteration} of {next}"),
             (Some(next), None) => next.to_string(),
             (None, _) => "the outputs of the model".to_string(),
         }
     }
 
     /// Says in which iteration of a node around it that was.
-    pub(crate) fn add_turn(&mut self, resolved: &Resolved, around: NodeId, turn: usize) {
-        self.turns.push((around, turn));
-        self.next = self.node.map(|node| resolved.path_in_turns(node, &self.turns));
+    pub(crate) fn add_iteration(&mut self, resolved: &Resolved, around: NodeId, iteration: usize) {
+        self.iterations.push((around, iteration));
+        self.next = self.node.map(|node| resolved.path_in_iterations(node, &self.iterations));
     }
 }
 
@@ -122,12 +122,12 @@ impl fmt::Display for Stopped {
 pub(crate) struct Limits<'a> {
     stop: Option<StopFlag>,
     deadline: Option<Instant>,
-    turns: Option<Turns>,
+    iterations: Option<Iterations>,
     asks: Option<&'a dyn Fn() -> bool>,
 }
 
 #[derive(Debug)]
-struct Turns {
+struct Iterations {
     limit: u64,
     left: Cell<u64>,
 }
@@ -137,14 +137,14 @@ impl<'a> Limits<'a> {
     pub(crate) fn new(
         stop: Option<StopFlag>,
         deadline: Option<Instant>,
-        turns: Option<u64>,
+        iterations: Option<u64>,
         asks: Option<&'a dyn Fn() -> bool>,
     ) -> Limits<'a> {
-        let turns = turns.map(|limit| Turns { limit, left: Cell::new(limit) });
-        Limits { stop, deadline, turns, asks }
+        let iterations = iterations.map(|limit| Iterations { limit, left: Cell::new(limit) });
+        Limits { stop, deadline, iterations, asks }
     }
 
-    /// Whether anything but a number of turns may end the run.
+    /// Whether anything but a number of iterations may end the run.
     #[inline]
     pub(crate) fn may_end(&self) -> bool {
         self.stop.is_some() || self.deadline.is_some() || self.asks.is_some()
@@ -168,11 +168,11 @@ impl<'a> Limits<'a> {
 
     /// Why there may be no further iteration; else there is one.
     #[inline]
-    pub(crate) fn take_turn(&self) -> Option<StopReason> {
-        if let Some(turns) = &self.turns {
-            match turns.left.get().checked_sub(1) {
-                Some(left) => turns.left.set(left),
-                None => return Some(StopReason::Iterations(turns.limit)),
+    pub(crate) fn take_iteration(&self) -> Option<StopReason> {
+        if let Some(iterations) = &self.iterations {
+            match iterations.left.get().checked_sub(1) {
+                Some(left) => iterations.left.set(left),
+                None => return Some(StopReason::Iterations(iterations.limit)),
             }
         }
         self.reached()

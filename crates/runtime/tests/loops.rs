@@ -23,7 +23,7 @@ fn inputs(values: &[(&str, Tensor)]) -> Vec<(String, Value)> {
     values.iter().map(|(name, value)| (name.to_string(), value.clone().into())).collect()
 }
 
-/// A loop without end around a loop of two turns of two steps.
+/// A loop without end around a loop of two iterations of two steps.
 const ENDLESS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     g (float[2] x) => (float[2] y) <int64 two = {2}, bool go = {1}>
     {
@@ -72,7 +72,7 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let mut events: Vec<StepEvent> = Vec::new();
     let mut watch = |event: StepEvent| {
         events.push(event);
-        // The first step of a turn of the inner loop.
+        // The first step of an iteration of the inner loop.
         if events.len() == 1001 {
             flag.stop();
         }
@@ -145,9 +145,9 @@ fn a_long_step_ends_between_its_parts() {
 }
 
 #[test]
-fn turns_of_all_loops_count_together() {
+fn iterations_of_all_loops_count_together() {
     let session = session(ENDLESS, &Options::with_threads(1));
-    // Each outer turn comes with two inner ones: the tenth is outer turn 3.
+    // Each outer iteration comes with two inner ones: the tenth is outer iteration 3.
     let (reason, place) = stopped(&session, RunOptions::new().iteration_limit(9));
     assert_eq!(reason, StopReason::Iterations(9));
     assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
@@ -192,7 +192,7 @@ const LAYER: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     <float[3, 3] w = {1, 0, 2, 0, 1, 0, -1, 3, 0}, float[3] b = {1, -1, 0.5}>
     {
       last, states = Loop (n, , zero) <
-        body = turn (int64 i, bool c, float[P, 3] state)
+        body = iteration (int64 i, bool c, float[P, 3] state)
           => (bool d, float[P, 3] next, float[P, 3] out) {
           d = Identity (c)
           product = MatMul (state, w)
@@ -203,25 +203,26 @@ const LAYER: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     }";
 
 #[test]
-fn a_loop_allocates_nothing_after_its_third_turn() {
+fn a_loop_allocates_nothing_after_its_third_iteration() {
     let session = session(LAYER, &Options::with_threads(1));
-    let allocations = |turns: i64| {
+    let allocations = |iterations: i64| {
         let zero = Tensor::zeros(DataType::Float, [2, 3]).unwrap();
-        let given = inputs(&[("n", Tensor::scalar(turns)), ("zero", zero)]);
+        let given = inputs(&[("n", Tensor::scalar(iterations)), ("zero", zero)]);
         measure(|| {
             session.run(given).unwrap();
         })
         .count_total
     };
-    // The first run makes plans. What is stacked grows by doubling, a few times in 1000 turns.
+    // The first run makes plans. What is stacked grows by doubling, a few times in 1000 iterations.
     allocations(3);
     let (few, many) = (allocations(3), allocations(1000));
-    assert!(many <= few + 30, "{few} in 3 turns, {many} in 1000");
+    assert!(many <= few + 30, "{few} in 3 iterations, {many} in 1000");
 }
 
-/// A beam search as an exporter writes it: each turn looks up the last tokens, computes a state and
-/// logits, bans the end for the first `least` turns, keeps the best of all continuations, picks the
-/// rows of the beams that they continue, and writes the new tokens into a buffer of fixed length.
+/// A beam search as an exporter writes it: each iteration looks up the last tokens, computes a
+/// state and logits, bans the end for the first `least` iterations, keeps the best of all
+/// continuations, picks the rows of the beams that they continue, and writes the new tokens into a
+/// buffer of fixed length.
 const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     beam_search (int64 most, int64 least, int64[B, L] tokens, float[B] scores, float[B, 16] state)
       => (int64[B, L] found, float[B] last_scores, float[B, 16] last_state, float[L] trace, int64[B] lengths)
@@ -262,7 +263,7 @@ const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
       no_trace_value = Constant <value = float[1] {0}> ()
       no_trace = Expand (no_trace_value, trace_shape)
       found, last_scores, last_state, trace, finished, lengths = Loop (most, go, tokens, scores, state, no_trace, nothing_finished, no_lengths) <
-        body = turn (int64 i, bool c, int64[B, L] old_tokens, float[B] old_scores, float[B, 16] old_state,
+        body = iteration (int64 i, bool c, int64[B, L] old_tokens, float[B] old_scores, float[B, 16] old_state,
                      float[L] old_trace, bool[B] old_finished, int64[B] old_lengths)
           => (bool goes_on, int64[B, L] new_tokens, float[B] new_scores, float[B, 16] new_state,
               float[L] new_trace, bool[B] new_finished, int64[B] new_lengths)
@@ -319,8 +320,8 @@ const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
         }>
     }";
 
-/// The results of a beam search of at most `most` turns, of which the first `least` do not end it,
-/// and how often it allocated.
+/// The results of a beam search of at most `most` iterations, of which the first `least` do not end
+/// it, and how often it allocated.
 fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
     let far = -1e9;
     let mut given = inputs(&[
@@ -342,13 +343,13 @@ fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
 }
 
 #[test]
-fn a_beam_search_allocates_nothing_after_its_third_turn() {
+fn a_beam_search_allocates_nothing_after_its_third_iteration() {
     let session = session(BEAM_SEARCH, &Options::with_threads(1));
     // The first run makes plans.
     searched(&session, 3, 2000);
     let (_, few) = searched(&session, 3, 2000);
     let (found, many) = searched(&session, 1000, 2000);
-    assert_eq!(few, many, "in 3 turns and in 1000");
+    assert_eq!(few, many, "in 3 iterations and in 1000");
     let numbers = |value: &Value| match value {
         Value::Tensor(tensor) => tensor.to_vec::<i64>().unwrap(),
         other => panic!("{}", other.value_type()),
@@ -375,7 +376,7 @@ fn values_whose_sizes_only_data_tells_find_their_memory_again() {
     (0..3).for_each(|_| drop(searched(&open, 3, 2000)));
     let (_, few) = searched(&open, 3, 2000);
     let (found, many) = searched(&open, 1000, 2000);
-    assert_eq!(few, many, "in 3 turns and in 1000");
+    assert_eq!(few, many, "in 3 iterations and in 1000");
     assert_eq!(found, searched(&known, 1000, 2000).0);
 }
 
@@ -385,7 +386,7 @@ fn values_that_change_places_find_their_memory_again() {
         g (int64 n, float[N, 3] x, float[N, 3] y) => (float[N, 3] p, float[N, 3] q)
         {
           p, q = Loop (n, , x, y) <
-            body = turn (int64 i, bool c, float[N, 3] a, float[N, 3] b)
+            body = iteration (int64 i, bool c, float[N, 3] a, float[N, 3] b)
               => (bool d, float[N, 3] b2, float[N, 3] a2) {
               d = Identity (c)
               b2 = Identity (b)
@@ -393,9 +394,9 @@ fn values_that_change_places_find_their_memory_again() {
             }>
         }";
     let session = session(text, &Options::with_threads(1));
-    let allocations = |turns: i64| {
+    let allocations = |iterations: i64| {
         let x = Tensor::zeros(DataType::Float, [2, 3]).unwrap();
-        let given = inputs(&[("n", Tensor::scalar(turns)), ("x", x.clone()), ("y", x)]);
+        let given = inputs(&[("n", Tensor::scalar(iterations)), ("x", x.clone()), ("y", x)]);
         measure(|| {
             session.run(given).unwrap();
         })

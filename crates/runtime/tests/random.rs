@@ -1,5 +1,5 @@
 //! Random numbers over whole runs: seeds of nodes and of sessions, and what must not be computed
-//! ahead of time, once for two nodes, or once for all turns.
+//! ahead of time, once for two nodes, or once for all iterations.
 #![allow(clippy::unwrap_used)]
 
 use sardonyx_model::NoExternalData;
@@ -136,7 +136,7 @@ fn constants_make_no_random_node_constant() {
 }
 
 #[test]
-fn every_turn_of_a_loop_draws_anew() {
+fn every_iteration_of_a_loop_draws_anew() {
     let graph = |seed: &str| {
         format!(
             "g (int64 n, bool on) => (float[n, 4] y) {{
@@ -150,17 +150,17 @@ fn every_turn_of_a_loop_draws_anew() {
     let inputs = [("n", Tensor::scalar(5i64)), ("on", Tensor::scalar(Bool8::from(true)))];
     let session = compile(&graph(""), &options(1, Some(1))).unwrap();
     let (first, second) = (run(&session, &inputs), run(&session, &inputs));
-    let mut turns: Vec<Vec<f32>> =
+    let mut iterations: Vec<Vec<f32>> =
         first.iter().chain(&second).flat_map(|y| y.chunks(4).map(<[f32]>::to_vec)).collect();
-    turns.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    turns.dedup();
-    assert_eq!(turns.len(), 10);
+    iterations.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    iterations.dedup();
+    assert_eq!(iterations.len(), 10);
     let again = compile(&graph(""), &options(2, Some(1))).unwrap();
     assert_eq!(run(&again, &inputs), first);
     // A seed gives the same numbers whenever its node runs.
     let session = compile(&graph(", seed = 42.0"), &options(1, None)).unwrap();
     let found = run(&session, &inputs);
-    assert!(found[0].chunks(4).all(|turn| turn == &found[0][..4]));
+    assert!(found[0].chunks(4).all(|iteration| iteration == &found[0][..4]));
     assert_eq!(found[0][0], 0.496_714_15);
 }
 

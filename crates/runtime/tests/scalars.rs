@@ -1,5 +1,5 @@
-//! Loops over scalars: functions of single elements as instructions, in registers from turn to
-//! turn, against the same functions by the kernels of tensors.
+//! Loops over scalars: functions of single elements as instructions, in registers from iteration to
+//! iteration, against the same functions by the kernels of tensors.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -72,7 +72,7 @@ fn node(numbers: &mut Numbers, known: &mut Vec<Known>, text: &mut String) {
     known.push((name, of));
 }
 
-/// A loop of some turns that carries a value of each type and stacks some of what it makes.
+/// A loop of some iterations that carries a value of each type and stacks some of what it makes.
 fn looping(seed: u64) -> String {
     let numbers = &mut Numbers::new(seed);
     let (mut before, mut body) = (String::new(), String::new());
@@ -105,7 +105,7 @@ fn looping(seed: u64) -> String {
         all.join(", ")
     };
     format!(
-        "g (int64 n) => ({}, {})\n{{\n{before}  {}, {} = Loop (n, , {}) <\n   body = turn (int64 i, bool c, {})\n    \
+        "g (int64 n) => ({}, {})\n{{\n{before}  {}, {} = Loop (n, , {}) <\n   body = iteration (int64 i, bool c, {})\n    \
          => (bool go, {}, {}) {{\n{body}{finals}{results}    t = Less (i, o3)\n    go = Or (t, {go})\n   }}>\n}}",
         each(&|index, name| format!("{name} f{index}")),
         each(&|index, name| format!("{name}[T] r{index}")),
@@ -122,8 +122,8 @@ fn session(graph: &str, optimization: Optimization) -> Session {
     both_ways::compile(&both_ways::whole(graph), optimization, 1)
 }
 
-fn run(session: &Session, turns: i64) -> Vec<(String, Tensor)> {
-    let outputs = session.run(vec![("n".to_string(), Value::Tensor(Tensor::scalar(turns)))]);
+fn run(session: &Session, iterations: i64) -> Vec<(String, Tensor)> {
+    let outputs = session.run(vec![("n".to_string(), Value::Tensor(Tensor::scalar(iterations)))]);
     let outputs = outputs.unwrap().into_iter();
     outputs.map(|(name, value)| (name, value.into_tensor().unwrap())).collect()
 }
@@ -147,8 +147,10 @@ fn registers_give_what_kernels_of_tensors_give() {
             (session(&graph, Optimization::Off), session(&graph, Optimization::All));
         assert!(!in_registers(&plain));
         many += usize::from(in_registers(&fused));
-        for turns in [0, 1, 9] {
-            for ((name, wanted), (_, found)) in run(&plain, turns).iter().zip(&run(&fused, turns)) {
+        for iterations in [0, 1, 9] {
+            for ((name, wanted), (_, found)) in
+                run(&plain, iterations).iter().zip(&run(&fused, iterations))
+            {
                 assert_eq!(found.dims(), wanted.dims(), "{name} of seed {seed}\n{graph}");
                 assert!(
                     same(found, wanted),
@@ -160,9 +162,9 @@ fn registers_give_what_kernels_of_tensors_give() {
     assert!(many > 250, "{many} of 300 loops run in registers");
 }
 
-const COUNTING: &str = "g (float x) => (float y, int64[T] turns) <float one = {1}> {
-      y, turns = Loop (, , x) <
-        body = turn (int64 i, bool c, float v) => (bool c2, float v2, int64 at) {
+const COUNTING: &str = "g (float x) => (float y, int64[T] iterations) <float one = {1}> {
+      y, iterations = Loop (, , x) <
+        body = iteration (int64 i, bool c, float v) => (bool c2, float v2, int64 at) {
           c2 = Identity (c)
           v2 = Add (v, one)
           at = Identity (i)
@@ -177,9 +179,9 @@ fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
 }
 
 #[test]
-fn turns_in_registers_end_when_they_are_to() {
+fn iterations_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
-    let place = |turn: usize| format!("iteration {turn} of Loop node that makes 'y'");
+    let place = |iteration: usize| format!("iteration {iteration} of Loop node that makes 'y'");
     let (reason, found) = stopped(&session, RunOptions::new().iteration_limit(1000));
     assert_eq!((reason, found), (StopReason::Iterations(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
@@ -189,7 +191,7 @@ fn turns_in_registers_end_when_they_are_to() {
     assert_eq!(stopped(&session, RunOptions::new().stop(&flag)).0, StopReason::Flag);
 }
 
-/// The steps of all turns count as one: they are none of their own.
+/// The steps of all iterations count as one: they are none of their own.
 #[test]
 fn a_watched_loop_in_registers_tells_of_its_step_once() {
     let graph = COUNTING.replace("(, , x)", "(n, , x)").replace("float x)", "float x, int64 n)");

@@ -276,13 +276,13 @@ fn growing_is_linear() {
 const LOOP: &str = "g (int64 n, float[1024] x) => (s) {
     e = SequenceEmpty ()
     s = Loop (n, , e) <
-        body = turn (int64 i, bool c, seq(float[1024]) t) => (bool c2, seq(float[1024]) t2) {
+        body = iteration (int64 i, bool c, seq(float[1024]) t) => (bool c2, seq(float[1024]) t2) {
             c2 = Identity (c) f = Cast <to = 1> (i) a = Add (x, f) t2 = SequenceInsert (t, a)
         }
     >
 }";
 
-fn turns(n: i64) -> Vec<(String, Value)> {
+fn iterations(n: i64) -> Vec<(String, Value)> {
     let x = tensor(&[1024], &[0.5f32; 1024]);
     vec![("n".to_string(), Tensor::scalar(n).into()), ("x".to_string(), x.into())]
 }
@@ -291,9 +291,9 @@ fn turns(n: i64) -> Vec<(String, Value)> {
 fn a_loop_that_grows_a_sequence_is_linear() {
     let taken = |n: i64| {
         let session = session(LOOP);
-        session.run(turns(n)).unwrap();
+        session.run(iterations(n)).unwrap();
         let mut outputs = Vec::new();
-        let measured = measure(|| outputs = session.run(turns(n)).unwrap());
+        let measured = measure(|| outputs = session.run(iterations(n)).unwrap());
         let Value::Sequence(sequence) = &outputs[0].1 else { panic!("a sequence") };
         assert_eq!(sequence.len(), n as usize);
         let last = sequence.items()[n as usize - 1].as_tensor().unwrap();
@@ -301,7 +301,7 @@ fn a_loop_that_grows_a_sequence_is_linear() {
         measured.bytes_total as usize
     };
     // 4 KB and a little for each item; the memory of some of them is that of the run before. A
-    // sequence that was copied in each turn would take 1 GB for the handles alone.
+    // sequence that was copied in each iteration would take 1 GB for the handles alone.
     let (some, more) = (taken(1000), taken(6000));
     assert!(more < some * 9 && more < 6000 * 6000, "{some} {more}");
 }
@@ -313,9 +313,9 @@ fn a_loop_that_grows_a_sequence_ends_at_the_memory_limit() {
     let text = Buffer::from(whole(LOOP).into_bytes());
     let model = parse_model(text, ParseOptions::default()).unwrap().model;
     let session = Session::compile(&model, &NoExternalData, &options).unwrap();
-    assert!(session.run(turns(1000)).is_ok());
+    assert!(session.run(iterations(1000)).is_ok());
     let mut error = String::new();
-    let measured = measure(|| error = session.run(turns(1 << 40)).unwrap_err().to_string());
+    let measured = measure(|| error = session.run(iterations(1 << 40)).unwrap_err().to_string());
     assert!(error.contains(" in iteration 19"), "{error}");
     assert!(error.contains("the memory limit is 8388608"), "{error}");
     assert!(measured.bytes_max <= 9 << 20, "{}", measured.bytes_max);

@@ -481,7 +481,7 @@ impl Session {
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float x) => (float y) {
     ///         y = Loop (, , x) <
-    ///             body = turn (int64 i, bool c, float v) => (bool d, float w) {
+    ///             body = iteration (int64 i, bool c, float v) => (bool d, float w) {
     ///                 d = Constant <value = bool {1}> ()
     ///                 w = Add (v, v)
     ///             }>

@@ -103,7 +103,7 @@ fn an_operator_of_the_program_runs_in_every_graph() {
             yes = Constant <value = bool {1}> ()
             n = Constant <value = int64 {3}> ()
             b = Loop (n, yes, x) <
-              body = turn (int64 i, bool d, float[N] v) => (bool d, float[N] w) {
+              body = iteration (int64 i, bool d, float[N] v) => (bool d, float[N] w) {
                 w = com.example.Plus <by = 10.0> (v)
               }>
             c = com.example.Both (x)
@@ -283,9 +283,9 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
             => (int64 n, opaque(com.example, Words) last, int64 m)
          <opaque(com.example, Words) w, opaque(com.example, Words) e> {
             w = com.example.Split (x)
-            turns = Constant <value = int64 {4}> ()
-            last = Loop (turns, , w) <
-              body = turn (int64 i, bool d, opaque(com.example, Words) v)
+            iterations = Constant <value = int64 {4}> ()
+            last = Loop (iterations, , w) <
+              body = iteration (int64 i, bool d, opaque(com.example, Words) v)
                 => (bool e, opaque(com.example, Words) u) {
                 e = Identity (d)
                 u = com.example.More (v)

@@ -536,7 +536,7 @@ fn what_has_no_gradient_is_refused() {
             "h = Hardmax (a)
              y = If (c) <
                  then_branch = yes () => (float[2] t) {
-                     t = Loop <body = turn (int64 i, bool d, float[2] e) => (bool d2, float[2] e2) {
+                     t = Loop <body = iteration (int64 i, bool d, float[2] e) => (bool d2, float[2] e2) {
                          d2 = Identity (d)
                          e2 = Hardmax (e)
                      }> (, c, h)
@@ -551,7 +551,7 @@ fn what_has_no_gradient_is_refused() {
         (
             "float[2] a, int64 n",
             "true = Constant <value = bool {1}> ()
-             y = Loop <body = turn (int64 i, bool c, float[k] v) => (bool c2, float[l] v2) {
+             y = Loop <body = iteration (int64 i, bool c, float[k] v) => (bool c2, float[l] v2) {
                  c2 = Identity (c)
                  v2 = Concat <axis = 0> (v, a)
              }> (n, true, a)",
@@ -563,7 +563,7 @@ fn what_has_no_gradient_is_refused() {
             "p = Constant <value = float[2] {1, 2}> ()
              parts = SequenceConstruct (p)
              true = Constant <value = bool {1}> ()
-             y, l = Loop <body = turn (int64 i, bool c, float[2] v, seq(float[2]) d)
+             y, l = Loop <body = iteration (int64 i, bool c, float[2] v, seq(float[2]) d)
                  => (bool c2, float[2] v2, seq(float[2]) d2) {
                  c2 = Identity (c)
                  e = SequenceAt (d, i)
@@ -800,7 +800,7 @@ fn files_hold_gradients_through_graphs_and_layers() {
              }
          >",
         "first = Constant <value = double[2] {0.5, -0.5}> ()
-         last, all = Scan <num_scan_inputs = 1, body = turn (double[2] h, double[2] v)
+         last, all = Scan <num_scan_inputs = 1, body = iteration (double[2] h, double[2] v)
              => (double[2] after, double[2] given) {
              p = Mul (h, w)
              q = Add (p, v)
@@ -810,7 +810,7 @@ fn files_hold_gradients_through_graphs_and_layers() {
          y = Mul (all, last)",
         "n = Constant <value = int64 {3}> ()
          yes = Constant <value = bool {1}> ()
-         y = Loop <body = turn (int64 i, bool c, double[3, 2] h)
+         y = Loop <body = iteration (int64 i, bool c, double[3, 2] h)
              => (bool goes_on, double[3, 2] after) {
              goes_on = Identity (c)
              p = Mul (h, w)

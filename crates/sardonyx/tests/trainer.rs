@@ -907,7 +907,7 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
              algorithm: step (int64 n) => (float w1) {
                  yes = Constant <value: tensor = bool {1}> ()
                  half = Constant <value_float: float = 0.5> ()
-                 w1 = Loop (n, yes, w) <body: graph = turn (int64 i, bool d, float v) => (bool e, float u) {
+                 w1 = Loop (n, yes, w) <body: graph = iteration (int64 i, bool d, float v) => (bool e, float u) {
                      e = Identity (d)
                      s = Mul (half, y)
                      t = Add (v, s)
@@ -919,7 +919,7 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
     );
     let given = [("x", Value::from(Tensor::scalar(4f32))), ("n", Tensor::scalar(3i64).into())];
     trainer.step(0, given).expect("a step");
-    // Three turns, each with half of y = 4, and w = 1.
+    // Three iterations, each with half of y = 4, and w = 1.
     assert_eq!(of(&trainer, "w"), [1.0 + 3.0 * 3.0]);
 }
 

@@ -456,7 +456,7 @@ fn graphs_of_gradients_of_loops_declare_their_conditions() {
     let repeated = model(
         "<ir_version: 8, opset_import: [\"\": 17]>
          g (float[2] x, int64 n) => (float[2] y) {
-             y = Loop (n, , x) <body = turn (int64 i, bool c, float[2] a) => (bool d, float[2] b) {
+             y = Loop (n, , x) <body = iteration (int64 i, bool c, float[2] a) => (bool d, float[2] b) {
                  d = Identity (c)
                  b = Sin (a)
              }>
@@ -464,6 +464,6 @@ fn graphs_of_gradients_of_loops_declare_their_conditions() {
     );
     let (changed, _) = repeated.add_gradients(&Gradients::new()).unwrap();
     let text = changed.to_text();
-    assert!(text.contains("turn (int64 number__"), "{text}");
+    assert!(text.contains("iteration (int64 number__"), "{text}");
     assert!(text.contains(", bool condition__"), "{text}");
 }

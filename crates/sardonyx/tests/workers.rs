@@ -559,7 +559,7 @@ fn limits_end_runs() {
         g (float x) => (float y) {
             a = Neg (x)
             y = Loop (, , a) <
-                body = turn (int64 i, bool c, float v) => (bool d, float w) {
+                body = iteration (int64 i, bool c, float v) => (bool d, float w) {
                     d = Constant <value = bool {1}> ()
                     w = Add (v, v)
                 }>

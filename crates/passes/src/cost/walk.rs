@@ -212,8 +212,8 @@ impl<'a> Walk<'a> {
             last.work.multiply_adds = Dim::Unknown.into();
             return Peak::default();
         }
-        let runs = match self.turns(node) {
-            Some(turns) => runs.mul(&turns),
+        let runs = match self.iterations(node) {
+            Some(iterations) => runs.mul(&iterations),
             None => {
                 self.bodies_counted_once = self.bodies_counted_once.saturating_add(1);
                 runs.clone()
@@ -265,18 +265,18 @@ impl<'a> Walk<'a> {
     }
 
     /// How often the graphs of a node run when it runs once; `None` if that is not known.
-    fn turns(&self, node: NodeId) -> Option<Dim> {
+    fn iterations(&self, node: NodeId) -> Option<Dim> {
         let (schema, operator) = self.called_by(node)?;
         let is = |other: &OpDef| operator.is_some_and(|operator| operator.is(other));
         let inputs: Vec<Option<ValueId>> = self.model.inputs(node).collect();
         match () {
             () if is(&IF) => Some(Dim::Known(1)),
             () if is(&LOOP) => {
-                let turns = self.found.known((*inputs.first()?)?)?.ints()?;
-                let [turns] = &turns[..] else { return None };
-                match turns {
-                    Dim::Known(turns) => Some(Dim::Known(*turns.max(&0))),
-                    Dim::Expr(_) => Some(turns.clone()),
+                let iterations = self.found.known((*inputs.first()?)?)?.ints()?;
+                let [iterations] = &iterations[..] else { return None };
+                match iterations {
+                    Dim::Known(iterations) => Some(Dim::Known(*iterations.max(&0))),
+                    Dim::Expr(_) => Some(iterations.clone()),
                     Dim::Unknown => None,
                 }
             }

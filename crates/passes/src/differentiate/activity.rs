@@ -25,7 +25,7 @@ pub(super) struct Flow {
     pub(super) node: NodeId,
     pub(super) kind: Kind,
     pub(super) bodies: Vec<GraphId>,
-    /// Values that are carried from turn to turn.
+    /// Values that are carried from iteration to iteration.
     pub(super) states: usize,
 }
 

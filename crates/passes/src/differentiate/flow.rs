@@ -5,7 +5,7 @@
 //! respect to what it took, carried values and values from outside alike, and it is given the
 //! gradients that arrive. When its turn comes it becomes nodes as any other.
 
-mod turns;
+mod iterations;
 
 use hashbrown::HashSet;
 use sardonyx_model::{AttrValue, GraphId, Model, NodeId, ValueId};
@@ -39,8 +39,8 @@ impl<'w, 'a> FlowBack<'w, 'a> {
     pub(super) fn derive(mut self) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
         match self.flow.kind {
             Kind::If => Ok(self.branches()),
-            Kind::Loop => turns::repeated(&mut self),
-            Kind::Scan => turns::scanned(&mut self),
+            Kind::Loop => iterations::repeated(&mut self),
+            Kind::Scan => iterations::scanned(&mut self),
         }
     }
 

@@ -71,8 +71,8 @@ impl<'a> Engine<'a> {
         let callee = self.callee(node);
         let operator = callee.operator;
         if !graphs.is_empty() {
-            // Outputs of `If` are those of its branches; what a loop hands on may differ from turn
-            // to turn.
+            // Outputs of `If` are those of its branches; what a loop hands on may differ from
+            // iteration to iteration.
             if operator.is_some_and(|operator| operator.is(&IF)) {
                 self.join_branches(node, &graphs);
             }

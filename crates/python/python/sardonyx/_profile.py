@@ -18,7 +18,7 @@ class ProfiledStep(NamedTuple):
     node: str
     op: str
     kernel: str
-    #: In microseconds: the median over the runs. Of a step in a loop, all its turns together.
+    #: In microseconds: the median over the runs. Of a step in a loop, all its iterations together.
     us: float
 
 

@@ -172,8 +172,8 @@ fn run_in(
     Ok(outputs)
 }
 
-/// Runs a kernel into memory that is planned for its outputs, as in the turns of a loop: it gives
-/// the same as before, and from the second time on it allocates nothing.
+/// Runs a kernel into memory that is planned for its outputs, as in the iterations of a loop: it
+/// gives the same as before, and from the second time on it allocates nothing.
 fn check_planned(
     (op, kernel): (&str, &dyn Kernel),
     operands: &[Option<&Tensor>],

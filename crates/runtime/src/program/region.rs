@@ -18,13 +18,14 @@ pub(crate) enum RegionKind {
     /// The first if the condition is true, the second if it is false. The bodies have no inputs
     /// besides the captures.
     If { condition: Slot },
-    /// The body runs until there have been as many turns as the trip count says, or the condition
-    /// is false. Its inputs are the number of the turn, the condition, and the carried values; its
-    /// outputs the condition, the carried values for the next turn, and what is stacked.
+    /// The body runs until there have been as many iterations as the trip count says, or the
+    /// condition is false. Its inputs are the number of the iteration, the condition, and the
+    /// carried values; its outputs the condition, the carried values for the next iteration, and
+    /// what is stacked.
     Loop { trip_count: Option<Slot>, condition: Option<Slot>, carried: Vec<Slot> },
     /// The body runs once for each slice of what is scanned. Its inputs are the carried values,
-    /// then the slices; its outputs the carried values for the next turn, then what is stacked.
-    /// With lengths there is a batch: each of the operands has one more axis in front, and
+    /// then the slices; its outputs the carried values for the next iteration, then what is
+    /// stacked. With lengths there is a batch: each of the operands has one more axis in front, and
     /// everything is done for each sequence of it.
     Scan {
         lengths: Option<Slot>,
@@ -57,7 +58,7 @@ impl RegionKind {
     }
 
     /// Whether the body may run more than once.
-    pub(crate) fn has_turns(&self) -> bool {
+    pub(crate) fn has_iterations(&self) -> bool {
         !matches!(self, RegionKind::If { .. })
     }
 
@@ -115,7 +116,7 @@ impl RegionKind {
         }
     }
 
-    /// How many values are carried from turn to turn.
+    /// How many values are carried from iteration to iteration.
     pub(crate) fn carried_count(&self) -> usize {
         match self {
             RegionKind::If { .. } => 0,

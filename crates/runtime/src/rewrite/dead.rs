@@ -42,7 +42,7 @@ fn forget_captures(region: &mut Region) {
     }
     let own = region.kind.input_count();
     let is_read = |input: usize| region.bodies.iter().any(|body| body.inputs[input].is_some());
-    // What a turn is given has its position.
+    // What an iteration is given has its position.
     let all = own + region.captures.len();
     let read: Vec<bool> = (0..all).map(|input| input < own || is_read(input)).collect();
     keep(&mut region.captures, &read[own..]);

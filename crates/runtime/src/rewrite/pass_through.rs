@@ -2,8 +2,8 @@
 //! that value.
 //!
 //! Outputs of a graph have names, so exporters give the condition of a loop, and whatever it
-//! carries unchanged, a second one by `Identity`, which would copy it in every turn. What is inside
-//! of a region needs no names.
+//! carries unchanged, a second one by `Identity`, which would copy it in every iteration. What is
+//! inside of a region needs no names.
 
 use super::Note;
 use crate::program::{MoveKind, Op, Program, Reshape, Slot};

@@ -60,7 +60,7 @@ impl Run<'_> {
             let targets = call.targets.iter().map(|_| Target::Owned(None)).collect();
             let mut one = Call { operands, targets, over: None, ..*call };
             let slices = Slices::of(kind, &one)?.map(|slices| slices.of_length(*length));
-            self.turns((step, region), planned, inner, &mut one, slices, watch)?;
+            self.iterations((step, region), planned, inner, &mut one, slices, watch)?;
             for (position, target) in one.targets.into_iter().enumerate() {
                 let Target::Owned(Some(Value::Tensor(tensor))) = target else {
                     return Err("an output is not a tensor".to_string().into());

@@ -33,13 +33,13 @@ impl Run<'_> {
                 return self.batches((step, region), planned, inner, call, watch);
             }
             RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
-                if let Some(turns) = &region.scalars
-                    && self.scalar_turns((step, region), turns, call, watch)?
+                if let Some(iterations) = &region.scalars
+                    && self.scalar_iterations((step, region), iterations, call, watch)?
                 {
                     return Ok(());
                 }
                 let slices = Slices::of(&region.kind, call)?;
-                return self.turns((step, region), planned, inner, call, slices, watch);
+                return self.iterations((step, region), planned, inner, call, slices, watch);
             }
         };
         let branch = Branch { step: step.number, index: chosen };

@@ -1,4 +1,4 @@
-//! What turns take slice by slice and what they give slice by slice.
+//! What iterations take slice by slice and what they give slice by slice.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -87,10 +87,13 @@ impl<'o> Slices<'o> {
         self.scanned.len()
     }
 
-    /// The slices of a turn, by scanned input.
-    pub(super) fn at(&self, turn: usize) -> impl Iterator<Item = Result<Held<'_>, KernelError>> {
+    /// The slices of an iteration, by scanned input.
+    pub(super) fn at(
+        &self,
+        iteration: usize,
+    ) -> impl Iterator<Item = Result<Held<'_>, KernelError>> {
         self.scanned.iter().map(move |scanned| {
-            let index = if scanned.is_backward { self.len - 1 - turn } else { turn };
+            let index = if scanned.is_backward { self.len - 1 - iteration } else { iteration };
             scanned.at(index)
         })
     }
@@ -117,7 +120,7 @@ impl Scanned<'_> {
     }
 }
 
-/// What turns give slice by slice for an output.
+/// What iterations give slice by slice for an output.
 pub(super) enum Stack<'t, 'o> {
     /// Nothing reads it.
     Ignored,
@@ -138,7 +141,7 @@ pub(super) enum Stack<'t, 'o> {
 pub(super) struct Grown {
     /// Element type and dimensions of a slice.
     slice: Option<(DataType, Dims)>,
-    turns: usize,
+    iterations: usize,
     buffer: Option<Buffer>,
     /// Bytes of the buffer in use.
     used: usize,
@@ -172,7 +175,7 @@ impl<'t, 'o> Stack<'t, 'o> {
         matches!(self, Stack::Placed { .. })
     }
 
-    /// Memory for the slice of the next turn, of a type.
+    /// Memory for the slice of the next iteration, of a type.
     pub(super) fn lend(
         &mut self,
         slice: Option<&(DataType, Dims)>,
@@ -240,7 +243,7 @@ impl Grown {
                 fail!("the shape is {is}, but was {was} in earlier iterations");
             }
         }
-        self.turns += 1;
+        self.iterations += 1;
         match elem.bits() {
             None => {
                 let ViewData::Strings(strings) = view.data() else {
@@ -324,7 +327,7 @@ impl Grown {
                 (elem, sizes.map(Iterator::collect).unwrap_or_default())
             }
         };
-        let dims: Dims = std::iter::once(self.turns).chain(slice).collect();
+        let dims: Dims = std::iter::once(self.iterations).chain(slice).collect();
         Ok(match (elem.bits(), self.buffer) {
             (None, _) => Tensor::from_strings(&dims, self.strings)?,
             (Some(bits), _) if bits % 8 != 0 => Tensor::from_codes(elem, &dims, &self.codes)?,
@@ -345,15 +348,16 @@ impl super::Run<'_> {
         &self,
         stack: Stack<'_, '_>,
         ty: Option<&Type>,
-        turns: usize,
+        iterations: usize,
     ) -> Result<(), super::Failed> {
         let (target, along, grown) = match stack {
             Stack::Ignored => return Ok(()),
-            Stack::Placed { dims, .. } if dims[0] != turns => {
+            Stack::Placed { dims, .. } if dims[0] != iterations => {
                 let inferred = dims[0];
-                return Err(
-                    format!("there were {turns} iterations, but {inferred} were inferred").into()
-                );
+                return Err(format!(
+                    "there were {iterations} iterations, but {inferred} were inferred"
+                )
+                .into());
             }
             Stack::Placed { .. } => return Ok(()),
             Stack::Grown { target, along, grown } => (target, along, grown),
@@ -367,8 +371,8 @@ impl super::Run<'_> {
         }
         let axis = normalize_axis(along.axis, whole.rank())?;
         let mut view = whole.view();
-        if along.is_backward && turns > 0 {
-            view = view.slice(0, turns - 1, turns, -1)?;
+        if along.is_backward && iterations > 0 {
+            view = view.slice(0, iterations - 1, iterations, -1)?;
         }
         let mut order: Dims = (1..whole.rank()).collect();
         order.insert(axis, 0);

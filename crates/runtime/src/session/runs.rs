@@ -141,7 +141,7 @@ impl Session {
             recycler: &self.recycler,
             account,
             limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
-            turn_plans: &self.turn_plans,
+            iteration_plans: &self.iteration_plans,
             closed,
         }
     }

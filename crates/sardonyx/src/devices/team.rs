@@ -265,7 +265,7 @@ impl Order {
     fn read(mut rest: Rest<'_>, names: &[String], ports: &[Port]) -> Result<Order, Error> {
         let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
-        let iteration_limit = Some(rest.take()?).filter(|turns| *turns != NO_LIMIT);
+        let iteration_limit = Some(rest.take()?).filter(|iterations| *iterations != NO_LIMIT);
         let deadline =
             millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let limits = Limits { stop: None, deadline, iteration_limit };

@@ -1,8 +1,8 @@
-//! Plans for turns whose inputs have other sizes than those of the turn before.
+//! Plans for iterations whose inputs have other sizes than those of the iteration before.
 //!
-//! A plan for sizes that are not known leaves all values to memory of their own, so turns get plans
-//! for the sizes that they have. New ones are cheap, but not free: after three new sets of sizes in
-//! a row, turns do without until sizes repeat.
+//! A plan for sizes that are not known leaves all values to memory of their own, so iterations get
+//! plans for the sizes that they have. New ones are cheap, but not free: after three new sets of
+//! sizes in a row, iterations do without until sizes repeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,24 +15,24 @@ use crate::sizes::{KnownSizes, Scope};
 /// New sets of sizes in a row that get a plan.
 const PATIENCE: usize = 3;
 
-/// What turns of a region with inputs of unknown sizes have planned, in all runs.
+/// What iterations of a region with inputs of unknown sizes have planned, in all runs.
 #[derive(Debug, Default)]
-pub(crate) struct TurnPlans {
+pub(crate) struct IterationPlans {
     sizes: KnownSizes,
     plans: Mutex<Plans>,
 }
 
-/// How the turns of one run of a region have got their plans.
+/// How the iterations of one run of a region have got their plans.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// The sizes of the turn before.
+    /// The sizes of the iteration before.
     last: Option<Key>,
     /// How many sets of sizes in a row were new.
     new: usize,
 }
 
-impl TurnPlans {
-    /// The plan for a turn that is given some values; `None` for the one for unknown sizes.
+impl IterationPlans {
+    /// The plan for an iteration that is given some values; `None` for the one for unknown sizes.
     pub(super) fn choose(
         &self,
         executable: &Executable,

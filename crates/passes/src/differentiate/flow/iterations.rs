@@ -1,10 +1,10 @@
-//! The way back through turns: `Scan` and `Loop`.
+//! The way back through iterations: `Scan` and `Loop`.
 //!
-//! The node gets further outputs: what it carries at the start of each turn, stacked. On the way
-//! back the turns are taken from the last to the first. Each computes its values once more from
-//! what was carried, so that nothing else of a turn is kept. What is carried on the way back are
-//! the gradients of the carried values, and for each value from outside the sum of the gradients of
-//! the turns so far.
+//! The node gets further outputs: what it carries at the start of each iteration, stacked. On the
+//! way back the iterations run from the last to the first. Each computes its values once more from
+//! what was carried, so that nothing else of an iteration is kept. What is carried on the way back
+//! are the gradients of the carried values, and for each value from outside the sum of the
+//! gradients of the iterations so far.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attributes, Dim, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
@@ -18,7 +18,7 @@ use crate::infer::declaration;
 use crate::order::reads;
 
 /// The node on the way back and its graph, while it is made.
-struct Turn {
+struct Iteration {
     back: NodeId,
     graph: GraphId,
     /// What the copied graph takes before the carried values.
@@ -90,54 +90,55 @@ pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Value
     let of_outputs = Ways::of(back, "scan_output", back.arriving.len().saturating_sub(states));
     let parts = Parts::new(back);
     let mut given = parts.first(back)?;
-    let mut turn = Turn::new(back, "Scan", parts);
-    let mut order: Vec<ValueId> = turn.gradients.iter().chain(&turn.sums).copied().collect();
+    let mut iteration = Iteration::new(back, "Scan", parts);
+    let mut order: Vec<ValueId> =
+        iteration.gradients.iter().chain(&iteration.sums).copied().collect();
     let mut read = Ways::default();
-    let copied = back.model().graph(turn.graph).nodes.len();
+    let copied = back.model().graph(iteration.graph).nodes.len();
     for state in 0..states {
-        let Some(inner) = turn.needs(state) else { continue };
+        let Some(inner) = iteration.needs(state) else { continue };
         if stays(back, state) {
             let initial = initial(back, state)?;
-            define(back, turn.graph, inner, "Identity", &[initial]);
+            define(back, iteration.graph, inner, "Identity", &[initial]);
         } else {
             given.push(Some(stack(back, state)?));
             order.push(inner);
             read.push(0, 1);
         }
     }
-    back.way.resolved.model_mut().graph_mut(turn.graph).nodes.rotate_left(copied);
+    back.way.resolved.model_mut().graph_mut(iteration.graph).nodes.rotate_left(copied);
     given.extend_from_slice(&inputs[states..]);
-    order.extend(turn.taken[states..].iter().flatten());
+    order.extend(iteration.taken[states..].iter().flatten());
     (0..inputs.len() - states).for_each(|index| read.push_back(&of_inputs, index));
     for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
-        let (Some(arriving), Some(y)) = (*arriving, turn.given[index]) else { continue };
-        let slice = back.way.resolved.model_mut().add_graph_input(turn.graph, "gradient");
+        let (Some(arriving), Some(y)) = (*arriving, iteration.given[index]) else { continue };
+        let slice = back.way.resolved.model_mut().add_graph_input(iteration.graph, "gradient");
         given.push(Some(arriving));
         order.push(slice);
-        turn.ends.push((y, slice));
+        iteration.ends.push((y, slice));
         read.push_back(&of_outputs, index - states);
     }
     let body = inputs_of(back.model(), back.flow.bodies[0]);
     let is_active = |index: &usize| body[*index].is_some_and(|value| back.active.contains(&value));
     let active: Vec<usize> = (states..inputs.len()).filter(is_active).collect();
-    let slices: Vec<ValueId> = active.iter().filter_map(|index| turn.taken[*index]).collect();
-    turn.end(back, &slices);
+    let slices: Vec<ValueId> = active.iter().filter_map(|index| iteration.taken[*index]).collect();
+    iteration.end(back, &slices);
     let mut written = Ways::default();
     active.iter().for_each(|index| written.push_back(&of_inputs, index - states));
     let model = back.way.resolved.model_mut();
-    model.order_inputs(turn.graph, &order);
-    model.set_inputs(turn.back, &given);
-    model.set_attribute(turn.back, "num_scan_inputs", read.axes.len() as i64);
-    read.set(back, turn.back, "scan_input");
-    written.set(back, turn.back, "scan_output");
-    Ok(turn.gradients_of(back, active.into_iter().map(|index| inputs[index])))
+    model.order_inputs(iteration.graph, &order);
+    model.set_inputs(iteration.back, &given);
+    model.set_attribute(iteration.back, "num_scan_inputs", read.axes.len() as i64);
+    read.set(back, iteration.back, "scan_input");
+    written.set(back, iteration.back, "scan_output");
+    Ok(iteration.gradients_of(back, active.into_iter().map(|index| inputs[index])))
 }
 
 /// The way back through a `Loop`.
 pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
     let states = back.flow.states;
     let parts = Parts::new(back);
-    // The numbers of the turns say how many there were.
+    // The numbers of the iterations say how many there were.
     let numbers = stack_value(back, 0).ok_or_else(|| refusal("the body has no iteration input"))?;
     let (_, count) = back.way.before("Size", &[Some(numbers)], &[]);
     let one = back.way.number("one", DataType::Int64, 1.0);
@@ -145,51 +146,52 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     let yes = back.way.number("true", DataType::Bool, 1.0);
     let mut given = vec![Some(count), None];
     given.extend(parts.first(back)?);
-    let mut turn = Turn::new(back, "Loop", parts);
-    let [Some(number), Some(condition)] = turn.before[..] else {
+    let mut iteration = Iteration::new(back, "Loop", parts);
+    let [Some(number), Some(condition)] = iteration.before[..] else {
         return Err(refusal("the body has no iteration or no condition input"));
     };
     let model = back.way.resolved.model_mut();
     // Runtimes take the types of others from what the node is given, but it has no condition.
     let mut input = |name, elem| {
-        let value = model.add_graph_input(turn.graph, name);
+        let value = model.add_graph_input(iteration.graph, name);
         let ty = declaration(model, &Type::tensor(elem, std::iter::empty::<Dim>()));
-        if let Some(info) = model.graph_mut(turn.graph).inputs.last_mut() {
+        if let Some(info) = model.graph_mut(iteration.graph).inputs.last_mut() {
             info.ty = Some(ty);
         }
         value
     };
     let of_back = input("number", DataType::Int64);
     let goes_on = input("condition", DataType::Bool);
-    let copied = model.graph(turn.graph).nodes.len();
-    // The number of the turn, from the last to the first. There was a turn, so its condition held.
-    define(back, turn.graph, number, "Sub", &[last, of_back]);
-    define(back, turn.graph, condition, "Identity", &[yes]);
+    let copied = model.graph(iteration.graph).nodes.len();
+    // The number of the iteration, from the last to the first. There was an iteration, so its
+    // condition held.
+    define(back, iteration.graph, number, "Sub", &[last, of_back]);
+    define(back, iteration.graph, condition, "Identity", &[yes]);
     for state in 0..states {
-        let Some(inner) = turn.needs(state) else { continue };
+        let Some(inner) = iteration.needs(state) else { continue };
         if stays(back, state) {
             let initial = initial(back, state)?;
-            define(back, turn.graph, inner, "Identity", &[initial]);
+            define(back, iteration.graph, inner, "Identity", &[initial]);
         } else {
             let stacked = stack(back, state)?;
-            define(back, turn.graph, inner, "Gather", &[stacked, number]);
+            define(back, iteration.graph, inner, "Gather", &[stacked, number]);
         }
     }
     for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
-        let (Some(arriving), Some(y)) = (*arriving, turn.given[index]) else { continue };
-        let (_, slice) = back.way.inside(turn.graph, "Gather", &[arriving, number]);
-        turn.ends.push((y, slice));
+        let (Some(arriving), Some(y)) = (*arriving, iteration.given[index]) else { continue };
+        let (_, slice) = back.way.inside(iteration.graph, "Gather", &[arriving, number]);
+        iteration.ends.push((y, slice));
     }
-    back.way.resolved.model_mut().graph_mut(turn.graph).nodes.rotate_left(copied);
-    let (_, again) = back.way.inside(turn.graph, "Identity", &[goes_on]);
-    back.way.resolved.model_mut().add_graph_output(turn.graph, again);
-    turn.end(back, &[]);
-    let order = [of_back, goes_on].into_iter().chain(turn.gradients.iter().copied());
-    let order: Vec<ValueId> = order.chain(turn.sums.iter().copied()).collect();
+    back.way.resolved.model_mut().graph_mut(iteration.graph).nodes.rotate_left(copied);
+    let (_, again) = back.way.inside(iteration.graph, "Identity", &[goes_on]);
+    back.way.resolved.model_mut().add_graph_output(iteration.graph, again);
+    iteration.end(back, &[]);
+    let order = [of_back, goes_on].into_iter().chain(iteration.gradients.iter().copied());
+    let order: Vec<ValueId> = order.chain(iteration.sums.iter().copied()).collect();
     let model = back.way.resolved.model_mut();
-    model.order_inputs(turn.graph, &order);
-    model.set_inputs(turn.back, &given);
-    Ok(turn.gradients_of(back, std::iter::empty()))
+    model.order_inputs(iteration.graph, &order);
+    model.set_inputs(iteration.back, &given);
+    Ok(iteration.gradients_of(back, std::iter::empty()))
 }
 
 impl Parts {
@@ -201,8 +203,8 @@ impl Parts {
         Parts { active: active.map(|(state, _)| state).collect(), captured: back.captured() }
     }
 
-    /// What the first turn on the way back starts with: the gradients of the carried values after
-    /// the last turn of the node, and zeros.
+    /// What the first iteration on the way back starts with: the gradients of the carried values
+    /// after the last iteration of the node, and zeros.
     fn first(&self, back: &mut FlowBack<'_, '_>) -> Result<Vec<Option<ValueId>>, Refusal> {
         let mut given = Vec::new();
         for state in &self.active {
@@ -219,10 +221,10 @@ impl Parts {
     }
 }
 
-impl Turn {
+impl Iteration {
     /// Makes the node `op` on the way back, and its graph: a copy of the graph of the node, which
     /// also takes gradients and sums of gradients. The inputs of the node are there already.
-    fn new(back: &mut FlowBack<'_, '_>, op: &str, parts: Parts) -> Turn {
+    fn new(back: &mut FlowBack<'_, '_>, op: &str, parts: Parts) -> Iteration {
         let body = back.flow.bodies[0];
         let (node, _) = back.way.before(op, &[], &[]);
         let graph = back.copy(body, node, "body");
@@ -239,7 +241,7 @@ impl Turn {
         let sums = parts.captured.iter().map(|_| model.add_graph_input(graph, "sum")).collect();
         let ends = parts.active.iter().zip(&gradients);
         let ends = ends.filter_map(|(state, gradient)| Some((given[*state]?, *gradient))).collect();
-        Turn { back: node, graph, before, taken, given, read, parts, gradients, sums, ends }
+        Iteration { back: node, graph, before, taken, given, read, parts, gradients, sums, ends }
     }
 
     /// A carried value, in the copied graph, if that needs it.
@@ -248,8 +250,8 @@ impl Turn {
         (self.parts.active.contains(&state) || self.read.contains(&value)).then_some(value)
     }
 
-    /// Ends the graph: it gives the gradients of carried values, the sums with those of this turn,
-    /// and the gradients of `slices`.
+    /// Ends the graph: it gives the gradients of carried values, the sums with those of this
+    /// iteration, and the gradients of `slices`.
     fn end(&self, back: &mut FlowBack<'_, '_>, slices: &[ValueId]) {
         let states = self.parts.active.iter().filter_map(|state| self.taken[*state]);
         let xs = states.chain(self.parts.captured.iter().copied()).chain(slices.iter().copied());
@@ -292,7 +294,7 @@ fn define(
     back.way.resolved.model_mut().redefine_output(node, 0, value);
 }
 
-/// Whether a carried value is the same in all turns.
+/// Whether a carried value is the same in all iterations.
 fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
     let (model, body) = (back.model(), back.flow.bodies[0]);
     let before = inputs_of(model, body).get(back.flow.first_input() + state).copied().flatten();
@@ -306,7 +308,8 @@ fn stays(back: &FlowBack<'_, '_>, state: usize) -> bool {
     before.is_some() && from == before
 }
 
-/// The values that a carried one has at the start of each turn, as one more output of the node.
+/// The values that a carried one has at the start of each iteration, as one more output of the
+/// node.
 fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     let (first, body) = (back.flow.first_input(), back.flow.bodies[0]);
     let initial = initial(back, state)?;
@@ -335,7 +338,7 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
     stack_value(back, first + state).ok_or_else(|| refusal("the body has too few inputs"))
 }
 
-/// The values that an input of the graph has in all turns, as one more output of the node.
+/// The values that an input of the graph has in all iterations, as one more output of the node.
 fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     let Flow { node, kind, states, .. } = *back.flow;
     let (body, first) = (back.flow.bodies[0], back.flow.first_output());
@@ -372,7 +375,7 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     output
 }
 
-/// What the first turn of the node starts with.
+/// What the first iteration of the node starts with.
 fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     let input = back.model().inputs(back.flow.node).nth(back.flow.first_input() + state);
     input.flatten().ok_or_else(|| refusal("a loop-carried value is missing"))

@@ -1,8 +1,9 @@
-//! The turns of `Loop` and `Scan`: one graph runs again and again, on what it gave the last time.
+//! The iterations of `Loop` and `Scan`: one graph runs again and again, on what it gave the last
+//! time.
 //!
 //! What is carried changes places. A value of a size that stays has two places, which the graph
-//! reads and writes in turns; any other is handed on as it is. What is stacked is written where it
-//! stays if its size is known before, else appended to memory that grows by doubling.
+//! reads and writes alternately; any other is handed on as it is. What is stacked is written where
+//! it stays if its size is known before, else appended to memory that grows by doubling.
 
 use std::mem::{replace, take};
 
@@ -10,24 +11,24 @@ use sardonyx_model::Dim;
 use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices};
 use smallvec::SmallVec;
 
+use super::iteration_plans::Choice;
 use super::regions::{borrowed, truth};
 use super::stack::{Slices, Stack, shown};
-use super::turn_plans::Choice;
 use super::{Failed, Room, Run, Watch};
 use crate::error::KernelError;
 use crate::executable::{Body, Executable, Region, Step};
+use crate::iteration_plan::{Condition, IterationPlan, Stacked, Then};
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Given, Held, Memory, Planned, emptied};
 use crate::program::{Along, RegionKind};
 use crate::schedule::Source;
-use crate::turn_plan::{Condition, Stacked, Then, TurnPlan};
 
-/// The turns of one run of a region.
-struct Turning<'o, 't> {
-    /// By carried value: what the next turn is given, as far as no plan holds it.
+/// The iterations of one run of a region.
+struct Iterating<'o, 't> {
+    /// By carried value: what the next iteration is given, as far as no plan holds it.
     carried: SmallVec<[Held<'o>; 4]>,
-    /// How many turns there have been.
-    turn: usize,
+    /// How many iterations there have been.
+    iteration: usize,
     /// How many there are at most.
     most: u64,
     /// Whether the condition allows another one.
@@ -36,16 +37,16 @@ struct Turning<'o, 't> {
     stacks: SmallVec<[Stack<'t, 'o>; 2]>,
 }
 
-impl Turning<'_, '_> {
+impl Iterating<'_, '_> {
     fn has_next(&self) -> bool {
-        self.goes_on && (self.turn as u64) < self.most
+        self.goes_on && (self.iteration as u64) < self.most
     }
 }
 
 impl Run<'_> {
-    /// Runs the body of a region turn by turn. The operands of the call are those of the kind, then
-    /// what the body captures.
-    pub(super) fn turns<'o>(
+    /// Runs the body of a region iteration by iteration. The operands of the call are those of the
+    /// kind, then what the body captures.
+    pub(super) fn iterations<'o>(
         &self,
         (step, region): (&Step, &Region),
         planned: &[Planned],
@@ -81,15 +82,15 @@ impl Run<'_> {
         };
         let stacked = stacked.iter_mut().enumerate();
         let stacks = stacked.map(|(index, target)| Stack::new(target, along(index))).collect();
-        let mut turning = Turning { carried, turn: 0, most, goes_on, finals, stacks };
+        let mut iterating = Iterating { carried, iteration: 0, most, goes_on, finals, stacks };
         let memory = inner.get_or_insert_with(Box::default);
-        let is_open = planned.turns.as_deref().is_some_and(|plan| plan.is_open);
+        let is_open = planned.iterations.as_deref().is_some_and(|plan| plan.is_open);
         let mut choice = Choice::default();
-        while turning.has_next() {
-            self.check_declared((kind, body), &turning, slices.as_ref())?;
+        while iterating.has_next() {
+            self.check_declared((kind, body), &iterating, slices.as_ref())?;
             let chosen = if is_open {
-                let given = given_to(kind, operands, slices.as_ref(), &turning)?;
-                self.turn_plans[step.number].choose(
+                let given = given_to(kind, operands, slices.as_ref(), &iterating)?;
+                self.iteration_plans[step.number].choose(
                     self.executable,
                     (region, body),
                     &given,
@@ -98,21 +99,21 @@ impl Run<'_> {
             } else {
                 None
             };
-            let is_one_turn = is_open && chosen.is_none();
+            let is_one_iteration = is_open && chosen.is_none();
             let planned = chosen.as_deref().unwrap_or(planned);
-            let site = Site { step, kind, body, planned, is_open, is_one_turn };
+            let site = Site { step, kind, body, planned, is_open, is_one_iteration };
             let given = Around { operands, slices: slices.as_ref() };
-            self.take_turns(site, memory, given, &mut turning, watch)?;
+            self.run_iterations(site, memory, given, &mut iterating, watch)?;
         }
-        self.end(kind, body, turning)
+        self.end(kind, body, iterating)
     }
 
-    /// Refuses what the next turn is given if it has another size than the graph declares. Steps
-    /// rely on what is declared, or not, so they do not all find that out.
+    /// Refuses what the next iteration is given if it has another size than the graph declares.
+    /// Steps rely on what is declared, or not, so they do not all find that out.
     fn check_declared(
         &self,
         (kind, body): (&RegionKind, &Body),
-        turning: &Turning<'_, '_>,
+        iterating: &Iterating<'_, '_>,
         slices: Option<&Slices<'_>>,
     ) -> Result<(), Failed> {
         let first = match kind {
@@ -139,28 +140,28 @@ impl Run<'_> {
             let (name, is) = (resolved.name_of(value), shown(view.data_type(), dims));
             Err(format!("input '{name}' of the graph is {is}, but must be {declared}").into())
         };
-        for (index, held) in turning.carried.iter().enumerate() {
+        for (index, held) in iterating.carried.iter().enumerate() {
             check(first + index, held)?;
         }
-        let slices = slices.into_iter().flat_map(|slices| slices.at(turning.turn));
+        let slices = slices.into_iter().flat_map(|slices| slices.at(iterating.iteration));
         for (index, slice) in slices.enumerate() {
-            check(first + turning.carried.len() + index, &slice?)?;
+            check(first + iterating.carried.len() + index, &slice?)?;
         }
         Ok(())
     }
 
-    /// Takes turns in the memory of one plan.
-    fn take_turns<'o>(
+    /// Runs iterations in the memory of one plan.
+    fn run_iterations<'o>(
         &self,
         site: Site<'_>,
         memory: &mut Memory,
         given: Around<'_, 'o>,
-        turning: &mut Turning<'o, '_>,
+        iterating: &mut Iterating<'o, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
         let planned = site.planned;
-        let Some(plan) = planned.turns.as_deref() else {
-            return Err("its turns are not planned".to_string().into());
+        let Some(plan) = planned.iterations.as_deref() else {
+            return Err("its iterations are not planned".to_string().into());
         };
         let bytes = planned.plan.arena_bytes.saturating_add(plan.bytes);
         self.account.charge(bytes).map_err(KernelError::from)?;
@@ -173,10 +174,10 @@ impl Run<'_> {
         let arena = memory.arena(planned).map_err(Failed::Inside)?;
         let (ran, held) = {
             let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
-            let mut turns =
-                Turns { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
-            let ran = turns.take(lent, (arena, &mut inner), given, turning, watch);
-            (ran, emptied(turns.held))
+            let mut iterations =
+                Iterations { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
+            let ran = iterations.take(lent, (arena, &mut inner), given, iterating, watch);
+            (ran, emptied(iterations.held))
         };
         memory.held = held;
         memory.inner = inner;
@@ -185,45 +186,52 @@ impl Run<'_> {
         ran
     }
 
-    /// A failure of a turn, which it names.
+    /// A failure of an iteration, which it names.
     #[cold]
-    fn in_turn(&self, failed: Failed, step: &Step, turn: usize) -> Failed {
+    fn in_iteration(&self, failed: Failed, step: &Step, iteration: usize) -> Failed {
         match failed {
-            Failed::Here(what) => Failed::Here(format!("in iteration {turn}: {what}")),
-            Failed::Inside(error) => {
-                Failed::Inside(error.in_turn(&self.executable.resolved, step.origins[0], turn))
-            }
+            Failed::Here(what) => Failed::Here(format!("in iteration {iteration}: {what}")),
+            Failed::Inside(error) => Failed::Inside(error.in_iteration(
+                &self.executable.resolved,
+                step.origins[0],
+                iteration,
+            )),
         }
     }
 
     /// Gives back what is not yet where it is wanted.
-    fn end(&self, kind: &RegionKind, body: &Body, turning: Turning<'_, '_>) -> Result<(), Failed> {
-        for (target, held) in turning.finals.iter_mut().zip(turning.carried) {
+    fn end(
+        &self,
+        kind: &RegionKind,
+        body: &Body,
+        iterating: Iterating<'_, '_>,
+    ) -> Result<(), Failed> {
+        for (target, held) in iterating.finals.iter_mut().zip(iterating.carried) {
             match held {
                 Held::Value(value, _) => self.deliver(target, Operand::Taken(value))?,
                 Held::Input(view) => self.deliver(target, Operand::Tensor(view))?,
                 Held::Borrowed(value) => self.deliver(target, Operand::Value(value))?,
-                // The last turn has delivered it.
+                // The last iteration has delivered it.
                 Held::Output(_) | Held::Nothing => {}
             }
         }
         let outputs = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
-        for (stack, slot) in turning.stacks.into_iter().zip(outputs) {
+        for (stack, slot) in iterating.stacks.into_iter().zip(outputs) {
             let ty = self.executable.inference.ty(body.slots[slot.index()].value);
-            self.finish(stack, ty, turning.turn)?;
+            self.finish(stack, ty, iterating.iteration)?;
         }
         Ok(())
     }
 }
 
-/// What a region is given, for all turns.
+/// What a region is given, for all iterations.
 #[derive(Clone, Copy)]
 struct Around<'s, 'o> {
     operands: &'s [Operand<'o>],
     slices: Option<&'s Slices<'o>>,
 }
 
-/// The region whose turns are taken, and the plan for them.
+/// The region whose iterations run, and the plan for them.
 #[derive(Clone, Copy)]
 struct Site<'s> {
     step: &'s Step,
@@ -232,62 +240,66 @@ struct Site<'s> {
     planned: &'s Planned,
     /// Whether values of other sizes get another plan.
     is_open: bool,
-    /// Whether every turn looks for a plan.
-    is_one_turn: bool,
+    /// Whether every iteration looks for a plan.
+    is_one_iteration: bool,
 }
 
-/// Turns in the memory of one plan.
-struct Turns<'s, 'h> {
+/// Iterations in the memory of one plan.
+struct Iterations<'s, 'h> {
     run: &'s Run<'s>,
     site: Site<'s>,
-    plan: &'s TurnPlan,
+    plan: &'s IterationPlan,
     held: Vec<Held<'h>>,
     /// By carried value: the second of its places, until it is in use.
     spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
-    /// Whether the next turn has the sizes that this plan is for.
+    /// Whether the next iteration has the sizes that this plan is for.
     fits: bool,
 }
 
-impl<'h> Turns<'_, 'h> {
-    /// Takes turns until there are no more.
+impl<'h> Iterations<'_, 'h> {
+    /// Runs iterations until there are no more.
     fn take<'o: 'h, 't: 'h>(
         &mut self,
         buffers: WriteSlices<'h>,
         (arena, inner): (&mut Arena, &mut Option<Box<Memory>>),
         given: Around<'h, 'o>,
-        turning: &mut Turning<'o, 't>,
+        iterating: &mut Iterating<'o, 't>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
         let Site { step, body, planned, .. } = self.site;
-        self.begin(&mut buffers.into_iter(), given.operands, turning)?;
-        while turning.has_next() {
-            if let Some(reason) = self.run.limits.take_turn() {
-                return Err(Failed::Inside(self.run.stopped(reason, step, Some(turning.turn))));
+        self.begin(&mut buffers.into_iter(), given.operands, iterating)?;
+        while iterating.has_next() {
+            if let Some(reason) = self.run.limits.take_iteration() {
+                return Err(Failed::Inside(self.run.stopped(
+                    reason,
+                    step,
+                    Some(iterating.iteration),
+                )));
             }
-            let mut ran = self.lend(given.slices, turning);
+            let mut ran = self.lend(given.slices, iterating);
             if ran.is_ok() {
                 let held = &mut self.held;
                 let mut room = Room { arena: &mut *arena, inner: &mut *inner, held };
                 let walked = self.run.walk(body, planned, &mut room, watch);
-                ran = walked.map_err(Failed::Inside).and_then(|()| self.end_turn(turning));
+                ran = walked.map_err(Failed::Inside).and_then(|()| self.end_iteration(iterating));
             }
-            ran.map_err(|failed| self.run.in_turn(failed, step, turning.turn))?;
-            turning.turn += 1;
-            if self.site.is_one_turn || !self.fits {
+            ran.map_err(|failed| self.run.in_iteration(failed, step, iterating.iteration))?;
+            iterating.iteration += 1;
+            if self.site.is_one_iteration || !self.fits {
                 break;
             }
         }
-        self.leave(turning)
+        self.leave(iterating)
     }
 
-    /// Puts everything in its place for the first turn.
+    /// Puts everything in its place for the first iteration.
     fn begin<'o: 'h>(
         &mut self,
         buffers: &mut dyn Iterator<Item = &'h mut [u8]>,
         operands: &[Operand<'o>],
-        turning: &mut Turning<'o, '_>,
+        iterating: &mut Iterating<'o, '_>,
     ) -> Result<(), Failed> {
-        let Turns { site, plan, held, spare, .. } = self;
+        let Iterations { site, plan, held, spare, .. } = self;
         let schedule = &site.planned.schedule;
         held.resize_with(plan.held, Held::default);
         let mut next = || buffers.next().map_or(Held::Nothing, Held::Output);
@@ -308,7 +320,7 @@ impl<'h> Turns<'_, 'h> {
                 held[place as usize] = next();
             }
         }
-        for (carried, value) in plan.carried.iter().zip(&mut turning.carried) {
+        for (carried, value) in plan.carried.iter().zip(&mut iterating.carried) {
             let value = match value {
                 Held::Value(..) => take(value),
                 Held::Input(view) => Held::Input(view.clone()),
@@ -329,7 +341,7 @@ impl<'h> Turns<'_, 'h> {
             }
             spare.push(second);
         }
-        for (stacked, stack) in plan.stacked.iter().zip(&turning.stacks) {
+        for (stacked, stack) in plan.stacked.iter().zip(&iterating.stacks) {
             if let Some(output) = stacked.output {
                 let place = next();
                 if !stack.is_placed() {
@@ -348,15 +360,15 @@ impl<'h> Turns<'_, 'h> {
         Ok(())
     }
 
-    /// Gives the next turn what is new in it, and memory for what it stacks.
+    /// Gives the next iteration what is new in it, and memory for what it stacks.
     fn lend<'o: 'h, 't: 'h>(
         &mut self,
         slices: Option<&'h Slices<'o>>,
-        turning: &mut Turning<'o, 't>,
+        iterating: &mut Iterating<'o, 't>,
     ) -> Result<(), Failed> {
-        let Turns { site, plan, held, .. } = self;
+        let Iterations { site, plan, held, .. } = self;
         if let Some(place) = plan.number {
-            let number = turning.turn as i64;
+            let number = iterating.iteration as i64;
             match &mut held[place as usize] {
                 Held::Output(bytes) if bytes.len() == size_of::<i64>() => {
                     bytes.copy_from_slice(&number.to_ne_bytes());
@@ -370,7 +382,7 @@ impl<'h> Turns<'_, 'h> {
             let inputs = first..first + slices.count();
             let slots = site.body.inputs[inputs.clone()].iter();
             let places = site.planned.schedule.inputs[inputs].iter();
-            for ((place, slot), slice) in places.zip(slots).zip(slices.at(turning.turn)) {
+            for ((place, slot), slice) in places.zip(slots).zip(slices.at(iterating.iteration)) {
                 if let (Some(place), Some(slot)) = (place, slot) {
                     let slice = slice?;
                     check(&slice, types[slot.index()].as_ref())?;
@@ -378,7 +390,7 @@ impl<'h> Turns<'_, 'h> {
                 }
             }
         }
-        for (stacked, stack) in plan.stacked.iter().zip(&mut turning.stacks) {
+        for (stacked, stack) in plan.stacked.iter().zip(&mut iterating.stacks) {
             if let Some(output) = stacked.output
                 && let Some(bytes) = stack.lend(types[stacked.slot.index()].as_ref())?
             {
@@ -388,12 +400,12 @@ impl<'h> Turns<'_, 'h> {
         Ok(())
     }
 
-    /// Takes what a turn has made to where the next one finds it.
-    fn end_turn(&mut self, turning: &mut Turning<'_, '_>) -> Result<(), Failed> {
+    /// Takes what an iteration has made to where the next one finds it.
+    fn end_iteration(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
         if let Some(condition) = &self.plan.condition {
-            turning.goes_on = self.truth(condition)?;
+            iterating.goes_on = self.truth(condition)?;
         }
-        for (stacked, stack) in self.plan.stacked.iter().zip(&mut turning.stacks) {
+        for (stacked, stack) in self.plan.stacked.iter().zip(&mut iterating.stacks) {
             self.stack(stacked, stack)?;
         }
         // What is also something else is copied before anything moves.
@@ -405,7 +417,7 @@ impl<'h> Turns<'_, 'h> {
             }
         }
         let mut copies = copies.into_iter();
-        let Turns { plan, held, spare, run, site, .. } = self;
+        let Iterations { plan, held, spare, run, site, .. } = self;
         for (carried, spare) in plan.carried.iter().zip(spare) {
             match carried.then {
                 Then::Same => {}
@@ -444,7 +456,7 @@ impl<'h> Turns<'_, 'h> {
         Ok(())
     }
 
-    /// The condition that a turn has made.
+    /// The condition that an iteration has made.
     fn truth(&self, condition: &Condition) -> Result<bool, Failed> {
         if let Source::Held { place, .. } = condition.made
             && Some(place) == condition.input
@@ -464,7 +476,7 @@ impl<'h> Turns<'_, 'h> {
         }
     }
 
-    /// Stacks what a turn has made, unless it lies where it stays.
+    /// Stacks what an iteration has made, unless it lies where it stays.
     fn stack(&mut self, stacked: &Stacked, stack: &mut Stack<'_, '_>) -> Result<(), Failed> {
         if let Some(place) = stacked.output
             && stack.is_placed()
@@ -508,25 +520,25 @@ impl<'h> Turns<'_, 'h> {
     }
 
     /// Takes what is carried out of the memory of the plan: in the end to where it is wanted.
-    fn leave(&mut self, turning: &mut Turning<'_, '_>) -> Result<(), Failed> {
-        let is_over = !turning.has_next();
+    fn leave(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
+        let is_over = !iterating.has_next();
         for (index, carried) in self.plan.carried.iter().enumerate() {
             let (place, slot) = (carried.input, carried.slot);
             match &self.held[place as usize] {
                 Held::Output(_) => {
                     let operand = self.operand(Source::Held { place, root: slot, slot })?;
                     if is_over {
-                        self.run.deliver(&mut turning.finals[index], operand)?;
-                        turning.carried[index] = Held::Nothing;
+                        self.run.deliver(&mut iterating.finals[index], operand)?;
+                        iterating.carried[index] = Held::Nothing;
                     } else {
                         let value = self.run.owned(operand)?;
                         let bytes = value.bytes();
-                        turning.carried[index] = Held::Value(value, bytes);
+                        iterating.carried[index] = Held::Value(value, bytes);
                     }
                 }
                 Held::Value(..) => {
                     if let Held::Value(value, bytes) = take(&mut self.held[place as usize]) {
-                        turning.carried[index] = Held::Value(value, bytes);
+                        iterating.carried[index] = Held::Value(value, bytes);
                     }
                 }
                 // Still what it was in the beginning.
@@ -537,19 +549,19 @@ impl<'h> Turns<'_, 'h> {
     }
 }
 
-/// What the next turn is given: by input of the body.
+/// What the next iteration is given: by input of the body.
 fn given_to<'g>(
     kind: &RegionKind,
     operands: &'g [Operand<'_>],
     slices: Option<&'g Slices<'_>>,
-    turning: &'g Turning<'_, '_>,
+    iterating: &'g Iterating<'_, '_>,
 ) -> Result<Given<'g>, KernelError> {
     let mut given = Given::new();
     if let RegionKind::Loop { .. } = kind {
         given.push(Held::Value(Value::Tensor(Tensor::scalar(0i64)), 0));
         given.push(Held::Value(Value::Tensor(Tensor::scalar(Bool8::from(true))), 0));
     }
-    for value in &turning.carried {
+    for value in &iterating.carried {
         given.push(match value {
             Held::Value(value, _) => Held::Borrowed(value),
             Held::Borrowed(value) => Held::Borrowed(value),
@@ -558,7 +570,7 @@ fn given_to<'g>(
         });
     }
     if let Some(slices) = slices {
-        for slice in slices.at(turning.turn) {
+        for slice in slices.at(iterating.iteration) {
             given.push(slice?);
         }
     }
@@ -578,7 +590,7 @@ fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Fai
     Err(format!("an input of the graph is {is}, but {wanted} was inferred").into())
 }
 
-/// How many turns there are at most, and whether there is a first one.
+/// How many iterations there are at most, and whether there is a first one.
 pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
     let RegionKind::Loop { .. } = kind else {
         return Ok((u64::MAX, true));
