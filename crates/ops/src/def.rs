@@ -13,6 +13,11 @@ use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 use crate::sharding::{Linear, SplitFn};
 
+/// The name of a domain for people.
+pub fn shown_domain(domain: &str) -> &str {
+    if domain.is_empty() { "ai.onnx" } else { domain }
+}
+
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
 

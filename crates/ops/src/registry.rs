@@ -352,6 +352,15 @@ impl Registry {
         Some(self.place(canonical(domain), name)?.def())
     }
 
+    /// The name of an operator of a domain that is most like a name that it does not have.
+    pub fn similar(&self, domain: &str, name: &str) -> Option<&'static str> {
+        let domain = canonical(domain);
+        let added = self.has_microsoft.then(|| self.microsoft_operators());
+        let known = self.operators().chain(added.into_iter().flatten());
+        let known = known.filter(|operator| operator.domain == domain);
+        sardonyx_proto::closest(name, known.map(|operator| operator.name))
+    }
+
     /// Where an operator is known.
     fn place(&self, domain: &str, name: &str) -> Option<Place> {
         let added = || self.has_microsoft.then(|| microsoft::LIST.find(domain, name)).flatten();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use crate::def::shown_domain;
 use crate::schema::{Arity, Param, Schema};
 use crate::typeset::TypeSet;
 
@@ -61,18 +62,14 @@ pub enum RegistryError {
 
 impl fmt::Display for RegistryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |domain: &str| match domain {
-            "" => "ai.onnx".to_string(),
-            _ => domain.to_string(),
-        };
         match self {
             RegistryError::Duplicate { domain, name, since } => write!(
                 f,
                 "operator '{name}' of the domain '{}' has a version {since} already",
-                shown(domain)
+                shown_domain(domain)
             ),
             RegistryError::OutsideOfSet { domain, name, since, versions } => {
-                let domain = shown(domain);
+                let domain = shown_domain(domain);
                 write!(f, "operator '{name}' cannot have the version {since}: ")?;
                 match versions {
                     Some((oldest, newest)) => write!(
@@ -85,15 +82,15 @@ impl fmt::Display for RegistryError {
             RegistryError::Unknown { domain, name, since } => write!(
                 f,
                 "operator '{name}' of the domain '{}' has no version {since}",
-                shown(domain)
+                shown_domain(domain)
             ),
             RegistryError::NoVersions { domain, oldest, newest } => write!(
                 f,
                 "the operator set '{}' cannot have the versions {oldest} to {newest}: versions count from 1 upwards",
-                shown(domain)
+                shown_domain(domain)
             ),
             RegistryError::Malformed { domain, name, fact } => {
-                write!(f, "operator '{name}' of the domain '{}': {fact}", shown(domain))
+                write!(f, "operator '{name}' of the domain '{}': {fact}", shown_domain(domain))
             }
         }
     }

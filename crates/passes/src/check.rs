@@ -37,6 +37,7 @@ use crate::finding::{Code, Findings, Report, Spot};
 
 pub use codes::{CODES, code};
 pub use documents::{Document, check_document};
+pub(crate) use graph::{undefined, undefined_output};
 pub use levels::{Levels, UnknownCode};
 pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
 
@@ -213,8 +214,8 @@ struct Checker<'a> {
     lints_names: bool,
     /// How often a wrong order may still be looked into for a cycle.
     order_searches: u32,
-    /// Iterations of the loops that could be many: tests see by it that work grows with the model and
-    /// not faster.
+    /// Iterations of the loops that could be many: tests see by it that work grows with the model
+    /// and not faster.
     steps: u64,
     /// The configurations that nodes may refer to.
     configurations: devices::Configurations<'a>,

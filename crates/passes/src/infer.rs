@@ -22,6 +22,7 @@ mod inner;
 mod operands;
 mod outputs;
 mod reference;
+mod undefined;
 mod unknown;
 
 use hashbrown::{HashMap, HashSet};
@@ -265,6 +266,8 @@ pub enum ProblemKind {
     Rank,
     /// Dimensions of an input mean something else than the operator expects.
     Denotation,
+    /// The node reads a name that nothing defines, or the graph gives one.
+    Undefined,
 }
 
 impl Problem {
@@ -278,6 +281,8 @@ impl Problem {
             ProblemKind::Limit => &codes::TOO_MUCH_TO_INFER,
             ProblemKind::Rank => &codes::RANK_ABOVE_LIMIT,
             ProblemKind::Denotation => &codes::DENOTATION_MISMATCH,
+            ProblemKind::Undefined if self.spot.field == "output" => &codes::UNDEFINED_OUTPUT,
+            ProblemKind::Undefined => &codes::UNDEFINED_VALUE,
         }
     }
 }

@@ -15,11 +15,11 @@ use sardonyx_model::{
     Copied, GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId,
     Producer, Symbol, ValueId,
 };
-use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
+use sardonyx_ops::{OpDef, OpRef, Registry, Schema, shown_domain};
 
 use crate::check::{self, codes};
 use crate::expand::Host;
-use crate::finding::{Finding, Findings, Spot};
+use crate::finding::{Finding, Findings, Severity, Spot};
 use crate::function_id::{FunctionKey, function_key, functions_by_key};
 use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
@@ -365,6 +365,7 @@ impl Resolved {
                 Some(function) => (Spot::function(function).field("opset_import"), "the function"),
             };
             findings.note(model, &codes::OPSET_NOT_IMPORTED, spot, || {
+                let domain = shown_domain(&domain);
                 format!("nodes use the operator set '{domain}', which {who} does not import")
             });
         }
@@ -377,9 +378,11 @@ impl Resolved {
                 let Some(value) = value else { continue };
                 if model.value(value).producer == Producer::Nothing {
                     let spot = Spot::node(*node).item("input", index);
-                    findings.note(model, &codes::UNDEFINED_VALUE, spot, || {
-                        let name = sardonyx_proto::shown(model.text(model.value(value).name));
-                        format!("input {index}, '{name}', is not defined")
+                    let code = &codes::UNDEFINED_VALUE;
+                    let severity = code.severity.unwrap_or(Severity::Error);
+                    findings.add(model, code, severity, spot, || {
+                        let (graph, name) = (model.node(*node).graph, model.value(value).name);
+                        check::undefined(model, graph, name, index, true)
                     });
                 }
             }

@@ -81,6 +81,7 @@ fn get_schema(
     let found = registry::snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
+        let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
         SchemaError::new_err(format!(
             "operator '{op_type}'{up_to} does not exist in the domain '{domain}'"
         ))

@@ -127,7 +127,9 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
         return Some(OF_ONE_LAYOUT.to_string());
     }
     let Some(operator) = Registry::with_microsoft().operator(domain, name) else {
-        return Some("operator not implemented".to_string());
+        let near = Registry::with_microsoft().similar(domain, name);
+        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        return Some(format!("operator not implemented{near}"));
     };
     let opset = opset?;
     let newest = newest(domain);

@@ -1,5 +1,7 @@
 //! Rules about graphs: names, definitions, order, scopes.
 
+use std::borrow::Cow;
+
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Producer, Symbol, ValueId};
 
@@ -279,15 +281,7 @@ impl<'a> Checker<'a> {
                 continue;
             }
             self.add_with(&codes::UNDEFINED_OUTPUT, spot, |model| {
-                let fact =
-                    format!("the output '{}' is not defined in the graph", text(model, name));
-                let outer = outer_value(model, id, name);
-                let advice = if outer {
-                    "add an Identity node: the value is one of the enclosing graph"
-                } else {
-                    ""
-                };
-                (fact, advice.into())
+                undefined_output(model, id, name)
             });
         }
     }
@@ -302,7 +296,7 @@ impl<'a> Checker<'a> {
             Producer::Node(made_by, _) => made_by,
             Producer::Nothing => {
                 self.add_with(&codes::UNDEFINED_VALUE, spot, |model| {
-                    undefined(model, graph, found.name, index)
+                    undefined(model, graph, found.name, index, true)
                 });
                 return;
             }
@@ -611,18 +605,37 @@ fn outermost(model: &Model, graph: GraphId) -> GraphId {
     graph
 }
 
-/// What is said of a name that nothing defines: whether another graph has it, or a similar one is
-/// there.
-fn undefined(
+/// What is said of an output of a graph that nothing in it defines.
+pub(crate) fn undefined_output(
+    model: &Model,
+    graph: GraphId,
+    name: Symbol,
+) -> (String, Cow<'static, str>) {
+    let fact = format!("the output '{}' is not defined in the graph", text(model, name));
+    let advice = if outer_value(model, graph, name) {
+        "add an Identity node: the value is one of the enclosing graph"
+    } else {
+        ""
+    };
+    (fact, advice.into())
+}
+
+/// What is said of a name that nothing defines: if `advised`, whether another graph has it, or a
+/// similar one is there. Advice may be empty.
+pub(crate) fn undefined(
     model: &Model,
     graph: GraphId,
     name: Symbol,
     index: usize,
-) -> (String, std::borrow::Cow<'static, str>) {
+    advised: bool,
+) -> (String, Cow<'static, str>) {
     /// Names beyond this many are not compared.
     const MOST_NAMES: usize = 10_000;
     let shown = text(model, name);
     let fact = format!("input {index}, '{shown}', is not defined");
+    if !advised {
+        return (fact, "".into());
+    }
     let elsewhere = model.values().find(|(_, value)| {
         value.name == name && value.producer != Producer::Nothing && value.graph != graph
     });

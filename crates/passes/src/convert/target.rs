@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx_ops::Registry;
+use sardonyx_ops::{Registry, shown_domain};
 
 /// A release of the standard: the versions that came with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +153,4 @@ impl Target {
         let wrong = self.ir_version.filter(|version| !(3..=newest).contains(version))?;
         Some(format!("cannot convert to IR version {wrong}, only to 3 to {newest}"))
     }
-}
-
-/// The name of a domain for people.
-pub(super) fn shown_domain(domain: &str) -> &str {
-    if domain.is_empty() { "ai.onnx" } else { domain }
 }

@@ -11,7 +11,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::{
     AttrType, Attribute, Demand, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef,
-    Present, Registry, Said, Schema, Subgraphs,
+    Present, Registry, Said, Schema, Subgraphs, shown_domain,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -221,6 +221,11 @@ impl<'a> Engine<'a> {
         };
         self.begin(main);
         self.given_inputs(main);
+        // The names of a model that is resolved are defined, and the reference implementation
+        // passes others over.
+        if self.is_algebra() && self.resolved.is_none() {
+            self.undefined(main);
+        }
         self.walk(main);
         self.conclude();
         // A session does not need to know what dimensions mean.
@@ -795,8 +800,11 @@ impl<'a> Engine<'a> {
         let op = model.display(model.node(node).op_type);
         let domain = model.domain_of(node);
         let reason = if callee.imported {
-            format!("operator {op} of domain '{domain}' is unknown")
+            let near = self.registry.similar(&domain, &op);
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            format!("operator {op} of domain '{}' is unknown{near}", shown_domain(&domain))
         } else {
+            let domain = shown_domain(&domain);
             format!("operator set '{domain}' is not imported, so {op} is not defined")
         };
         if !callee.imported {

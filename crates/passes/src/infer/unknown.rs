@@ -13,7 +13,8 @@ pub struct Unknown {
     pub value: ValueId,
     /// What of it.
     pub missing: Missing,
-    /// The node that makes it; `None` for what the file leaves open of an input.
+    /// The node that makes it, or the one that reads it if nothing does; `None` for what the file
+    /// leaves open of an input.
     pub node: Option<NodeId>,
     /// Why, in words.
     pub reason: String,

@@ -1,0 +1,83 @@
+//! Names that nothing defines.
+
+use sardonyx_model::{GraphId, Id, Producer};
+
+use super::engine::{Engine, MOST_LISTED};
+use super::unknown::Missing;
+use super::{Problem, ProblemKind};
+use crate::check::{codes, undefined, undefined_output};
+use crate::finding::Spot;
+use crate::order::tree;
+
+/// Problems of this kind whose advice looks for similar names, which takes a walk through the
+/// model.
+const MOST_ADVISED: usize = 20;
+
+impl Engine<'_> {
+    /// Lists what nodes read and graphs give although nothing defines it: in the main graph, in
+    /// the graphs of its nodes, and in functions.
+    pub(super) fn undefined(&mut self, main: GraphId) {
+        let bodies: Vec<GraphId> =
+            self.model.functions.iter().map(|function| function.body).collect();
+        for graph in tree(self.model, main) {
+            self.undefined_inputs(graph);
+            self.undefined_outputs(graph);
+        }
+        for body in bodies {
+            for graph in tree(self.model, body) {
+                self.undefined_inputs(graph);
+                // Of a body, each call says which outputs it takes.
+                if graph != body {
+                    self.undefined_outputs(graph);
+                }
+            }
+        }
+    }
+
+    fn undefined_inputs(&mut self, graph: GraphId) {
+        let model = self.model;
+        for node in &model.graph(graph).nodes {
+            for (index, value) in model.inputs(*node).enumerate() {
+                let Some(value) = value else { continue };
+                let found = model.value(value);
+                if found.producer != Producer::Nothing {
+                    continue;
+                }
+                let advised = self.found.problems.len() < MOST_ADVISED;
+                let (fact, advice) = undefined(model, graph, found.name, index, advised);
+                let reason = format!("nothing defines it, and the node reads it as input {index}");
+                if self.found.types[value.index()].is_none() {
+                    self.note(value, Missing::Type, Some(*node), reason, None);
+                }
+                let advice = match &*advice {
+                    "" => codes::UNDEFINED_VALUE.help.to_string(),
+                    advice => advice.to_string(),
+                };
+                self.name_undefined(Spot::node(*node).item("input", index), fact, advice);
+            }
+        }
+    }
+
+    fn undefined_outputs(&mut self, graph: GraphId) {
+        let model = self.model;
+        for (index, info) in model.graph(graph).outputs.iter().enumerate() {
+            let is_made = |value| model.value(value).producer != Producer::Nothing;
+            let Some(name) = info.name.filter(|_| !info.value.is_some_and(is_made)) else {
+                continue;
+            };
+            let (fact, advice) = undefined_output(model, graph, name);
+            let advice = match &*advice {
+                "" => codes::UNDEFINED_OUTPUT.help.to_string(),
+                advice => advice.to_string(),
+            };
+            self.name_undefined(Spot::graph(graph).item("output", index), fact, advice);
+        }
+    }
+
+    fn name_undefined(&mut self, spot: Spot, fact: String, advice: String) {
+        if self.found.problems.len() < MOST_LISTED {
+            let kind = ProblemKind::Undefined;
+            self.found.problems.push(Problem { spot, kind, fact, advice });
+        }
+    }
+}
