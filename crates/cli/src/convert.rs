@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = parse_release)]
     release: Option<Target>,
     /// IR version; by default it is raised to the one released with the operator sets
-    #[arg(long = "ir", value_name = "N")]
+    #[arg(long, alias = "ir", value_name = "N")]
     ir_version: Option<i64>,
     /// Make an assumption that the model does not guarantee, and list the nodes that need it:
     /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
@@ -155,7 +155,7 @@ impl Args {
         }
         if target.is_empty() {
             return Err(Failure::new("no target version")
-                .help("give --opset, --release or --ir, such as --opset 21"));
+                .help("give --opset, --release or --ir-version, such as --opset 21"));
         }
         Ok(target)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     saving: saving::Args,
     /// IR version
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "ir", value_name = "N")]
     ir_version: Option<i64>,
     /// Operator set version; DOMAIN defaults to ai.onnx. May be repeated
     #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = parse_opset)]

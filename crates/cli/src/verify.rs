@@ -1,7 +1,9 @@
 //! Runs of a model before and after a change that keeps its meaning.
 
 use sardonyx::convert::Conversion;
-use sardonyx::{DataType, Difference, Model, Port, Session, Tolerance, Type, Value as Operand};
+use sardonyx::{
+    DataType, Difference, Dim, ErrorKind, Model, Port, Session, Tolerance, Type, Value as Operand,
+};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -72,9 +74,7 @@ pub(crate) fn verify(
         let filling = filling::Args::with_seed(run);
         let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], told)?;
         let wanted = before.run(inputs.clone()).map_err(|error| {
-            Failure::from(error).help(format!(
-                "run {run} of the model fails on these inputs, so the models cannot be compared; remove --verify"
-            ))
+            Failure::from(error).help(cannot_run(run, &inputs, before.inputs()))
         })?;
         let got = after.run(inputs.clone())?;
         let mut pairs = wanted.iter().zip(got.iter());
@@ -98,7 +98,46 @@ fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure>
         builder = builder.dim(name, *size);
     }
     let help = format!("{what} cannot be run, so the models cannot be compared; remove --verify");
-    builder.build().map_err(|error| Failure::from(error).help(help))
+    builder.build().map_err(|error| {
+        // An option that does not fit is no reason to do without a comparison.
+        let is_option = error.kind() == ErrorKind::Input;
+        let failure = Failure::from(error);
+        if is_option { failure } else { failure.help(help) }
+    })
+}
+
+/// What to do if the model itself fails on inputs that were made up: mostly their sizes are not
+/// those that it takes.
+fn cannot_run(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
+    /// Inputs that are named.
+    const SHOWN: usize = 6;
+    let shown = inputs.iter().take(SHOWN).map(|(name, value)| match value.as_tensor() {
+        Some(tensor) => {
+            let dims = tensor.dims().iter().copied();
+            format!("{name}: {}", Type::tensor(tensor.data_type(), dims))
+        }
+        None => format!("{name}: {}", value.value_type()),
+    });
+    let shown: Vec<String> = shown.collect();
+    let open = ports.iter().find_map(|port| {
+        let shape = port.ty()?.shape()?;
+        // The first axis mostly counts examples, and any size will do.
+        let mut axes = shape.iter().enumerate().rev();
+        axes.find_map(|(axis, dim)| match dim {
+            Dim::Known(_) => None,
+            dim if dim.is_unknown() => Some(format!("'{}[{axis}]=SIZE'", port.name())),
+            dim => dim.as_symbol().map(|name| format!("{name}=SIZE")),
+        })
+    });
+    let sizes = match open {
+        Some(open) => format!("set sizes that the model takes, such as --set {open}, or "),
+        None => String::new(),
+    };
+    format!(
+        "run {run} of the original model fails on its pseudo-random inputs ({}); {sizes}remove \
+         --verify",
+        shown.join(", ")
+    )
 }
 
 /// Where the models begin to differ; nothing if that cannot be found out.

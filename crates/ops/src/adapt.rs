@@ -119,11 +119,13 @@ pub struct Refusal {
     pub why: String,
     /// What a caller may grant so that it can.
     pub unless: Option<Assumption>,
+    /// What to do instead, in a clause, if that is known.
+    pub instead: Option<String>,
 }
 
 impl From<String> for Refusal {
     fn from(why: String) -> Refusal {
-        Refusal { why, unless: None }
+        Refusal { why, unless: None, instead: None }
     }
 }
 

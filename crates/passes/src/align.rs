@@ -151,7 +151,11 @@ impl Converting<'_> {
                 self.convert(second);
             }
             Err(ConvertError::Refused(refusals)) => {
-                let refusals = refusals.into_iter().map(|refusal| (functions[0], refusal));
+                // What `convert` may be told does not hold here.
+                let refusals = refusals.into_iter().map(|refusal| {
+                    let advice = "change the node, or keep the calls of the function: inline --keep-conflicting";
+                    (functions[0], refusal.with_advice(advice))
+                });
                 self.refusals.extend(refusals);
             }
             // A version that is not known is told of where it matters.

@@ -17,7 +17,7 @@ use sardonyx_model::{
     AttributeValue, GraphId, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
 };
 use sardonyx_ops::operators::CONSTANT;
-use sardonyx_ops::{Assumption, OpRef, Refusal, Registry};
+use sardonyx_ops::{Assumption, OpRef, Refusal, Registry, shown_domain};
 use sardonyx_tensor::Tensor;
 
 use crate::check::codes;
@@ -36,7 +36,6 @@ pub use target::{RELEASES, Release, Target};
 
 use constants::become_constant;
 use report::Replaced;
-use target::shown_domain;
 
 /// The version of the format since which an initializer need not be an input.
 const PLAIN_INITIALIZERS: i64 = 4;
@@ -162,7 +161,9 @@ fn convert_expanded(
             // What has a body may have an equivalent; the others have none.
             let mut refusals = job.refusals;
             let left = refused.into_iter().filter(|(node, _)| is_left(*node));
-            for (node, Refusal { why, unless }) in left.take(MOST_REFUSALS) {
+            for (node, refusal) in left.take(MOST_REFUSALS) {
+                let advice = advice(&refusal);
+                let why = refusal.why;
                 let origin = origins.get(&node).copied();
                 let fact = match origin {
                     Some(_) => {
@@ -172,8 +173,8 @@ fn convert_expanded(
                 };
                 let spot = Spot::node(origin.unwrap_or(node));
                 let finding = Finding::new(original, &codes::NO_EXACT_CONVERSION, spot, fact);
-                refusals.push(match unless {
-                    Some(assumption) => Finding { advice: assume(assumption).into(), ..finding },
+                refusals.push(match advice {
+                    Some(advice) => finding.with_advice(advice),
                     None => finding,
                 });
             }
@@ -492,7 +493,12 @@ impl<'a> Job<'a> {
                 let shown = shown_domain(&domain);
                 let fact = match schema(from) {
                     None => {
-                        format!("the operator set {shown} has no operator {name} in version {from}")
+                        let near = self.registry.similar(&domain, &name);
+                        let near = near.map(|near| format!("; did you mean {near}?"));
+                        let near = near.unwrap_or_default();
+                        format!(
+                            "the operator set {shown} has no operator {name} in version {from}{near}"
+                        )
                     }
                     Some(_) => {
                         format!("how {name} of {shown} changed up to version {to} is not known")
@@ -561,7 +567,11 @@ impl<'a> Job<'a> {
             self.known.extend(crossings.constant(output).map(|value| (node, value)));
         }
         for stop in crossed.stops {
-            let fact = refusal(op, goal, &stop);
+            let mut fact = refusal(op, goal, &stop);
+            if is_of_body {
+                // Other versions of the model have other bodies.
+                fact.instead = None;
+            }
             self.refused.push((self.made.origin(stop.node), fact));
         }
         for assumption in crossed.assumed {
@@ -582,9 +592,9 @@ impl<'a> Job<'a> {
 
     /// The model, and what became of the nodes of the model `before`.
     fn finish(mut self, before: &Model, replaced: &Replaced) -> Result<Converted, ConvertError> {
-        for (node, Refusal { why, unless }) in std::mem::take(&mut self.refused) {
-            let code = &codes::NO_EXACT_CONVERSION;
-            self.refuse_as(code, Spot::node(node), why, unless.map(assume));
+        for (node, refusal) in std::mem::take(&mut self.refused) {
+            let (code, advice) = (&codes::NO_EXACT_CONVERSION, advice(&refusal));
+            self.refuse_as(code, Spot::node(node), refusal.why, advice);
         }
         if self.refusals.is_empty() {
             self.imports();
@@ -681,11 +691,26 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What to do about a node that is refused unless the caller grants an assumption.
-fn assume(assumption: Assumption) -> String {
+/// What to do about a node that is refused, if more is known than what its code says: what may be
+/// granted, and the versions that the node can have.
+fn advice(refusal: &Refusal) -> Option<String> {
+    let instead = refusal.instead.as_ref().map(|instead| format!("{instead}, or change the node"));
+    let Some(assumption) = refusal.unless else { return instead };
     let (says, name) = (assumption.says(), assumption.name());
-    let other = codes::NO_EXACT_CONVERSION.help;
-    format!("if {says}, assume it: convert --assume {name}; otherwise, {other}")
+    let other = instead.as_deref().unwrap_or(codes::NO_EXACT_CONVERSION.help);
+    Some(format!("if {says}, assume it: convert --assume {name}; otherwise, {other}"))
+}
+
+/// How to convert a node that could not go on: to the last version that it can have, or one beyond
+/// it.
+fn instead(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
+    let last = stop.last.filter(|_| stop.op.def.domain == op.def.domain)?;
+    let beyond = if last > goal { "newer" } else { "older" };
+    let set = match op.def.domain {
+        "" => String::new(),
+        domain => format!(" of {domain}"),
+    };
+    Some(format!("convert to opset version {last}{set} or {beyond}"))
 }
 
 /// Nodes by domain and name of their operators.
@@ -718,5 +743,5 @@ fn refusal(op: OpRef, goal: u32, stop: &Stop) -> Refusal {
         "{name} cannot be converted from opset version {from} to {goal}{at}: {made}{}",
         stop.why
     );
-    Refusal { why, unless }
+    Refusal { why, unless, instead: instead(op, goal, stop) }
 }

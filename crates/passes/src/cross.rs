@@ -81,6 +81,8 @@ pub(crate) struct Stop {
     pub(crate) op: OpRef,
     /// The version that it cannot have.
     pub(crate) to: u32,
+    /// The version nearest to it that it can have.
+    pub(crate) last: Option<u32>,
     pub(crate) why: Why,
 }
 
@@ -107,8 +109,8 @@ impl fmt::Display for Why {
 struct Way {
     /// The boundaries at which something is to be done.
     steps: Vec<Step>,
-    /// Why it does not lead there, and the version that there is none of.
-    end: Option<(u32, Why)>,
+    /// Why it does not lead there, the version that there is none of, and the last one before it.
+    end: Option<(u32, u32, Why)>,
 }
 
 /// A boundary between two versions of an operator.
@@ -149,12 +151,13 @@ impl Way {
             // Some operators took the place of others.
             match first.checked_sub(1).and_then(|before| def.crossing(first, before)) {
                 Some(_) => ahead.push(first - 1),
-                None => end = Some((to, Why::TooNew(first))),
+                None => end = Some((to, first, Why::TooNew(first))),
             }
         } else if def.version_at(to) != Some(at)
             && def.schema_at(to).is_some_and(|schema| schema.deprecated)
         {
-            end = Some((to, Why::Deprecated));
+            let since = def.version_at(to).unwrap_or(to);
+            end = Some((to, since.saturating_sub(1), Why::Deprecated));
         }
         let mut steps = Vec::new();
         let mut from = at;
@@ -272,7 +275,15 @@ impl OnTheWay<'_, '_> {
             let goal = self.crossings.goal.of(op);
             let way = self.crossings.way(op, goal);
             for step in &way.steps {
-                let refused = |why| Stop { node, op, to: step.to, why: Why::Refused(why) };
+                let refused = |why: Refusal| {
+                    // The operator is named before the reason.
+                    let named = format!("{}: ", op.def.name);
+                    let text = why.why.strip_prefix(&named).unwrap_or(&why.why).to_string();
+                    let why = Refusal { why: text, ..why };
+                    let Step { to, made_in, .. } = *step;
+                    let last = Some(if to < op.opset { made_in + 1 } else { to - 1 });
+                    Stop { node, op, to, last, why: Why::Refused(why) }
+                };
                 let before = Shape::of(self.model, node);
                 self.step(node, op, step).map_err(refused)?;
                 let after = Shape::of(self.model, node);
@@ -289,7 +300,9 @@ impl OnTheWay<'_, '_> {
             }
             return match &way.end {
                 None => Ok(goal),
-                Some((to, why)) => Err(Stop { node, op, to: *to, why: why.clone() }),
+                Some((to, last, why)) => {
+                    Err(Stop { node, op, to: *to, last: Some(*last), why: why.clone() })
+                }
             };
         }
     }
@@ -362,7 +375,8 @@ impl OnTheWay<'_, '_> {
                     && !is_granted
                     && op.def.domain.is_empty()
                     && step.fit.casts(self.model, node, &self.crossings.types).is_some();
-                Err(Refusal { why, unless: may_help.then_some(assumption) })
+                let unless = may_help.then_some(assumption);
+                Err(Refusal { unless, ..Refusal::from(why) })
             }
             Some(Crossing::Never(reason)) => Err(reason.to_string().into()),
             None => Err(format!(

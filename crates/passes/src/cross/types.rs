@@ -106,6 +106,9 @@ impl<'a> Types<'a> {
         let (after, before): (Vec<&NodeId>, Vec<&NodeId>) = made.iter().partition(reads);
         let after = after.into_iter().rev();
         for node in before.into_iter().chain([&node]).chain(after) {
+            for value in model.inputs(*node).flatten() {
+                self.learn_constant(model, value);
+            }
             self.infer(model, registry, *node, form(*node));
         }
     }
@@ -117,9 +120,6 @@ impl<'a> Types<'a> {
             return;
         }
         let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
-        for value in inputs.iter().flatten() {
-            self.learn_constant(model, *value);
-        }
         let Some(op) = called(model, registry, node, opset) else { return };
         let Some(rule) = op.def.inference_at(opset) else { return };
         let types: Vec<Option<&Type>> = inputs.iter().map(|value| self.ty((*value)?)).collect();
