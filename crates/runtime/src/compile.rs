@@ -8,10 +8,10 @@ use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
-use sardonyx_passes::check::codes::TYPES_CONTRADICT;
+use sardonyx_passes::check::codes::{INPUT_TYPE, MALFORMED_NODE, TYPES_CONTRADICT};
 use sardonyx_passes::{
-    Finding, Fusion, InferOptions, Inference, Resolved, Spot, differentiate, eliminate_common,
-    fuse, infer, needed, remove_dead, unpack_sequences, upgrade,
+    Finding, Fusion, InferOptions, Inference, ProblemKind, Resolved, Spot, differentiate,
+    eliminate_common, fuse, infer, infer_model, needed, remove_dead, unpack_sequences, upgrade,
 };
 use sardonyx_tensor::Recycler;
 
@@ -31,6 +31,9 @@ use crate::report::{Clock, CompileReport};
 use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
 use crate::select::select;
 use crate::weights::Packer;
+
+/// Contradictions of types that are listed.
+const MOST_CONTRADICTIONS: usize = 8;
 
 /// A compiled model, and what compiling it did.
 pub(crate) struct Compiled {
@@ -145,6 +148,45 @@ pub(crate) fn compile(
     options: &Options,
     pool: &Pool,
 ) -> Result<Compiled, CompileError> {
+    compile_stages(model, external, options, pool)
+        .map_err(|error| from_types(model, options, error))
+}
+
+/// An error about types, at the nodes whose inputs are of other types than their operators take:
+/// that is where a contradiction begins. A stage finds it where it matters, which may be nodes
+/// further down.
+fn from_types(model: &Model, options: &Options, error: CompileError) -> CompileError {
+    let may_follow = matches!(&error, CompileError::Invalid(findings) if findings.iter().all(
+        |finding| [&MALFORMED_NODE, &TYPES_CONTRADICT].contains(&finding.code)
+    ));
+    if !may_follow {
+        return error;
+    }
+    let settings = InferOptions {
+        symbols: &options.dims,
+        rules: options.operators.rules(),
+        check_types: true,
+        ..InferOptions::default()
+    };
+    let found = infer_model(model, &options.operators.registry(), settings);
+    let wrong = found.problems().iter().filter(|problem| problem.kind == ProblemKind::Signature);
+    let wrong: Vec<Finding> = wrong
+        .take(MOST_CONTRADICTIONS)
+        .map(|problem| {
+            let fact = problem.fact.clone();
+            let advice = format!("{}; {}", INPUT_TYPE.help, problem.advice);
+            Finding::new(model, &TYPES_CONTRADICT, problem.spot, fact).with_advice(advice)
+        })
+        .collect();
+    if wrong.is_empty() { error } else { CompileError::Invalid(wrong) }
+}
+
+fn compile_stages(
+    model: &Model,
+    external: &dyn ExternalData,
+    options: &Options,
+    pool: &Pool,
+) -> Result<Compiled, CompileError> {
     let (mut report, mut clock) = (CompileReport::default(), Clock::start());
     let account = Account::new(options.memory_limit, 0);
     let Front { mut resolved, inference: first, mut constants } =
@@ -232,8 +274,28 @@ fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileErro
     let Err(Broken { step: Some(step), what }) = program.verify() else {
         return Ok(());
     };
+    let what = with_names(&what, program, resolved.model());
     let what = format!("its inputs and outputs do not fit together: {what}");
     Err(malformed(resolved.model(), program.steps[step].origins[0], what))
+}
+
+/// Says what a value is called in the model, in place of its number in the program.
+fn with_names(what: &str, program: &Program, model: &Model) -> String {
+    let mut parts = what.split('%');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(end);
+        let value = number.parse::<usize>().ok().and_then(|slot| program.values.get(slot));
+        match value {
+            Some(found) => {
+                let name = sardonyx_proto::shown(model.text(model.value(found.value).name));
+                text += &format!("'{name}'{rest}");
+            }
+            None => text += &format!("%{part}"),
+        }
+    }
+    text
 }
 
 /// Refuses a model whose outputs are of other types than it declares: who reads them goes by what
