@@ -14,7 +14,7 @@ use crate::{files, show};
 #[group(skip)]
 pub(crate) struct Args {
     /// Show the K classes with the highest scores; by default 5 if the classes have names
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "K", value_parser = crate::human::parse_positive)]
     top: Option<u64>,
     /// Class names: one per line, or a JSON array; by default from the model's metadata
     #[arg(long, value_name = "FILE")]

@@ -58,7 +58,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, requires = "mpi")]
     reproducible: bool,
     /// Seconds that a device or process waits for a message of another one
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "workers", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "workers", value_parser = crate::human::parse_positive)]
     device_timeout: u64,
 }
 

@@ -117,6 +117,14 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{} {what}{s}", group(number as u64))
 }
 
+/// A count that is not 0.
+pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("use a whole number of at least 1".to_string()),
+    }
+}
+
 /// A size in bytes as it is typed: `4096`, `64K` and `64KiB` (units of 1024), `64kB` (units of
 /// 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {

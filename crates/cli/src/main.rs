@@ -175,7 +175,8 @@ fn main() -> ExitCode {
     last_resort::install();
     let wanted = usage::Wanted::of(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
-        let matches = Cli::command().color(wanted.color).try_get_matches();
+        let command = usage::with_negative_numbers(Cli::command());
+        let matches = command.color(wanted.color).try_get_matches();
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
             Err(usage) => {

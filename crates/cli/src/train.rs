@@ -12,7 +12,7 @@ use sardonyx::{
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::human::count;
+use crate::human::{count, parse_positive};
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     cast: bool,
     /// Split the data along the first axis into batches of N examples; by default each step gets
     /// all data
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     batch: Option<u64>,
     /// Pass this input to each step whole, without splitting it into batches. May be repeated.
     /// Scalars are never split
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
     steps: Option<u64>,
     /// Number of passes over the data [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     epochs: Option<u64>,
     /// Learning rate of the steps: the value of their input 'learning_rate', which `sardonyx
     /// add-training` adds. By default the one that was given to add-training
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", requires = "devices")]
     configuration: Option<String>,
     /// Seconds that a device waits for a message of another one
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "devices", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "devices", value_parser = parse_positive)]
     device_timeout: u64,
     #[command(flatten)]
     stopping: StopArgs,
@@ -98,6 +98,9 @@ pub(crate) struct Args {
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.train/1";
+
+/// A learning rate above this is a mistake as a rule.
+const LARGE_RATE: f64 = 10.0;
 
 pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
@@ -114,6 +117,11 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut data = data.cut(args.batch, &args.whole, &trainer, &entries)?;
     if let Some(rate) = args.learning_rate {
         data.set_learning_rate(rate, &trainer, &entries)?;
+        if rate > LARGE_RATE {
+            terminal.note(&format!(
+                "the learning rate {rate:?} is large: most models need a rate below 1"
+            ));
+        }
     }
     let eval = match &args.eval {
         Some(path) => {
@@ -138,6 +146,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         steps: 0,
         history: Vec::new(),
         means: Vec::new(),
+        lost: None,
     };
     let ended = course.run(&data, eval.as_ref());
     if ended.is_err() && course.steps == 0 {
@@ -148,6 +157,9 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
+        Ok(rate) if rate < 0.0 => {
+            Err("a learning rate is not negative: steps would increase the loss".to_string())
+        }
         Ok(rate) if rate.is_finite() => Ok(rate),
         _ => Err("a learning rate is a number, such as 0.001".to_string()),
     }
@@ -218,6 +230,8 @@ struct Course<'a> {
     history: Vec<(u64, usize, Numbers)>,
     /// What each evaluation gave, after how many steps.
     means: Vec<(u64, usize, Numbers)>,
+    /// The first output that was not finite: number of the step, entry, name.
+    lost: Option<(u64, usize, String)>,
 }
 
 impl Course<'_> {
@@ -255,14 +269,38 @@ impl Course<'_> {
             None => self.trainer.iterate_with(inputs.all(), options)?,
         };
         self.steps += 1;
-        if self.args.every > 0 && self.steps.is_multiple_of(self.args.every) {
-            for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
-                let numbers = numbers_of(outputs);
+        let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);
+        for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
+            let numbers = numbers_of(outputs);
+            self.look_for_lost(entry, &numbers);
+            if is_shown {
                 self.show(&format!("step {}", self.steps), entry, &numbers);
                 self.history.push((self.steps, entry, numbers));
             }
         }
         Ok(())
+    }
+
+    /// Says at which step a shown number stops being finite. Such a loss says nothing, and the
+    /// steps after it mostly make every weight NaN.
+    fn look_for_lost(&mut self, entry: usize, numbers: &Numbers) {
+        let Some((name, number)) = numbers.iter().find(|(_, number)| !number.is_finite()) else {
+            return;
+        };
+        if self.lost.is_some() {
+            return;
+        }
+        let step = self.steps;
+        let advice = if step == 1 {
+            "check the data and the stored weights for NaN and infinity"
+        } else {
+            "use a lower --learning-rate, or `sardonyx add-training --clip-norm`, and check the data"
+        };
+        let what = if number.is_nan() { "NaN" } else { "infinite" };
+        self.terminal.note(&format!(
+            "the output '{name}' is {what} from step {step} on, and later steps do not train; {advice}"
+        ));
+        self.lost = Some((step, entry, name.clone()));
     }
 
     /// The means over other data of what steps return.
@@ -351,6 +389,9 @@ impl Course<'_> {
                 "seed": trainer.seed(),
                 "history": rows(&self.history),
                 "evaluations": rows(&self.means),
+                "not_finite": self.lost.as_ref().map(|(step, entry, output)| {
+                    json!({"step": step, "entry": entry, "output": output})
+                }),
                 "state": args.state,
                 "saved": saved.as_ref().map(saving::Saved::json),
             });

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ColorChoice, Error};
+use clap::{ColorChoice, Command, Error};
 
 /// What has to be known before the arguments are parsed, because it also holds when they cannot be.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +47,17 @@ impl Wanted {
         }
         wanted
     }
+}
+
+/// Lets every option that takes a value take a negative number. Its own parser then says what is
+/// wrong with that; otherwise the number counts as an unknown option.
+pub(crate) fn with_negative_numbers(command: Command) -> Command {
+    command.mut_subcommands(|command| {
+        command.mut_args(|arg| {
+            let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+        })
+    })
 }
 
 /// What the parser says: a message, advice, and what it says about which argument.

@@ -158,7 +158,8 @@ fn what_happened_is_told_in_json() {
         "-o",
         &out,
     ];
-    let keys = ["model", "steps", "seed", "history", "evaluations", "state", "saved"];
+    let keys =
+        ["model", "steps", "seed", "history", "evaluations", "not_finite", "state", "saved"];
     let answer = train(&files, &args).json("sardonyx.train/1", &keys);
     // Batches of 3, 3 and 2 examples.
     assert_eq!((&answer["steps"], &answer["seed"]), (&9.into(), &5.into()));
@@ -261,7 +262,11 @@ fn what_cannot_be_trained_is_refused() {
         .refused(&["no training information", "add-training"]);
     files.run("train", "line.onnxtxt", &["-o", &out]).refused(&["no array for the input 'x"]);
     train(&files, &[]).refused(&["no output"]);
-    train(&files, &["--batch", "0", "-o", &out]).refused(&["--batch"]);
+    for option in ["--batch", "--epochs"] {
+        train(&files, &[option, "0", "-o", &out]).refused(&[option, "at least 1"]);
+        train(&files, &[option, "-2", "-o", &out]).refused(&[option, "at least 1"]);
+    }
+    train(&files, &["--learning-rate", "-1", "-o", &out]).refused(&["is not negative"]);
     train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).refused(&["no array 'z'"]);
 
     let x = files.path("data") + "/x.npy";
@@ -269,6 +274,16 @@ fn what_cannot_be_trained_is_refused() {
     fs::copy(&x, &unknown).unwrap();
     train(&files, &["-o", &out]).refused(&["no training step has an input 'targat'", "'target'"]);
     fs::remove_file(&unknown).unwrap();
+    let variable = files.path("data") + "/w.npy";
+    fs::copy(&x, &variable).unwrap();
+    train(&files, &["-o", &out]).refused(&["'w' is a state variable", "inputs are: x, target"]);
+    fs::remove_file(&variable).unwrap();
+    // What --data takes, and how to make it.
+    files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).refused(&[
+        "this is a single array (.npy), but --data takes a .npz file",
+        "numpy.savez(\"data.npz\", x=x, target=target)",
+        "x.npy, target.npy",
+    ]);
     fs::write(&x, npy("<f4", "(4, 1)", &floats(&[0.0; 4]))).unwrap();
     train(&files, &["--batch", "2", "-o", &out]).refused(&["8 examples", "but 'x' has 4"]);
     // The step itself fails: nothing was reached, so nothing is saved.
@@ -277,6 +292,52 @@ fn what_cannot_be_trained_is_refused() {
     train(&files, &["-o", &out]).refused(&["input 'x' has element type float", "--cast"]);
     assert!(!Path::new(&out).exists());
     train(&files, &["--cast", "-o", &out]).good();
+}
+
+/// An input of a step that does not fit: the inputs are listed, not the state.
+#[test]
+fn the_inputs_of_a_step_are_listed() {
+    let files = files();
+    let out = files.path("out.onnx");
+    let x = files.path("data") + "/x.npy";
+    fs::write(&x, npy("<f4", "(8, 2)", &floats(&[0.0; 16]))).unwrap();
+    let answer = train(&files, &["-o", &out]);
+    assert!(!answer.stderr.contains("w: float"), "{}", answer.stderr);
+    answer.refused(&[
+        "dimension 1 is 2 and should be 1",
+        "the inputs are\n  x: float[N, 1]\n  target: float[N, 1]\n",
+    ]);
+}
+
+/// A loss that is NaN or infinite is pointed out once, where it begins.
+#[test]
+fn a_loss_that_is_not_finite_is_pointed_out() {
+    let files = files();
+    let (out, data) = (files.path("out.onnx"), files.path("data"));
+    let notes = |more: &[&str]| {
+        let args = ["--data", &data, "--steps", "60", "--every", "0", "--json", "-o", &out];
+        let answer = files.run("train", "line.onnxtxt", &[&args[..], more].concat());
+        let stderr = answer.stderr.clone();
+        let json: Value = serde_json::from_str(&answer.good()).unwrap();
+        (stderr, json["not_finite"].clone())
+    };
+    let (_, fine) = notes(&[]);
+    assert_eq!(fine, Value::Null);
+
+    // Steps that are too long for numbers of this size.
+    let x: Vec<f32> = (0..8).map(|i| i as f32 * 100.0).collect();
+    fs::write(data.clone() + "/x.npy", npy("<f4", "(8, 1)", &floats(&x))).unwrap();
+    let (text, first) = notes(&[]);
+    let step = first["step"].as_u64().unwrap();
+    assert!(step > 1 && first["output"] == "loss", "{first}");
+    let expected = format!("the output 'loss' is infinite from step {step} on");
+    assert!(text.contains(&expected) && text.contains("a lower --learning-rate"), "{text}");
+    assert_eq!(text.matches("from step").count(), 1, "{text}");
+
+    fs::write(data.clone() + "/x.npy", npy("<f4", "(8, 1)", &floats(&[f32::NAN; 8]))).unwrap();
+    let (text, first) = notes(&[]);
+    assert_eq!(first["step"], 1);
+    assert!(text.contains("'loss' is NaN from step 1 on") && text.contains("the data"), "{text}");
 }
 
 /// A last batch that is smaller does not fit an input of a fixed size.

@@ -538,7 +538,9 @@ impl Program {
                 inputs.push((name.clone(), state.value(*variable)?.into()));
             }
         }
-        let outputs = session.run_with(inputs, options)?;
+        let outputs = session
+            .run_with(inputs, options)
+            .map_err(|error| self.about_inputs(error, &session.describe_inputs()))?;
         let mut values = Vec::with_capacity(self.assignments.len());
         for (variable, output) in &self.assignments {
             let value = outputs.tensor(output)?;
@@ -548,6 +550,22 @@ impl Program {
         let returned = outputs.into_iter().zip(&self.returned);
         let returned = returned.filter_map(|(output, returned)| returned.then_some(output));
         Ok((Outputs::new(returned.collect()), values))
+    }
+
+    /// An error about inputs that lists those that a caller gives: the session also has an input
+    /// for each state variable.
+    fn about_inputs(&self, error: Error, listed: &str) -> Error {
+        let Some(before) = error.help().and_then(|help| help.strip_suffix(listed)) else {
+            return error;
+        };
+        let mut help = format!("{before}the inputs are");
+        for port in self.runner.inputs() {
+            if self.variable_of(port.name()).is_none() {
+                let default = if port.is_required() { "" } else { " (has a default)" };
+                help += &format!("\n  {port}{default}");
+            }
+        }
+        error.with_help(help)
     }
 
     fn run_on_devices(

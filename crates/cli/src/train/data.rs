@@ -8,8 +8,9 @@ use sardonyx::{
 };
 
 use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::inputs;
 use crate::random::SplitMix64;
-use crate::{files, inputs};
 
 /// Arrays by the names of inputs.
 pub(super) struct Data {
@@ -82,8 +83,7 @@ impl Data {
         let ports = ports_of(trainer, entries)?;
         let files = match path {
             Some(path) if path.is_dir() => of_directory(path)?,
-            Some(path) => npz::read(&files::read(path)?)
-                .map_err(|error| Failure::from(error).at(path.display()))?,
+            Some(path) => of_archive(path, &ports)?,
             None => Vec::new(),
         };
         let mut arrays = Vec::new();
@@ -92,6 +92,12 @@ impl Data {
                 let names: Vec<&str> = ports.iter().map(|port| port.name()).collect();
                 let failure = Failure::new(format!("no training step has an input '{name}'"));
                 let failure = failure.code(ErrorKind::Input);
+                if trainer.state_types().any(|(variable, _)| variable == name) {
+                    return Err(failure.help(format!(
+                        "'{name}' is a state variable, which --state sets; the inputs are: {}",
+                        names.join(", ")
+                    )));
+                }
                 return Err(match sardonyx::suggest::closest(&name, names.iter().copied()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
                     None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
@@ -103,9 +109,7 @@ impl Data {
         let is_given = |port: &Port| arrays.iter().any(|array| array.name == port.name());
         if let Some(port) = ports.iter().find(|port| port.is_required() && !is_given(port)) {
             let failure = Failure::new(format!("the data has no array for the input '{port}'"));
-            return Err(failure.code(ErrorKind::Input).help(
-                "pass --data a .npz file with an array for each input, or a directory of .npy files",
-            ));
+            return Err(failure.code(ErrorKind::Input).help(how_to_make(&ports)));
         }
         Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
     }
@@ -191,6 +195,11 @@ impl Data {
         }
         let tensor = Tensor::from_vec(vec![1; shape.len()], vec![rate])?;
         let tensor = cast(&tensor, elem, CastOptions::default())?;
+        let held = cast(&tensor, DataType::Double, CastOptions::default())?;
+        if held.reshape([])?.item::<f64>().is_ok_and(|held| !held.is_finite()) {
+            let failure = Failure::new(format!("the learning rate {rate:?} is too large for {elem}"));
+            return Err(failure.code(ErrorKind::Input).help("use a rate such as 0.001"));
+        }
         self.arrays.push(Array { name: NAME.to_string(), tensor, is_cut: false });
         Ok(())
     }
@@ -244,6 +253,40 @@ fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
     }
     let message = format!("'{name}' of {} cannot be split into batches", elem.name());
     Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
+}
+
+/// The arrays of a .npz file.
+fn of_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
+    let bytes = files::read(path)?;
+    match files::kind(path, bytes.as_slice()) {
+        Kind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
+        kind => {
+            let what = match kind {
+                Kind::Npy => "this is a single array (.npy), but --data takes a .npz file",
+                _ => "this is not a .npz file, which --data takes",
+            };
+            let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
+            Err(failure.help(how_to_make(ports)))
+        }
+    }
+}
+
+/// How to make data for these inputs.
+fn how_to_make(ports: &[&Port]) -> String {
+    /// Inputs that are named; as a rule there are two.
+    const SHOWN: usize = 6;
+    let needed: Vec<&str> =
+        ports.iter().filter(|port| port.is_required()).map(|port| port.name()).collect();
+    let shown = &needed[..needed.len().min(SHOWN)];
+    let files: Vec<String> = shown.iter().map(|name| format!("{name}.npy")).collect();
+    let arrays: Vec<String> = shown.iter().map(|name| format!("{name}={name}")).collect();
+    let more = if needed.len() > SHOWN { ", …" } else { "" };
+    format!(
+        "make a .npz file with an array for each input, in Python numpy.savez(\"data.npz\", {}{more}), \
+         or a directory with {}{more}",
+        arrays.join(", "),
+        files.join(", ")
+    )
 }
 
 /// The .npy files of a directory, by their names without suffix.
