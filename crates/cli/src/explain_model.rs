@@ -1,6 +1,6 @@
 //! `sardonyx explain`: what a model becomes before it runs; or what a finding of `check` means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -134,6 +134,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     let plan = match args.training_step {
         None => {
             let session = args.session.on_devices(&opened.model, sizes, options)?;
+            note_open_sizes(sizes, session.inputs(), terminal);
             // Other sizes stay open: a plan holds for all of them.
             let inputs = session.inputs().iter();
             let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
@@ -168,6 +169,38 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         return terminal.json(&answer, true);
     }
     terminal.print(&text)
+}
+
+/// Says which sizes are open: a plan for all sizes splits none of these, and a run plans for its
+/// own.
+fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
+    /// Sizes that are listed.
+    const SHOWN: usize = 8;
+    let mut open: Vec<String> = Vec::new();
+    for port in ports {
+        let shape = port.ty().and_then(Type::shape);
+        for (axis, dim) in shape.into_iter().flatten().enumerate() {
+            if dim.is_unknown() {
+                let is_set = |one: &session::OpenSize| one.input == port.name() && one.axis == axis;
+                if !set.open.iter().any(is_set) {
+                    open.push(format!("{}[{axis}]", port.name()));
+                }
+            } else {
+                let is_open = |name: &String| !set.fixed.iter().any(|(fixed, _)| fixed == name);
+                open.extend(dim.symbols().into_iter().filter(is_open));
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    open.retain(|name| seen.insert(name.clone()));
+    if let Some(first) = open.first() {
+        let more = if open.len() > SHOWN { ", …" } else { "" };
+        terminal.note(&format!(
+            "these sizes are open, and the plan does not split their axes: {}{more}; --set \
+             '{first}=SIZE' shows the plan of a run with that size",
+            open[..open.len().min(SHOWN)].join(", ")
+        ));
+    }
 }
 
 /// The name and the type of an input of which sizes without names are set.

@@ -134,6 +134,12 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(why) = nothing_split(&model, &report, division) {
         terminal.note(&format!("the model is not divided: {why}"));
     }
+    if report.inside > 0 && division != Division::Pipeline {
+        let nodes = count(report.inside, "node");
+        terminal.note(&format!(
+            "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
+        ));
+    }
     saved.iter().for_each(|saved| saved.say(terminal));
     local.iter().for_each(|local| local.say(terminal));
     Ok(())
@@ -147,6 +153,8 @@ fn as_json(report: &Suggested) -> Value {
         "tables_by_rows": report.tables,
         "multiply_adds_of_stages": report.stages,
         "inputs_by_batch": report.inputs,
+        "nodes_by_batch": report.in_parts,
+        "nodes_in_subgraphs": report.inside,
     })
 }
 
@@ -155,13 +163,13 @@ fn nothing_split(model: &Model, report: &Suggested, division: Division) -> Optio
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",
-        Division::Batch => "give it a name instead, or use --tensor or --pipeline",
+        Division::Batch => "use --tensor or --pipeline",
     };
     model.undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
 fn as_text(name: &str, report: &Suggested, division: Division) -> String {
-    let Suggested { columns, rows, whole, tables, stages, inputs } = report;
+    let Suggested { columns, rows, whole, tables, stages, inputs, .. } = report;
     let what = match division {
         Division::Tensor => {
             let products = format!(

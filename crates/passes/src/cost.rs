@@ -93,10 +93,19 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
     let calls = CallCosts::default();
     let options = InferOptions { calls: Some(&calls), ..options };
     let found = infer_model(model, registry, options);
+    walked(model, registry, &found, &calls)
+}
+
+/// What a model costs without calls of functions, of whose values this is known.
+pub(crate) fn cost_of_inferred(model: &Model, registry: &Registry, found: &Inference) -> Cost {
+    walked(model, registry, found, &CallCosts::default())
+}
+
+fn walked(model: &Model, registry: &Registry, found: &Inference, calls: &CallCosts) -> Cost {
     match model.main {
         Some(main) => {
             let imports = &model.header.opset_import;
-            Walk::new(model, registry, &found, &calls, imports).cost_of(main)
+            Walk::new(model, registry, found, calls, imports).cost_of(main)
         }
         None => Cost::default(),
     }

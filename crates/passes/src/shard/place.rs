@@ -214,7 +214,7 @@ impl Planner<'_> {
         for value in in_parts.collect::<Vec<_>>() {
             let name = self.name(value).into_bytes();
             let why =
-                format!("is not honored: {op} is computed whole, as it has no rule for parts");
+                format!("asks for parts, but {op} is computed whole, as it has no rule for parts");
             self.refuse(node, Some(&name), why);
         }
     }
@@ -287,7 +287,7 @@ impl Planner<'_> {
             }
             if let (Err(why), false) = (taken, is_own_form) {
                 let name = self.name(value).into_bytes();
-                self.refuse(node, Some(&name), format!("is not honored: {why}"));
+                self.refuse(node, Some(&name), format!("asks for parts, but {why}"));
             }
         }
         if let Some(found) = assigning.finish() {

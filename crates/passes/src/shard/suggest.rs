@@ -4,21 +4,21 @@
 use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, Model, NodeId, Producer, Type, ValueId, ValueInfo};
+use sardonyx_model::{Dim, GraphId, Model, NodeId, Producer, Type, ValueId, ValueInfo};
 use sardonyx_ops::operators::{GATHER, GEMM, MATMUL};
 use sardonyx_ops::{Cut, Registry};
 
 use super::form::{Device, Form, Split, SplitAxis};
 use super::{
     Computed, FormId, Planner, Prepared, ShardError, ShardOptions, Step, inlined, newest_forms,
-    prepare,
+    of_prepared, prepare,
 };
 use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices, configurations,
 };
-use crate::cost::node_multiply_adds;
+use crate::cost::{Sum, at_assumed_sizes, cost_of_inferred, node_multiply_adds};
 
 /// What is divided among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,11 @@ pub struct Suggested {
     pub stages: Vec<u64>,
     /// Inputs whose first axis is split.
     pub inputs: usize,
+    /// Nodes that then compute parts, if examples are divided.
+    pub in_parts: usize,
+    /// Nodes with multiply-adds in graphs of nodes, such as the branches of an `If`: these are not
+    /// divided.
+    pub inside: usize,
 }
 
 /// A matrix with fewer elements than this is not worth a message.
@@ -94,9 +99,15 @@ pub fn suggest(
         annotated.main_graph().into_iter().flat_map(|main| &main.nodes).copied().collect();
     // The version of the format that has configurations.
     raise_ir_version(&mut annotated, 11);
+    let inner = InnerWork::of(&prepared, registry);
     let mut report = Suggested::default();
     match division {
-        Division::Batch => report.inputs = split_batch(&mut annotated, (name, devices))?,
+        Division::Batch => {
+            report.inputs = split_batch(&mut annotated, (name, devices))?;
+            let again = with_sizes(&annotated, registry, name, options)?;
+            let options = ShardOptions { configuration: Some(name), ..options };
+            report.in_parts = of_prepared(again, options).facts().in_parts;
+        }
         Division::Tensor => {
             let mut declined: HashSet<NodeId> = HashSet::new();
             loop {
@@ -114,13 +125,15 @@ pub fn suggest(
             let planner = Planner::new(&prepared, None);
             let resolved = planner.resolved;
             let order = resolved.order_of(resolved.main()).to_vec();
-            let multiply_adds =
-                |node: NodeId| node_multiply_adds(resolved, &prepared.types, node).unwrap_or(0);
+            let multiply_adds = |node: NodeId| {
+                let own = node_multiply_adds(resolved, &prepared.types, node).unwrap_or(0);
+                own.saturating_add(inner.of_node(node).0)
+            };
             let work = |node: NodeId| {
                 let model = resolved.model();
                 let operands = model.inputs(node).chain(model.outputs(node).iter().copied());
                 let elements = operands.flatten().map(|value| planner.elements(value));
-                let elements = elements.fold(0u64, u64::saturating_add);
+                let elements = elements.fold(inner.of_node(node).1, u64::saturating_add);
                 multiply_adds(node).saturating_add(elements.saturating_mul(ELEMENT_WORK))
             };
             let all: u64 = order.iter().map(|node| work(*node)).sum();
@@ -145,7 +158,47 @@ pub fn suggest(
             }
         }
     }
+    report.inside = inner.nodes;
     Ok((annotated, report))
+}
+
+/// What the graphs of nodes take.
+struct InnerWork {
+    /// Multiply-adds and elements of all graphs of a node of the main graph.
+    by_node: HashMap<NodeId, (u64, u64)>,
+    /// Nodes in such graphs that have multiply-adds.
+    nodes: usize,
+}
+
+impl InnerWork {
+    fn of(prepared: &Prepared, registry: &Registry) -> InnerWork {
+        let model = prepared.resolved.model();
+        let mut inner = InnerWork { by_node: HashMap::new(), nodes: 0 };
+        for cost in cost_of_inferred(model, registry, &prepared.types).nodes {
+            let Some(owner) = main_node_around(model, cost.graph) else { continue };
+            let size = |sum: &Sum| u64::try_from(at_assumed_sizes(&sum.known)).unwrap_or(0);
+            inner.nodes += usize::from(size(&cost.work.multiply_adds) > 0);
+            let sum = inner.by_node.entry(owner).or_default();
+            sum.0 = sum.0.saturating_add(size(&cost.work.multiply_adds.times(&cost.runs)));
+            sum.1 = sum.1.saturating_add(size(&cost.work.elements.times(&cost.runs)));
+        }
+        inner
+    }
+
+    fn of_node(&self, node: NodeId) -> (u64, u64) {
+        self.by_node.get(&node).copied().unwrap_or_default()
+    }
+}
+
+/// The node of the main graph in which a graph is; `None` for the main graph.
+fn main_node_around(model: &Model, graph: GraphId) -> Option<NodeId> {
+    let mut owner = None;
+    let mut graph = graph;
+    while let Some(around) = model.graph(graph).owner {
+        owner = Some(around);
+        graph = model.node(around).graph;
+    }
+    owner
 }
 
 /// Lets the nodes that read inputs read the first axis of these in parts, one for each device.

@@ -144,7 +144,7 @@ impl Wanted {
         match self.division {
             Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",
             Division::Pipeline => "use batch=True to divide the examples",
-            Division::Batch => "give it a name instead, or use tensor=True or pipeline=True",
+            Division::Batch => "use tensor=True or pipeline=True",
         }
     }
 }

@@ -12,8 +12,8 @@ impl Model {
         match division {
             Division::Tensor if columns + rows + tables > 0 => None,
             Division::Tensor if *whole == 0 => Some(
-                "no MatMul or Gemm has a constant matrix of at least 4096 elements, and no Gather \
-                 has a constant table of at least 1048576 elements"
+                "no MatMul or Gemm of the main graph has a constant matrix of at least 4096 \
+                 elements, and no Gather has a constant table of at least 1048576 elements"
                     .to_string(),
             ),
             Division::Tensor => Some(
@@ -31,8 +31,15 @@ impl Model {
                 let mut axes =
                     inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
                 let (port, batch) = axes.next()?;
-                let size = batch.known().filter(|size| *size < 2)?;
-                Some(format!("the first axis of '{}' has the fixed size {size}", port.name()))
+                let name = port.name();
+                match batch.known().filter(|size| *size < 2) {
+                    Some(size) => Some(format!(
+                        "the first axis of '{name}' has the fixed size {size} (a name instead of it \
+                         leaves the size open)"
+                    )),
+                    None => (report.in_parts == 0)
+                        .then(|| format!("no node computes a part of the examples of '{name}'")),
+                }
             }
         }
     }
