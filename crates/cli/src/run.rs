@@ -95,6 +95,9 @@ fn run_one(
         },
         terminal,
         |model| {
+            if let Some(rank) = rank {
+                rank.check(&model, terminal)?;
+            }
             let names = expected.iter().flat_map(Expected::names);
             args.inner.apply(model, names, expected.is_some())
         },

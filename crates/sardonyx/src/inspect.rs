@@ -174,6 +174,11 @@ impl Model {
         self.graph.training_info.len()
     }
 
+    /// Whether nodes call collectives, which exchange values with the models of other ranks.
+    pub fn has_collectives(&self) -> bool {
+        !sardonyx_passes::collectives(&self.graph).is_empty()
+    }
+
     /// The configurations for several devices, in order.
     pub fn device_configurations(&self) -> Vec<DeviceConfiguration> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sardonyx::SessionBuilder;
 use sardonyx::devices::Transport;
+use sardonyx::{Model, SessionBuilder};
 
 use super::DeviceArgs;
 use super::workers::Workers;
 use crate::failure::Failure;
+use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict};
 
 /// What stands for the number of a process in the name of a file.
@@ -26,6 +27,7 @@ impl DeviceArgs {
     /// alone, or the devices of one model.
     pub(crate) fn rank(&self, model: &ModelArg) -> Result<Option<Rank>, Failure> {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
+            self.refuse_number(model)?;
             return Ok(None);
         }
         if model.is_stdin() {
@@ -35,6 +37,21 @@ impl DeviceArgs {
         let workers = self.rank_workers(&self.settings())?;
         let transport = workers.transport().cloned();
         Ok(transport.map(|transport| Rank { transport, _workers: workers }))
+    }
+
+    /// Refuses a file name with the number of a process where each process does not run a model of
+    /// its own.
+    fn refuse_number(&self, model: &ModelArg) -> Result<(), Failure> {
+        let has_number = model.path.to_str().is_some_and(|path| path.contains(NUMBER));
+        if !has_number || model.path.exists() {
+            return Ok(());
+        }
+        let message = format!("the models of several processes are named: '{}'", model.name());
+        Err(Failure::new(message).help(if self.devices {
+            "use --processes N without --devices: %d is the number of the process, from 0"
+        } else {
+            "add --processes N: %d is the number of the process, from 0"
+        }))
     }
 
     /// Refuses processes with models of their own, for a command that has no use for them.
@@ -61,6 +78,26 @@ impl Rank {
             None => model.path.clone(),
         };
         ModelArg { path, limits: model.limits.clone() }
+    }
+
+    /// Looks at the model that this process runs beside those of the others.
+    pub(crate) fn check(&self, model: &Model, terminal: &Terminal) -> Result<(), Failure> {
+        if model.has_collectives() {
+            return Ok(());
+        }
+        let count = self.transport.workers();
+        let what = format!("each of {count} processes runs the whole model");
+        if let Some(configuration) = model.device_configurations().first() {
+            let message = format!("{what}, as no node of it is a collective");
+            return Err(Failure::new(message).help(format!(
+                "add --devices to run it on the devices of its configuration '{}'",
+                configuration.name
+            )));
+        }
+        if self.is_first() {
+            terminal.note(&format!("{what}: it has no collectives that would connect them"));
+        }
+        Ok(())
     }
 
     /// Connects a session with those of the other processes.
