@@ -1,7 +1,7 @@
 //! `sardonyx info --nodes`: the nodes of a model as a table.
 
 use sardonyx::infer::Options;
-use sardonyx::{Glob, Model, NodeInfo, NodeValue, Type, ValueSource};
+use sardonyx::{Glob, Model, NodeInfo, NodeValue, Type, ValueSource, suggest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -37,11 +37,37 @@ impl Args {
     }
 
     fn fits(&self, node: &NodeInfo) -> bool {
-        let op = self.op.as_ref().is_none_or(|op| {
-            op.matches(&node.operator) || op.matches(&qualified(&node.domain, &node.operator))
-        });
+        let op = self.op.as_ref().is_none_or(|op| is_of(op, node));
         op && self.name.as_ref().is_none_or(|name| name.matches(&node.name))
     }
+
+    /// What to say if no node fits: names like those that are asked for, or the operators that
+    /// there are.
+    fn hint(&self, nodes: &[NodeInfo]) -> Option<String> {
+        let mut operators: Vec<String> =
+            nodes.iter().map(|node| qualified(&node.domain, &node.operator)).collect();
+        operators.sort_unstable();
+        operators.dedup();
+        if let Some(op) = &self.op
+            && !nodes.iter().any(|node| is_of(op, node))
+        {
+            let wanted = op.text();
+            let near = suggest::closest(&wanted, operators.iter().map(String::as_str));
+            let advice = match near {
+                Some(near) => format!("did you mean {near}?"),
+                None => "`sardonyx info` lists the operators".to_string(),
+            };
+            return Some(format!("no node has the operator '{wanted}'; {advice}"));
+        }
+        let wanted = self.name.as_ref()?.text();
+        let names = nodes.iter().map(|node| &*node.name).filter(|name| !name.is_empty());
+        let near = suggest::hint(&wanted, names);
+        Some(format!("no node of those has the name '{wanted}'{near}"))
+    }
+}
+
+fn is_of(op: &Glob, node: &NodeInfo) -> bool {
+    op.matches(&node.operator) || op.matches(&qualified(&node.domain, &node.operator))
 }
 
 /// Lists the nodes that fit.
@@ -55,12 +81,17 @@ pub(crate) fn list(
     let types = model.infer(&Options::new().without_reasons(true));
     let nodes = model.nodes(Some(&types));
     let total = nodes.len();
+    let hint = args.hint(&nodes);
     let fitting: Vec<NodeInfo> = nodes.into_iter().filter(|node| args.fits(node)).collect();
     if json {
         let nodes = Each(|| fitting.iter().map(node_json));
         return terminal.json(&Answer { schema: SCHEMA, model: arg.name(), total, nodes }, true);
     }
-    terminal.print(&text(&fitting, total))
+    terminal.print(&text(&fitting, total))?;
+    if let Some(hint) = hint.filter(|_| fitting.is_empty()) {
+        terminal.note(&hint);
+    }
+    Ok(())
 }
 
 /// The answer in JSON. Nodes are written one by one.

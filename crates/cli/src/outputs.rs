@@ -50,7 +50,17 @@ impl Place {
                     "outputs are written to a directory, or to a .npy, .npz, .pb or .csv file",
                 ))
             }
-            (_, None) => Ok(Place::Directory(path.to_path_buf())),
+            (_, None) => match file_suffix(path) {
+                Some(suffix) => {
+                    let shown = path.display();
+                    let failure = Failure::new(format!("outputs are not written as .{suffix}"));
+                    Err(failure.at(&shown).help(format!(
+                        "use a name that ends in .npy, .npz, .pb or .csv; for a directory of this \
+                         name, write '{shown}/'"
+                    )))
+                }
+                None => Ok(Place::Directory(path.to_path_buf())),
+            },
         }
     }
 
@@ -58,6 +68,20 @@ impl Place {
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Place::One(Target::Stdout, _))
     }
+}
+
+/// The suffix of a path that looks like that of a file: letters, or letters and digits. The name of
+/// a directory that does not end in a slash may have a number after a dot.
+fn file_suffix(path: &Path) -> Option<&str> {
+    let is_separator = |last: &char| std::path::is_separator(*last);
+    if path.to_str()?.chars().next_back().as_ref().is_some_and(is_separator) {
+        return None;
+    }
+    let suffix = path.extension()?.to_str()?;
+    let is_suffix = suffix.len() <= 8
+        && suffix.starts_with(|first: char| first.is_ascii_alphabetic())
+        && suffix.chars().all(|each| each.is_ascii_alphanumeric());
+    is_suffix.then_some(suffix)
 }
 
 /// Writes all outputs; the files written.

@@ -63,12 +63,17 @@ impl<'a> Sizes<'a> {
             Err(failure.code(ErrorKind::Input))
         };
         if shape.len() != given.len() {
-            return wrong(format!("it has {} dimensions, not {}", shape.len(), given.len()));
+            let (given, wanted) = (given.len(), shape.len());
+            return wrong(format!("the number of dimensions is {given} and should be {wanted}"));
         }
         for (axis, (dim, size)) in shape.iter().zip(given).enumerate() {
             match (self.value(dim), dim.as_symbol()) {
                 (Some(known), _) if known != *size => {
-                    return wrong(format!("dimension {axis} ({dim}) is {known}, not {size}"));
+                    let name = dim.as_symbol().map(|name| format!(" ({name})"));
+                    let name = name.unwrap_or_default();
+                    return wrong(format!(
+                        "dimension {axis}{name} is {size} and should be {known}"
+                    ));
                 }
                 (None, Some(symbol)) => {
                     self.known.insert(symbol.to_string(), *size);

@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::panic::catch_unwind;
+use std::path::Path;
 
 use sardonyx::{Model, Session, Tensor};
 use support::{
@@ -96,6 +97,14 @@ fn inputs_that_do_not_fit() {
     run(&["absent.npy"]).refused(&["absent.npy", "no such file"]);
     sardonyx(&["run", &files.path("relu.onnx"), "--random", "1", "--dim", "M=2"])
         .refused(&["no dimension 'M'"]);
+    let out = files.path("out.png");
+    let args = ["run", &files.path("relu.onnx"), &files.path("good.npy"), "-o", &out];
+    sardonyx(&args).refused(&["outputs are not written as .png", "out.png/'"]);
+    assert!(!Path::new(&out).exists());
+    let out = format!("{out}/");
+    let args = ["run", &files.path("relu.onnx"), &files.path("good.npy"), "-o", &out];
+    sardonyx(&args).good();
+    assert!(Path::new(&out).is_dir());
     for usage in [["--threads", "0"], ["--repeat", "0"], ["--top", "x"], ["--dim", "N"]] {
         assert_eq!(files.run("run", "relu.onnx", &usage).code, Some(2));
     }

@@ -63,16 +63,16 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
         assert_eq!(output(run(&files, &["--shape", shape]), "i").0, [4]);
     }
     let refused = |args: &[&str], words: &[&str]| run(&files, args).refused(words);
-    refused(&["--shape", "x=4"], &["--shape", "2 dimensions, not 1"]);
-    refused(&["--shape", "x=4,5"], &["dimension 1 (3) is 3, not 5"]);
-    refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 4, not 5"]);
+    refused(&["--shape", "x=4"], &["--shape", "the number of dimensions is 1 and should be 2"]);
+    refused(&["--shape", "x=4,5"], &["dimension 1 is 5 and should be 3"]);
+    refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 5 and should be 4"]);
     refused(&["--shape", "xs=4,3"], &["no input 'xs'", "its inputs are: x, ids"]);
     refused(&["--shape", "attention_masks=4"], &["did you mean 'attention_mask'?"]);
     refused(&["--shape", "x=4,y"], &["NAME=SIZES"]);
     let chain = files.path("chain.onnx");
     let answer = support::sardonyx(&["bench", &chain, "--shape", "x=2", "--runs", "1", "--json"]);
     answer.good();
-    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).refused(&["is 2, not 3"]);
+    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).refused(&["is 3 and should be 2"]);
 }
 
 #[test]

@@ -118,7 +118,15 @@ graph.node[1] 'else_branch':
     let text = list(&["--op", "C*"]).good();
     assert!(text.starts_with("graph.node[1] 'then_branch':\n"), "{text}");
     assert!(text.ends_with("\n1 of 4 nodes\n"), "{text}");
-    assert_eq!(list(&["--op", "Conv"]).good(), "0 of 4 nodes\n");
+    for (options, hint) in [
+        (["--op", "Conv"], "no node has the operator 'Conv'; `sardonyx info` lists the operators"),
+        (["--op", "Cilp"], "no node has the operator 'Cilp'; did you mean Clip?"),
+        (["--name", "chioce"], "no node of those has the name 'chioce'; did you mean 'choice'?"),
+    ] {
+        let answer = list(&options);
+        assert!(answer.stderr.contains(hint), "{}", answer.stderr);
+        assert_eq!(answer.good(), "0 of 4 nodes\n");
+    }
     let json = list(&["--name", "*i*", "--json"])
         .json("sardonyx.info-nodes/1", &["model", "total", "nodes"]);
     assert_eq!(json["total"], 4);

@@ -157,6 +157,8 @@ fn wrong_options_are_explained() {
     let loss = ["--loss", "squared-error"];
     let with = |more: &[&str]| message("add-training", &[&loss[..], more].concat());
     assert!(with(&["--train", "v*"]).contains("no initializer 'v*' exists"));
+    assert!(with(&["--init", "xavir"]).contains("did you mean 'xavier'?"));
+    assert!(with(&["--of", "W"]).contains("the model has no output 'W'; it has y"));
     assert!(with(&["--learning-rate", "0"]).contains("the learning rate must be greater than 0"));
     assert!(with(&["--init", "uniform:0"]).contains("not one of keep, he, xavier"));
     let both = with(&["--clip-norm", "1", "--clip-value", "1"]);
@@ -214,6 +216,10 @@ fn the_learning_rate_is_set_for_a_run() {
     };
     let (usual, half) = (weight("a.onnx", &[]), weight("b.onnx", &["--learning-rate", "0.05"]));
     assert!(usual != 0.0 && (usual / half - 2.0).abs() < 1e-5, "{usual} {half}");
+    for (rate, words) in [("1e39", "too large for float"), ("-0.1", "is not negative")] {
+        let args = ["train", &ready, "--data", &data, "--learning-rate", rate, "-o", &ready];
+        sardonyx(&args).refused(&[words]);
+    }
     let stays = weight("c.onnx", &["--learning-rate", "0", "--batch", "4"]);
     assert!(stays == 0.0, "{stays}");
     let refused = sardonyx(&["train", &ready, "--learning-rate", "fast", "-o", &ready]);

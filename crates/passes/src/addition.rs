@@ -170,6 +170,17 @@ impl Addition {
         model.values().find(|(_, value)| defines(value)).map(|(id, _)| id)
     }
 
+    /// What is said of a name that no value has.
+    pub(crate) fn no_value(&self, name: &str) -> String {
+        let (model, graph) = (self.model(), self.graph());
+        let defined = model
+            .values()
+            .filter(|(_, value)| value.graph == graph && value.producer != Producer::Nothing);
+        let names: Vec<_> = defined.map(|(_, value)| model.display(Some(value.name))).collect();
+        let near = sardonyx_proto::suggest::hint(name, names.iter().map(|name| &**name));
+        format!("the model has no value '{name}'{near}")
+    }
+
     /// The name of a value.
     pub(crate) fn name(&self, value: ValueId) -> String {
         self.model().display(Some(self.model().value(value).name)).into_owned()
@@ -338,8 +349,9 @@ impl Addition {
             }
         };
         found.and_then(|index| outputs[index].value).ok_or_else(|| {
-            let (name, names) = (name.unwrap_or_default(), names.join(", "));
-            format!("the model has no output '{name}'; it has {names}")
+            let name = name.unwrap_or_default();
+            let near = sardonyx_proto::suggest::hint(name, names.iter().map(String::as_str));
+            format!("the model has no output '{name}'; it has {}{near}", names.join(", "))
         })
     }
 

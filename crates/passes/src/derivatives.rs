@@ -118,7 +118,7 @@ pub fn add_gradients(
 fn value_of(add: &Addition, name: Option<&str>) -> Result<ValueId, DeriveError> {
     match name {
         Some(name) => {
-            let missing = || DeriveError::Option(format!("the model has no value '{name}'"));
+            let missing = || DeriveError::Option(add.no_value(name));
             add.value(name).ok_or_else(missing)
         }
         None => add.main_output(None).map_err(DeriveError::Option),

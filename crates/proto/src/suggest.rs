@@ -22,6 +22,15 @@ pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// What a message about an unknown name ends in: `; did you mean 'input_ids'?`, or nothing if no
+/// name is similar.
+pub fn hint<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    match closest(wanted, candidates) {
+        Some(near) => format!("; did you mean '{near}'?"),
+        None => String::new(),
+    }
+}
+
 fn plain(name: &str) -> Vec<char> {
     // Longer names than this are not typed by hand, and the comparison is quadratic.
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(100).collect()

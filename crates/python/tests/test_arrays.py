@@ -114,7 +114,7 @@ def test_a_wrong_type_or_shape_is_refused():
     session = identity("float[2]")
     for wrong, said in [
         (np.zeros(2), "double"),
-        (np.zeros(3, np.float32), "dimension 0 is 3, not 2"),
+        (np.zeros(3, np.float32), "dimension 0 is 3 and should be 2"),
         (np.zeros((), np.float32), "dimension"),
     ]:
         with pytest.raises(sardonyx.Error) as failed:

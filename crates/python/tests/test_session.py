@@ -410,7 +410,7 @@ def test_inputs_are_let_go():
 
 # What is given for `x` of float[N, 3], and what is said.
 REFUSED = [
-    (floats(2, 4), "dimension 1 is 4, not 3"),
+    (floats(2, 4), "dimension 1 is 4 and should be 3"),
     (floats(2), "has 1 dimensions, [2]"),
     (np.zeros((2, 3)), "has element type double"),
     (np.zeros((2, 3), np.int64), "has element type int64"),

@@ -278,7 +278,7 @@ def test_what_is_wrong_is_said_and_changes_nothing():
         (lambda: trainer.iterate(DATA | {"z": ONES}), "input", "no training step has an input 'z'"),
         (lambda: trainer.infer({5: ONES}), "input", "the name 5 of an input is not a str"),
         (lambda: trainer.infer(ONES), "input", "which is not a dict"),
-        (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3, not 2"),
+        (lambda: trainer.infer({"x": np.ones(3, np.float32)}), "input", "dimension 0 is 3 and should be 2"),
         (lambda: sardonyx.Trainer(DESCENT, outputs=["z"]), "output", "has an output 'z'"),
         (lambda: sardonyx.Trainer(DESCENT, threads=0), "argument", "threads must be 1 or more"),
         (lambda: sardonyx.Trainer(DESCENT, precision="some"), "argument", "'some', which does not exist"),

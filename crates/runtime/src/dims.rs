@@ -32,8 +32,9 @@ pub fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> 
                 0 => "all of them are numbers or unknown".to_string(),
                 _ => format!("sizes are: {}", listed(&names)),
             };
+            let near = sardonyx_proto::suggest::hint(name, names.iter().map(String::as_str));
             return Err(CompileError::Option(format!(
-                "the inputs have no dimension '{name}'; {there_are}"
+                "the inputs have no dimension '{name}'; {there_are}{near}"
             )));
         }
         if *size < 0 {

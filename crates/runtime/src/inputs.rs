@@ -431,7 +431,7 @@ fn dims_fit<'p>(
         {
             return Err(format!(
                 "has shape {dims:?}, but the model expects {declared}: dimension {axis} is \
-                 {size}, not {wanted}"
+                 {size} and should be {wanted}"
             ));
         }
         let Some(name) = wanted.as_symbol() else {
@@ -487,7 +487,7 @@ mod tests {
                 "has element type bool, but the model expects float[N, 3]",
             ),
             (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
-            (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),
+            (&[("image", floats(&[2, 4]))], "dimension 1 is 4 and should be 3"),
             (&[("image", floats(&[2, 3])), ("mask", bools(&[1]))], "N is 2 for the input 'image'"),
         ];
         let fixed = [("M".to_string(), 4)];

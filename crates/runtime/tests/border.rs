@@ -271,7 +271,7 @@ fn sparse_tensors_are_dense_within() {
     }
     let three = sparse(&[2, 4], &[1], &[4.0]);
     let error = run(&session, &[("a", three.into()), ("b", b.into())]).unwrap_err();
-    assert!(error.to_string().contains("dimension 1 is 4, not 3"), "{error}");
+    assert!(error.to_string().contains("dimension 1 is 4 and should be 3"), "{error}");
 }
 
 #[test]

@@ -25,6 +25,11 @@ impl Glob {
         Ok(Glob(text.chars().collect()))
     }
 
+    /// The pattern as it is written.
+    pub fn text(&self) -> String {
+        self.0.iter().collect()
+    }
+
     /// Whether the whole name fits.
     pub fn matches(&self, name: &str) -> bool {
         let pattern = &self.0;

@@ -205,6 +205,12 @@ impl Model {
             wanted.push(*values.get(name).ok_or_else(|| {
                 let message = format!("the main graph has no value '{name}'");
                 let error = Error::new(ErrorKind::Output, message);
+                if let Some(outputs) = self.outputs_of_node(name) {
+                    return error.with_help(format!(
+                        "'{name}' is a node; use the name of an output of it: {}",
+                        outputs.join(", ")
+                    ));
+                }
                 match closest(name, values.keys().map(String::as_str)) {
                     Some(near) => error.with_help(format!("did you mean '{near}'?")),
                     None => error.with_help("`sardonyx infer --show` lists the values"),
@@ -212,6 +218,17 @@ impl Model {
             })?);
         }
         Ok(self.with_output_values(wanted))
+    }
+
+    /// The names of what a node of the main graph makes, if one has this name.
+    fn outputs_of_node(&self, name: &str) -> Option<Vec<String>> {
+        let model = &self.graph;
+        let name = model.symbol(name.as_bytes())?;
+        let nodes = &model.graph(model.main?).nodes;
+        let node = nodes.iter().find(|node| model.node(**node).name == Some(name))?;
+        let outputs = model.outputs(*node).iter().flatten();
+        let names = outputs.map(|value| model.display(Some(model.value(*value).name)).into_owned());
+        Some(names.collect())
     }
 
     /// As [`with_outputs`](Model::with_outputs), by id.

@@ -138,7 +138,9 @@ fn missing_directory(path: &Path) -> Option<&Path> {
 /// A file of the same directory with a similar name, which could hold the same: a model for a
 /// model, else a file with the same suffix.
 fn similar_file(path: &Path) -> Option<PathBuf> {
-    let wanted = path.file_name()?.to_str()?;
+    // Suffixes are alike anyhow.
+    let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
+    let wanted = path.file_stem()?.to_str()?;
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -158,8 +160,10 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| is_same_kind(name))
         .collect();
-    let closest = sardonyx_proto::closest(wanted, names.iter().map(String::as_str))?;
-    Some(path.with_file_name(closest))
+    let stems: Vec<String> = names.iter().filter_map(|name| stem(name)).collect();
+    let closest = sardonyx_proto::closest(wanted, stems.iter().map(String::as_str))?;
+    let found = names.iter().find(|name| stem(name).as_deref() == Some(closest))?;
+    Some(path.with_file_name(found))
 }
 
 pub(crate) fn shown(path: &Path) -> String {

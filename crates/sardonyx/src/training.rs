@@ -33,6 +33,7 @@ use std::fmt;
 use sardonyx_model::ExternalData;
 use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, DeriveError, GradientOptions, TrainingOptions};
+use sardonyx_proto::suggest::hint;
 
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
@@ -250,7 +251,7 @@ impl Model {
         let frozen = globs(&options.frozen);
         let chosen = options.variables.as_deref().map(globs);
         if let Some(unknown) = self.fits_nothing(options) {
-            return Err(Refusal::Option(format!("no initializer '{unknown}' exists")));
+            return Err(Refusal::Option(unknown));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {
@@ -274,7 +275,7 @@ impl Model {
     }
 
     /// A pattern for initializers that fits none.
-    fn fits_nothing<'o>(&self, options: &'o Options) -> Option<&'o str> {
+    fn fits_nothing(&self, options: &Options) -> Option<String> {
         let graph = self.graph.graph(self.graph.main?);
         let names: Vec<String> = graph
             .initializers
@@ -284,7 +285,9 @@ impl Model {
         let patterns = options.variables.iter().flatten().chain(&options.frozen);
         let mut patterns = patterns.filter_map(|text| Some((Glob::parse(text).ok()?, text)));
         let unknown = patterns.find(|(glob, _)| !names.iter().any(|name| glob.matches(name)));
-        unknown.map(|(_, text)| text.as_str())
+        let (_, text) = unknown?;
+        let near = hint(text, names.iter().map(String::as_str));
+        Some(format!("no initializer '{text}' exists{near}"))
     }
 
     /// The same model with gradients as further outputs, called as what they belong to with

@@ -5,6 +5,8 @@
 
 use std::str::FromStr;
 
+use sardonyx_proto::suggest::hint;
+
 use sardonyx_model::{AttrValue, GraphId, Model, ValueId};
 use sardonyx_ops::scalar;
 use sardonyx_tensor::{DataType, Tensor};
@@ -41,7 +43,11 @@ impl FromStr for Initialization {
                 let bound = bound.and_then(|bound| bound.parse::<f64>().ok());
                 let bound = bound.filter(|bound| bound.is_finite() && *bound > 0.0);
                 bound.map(Initialization::Uniform).ok_or_else(|| {
-                    "not one of keep, he, xavier and uniform:BOUND with a bound above 0".to_string()
+                    let name = text.split(':').next().unwrap_or_default();
+                    let near = hint(name, ["keep", "he", "xavier", "uniform:BOUND"]);
+                    format!(
+                        "not one of keep, he, xavier and uniform:BOUND with a bound above 0{near}"
+                    )
                 })
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn add(add: &mut Addition, loss: &Loss) -> Result<Added, DeriveError>
         }
         Loss::Value(name) => {
             let Some(value) = add.value(name) else {
-                return Err(DeriveError::Option(format!("the model has no value '{name}'")));
+                return Err(DeriveError::Option(add.no_value(name)));
             };
             let attributes = [("keepdims", AttrValue::Int(0))];
             let is_scalar = tensor(add, value)?.1.is_some_and(|shape| shape.is_empty());
