@@ -158,8 +158,7 @@ fn what_happened_is_told_in_json() {
         "-o",
         &out,
     ];
-    let keys =
-        ["model", "steps", "seed", "history", "evaluations", "not_finite", "state", "saved"];
+    let keys = ["model", "steps", "seed", "history", "evaluations", "not_finite", "state", "saved"];
     let answer = train(&files, &args).json("sardonyx.train/1", &keys);
     // Batches of 3, 3 and 2 examples.
     assert_eq!((&answer["steps"], &answer["seed"]), (&9.into(), &5.into()));

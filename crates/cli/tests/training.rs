@@ -217,7 +217,8 @@ fn the_learning_rate_is_set_for_a_run() {
     let (usual, half) = (weight("a.onnx", &[]), weight("b.onnx", &["--learning-rate", "0.05"]));
     assert!(usual != 0.0 && (usual / half - 2.0).abs() < 1e-5, "{usual} {half}");
     for (rate, words) in [("1e39", "too large for float"), ("-0.1", "is not negative")] {
-        let args = ["train", &ready, "--data", &data, "--learning-rate", rate, "-o", &ready];
+        let out = files.path("refused.onnx");
+        let args = ["train", &ready, "--data", &data, "--learning-rate", rate, "-o", &out];
         sardonyx(&args).refused(&[words]);
     }
     let stays = weight("c.onnx", &["--learning-rate", "0", "--batch", "4"]);

@@ -197,7 +197,8 @@ impl Data {
         let tensor = cast(&tensor, elem, CastOptions::default())?;
         let held = cast(&tensor, DataType::Double, CastOptions::default())?;
         if held.reshape([])?.item::<f64>().is_ok_and(|held| !held.is_finite()) {
-            let failure = Failure::new(format!("the learning rate {rate:?} is too large for {elem}"));
+            let failure =
+                Failure::new(format!("the learning rate {rate:?} is too large for {elem}"));
             return Err(failure.code(ErrorKind::Input).help("use a rate such as 0.001"));
         }
         self.arrays.push(Array { name: NAME.to_string(), tensor, is_cut: false });
