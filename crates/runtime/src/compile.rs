@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use sardonyx_kernels::Pool;
-use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{ExternalData, Id, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::OpRef;
 use sardonyx_ops::operators::{CONSTANT, SCAN};
 use sardonyx_passes::check::codes::{INPUT_TYPE, MALFORMED_NODE, TYPES_CONTRADICT};
 use sardonyx_passes::{
-    Finding, Fusion, InferOptions, Inference, ProblemKind, Resolved, Spot, differentiate,
+    Finding, Fusion, InferOptions, Inference, ProblemKind, Resolved, differentiate,
     eliminate_common, fuse, infer, infer_model, needed, remove_dead, unpack_sequences, upgrade,
 };
 use sardonyx_tensor::Recycler;
 
 use crate::account::Account;
 use crate::constants::Constants;
+use crate::declared::{check_inside, check_outputs};
 use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
@@ -86,6 +87,7 @@ fn front(
             return Err(CompileError::Unsupported(missing));
         }
         let Expanded { mut resolved, inference, expansions, .. } = expanded;
+        check_inside(model, &resolved, &inference)?;
         report.expanded = expansions;
         let before = nodes_in(&resolved);
         match upgrade(&mut resolved, &inference, &stays) {
@@ -296,36 +298,6 @@ fn with_names(what: &str, program: &Program, model: &Model) -> String {
         }
     }
     text
-}
-
-/// Refuses a model whose outputs are of other types than it declares: who reads them goes by what
-/// is declared. Shapes are passed over, as they are with values inside of the model: what is
-/// inferred holds.
-fn check_outputs(resolved: &Resolved, inference: &Inference) -> Result<(), CompileError> {
-    let model = resolved.model();
-    // What may be missing as far as inference sees may be there for certain, and the other way.
-    let held = |ty: &Type| match ty {
-        Type::Optional(inner) => inner.value_type(),
-        _ => ty.value_type(),
-    };
-    let wrong = model.graph(resolved.main()).outputs.iter().filter_map(|info| {
-        let value = info.value?;
-        let declared = model.type_of(info.ty.as_ref()?)?;
-        let made = inference.ty(value)?;
-        if held(&declared)? == held(made)? {
-            return None;
-        }
-        let spot = match model.value(value).producer {
-            Producer::Node(node, _) => Spot::node(node),
-            _ => Spot::graph(resolved.main()),
-        };
-        let name = model.display(info.name);
-        let fact = format!("output '{name}' is {made}, but the model declares {declared}");
-        let finding = Finding::new(model, &TYPES_CONTRADICT, spot, fact);
-        Some(finding.with_advice("declare what is computed, or add a Cast to what is declared"))
-    });
-    let wrong: Vec<Finding> = wrong.collect();
-    if wrong.is_empty() { Ok(()) } else { Err(CompileError::Invalid(wrong)) }
 }
 
 /// Applies the rewrites that options ask for. Says what they did, and what the program is after the

@@ -17,6 +17,7 @@ mod branch_inputs;
 mod compile;
 mod constants;
 mod custom;
+mod declared;
 mod details;
 mod dims;
 mod error;

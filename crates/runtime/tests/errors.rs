@@ -187,3 +187,57 @@ fn outputs_of_other_types_than_declared() {
         assert_eq!(session.outputs()[0].ty().unwrap().to_string(), "float[2]");
     }
 }
+
+/// SHAPE-17: what is declared of values inside of a model is compared as what is declared of its
+/// outputs, in graphs of nodes too.
+#[test]
+fn inner_values_of_other_types_than_declared() {
+    let refused = [
+        (
+            "g (float[2] x) => (float[2] y) <double[2] t> { t = Relu (x) y = Neg (t) }",
+            "Relu node that makes 't': 't' is float[2], but the model declares double[2]",
+        ),
+        (
+            "g (float[2] x) => (float[2] y) <double[2] t> { t = SequenceConstruct (x)
+                i = Constant <value_int = 0> () y = SequenceAt (t, i) }",
+            "'t' is seq(float[2]), but the model declares double[2]",
+        ),
+        (
+            "g (float[2] x, bool c) => (float[2] y) {
+                y = If (c) <then_branch = a () => (float[2] z) <double[2] u> { u = Neg (x) z = Neg (u) },
+                    else_branch = b () => (float[2] w) { w = Abs (x) }> }",
+            "Neg node that makes 'u' in graph 'a' in If node that makes 'y': \
+             'u' is float[2], but the model declares double[2]",
+        ),
+        (
+            "g (float[2] x, bool c) => (float[2] y) {
+                y = If (c) <then_branch = a () => (double[2] z) { z = Neg (x) },
+                    else_branch = b () => (float[2] w) { w = Abs (x) }> }",
+            "'z' is float[2], but the model declares double[2]",
+        ),
+        (
+            "g (double[2] x) => (double[2] y) <float[2] x = {1, 2}> { y = Neg (x) }",
+            "the initializer of 'x' is float, but the model declares double[2]",
+        ),
+        (
+            "g (float[2] x) => (float[2] y) <double[2] t> { t = local.f (x) y = Neg (t) }
+             <domain: \"local\", opset_import: [\"\": 21]> f (a) => (b) { b = Relu (a) }",
+            "'t' is float[2], but the model declares double[2]",
+        ),
+    ];
+    for (text, expected) in refused {
+        let error = session(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let accepted = [
+        "g (float[2] x) => (float[2] y) <float[3] t> { t = Relu (x) y = Neg (t) }",
+        "g (float[2] x) => (float[2] y) <optional(float[2]) t> { t = Relu (x) y = Neg (t) }",
+        "g (double[2] x, bool c) => (double[2] y) { y = local.f (x, c) }
+         <domain: \"local\", opset_import: [\"\": 21]> f (a, c) => (b) <float[2] t> { t = Relu (a)
+            b = If (c) <then_branch = t () => (float[2] z) <float[2] u> { u = Neg (t) z = Neg (u) },
+                else_branch = b () => (float[2] w) { w = Abs (t) }> }",
+    ];
+    for text in accepted {
+        session(text).unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! Values whose types are not those that the model declares.
+//!
+//! Element types and kinds are compared, as in ONNX Runtime. Shapes are passed over: what is
+//! inferred holds.
+
+use sardonyx_model::{GraphId, Model, Producer, Type, TypeProto, ValueId};
+use sardonyx_passes::check::codes::TYPES_CONTRADICT;
+use sardonyx_passes::{Finding, Inference, Resolved, Spot};
+use sardonyx_tensor::{DataType, ValueType};
+
+use crate::error::CompileError;
+
+/// Refuses a model whose outputs are of other types than it declares: who reads them goes by what
+/// is declared.
+pub(crate) fn check_outputs(
+    resolved: &Resolved,
+    inference: &Inference,
+) -> Result<(), CompileError> {
+    let model = resolved.model();
+    let outputs = &model.graph(resolved.main()).outputs;
+    let wrong = outputs.iter().filter_map(|info| {
+        let value = info.value?;
+        let (made, declared) = differing(model, info.ty.as_ref()?, inference, value)?;
+        let spot = spot_of(model, resolved.main(), value);
+        let name = model.display(info.name);
+        let fact = format!("output '{name}' is {made}, but the model declares {declared}");
+        let finding = Finding::new(model, &TYPES_CONTRADICT, spot, fact);
+        Some(finding.with_advice("declare what is computed, or add a Cast to what is declared"))
+    });
+    refuse(wrong.collect())
+}
+
+/// Refuses a model that declares other types of values inside of it than they have: of what nodes
+/// make, in graphs of nodes too, and of constants. `file` is the model before its nodes are
+/// changed, and `resolved` still has its values. In bodies of functions the calls decide on types.
+pub(crate) fn check_inside(
+    file: &Model,
+    resolved: &Resolved,
+    inference: &Inference,
+) -> Result<(), CompileError> {
+    let model = resolved.model();
+    let last = file.graphs().last().map(|(id, _)| id);
+    let mut wrong = Vec::new();
+    // Graphs with later numbers are copies that belong to calls.
+    for id in resolved.graphs().iter().copied().filter(|id| Some(*id) <= last) {
+        let graph = file.graph(id);
+        let outputs: &[_] = if id == resolved.main() { &[] } else { &graph.outputs };
+        for info in outputs.iter().chain(&graph.value_info) {
+            let (Some(value), Some(ty)) = (info.value, &info.ty) else { continue };
+            // Lists of an inner graph may name values of an outer one, which says what they are.
+            if file.value(value).graph == id
+                && let Some((made, declared)) = differing(file, ty, inference, value)
+            {
+                let name = file.display(info.name);
+                let fact = format!("'{name}' is {made}, but the model declares {declared}");
+                let finding =
+                    Finding::new(model, &TYPES_CONTRADICT, spot_of(model, id, value), fact);
+                let advice = "declare what is computed, or remove the declaration";
+                wrong.push(finding.with_advice(advice));
+            }
+        }
+        wrong.extend(wrong_defaults(file, id));
+    }
+    refuse(wrong)
+}
+
+/// Constants that inputs of a graph have where nothing else is given, of other types than the
+/// inputs.
+fn wrong_defaults(file: &Model, id: GraphId) -> impl Iterator<Item = Finding> {
+    let graph = file.graph(id);
+    graph.initializers.iter().enumerate().filter_map(move |(index, initializer)| {
+        let Producer::Input(input) = file.value(initializer.value?).producer else { return None };
+        let declared = file.type_of(graph.inputs.get(input as usize)?.ty.as_ref()?)?;
+        let held = DataType::from_number(initializer.tensor.data_type?)?;
+        if held_type(&declared)? == ValueType::Tensor(held) {
+            return None;
+        }
+        let name = file.display(initializer.tensor.name);
+        let fact =
+            format!("the initializer of '{name}' is {held}, but the model declares {declared}");
+        let spot = Spot::graph(id).item("initializer", index);
+        let finding = Finding::new(file, &TYPES_CONTRADICT, spot, fact);
+        Some(finding.with_advice("change the type of the initializer, or the declaration"))
+    })
+}
+
+/// What a value is and what it is declared to be, if these are different kinds of values.
+fn differing(
+    model: &Model,
+    ty: &TypeProto,
+    inference: &Inference,
+    value: ValueId,
+) -> Option<(Type, Type)> {
+    let (declared, made) = (model.type_of(ty)?, inference.ty(value)?);
+    (held_type(&declared)? != held_type(made)?).then(|| (made.clone(), declared))
+}
+
+/// The kind of value. What may be missing as far as inference sees may be there for certain, and
+/// the other way; nodes make sparse tensors dense.
+fn held_type(ty: &Type) -> Option<ValueType> {
+    fn dense(ty: ValueType) -> ValueType {
+        match ty {
+            ValueType::Sparse(elem) => ValueType::Tensor(elem),
+            ValueType::Sequence(inner) => ValueType::Sequence(Box::new(dense(*inner))),
+            other => other,
+        }
+    }
+    let ty = match ty {
+        Type::Optional(inner) => inner,
+        _ => ty,
+    };
+    ty.value_type().map(dense)
+}
+
+/// Where a value comes from.
+fn spot_of(model: &Model, graph: GraphId, value: ValueId) -> Spot {
+    match model.value(value).producer {
+        Producer::Node(node, _) => Spot::node(node),
+        Producer::Initializer(index) => Spot::graph(graph).item("initializer", index as usize),
+        _ => Spot::graph(graph),
+    }
+}
+
+fn refuse(wrong: Vec<Finding>) -> Result<(), CompileError> {
+    if wrong.is_empty() { Ok(()) } else { Err(CompileError::Invalid(wrong)) }
+}
