@@ -4,6 +4,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::conv::{Convolution, group, kernel_sizes};
 use super::window::{Padding, Window, explicit_pads, per_axis};
+use crate::attributes::Attributes;
 use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
@@ -14,6 +15,7 @@ use crate::known::MAX_KNOWN;
 use crate::nn::gradients;
 use crate::rules;
 use crate::sharding::layers;
+use crate::{Adapt, Refusal};
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .about(
@@ -36,9 +38,11 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .infer(columns_to_image)
     .gradient(gradients::col2im);
 
-// The document of version 1 contradicts itself about `auto_pad` with an odd number of elements to
-// cut off: its formula puts the larger half at the other end than its attribute `auto_pad` says.
-// Version 11 has the formula that agrees with the attribute, and that is taken for both.
+// Of an odd number of elements that `output_shape` leaves to cut off, version 1 cuts the larger half
+// off at the end, and version 11 at the beginning. With `auto_pad` SAME_UPPER or SAME_LOWER the
+// document of version 1 contradicts itself: its formula puts the larger half at the other end than
+// its attribute `auto_pad` says. Version 11 has the formula that agrees with the attribute, and that
+// is taken for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about(
         "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \
@@ -72,10 +76,11 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
             output("Y", "T").differentiable(),
         ],
     )
-    .same()
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(transposed)
+    .adapter(10, 11, cut_more_at_end)
+    .adapter(11, 10, cut_by_pads)
     .infer_as_reference(transposed_as_reference)
     .keeps_format(&[])
     .cost(transposed_work)
@@ -236,6 +241,65 @@ fn check_offsets(
     Ok(())
 }
 
+/// Whether what is cut off follows from a given output without `auto_pad` SAME.
+fn cuts_off(cx: &Adapt<'_>) -> bool {
+    let is_same = matches!(cx.string("auto_pad").as_deref(), Some("SAME_UPPER" | "SAME_LOWER"));
+    !is_same && cx.ints("output_shape").is_some_and(|sizes| !sizes.is_empty())
+}
+
+/// Version 1 cuts the larger half off at the end, as SAME_UPPER does. `pads` count for nothing.
+fn cut_more_at_end(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cuts_off(cx) {
+        cx.remove("pads");
+        cx.set("auto_pad", "SAME_UPPER");
+    }
+    Ok(())
+}
+
+/// Version 11 cuts the larger half off at the beginning, which version 1 does only if pads say so.
+fn cut_by_pads(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !cuts_off(cx) {
+        return Ok(());
+    }
+    let output = cx.ints("output_shape").unwrap_or_default();
+    let known = |index: usize| -> Option<Vec<i64>> {
+        let dims = cx.input_type(index)?.shape()?.get(2..)?;
+        dims.iter().map(Dim::known).collect()
+    };
+    let (Some(sizes), Some(kernel)) = (known(0), known(1)) else {
+        return Err(
+            cx.refuse("the sizes of X and W must be known: output_shape cuts off at the other end")
+        );
+    };
+    let listed = |name: &str, default: i64| {
+        cx.ints(name).filter(|list| !list.is_empty()).unwrap_or(vec![default; output.len()])
+    };
+    let [strides, dilations, extra] = [("strides", 1), ("dilations", 1), ("output_padding", 0)]
+        .map(|(name, or)| listed(name, or));
+    let lists = [&sizes, &kernel, &strides, &dilations, &extra];
+    if lists.iter().any(|list| list.len() != output.len()) {
+        return Err(cx.refuse("output_shape does not have as many sizes as the input"));
+    }
+    let (mut begins, mut ends) = (Vec::new(), Vec::new());
+    for (axis, wanted) in output.iter().enumerate() {
+        let reach = (sizes[axis] as i128 - 1) * strides[axis] as i128
+            + (kernel[axis] as i128 - 1) * dilations[axis] as i128
+            + extra[axis] as i128
+            + 1;
+        let Some(cut) = i64::try_from(reach - *wanted as i128).ok().filter(|cut| *cut >= 0) else {
+            return Err(cx.refuse(format_args!(
+                "output_shape is {wanted} for axis {axis}, but must be at most {reach}"
+            )));
+        };
+        begins.push(cut - cut / 2);
+        ends.push(cut / 2);
+    }
+    cx.remove("output_shape");
+    cx.remove("auto_pad");
+    cx.set("pads", &[begins, ends].concat()[..]);
+    Ok(())
+}
+
 fn transposed(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = transposed_shape(cx, Rule::Operator)?;
     cx.set_tensor(0, cx.elem(0), shape);
@@ -341,6 +405,7 @@ fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, I
 mod tests {
     use super::{COL2IM, CONV_TRANSPOSE, DEFORM_CONV};
     use crate::AttrValue::Int;
+    use crate::math::testing::{adapted, lowered};
     use crate::tensor::testing::{check, ints, word};
 
     #[test]
@@ -418,6 +483,51 @@ mod tests {
                     ),
                 ],
             );
+        }
+    }
+
+    #[test]
+    fn where_an_odd_number_is_cut_off() {
+        let shape = || ("output_shape", ints(&[8]));
+        let strides = || ("strides", ints(&[2]));
+        let x = "float[1, 2, 4]; float[2, 2, 3]";
+        let up = [
+            (
+                vec![strides(), ("pads", ints(&[1, 1]))],
+                "y = ConvTranspose(a, b) strides=[2] pads=[1, 1]",
+            ),
+            (
+                vec![strides(), shape(), ("pads", ints(&[1, 1]))],
+                "y = ConvTranspose(a, b) strides=[2] output_shape=[8] auto_pad=SAME_UPPER",
+            ),
+            (
+                vec![shape(), ("auto_pad", word("SAME_LOWER"))],
+                "y = ConvTranspose(a, b) output_shape=[8] auto_pad=SAME_LOWER",
+            ),
+        ];
+        for (attributes, expected) in up {
+            assert_eq!(adapted(&CONV_TRANSPOSE, 10, &attributes, x), expected);
+        }
+        let down = [
+            (vec![strides(), shape()], x, "y = ConvTranspose(a, b) strides=[2] pads=[1, 0]"),
+            (
+                vec![strides(), shape()],
+                "float[1, 2, N]; float[2, 2, 3]",
+                "ConvTranspose: the sizes of X and W must be known: output_shape cuts off at the other end",
+            ),
+            (
+                vec![shape()],
+                x,
+                "ConvTranspose: output_shape is 8 for axis 0, but must be at most 6",
+            ),
+            (
+                vec![shape(), ("auto_pad", word("SAME_UPPER"))],
+                "float[1, 2, N]; float[2, 2, 3]",
+                "y = ConvTranspose(a, b) output_shape=[8] auto_pad=SAME_UPPER",
+            ),
+        ];
+        for (attributes, inputs, expected) in down {
+            assert_eq!(lowered(&CONV_TRANSPOSE, 11, &attributes, inputs), expected);
         }
     }
 
