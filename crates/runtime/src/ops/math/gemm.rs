@@ -166,6 +166,56 @@ impl Gemm {
         Ok(())
     }
 
+    /// Multiplies integers by factors that are none: as in the reference implementation, in `double`
+    /// after the sums, and what is behind the point is cut off.
+    fn run_fractions(
+        &self,
+        call: &mut Call<'_>,
+        a: &Matrix,
+        b: &Matrix,
+    ) -> Result<(), KernelError> {
+        macro_rules! with {
+            ($T:ty) => {
+                self.run_fractions_of(call, a, b, 1 as $T, |x| x as f64, |x| x as $T)
+            };
+        }
+        match self.types.sum {
+            DataType::Int32 => with!(i32),
+            DataType::Int64 => with!(i64),
+            DataType::Uint32 => with!(u32),
+            DataType::Uint64 => with!(u64),
+            other => fail!("type not implemented: {}", other.name()),
+        }
+    }
+
+    fn run_fractions_of<T: Element + Number>(
+        &self,
+        call: &mut Call<'_>,
+        a: &Matrix,
+        b: &Matrix,
+        one: T,
+        to: impl Fn(T) -> f64,
+        from: impl Fn(f64) -> T,
+    ) -> Result<(), KernelError> {
+        let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
+        let (left, right) = (a.of(call.slice::<T>(0)?), b.of(call.slice::<T>(1)?));
+        let addend = if self.has_c {
+            let view = call.tensor(2)?;
+            let (row_step, col_step) = broadcast(view.dims(), a.rows, b.cols)?;
+            Some(MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step))
+        } else {
+            None
+        };
+        let exec = call.exec;
+        let y = call.output_slice::<T>(0, &[a.rows, b.cols])?;
+        gemm_generic(exec, one, left, right, None, y, b.cols);
+        for (at, y) in y.iter_mut().enumerate() {
+            let c = addend.map_or(0.0, |c| to(c.get(at / b.cols, at % b.cols)));
+            *y = from(to(*y) * alpha + c * beta);
+        }
+        Ok(())
+    }
+
     fn run_narrow(&self, call: &mut Call<'_>, a: &Matrix, cols: usize) -> Result<(), KernelError> {
         let left = widen(call, call.tensor(0)?)?;
         let b;
@@ -223,14 +273,9 @@ impl Kernel for Gemm {
             };
         }
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
-        // The factors are floats in the standard even where the matrices are integers, and it does
-        // not say what a fraction makes of these.
-        if self.types.sum.is_integer()
-            && let Some((name, factor)) = [("alpha", self.alpha), ("beta", self.beta)]
-                .into_iter()
-                .find(|(_, factor)| factor.fract() != 0.0)
-        {
-            fail!("{name} is {factor}, but must be an integer for integer matrices");
+        // The factors are floats in the standard even where the matrices are integers.
+        if self.types.sum.is_integer() && [self.alpha, self.beta].iter().any(|x| x.fract() != 0.0) {
+            return self.run_fractions(call, &a, &b);
         }
         match self.types.sum {
             DataType::Double => {
