@@ -196,6 +196,8 @@ pub(crate) struct Site<'a> {
     pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
     /// By output: whether somebody may read it.
     pub(crate) outputs: SmallVec<[bool; 8]>,
+    /// The number of dimensions of the first output, if inference or the file says one.
+    pub(crate) rank: Option<usize>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
     /// Products of that many multiply-adds or fewer are exact in any precision.

@@ -98,10 +98,13 @@ impl Lowering<'_> {
             SiteInput { slot, ty, constant, weight: look.map(|look| look.weight) }
         };
         let outputs = model.outputs(node).iter();
+        let first = model.outputs(node).iter().next().copied().flatten();
+        let shape = first.and_then(|value| self.inference.ty(value)?.shape());
         let site = Site {
             attributes: AttributeView::new(schema, &attributes),
             inputs: read.into_iter().map(|operand| operand.map(input)).collect(),
             outputs: outputs.map(|value| value.is_some_and(|value| model.is_read(value))).collect(),
+            rank: shape.map(|shape| shape.len()),
             isa: self.isa,
             precision: self.precision,
             exact_up_to: self.exact_up_to,

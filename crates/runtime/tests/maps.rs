@@ -128,6 +128,35 @@ fn values_at_the_places_of_a_vocabulary() {
     assert!(found.contains(refusal), "{found}");
 }
 
+/// In the standard the output has one dimension. ONNX Runtime gives a row, and models that were
+/// made for it declare one.
+#[test]
+fn values_of_a_vocabulary_are_a_row_where_the_model_says_so() {
+    let doubles = || named([("b", Tensor::scalar(2.0f64))]);
+    let rows: [(&str, &[usize]); 5] = [
+        ("double[2] y", &[2]),
+        ("double[] y", &[2]),
+        ("double[N] y", &[2]),
+        ("double[1, 2] y", &[1, 2]),
+        ("double[N, C] y", &[1, 2]),
+    ];
+    for (output, dims) in rows {
+        for nodes in ["y = V (x)", "v = V (x) y = Identity (v)", "v = V (x) y = Neg (v)"] {
+            let operator = "ai.onnx.ml.DictVectorizer <string_vocabulary = [\"a\", \"b\"]>";
+            let nodes = nodes.replace('V', operator);
+            let sign = if nodes.contains("Neg") { -1.0 } else { 1.0 };
+            let inner = if nodes.contains("v =") {
+                format!("<{}>", output.replace('y', "v"))
+            } else {
+                String::new()
+            };
+            let graph = format!("g (map(string, double) x) => ({output}) {inner} {{ {nodes} }}");
+            let expected = Tensor::from_slice(dims, &[0.0f64 * sign, 2.0 * sign]).unwrap();
+            assert_eq!(run(&graph, doubles()).unwrap(), Value::Tensor(expected), "{graph}");
+        }
+    }
+}
+
 #[test]
 fn scores_by_class() {
     let x = Tensor::from_slice([2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();

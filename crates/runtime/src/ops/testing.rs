@@ -141,6 +141,7 @@ fn run_in(
             })
             .collect(),
         outputs: (0..outputs).map(|_| true).collect(),
+        rank: None,
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
         order: Order::Rows,

@@ -299,18 +299,30 @@ pub(crate) fn bind_dict_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
     for (place, key) in places.iter().enumerate() {
         places_of.entry(key.clone()).or_default().push(place);
     }
-    Ok(Box::new(Vectorizer { elem, count: places.len(), places: places_of }))
+    let mut dims = Dims::from(&[places.len()][..]);
+    // In the standard the output has one dimension. ONNX Runtime gives a row of a matrix, which
+    // models that were made for it declare.
+    if site.rank == Some(2) {
+        dims.insert(0, 1);
+    }
+    Ok(Box::new(Vectorizer { elem, dims, places: places_of }))
 }
 
 struct Vectorizer {
     /// The type of the values.
     elem: DataType,
-    count: usize,
+    /// The dimensions of the output.
+    dims: Dims,
     /// Where the value of a key goes.
     places: HashMap<MapKey, Vec<usize>>,
 }
 
 impl Vectorizer {
+    /// How many keys the vocabulary has.
+    fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
     fn place<'m, T: Clone>(
         &self,
         map: &'m Map,
@@ -329,9 +341,9 @@ impl Vectorizer {
     }
 
     fn numbers<T: Element>(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let mut y = call.scratch::<T>(self.count)?;
+        let mut y = call.scratch::<T>(self.count())?;
         self.place(map(call)?, &mut y, element::<T>)?;
-        call.output_slice::<T>(0, &[self.count])?.copy_from_slice(&y);
+        call.output_slice::<T>(0, &self.dims)?.copy_from_slice(&y);
         Ok(())
     }
 }
@@ -343,18 +355,17 @@ impl Kernel for Vectorizer {
             DataType::Double => self.numbers::<f64>(call),
             DataType::Int64 => self.numbers::<i64>(call),
             DataType::String => {
-                call.reserve(self.count.saturating_mul(size_of::<Vec<u8>>()))?;
-                let mut y: Vec<Vec<u8>> = vec![Vec::new(); self.count];
+                call.reserve(self.count().saturating_mul(size_of::<Vec<u8>>()))?;
+                let mut y: Vec<Vec<u8>> = vec![Vec::new(); self.count()];
                 self.place(map(call)?, &mut y, |value| Ok(string(value)?.to_vec()))?;
-                let dims = Dims::from(&[self.count][..]);
-                set_texts(call, 0, &dims, y.iter().map(Vec::as_slice))
+                set_texts(call, 0, &self.dims, y.iter().map(Vec::as_slice))
             }
             other => fail!("a map to {other} is not supported"),
         }
     }
 
     fn describe(&self) -> String {
-        format!("values of {} keys", self.count)
+        format!("values of {} keys", self.count())
     }
 }
 
