@@ -203,6 +203,20 @@ JOINED = [
         lambda x, *_: np.pad(x, ((0, 0), (0, 0), (1, 2))),
         "axes",
     ),
+    # The default value is 0, which this type does not have. Cast makes the smallest number of 0 if nothing else is asked
+    # for; the evaluator pads with NaN.
+    row(
+        "Pad",
+        (24, 25),
+        "y = Pad (x, pads, value)",
+        {
+            "x": np.array([1, 4], ml_dtypes.float8_e8m0fnu),
+            "pads": vector(1, 0),
+            "value": np.array(0.5, ml_dtypes.float8_e8m0fnu),
+        },
+        lambda *_: np.array([0.5, 1, 4], ml_dtypes.float8_e8m0fnu),
+        "float8e8m0",
+    ),
     row(
         "Pad",
         (19, 21, 23, 24, 25),
@@ -448,6 +462,14 @@ CHOSEN = [
         {"i": vector(0, 3), "depth": np.array(3, np.int64), "v": vector(0, 1)},
         lambda *_: np.array([[1, 0, 0], [0, 0, 0]]),
         "too-large-index",
+    ),
+    row(
+        "OneHot",
+        (9,),
+        "y = OneHot (i, depth, v)",
+        {"i": vector(1, -1), "depth": np.array(3, np.int64), "v": vector(0, 1)},
+        lambda *_: np.array([[0, 1, 0], [0, 0, 0]]),
+        "negative-index",
     ),
     row(
         "OneHot",

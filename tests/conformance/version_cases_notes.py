@@ -20,6 +20,9 @@ DECIDED = {
     "ai.onnx.Bernoulli-15-certain-bool": "numpy",
     # Version 11 turned round which end an odd place is cut off from; onnxruntime does at version 1 what 11 says.
     "ai.onnx.ConvTranspose-1-output-shape": "numpy",
+    # The output has one dimension in the text; onnxruntime gives a row of a matrix.
+    "ai.onnx.ml.DictVectorizer-1-strings": "numpy",
+    "ai.onnx.ml.DictVectorizer-1-int64": "numpy",
     # Weights belong to the n-grams of the pool in their order; the evaluator takes them by the place in the output.
     "ai.onnx.TfIdfVectorizer-9-idf": "onnxruntime",
 }
@@ -57,8 +60,8 @@ OTHERWISE = versions(
 NOT_OLDER = re.compile(
     # `fmod` must be 1 for floats.
     r"^ai\.onnx\.Mod-1[03]-mod_float\w*fmod_0"
-    # Indices must not be negative.
-    r"|^ai\.onnx\.OneHot-9-onehot_negative_indices"
+    # Indices must not be negative; onnxruntime counts them from the end, as version 11 says.
+    r"|^ai\.onnx\.OneHot-9-onehot_(negative|out_of_range)_indices"
     # The modes have other names.
     r"|^ai\.onnx\.GridSample-16-"
 )

@@ -99,6 +99,13 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let run = outcomes.values().filter(|outcome| outcome.is_ok()).count();
     let left_out = all - cases.len();
     println!("{run} of {all} cases run as they are; {left_out} fail and are left out");
+    for (id, outcome) in &outcomes {
+        if let Err(failure) = outcome
+            && !is_meant(outcome)
+        {
+            println!("left out: {id}\t{failure}");
+        }
+    }
 
     let domains: BTreeSet<&str> = arguments.opsets.iter().map(|to| to.domain.as_str()).collect();
     let mut lines =
