@@ -16,7 +16,7 @@ use super::gemv::Gemv;
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
 use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
-use super::tile::Tile;
+use super::tile::{STRIPS, Tile};
 use crate::pool::{Pool, split_even};
 use crate::simd::{Body, Simd, dispatch};
 use crate::{Exec, Isa};
@@ -32,6 +32,9 @@ const AHEAD_FLOATS: usize = 128 * 1024;
 /// Size of A that is kept in the second-level cache for all of k while column panels pass by: three
 /// quarters of a 1 MB one.
 const KEPT_FLOATS: usize = 192 * 1024;
+/// Size of B from which a product of one row fetches it: a 2 MB second-level cache. Fetching what
+/// is there already takes as many loads as the product.
+const STREAMED_FLOATS: usize = 512 * 1024;
 /// Column panels between which A is read again for the next k block, where it is larger.
 const GROUP: usize = 16;
 
@@ -229,7 +232,7 @@ impl Product<'_> {
     ) {
         let w = panel_width(self.isa);
         let tiles = self.form.tiles(self.isa);
-        let unit = usize::from(b.ws == 1);
+        let is_unit = b.ws == 1;
         let ld = row_panels.len() * w;
         // Whole vectors of rows, so that the end can be transposed in blocks.
         with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
@@ -242,12 +245,12 @@ impl Product<'_> {
                     } else {
                         a.at(row_panels.start, k1)
                     };
-                    let per_panel = self.n.div_ceil(tiles.len());
+                    let per_panel = self.n.div_ceil(tiles.rows());
                     let mut ahead = self.ahead(a.at(row_panel, k0), next, k1 - k0, per_panel);
                     let mut col = 0;
                     while col < self.n {
                         let cols = w.min(self.n - col);
-                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.len()));
+                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.rows()));
                         let b_panel = b.at(col / w, k0);
                         let mut j = 0;
                         while j < cols {
@@ -260,6 +263,7 @@ impl Product<'_> {
                                 b: a.at(row_panel, k0),
                                 b_vs: w / 2,
                                 b_ks: w,
+                                b_ps: 0,
                                 ahead: ahead.advance(),
                                 ahead_step: ahead.step,
                                 c: out.wrapping_add((col + j) * ld + i * w),
@@ -270,7 +274,7 @@ impl Product<'_> {
                             };
                             // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
                             // the scratch.
-                            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+                            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
                             j += count;
                         }
                         col += cols;
@@ -324,6 +328,7 @@ impl<F: Form> Product<'_, F> {
         let row_parts = kept.max(if threads == 1 { 1 } else { fed });
         let whole = self.m.div_ceil(row_parts) * self.k <= KEPT_FLOATS;
         let group = match threads {
+            _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
             _ if whole => 1,
             1 => GROUP,
             _ => (col_panels * row_parts / (threads * 4)).clamp(1, GROUP),
@@ -387,13 +392,18 @@ impl<F: Form> Product<'_, F> {
         let w = panel_width(self.isa);
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
-        let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).len());
+        let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).rows());
         // Panels that are turned into another form once for all rows, and the product of that form.
         let converts = self.form.converted(self.isa, rows);
         let product = Product { form: converts.unwrap_or(self.form), ..*self };
         let converted = if converts.is_some() { steps * w } else { 0 };
+        let mut cols = block.cols.clone();
+        if rows == 1 && converts.is_none() {
+            // SAFETY: the caller's promise.
+            cols.start = unsafe { self.strips_of(a, b, &block) };
+        }
         with_scratch(converted, |converted| {
-            for col_panel in block.cols.clone() {
+            for col_panel in cols {
                 let mut b_panel = b.at(col_panel, block.k0);
                 let next = if col_panel + 1 < block.cols.end {
                     b.at(col_panel + 1, block.k0)
@@ -422,6 +432,53 @@ impl<F: Form> Product<'_, F> {
         });
     }
 
+    /// Multiplies the one row of a block with the panels of columns that strips take, and says which
+    /// panel is the first that is left.
+    #[inline(always)]
+    unsafe fn strips_of(&self, a: Panels, b: Panels, block: &Block) -> usize {
+        let w = panel_width(self.isa);
+        let tiles = self.form.tiles(self.isa);
+        let last = block.k1 == self.k && !self.epilogue.is_plain();
+        let row = block.rows.start * w;
+        let fetches = self.k * self.n >= STREAMED_FLOATS;
+        let mut col_panel = block.cols.start;
+        loop {
+            let col = col_panel * w;
+            // The last panel may end beyond the last column.
+            let cols = self.n.min(block.cols.end * w).saturating_sub(col);
+            let Some((strip, panels)) = tiles.strip(cols.div_ceil(w / 2), fetches) else {
+                return col_panel;
+            };
+            let b_panel = b.at(col_panel, block.k0);
+            let epilogue;
+            let tile = Tile {
+                k: block.k1 - block.k0,
+                a: a.at(block.rows.start, block.k0),
+                a_rs: a.ws,
+                a_ks: a.ks,
+                b: b_panel,
+                b_vs: b.ks / 2,
+                b_ks: b.ks,
+                b_ps: b.stride,
+                ahead: b_panel,
+                ahead_step: 0,
+                c: self.c.get().cast::<f32>().wrapping_add(row * self.ldc + col),
+                ldc: self.ldc,
+                n: cols.min(panels * w),
+                resume: block.k0 != 0,
+                epilogue: if last {
+                    epilogue = self.epilogue.at(row, col);
+                    &epilogue
+                } else {
+                    std::ptr::null()
+                },
+            };
+            // SAFETY: the panels hold `k` steps, padded to whole vectors; the strip is inside C.
+            unsafe { strip(&tile) };
+            col_panel += panels;
+        }
+    }
+
     /// The tiles of a panel of rows and one of columns.
     #[inline(always)]
     unsafe fn tiles_of(
@@ -434,11 +491,11 @@ impl<F: Form> Product<'_, F> {
     ) {
         let w = panel_width(self.isa);
         let tiles = self.form.tiles(self.isa);
-        let unit = usize::from(a.ws == 1);
+        let is_unit = a.ws == 1;
         let last = block.k1 == self.k && !self.epilogue.is_plain();
         let (row0, col0) = (row_panel * w, b.index * w);
         let rows = w.min(self.m - row0);
-        let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
+        let tile_rows = rows.div_ceil(rows.div_ceil(tiles.rows()));
         let a_panel = a.at(row_panel, block.k0);
         let n = w.min(self.n - col0);
         let vectors = n.div_ceil(w / 2);
@@ -455,6 +512,7 @@ impl<F: Form> Product<'_, F> {
                 b: b.ptr,
                 b_vs: b.ks / 2,
                 b_ks: b.ks,
+                b_ps: 0,
                 ahead: ahead.advance(),
                 ahead_step: ahead.step,
                 c: self.c.get().cast::<f32>().wrapping_add(row * self.ldc + col0),
@@ -469,7 +527,7 @@ impl<F: Form> Product<'_, F> {
                 },
             };
             // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
-            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
             r += count;
         }
     }
@@ -487,7 +545,7 @@ impl<F: Form> Product<'_, F> {
             } else {
                 a.at(block.rows.start, block.k1)
             };
-            let per_panel = block.cols.len() * rows.div_ceil(self.form.tiles(self.isa).len());
+            let per_panel = block.cols.len() * rows.div_ceil(self.form.tiles(self.isa).rows());
             let mut ahead = self.ahead(a.at(row_panel, block.k0), next, steps, per_panel);
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);

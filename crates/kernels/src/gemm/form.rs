@@ -98,7 +98,7 @@ impl Form for PanelForm {
             PanelForm::Pairs(..) => Some(self),
             PanelForm::Right(Storage::F32) => None,
             PanelForm::Right(_) => {
-                let pays = isa == Isa::Portable && rows > self.tiles(isa).len();
+                let pays = isa == Isa::Portable && rows > self.tiles(isa).rows();
                 pays.then_some(PanelForm::FLOATS)
             }
         }

@@ -307,6 +307,44 @@ fn packing_from_unaligned_bytes() {
     }
 }
 
+/// One row meets several panels at once, two rows do not.
+#[test]
+fn a_row_alone_is_the_first_of_two() {
+    let pools = [Pool::new(1), Pool::new(3)];
+    let widths = [1, 16, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 200, 256, 300, 520];
+    for (n, k) in widths.into_iter().flat_map(|n| [3, 64, 300].map(|k| (n, k))) {
+        let (a, b, bias) = (random(2 * k, 1), random(k * n, 2), random(n, 3));
+        let activation = [Activation::None, Activation::Tanh, Activation::LeakyRelu(0.1)][n % 3];
+        let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), activation, ..Epilogue::default() };
+        for &isa in Isa::available() {
+            for storage in [Storage::F32, Storage::F16, Storage::Bf16] {
+                let bytes: Vec<u8> = match storage {
+                    Storage::F32 => b.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                    Storage::F16 => {
+                        b.iter().flat_map(|&x| half::f16::from_f32(x).to_le_bytes()).collect()
+                    }
+                    Storage::Bf16 => {
+                        b.iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect()
+                    }
+                };
+                let packed = PackedB::from_le(isa, &LeMatrix::row_major(&bytes, storage, k, n));
+                for (pool, form) in pools.iter().flat_map(|pool| [(pool, false), (pool, true)]) {
+                    let product = |rows: usize| {
+                        let am = MatRef::row_major(&a[..rows * k], rows, k);
+                        let pa = PackedA::new(isa, am);
+                        let lhs = if form { Lhs::Packed(&pa) } else { Lhs::Plain(am) };
+                        let mut c = vec![77.0; rows * n];
+                        let exec = Exec { pool, isa };
+                        gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
+                        c
+                    };
+                    assert!(product(1) == product(2)[..n], "{isa:?} {storage:?} {n} x {k}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 #[should_panic(expected = "depth of A and B")]
 fn depths_must_agree() {
