@@ -12,7 +12,7 @@ use crate::elementwise::chunks::{self, Shared, rows};
 use crate::gemm::{self, Bias, Epilogue, Lhs, MatRef, Rhs, gemm_generic, gemm_scratch};
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::softmax::{Row, Softmax};
+use crate::softmax::{Row, ShortRows, Softmax};
 
 pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
 
@@ -328,6 +328,9 @@ impl<T: Math> Loop for Transformed<'_, T> {
     fn run<const FMA: bool>(self) {
         match self.how {
             PostTransform::None => {}
+            PostTransform::Softmax if self.width < ShortRows::<T>::SHORT => {
+                ShortRows { width: self.width, rows: self.scores }.run::<FMA>();
+            }
             PostTransform::Softmax => {
                 for row in self.scores.chunks_exact_mut(self.width) {
                     Row { op: Softmax::Softmax, row }.run::<FMA>();

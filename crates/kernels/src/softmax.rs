@@ -163,6 +163,47 @@ impl<T: Number> Loop for Row<'_, T> {
     }
 }
 
+/// Elements of short rows whose exponentials are taken together.
+const TOGETHER: usize = 256;
+
+/// Softmax of rows of a few elements in place, of types that hold exponentials: what [`Row`] makes
+/// of each, bit by bit. A short row does not fill a vector, so the exponentials of several rows are
+/// taken together.
+pub(crate) struct ShortRows<'a, T> {
+    pub(crate) width: usize,
+    pub(crate) rows: &'a mut [T],
+}
+
+impl<T> ShortRows<'_, T> {
+    /// Rows of fewer elements are short.
+    pub(crate) const SHORT: usize = 16;
+}
+
+impl<T: Number> Loop for ShortRows<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let width = self.width;
+        for rows in self.rows.chunks_mut(width * (TOGETHER / width).max(1)) {
+            for row in rows.chunks_exact_mut(width) {
+                let max = T::narrow(T::Wide::from_total(run(Maximum, row))).to_real();
+                for x in row {
+                    *x = T::from_real(x.to_real().sub(max));
+                }
+            }
+            for x in rows.iter_mut() {
+                *x = T::from_real(Math::exp::<FMA>(x.to_real()));
+            }
+            for row in rows.chunks_exact_mut(width) {
+                let scale = T::Real::from_f64(1.0 / run(Sum, row).to_f64());
+                for x in row {
+                    *x = T::from_real(x.to_real().mul(scale));
+                }
+            }
+        }
+    }
+}
+
 /// Columns that are worked on together.
 const COLUMNS: usize = 64;
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Isa;
+use crate::softmax::softmax;
 
 fn each_exec(check: impl Fn(&Exec<'_>)) {
     for &isa in Isa::available() {
@@ -86,6 +87,24 @@ fn places_become_elements() {
         let mut y = [0u8; 3];
         look_up(exec.pool, b"abc", &[2, 0, 2], &mut y);
         assert_eq!(&y, b"cac");
+    });
+}
+
+/// Short rows are worked on together, and give what each would alone.
+#[test]
+fn softmax_of_short_rows_is_that_of_rows() {
+    each_exec(|exec| {
+        for width in 1..20 {
+            let mut scores = singles(&numbers(width * 70));
+            scores[0] = f32::NAN;
+            scores[2 * width..3 * width].fill(f32::NEG_INFINITY);
+            scores[4 * width] = f32::INFINITY;
+            let mut expected = vec![0f32; scores.len()];
+            softmax(exec, Softmax::Softmax, [70, width, 1], &scores, &mut expected);
+            post_transform(exec, PostTransform::Softmax, width, &mut scores);
+            // NaN is not equal to itself.
+            assert_eq!(format!("{scores:?}"), format!("{expected:?}"), "{width}");
+        }
     });
 }
 
