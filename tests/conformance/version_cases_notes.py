@@ -20,6 +20,9 @@ DECIDED = {
     "ai.onnx.Bernoulli-15-certain-bool": "numpy",
     # Version 11 turned round which end an odd place is cut off from; onnxruntime does at version 1 what 11 says.
     "ai.onnx.ConvTranspose-1-output-shape": "numpy",
+    # Indices must not be negative, and others than those within the range have no element that is on. Counting from the
+    # end came with version 11.
+    "ai.onnx.OneHot-9-negative-index": "numpy",
     # The output has one dimension in the text; onnxruntime gives a row of a matrix.
     "ai.onnx.ml.DictVectorizer-1-strings": "numpy",
     "ai.onnx.ml.DictVectorizer-1-int64": "numpy",
