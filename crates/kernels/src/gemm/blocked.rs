@@ -432,8 +432,8 @@ impl<F: Form> Product<'_, F> {
         });
     }
 
-    /// Multiplies the one row of a block with the panels of columns that strips take, and says which
-    /// panel is the first that is left.
+    /// Multiplies the one row of a block with the panels of columns that strips take, and says
+    /// which panel is the first that is left.
     #[inline(always)]
     unsafe fn strips_of(&self, a: Panels, b: Panels, block: &Block) -> usize {
         let w = panel_width(self.isa);

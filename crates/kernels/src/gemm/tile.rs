@@ -2,8 +2,8 @@
 //!
 //! A tile multiplies a few scalars (up to [`Tiles::rows`]) of the *narrow* operand with one or two
 //! vectors of the *wide* operand per step of k. Which of A and B is narrow is the driver's choice;
-//! both come from panels of the same form. A *strip* is a tile of one row over several panels of the
-//! wide operand: two sums in two registers would wait for each other, eight do not.
+//! both come from panels of the same form. A *strip* is a tile of one row over several panels of
+//! the wide operand: two sums in two registers would wait for each other, eight do not.
 //!
 //! Every output element is the same sum whatever the tile shape or the orientation: chains of
 //! multiply-adds in order over blocks of k, which depend on k alone, added up in order. That is why
@@ -508,8 +508,8 @@ fn sums_of_thread() -> *mut f32 {
 ///
 /// `tile_table!(FLOATS, Avx2, Floats, avx2, 1 2)` becomes a function `tile::<R, V, UNIT>` with the
 /// instructions of `avx2` enabled that calls [`tile_body`], and `static FLOATS` with its eight
-/// instances, and those of strips. A function cannot do that: the attribute takes a literal, and generic arguments
-/// cannot be computed.
+/// instances, and those of strips. A function cannot do that: the attribute takes a literal, and
+/// generic arguments cannot be computed.
 macro_rules! tile_table {
     ($name:ident, $simd:ty, $mac:ty, $set:ident, $($rows:literal)*) => {
         pub(crate) static $name: $crate::gemm::tile::TileTable = {

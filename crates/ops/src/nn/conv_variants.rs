@@ -38,11 +38,11 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .infer(columns_to_image)
     .gradient(gradients::col2im);
 
-// Of an odd number of elements that `output_shape` leaves to cut off, version 1 cuts the larger half
-// off at the end, and version 11 at the beginning. With `auto_pad` SAME_UPPER or SAME_LOWER the
-// document of version 1 contradicts itself: its formula puts the larger half at the other end than
-// its attribute `auto_pad` says. Version 11 has the formula that agrees with the attribute, and that
-// is taken for both.
+// Of an odd number of elements that `output_shape` leaves to cut off, version 1 cuts the larger
+// half off at the end, and version 11 at the beginning. With `auto_pad` SAME_UPPER or SAME_LOWER
+// the document of version 1 contradicts itself: its formula puts the larger half at the other end
+// than its attribute `auto_pad` says. Version 11 has the formula that agrees with the attribute,
+// and that is taken for both.
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about(
         "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \

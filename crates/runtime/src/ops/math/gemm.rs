@@ -166,8 +166,8 @@ impl Gemm {
         Ok(())
     }
 
-    /// Multiplies integers by factors that are none: as in the reference implementation, in `double`
-    /// after the sums, and what is behind the point is cut off.
+    /// Multiplies integers by factors that are none: as in the reference implementation, in
+    /// `double` after the sums, and what is behind the point is cut off.
     fn run_fractions(
         &self,
         call: &mut Call<'_>,
