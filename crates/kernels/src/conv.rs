@@ -520,6 +520,7 @@ impl PackedConv {
                 input,
                 output,
                 epilogue,
+                is_near: false,
             }),
             Algorithm::Direct(_) => {
                 let direct =

@@ -19,6 +19,9 @@ const UNITS_PER_THREAD: usize = 8;
 /// stay in the first-level cache from one row to the next.
 const VECTORS: usize = 8;
 
+/// Floats of the inputs of a row of tiles that stay in the first-level cache: half of 48 KB.
+const ROWS_FLOATS: usize = 6 * 1024;
+
 /// What is read in place of padding.
 #[repr(align(64))]
 struct Zeros([f32; 16]);
@@ -40,6 +43,8 @@ pub(super) struct Depthwise<'a> {
     pub(super) output: Side,
     /// Of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
+    /// Whether the input is in a cache.
+    pub(super) is_near: bool,
 }
 
 /// The distance of pixels.
@@ -186,72 +191,95 @@ impl Depthwise<'_> {
         let lanes = self.isa.lanes();
         let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
         let shape = Shape::of(self.isa, g, self.out_dims[2]);
-        let mut row = rows.start;
-        while row < rows.end {
+        let width = self.out_dims[2];
+        let line = self.in_dims[2] * channels.len();
+        let across = g.extent(1, shape.rows).saturating_mul(line) <= ROWS_FLOATS;
+        let steps = rows.len().div_ceil(shape.rows);
+        let tiles = width.div_ceil(shape.cols);
+        for at in 0..steps * tiles {
+            // Tiles come one row after the other while the inputs of a row stay in the first-level
+            // cache, else one column after the other.
+            let (step, tile) =
+                if across { (at / tiles, at % tiles) } else { (at % steps, at / steps) };
+            let (row, col) = (rows.start + step * shape.rows, tile * shape.cols);
+            let cols = shape.cols.min(width - col);
             let count = shape.rows.min(rows.end - row);
             let shape = if count == shape.rows { shape } else { Shape { rows: 1, ..shape } };
-            let count = shape.rows;
-            for col in (0..self.out_dims[2]).step_by(shape.cols) {
-                let cols = shape.cols.min(self.out_dims[2] - col);
-                self.tile(shape, [image, depth, row, col], cols, channels.clone());
+            for row in (row..row + count).step_by(shape.rows) {
+                let at = [image, depth, row, col];
+                self.tile((shape, across), at, cols, channels.clone());
             }
-            row += count;
         }
     }
 
-    fn tile(&self, shape: Shape, at: [usize; 4], cols: usize, channels: Range<usize>) {
+    fn tile(
+        &self,
+        (shape, across): (Shape, bool),
+        at: [usize; 4],
+        cols: usize,
+        channels: Range<usize>,
+    ) {
         let g = self.geometry;
         let [image, depth, row, col] = at;
         let [in_d, in_h, in_w] = self.in_dims;
         let [_, out_h, out_w] = self.out_dims;
         let first = |i: usize, at: usize| (at * g.strides[i]) as isize - g.pads_begin[i] as isize;
-        let (d0, h0, w0) = (first(0, depth), first(1, row), first(2, col));
-        let low = (-w0).max(0);
-        let high = in_w as isize - w0;
-        let needed = g.extent(2, shape.cols) as isize;
-        let lanes = self.isa.lanes();
-        let whole = channels.len() / lanes * lanes;
-        let is_inside = low == 0
-            && high >= needed
-            && cols == shape.cols
-            && d0 >= 0
-            && d0 + (((g.kernel[0] - 1) * g.dilations[0]) as isize) < in_d as isize
-            && h0 >= 0
-            && h0 + g.extent(1, shape.rows) as isize <= in_h as isize;
+        let origin = [first(0, depth), first(1, row), first(2, col)];
+        let extents = [g.extent(0, 1), g.extent(1, shape.rows), g.extent(2, shape.cols)];
+        let is_inside = (0..3).all(|i| {
+            origin[i] >= 0 && origin[i] + extents[i] as isize <= [in_d, in_h, in_w][i] as isize
+        });
         let pixel = (depth * out_h + row) * out_w + col;
         let (in_pitch, out_pitch) = (pitch(&self.input), pitch(&self.output));
         let image_pixels = self.out_dims.iter().product::<usize>();
-        let tile = |channels: Range<usize>, is_fast: bool| {
-            let c = channels.start;
-            let end = self.epilogue.at(image * image_pixels + pixel, c);
-            let tile = Tile {
-                geometry: g,
-                in_dims: self.in_dims,
-                origin: [d0, h0, w0],
-                low,
-                high,
-                x: self.input.pixel(image, 0).wrapping_add(c).cast_const(),
-                in_pitch,
-                ahead: 2 * shape.cols * g.strides[2] * in_pitch,
-                weights: self.weights[c..].as_ptr(),
-                weights_step: self.channels.next_multiple_of(lanes),
-                channels: channels.len(),
-                cols,
-                y: self.output.pixel(image, pixel).wrapping_add(c),
-                out_pitch,
-                out_line: out_w * out_pitch,
-                epilogue: end,
-            };
-            // SAFETY: taps outside the input read zeros; what the fast form reads is inside, and
-            // whole vectors of channels; this unit owns the outputs.
-            unsafe { shape.function(self.isa, is_fast)(&tile) };
+        // What the next tile reads, and the one after it writes.
+        let (ahead, out_ahead) = if across {
+            (2 * shape.cols * g.strides[2] * in_pitch, 2 * shape.cols * out_pitch)
+        } else {
+            let line = in_w * in_pitch;
+            (2 * shape.rows * g.strides[1] * line, 2 * shape.rows * out_w * out_pitch)
         };
-        if whole > 0 {
-            tile(channels.start..channels.start + whole, is_inside);
+        let c = channels.start;
+        let lanes = self.isa.lanes();
+        let tile = Tile {
+            geometry: g,
+            in_dims: self.in_dims,
+            origin,
+            low: (-origin[2]).max(0),
+            high: in_w as isize - origin[2],
+            x: self.input.pixel(image, 0).wrapping_add(c).cast_const(),
+            in_pitch,
+            ahead,
+            out_ahead,
+            weights: self.weights[c..].as_ptr(),
+            weights_step: self.channels.next_multiple_of(lanes),
+            channels: channels.len(),
+            cols,
+            y: self.output.pixel(image, pixel).wrapping_add(c),
+            out_pitch,
+            out_line: out_w * out_pitch,
+            epilogue: self.epilogue.at(image * image_pixels + pixel, c),
+        };
+        let run = |tile: &Tile<'_>, mode: usize| {
+            // SAFETY: taps outside the input read zeros, or all taps are inside; only the mode for
+            // edges and that for tails have channels that do not fill a vector, unless pixels have
+            // whole vectors; this unit owns the outputs.
+            unsafe { shape.function(self.isa, mode)(tile) };
+        };
+        let whole = channels.len() / lanes * lanes;
+        if is_inside && self.is_near {
+            return run(&tile, NEAR);
         }
-        if whole < channels.len() {
-            tile(channels.start + whole..channels.end, false);
+        if is_inside {
+            if whole > 0 {
+                run(&Tile { channels: whole, ..tile }, INSIDE);
+            }
+            if whole < channels.len() {
+                run(&tile.after(whole), TAIL);
+            }
+            return;
         }
+        run(&tile, EDGE);
     }
 }
 
@@ -279,7 +307,7 @@ impl Shape {
         Shape { rows: if has_pairs { 2 } else { 1 }, cols, width }
     }
 
-    fn function(self, isa: Isa, is_fast: bool) -> TileFn {
+    fn function(self, isa: Isa, mode: usize) -> TileFn {
         let table = by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES);
         let kind = match (self.rows, self.width) {
             (2, _) => 0,
@@ -291,11 +319,12 @@ impl Shape {
             (_, Some((7, _))) => 6,
             _ => 7,
         };
-        table[kind][self.cols - 7][usize::from(is_fast)]
+        table[kind][self.cols - 7][mode]
     }
 }
 
 /// One tile's work.
+#[derive(Clone, Copy)]
 struct Tile<'a> {
     geometry: &'a Geometry,
     in_dims: [usize; 3],
@@ -309,6 +338,8 @@ struct Tile<'a> {
     in_pitch: usize,
     /// From inputs to those that are fetched meanwhile.
     ahead: usize,
+    /// The same of outputs.
+    out_ahead: usize,
     weights: *const f32,
     /// From the weights of one tap to those of the next.
     weights_step: usize,
@@ -323,10 +354,31 @@ struct Tile<'a> {
 }
 
 type TileFn = unsafe fn(&Tile<'_>);
-/// By kind of kernel, by columns - 7, and whether all inputs are inside and channels fill vectors.
-type TileTable = [[[TileFn; 2]; 2]; 8];
+/// By kind of kernel, by columns - 7, and by mode.
+type TileTable = [[[TileFn; 4]; 2]; 8];
+
+/// Some inputs are outside.
+const EDGE: usize = 0;
+/// All inputs are inside, and channels fill vectors.
+const INSIDE: usize = 1;
+/// All inputs are inside and in a cache: nothing is fetched ahead. Pixels have whole vectors.
+const NEAR: usize = 2;
+/// All inputs are inside, and channels do not fill a vector.
+const TAIL: usize = 3;
 
 impl Tile<'_> {
+    /// The channels from number `c` on.
+    fn after(self, c: usize) -> Self {
+        Tile {
+            x: self.x.wrapping_add(c),
+            weights: self.weights.wrapping_add(c),
+            y: self.y.wrapping_add(c),
+            channels: self.channels - c,
+            epilogue: self.epilogue.at(0, c),
+            ..self
+        }
+    }
+
     /// The first pixel of a row of the input from the origin on, and the distance of pixels:
     /// zeros outside.
     #[inline(always)]
@@ -348,7 +400,7 @@ impl Tile<'_> {
 ///
 /// As [`Simd`]; what is inside is readable.
 #[inline(always)]
-unsafe fn input<S: Simd, const FAST: bool>(
+unsafe fn input<S: Simd, const MODE: usize>(
     t: &Tile<'_>,
     (row, step): (*const f32, usize),
     j: usize,
@@ -357,11 +409,16 @@ unsafe fn input<S: Simd, const FAST: bool>(
 ) -> S::V {
     // SAFETY: the caller's promise.
     unsafe {
-        if FAST {
+        if MODE != EDGE {
             let p = row.add(j * step + c);
-            // Pixels that the next tile has beyond this one come from far, and no processor guesses
-            // which.
-            S::prefetch_far(p.wrapping_add(t.ahead));
+            if MODE == TAIL {
+                return S::load_m(p, mask);
+            }
+            if MODE == INSIDE {
+                // Pixels that the next tile has beyond this one come from far, and no processor
+                // guesses which.
+                S::prefetch_far(p.wrapping_add(t.ahead));
+            }
             return S::load(p);
         }
         let is_inside = j as isize >= t.low && (j as isize) < t.high && step > 0;
@@ -379,7 +436,7 @@ unsafe fn input<S: Simd, const FAST: bool>(
 unsafe fn fetch_outputs<S: Simd, const R: usize, const Q: usize>(t: &Tile<'_>, c: usize) {
     for r in 0..R {
         for q in 0..Q {
-            let at = t.y.wrapping_add(r * t.out_line + (2 * Q + q) * t.out_pitch + c);
+            let at = t.y.wrapping_add(t.out_ahead + r * t.out_line + q * t.out_pitch + c);
             // SAFETY: a prefetch is no access.
             unsafe { S::prefetch_write(at) };
         }
@@ -392,7 +449,7 @@ unsafe fn fetch_outputs<S: Simd, const R: usize, const Q: usize>(t: &Tile<'_>, c
 ///
 /// As [`Simd`]; the outputs are writable.
 #[inline(always)]
-unsafe fn write<S: Simd, const Q: usize, const FAST: bool>(
+unsafe fn write<S: Simd, const Q: usize, const MODE: usize>(
     t: &Tile<'_>,
     r: usize,
     c: usize,
@@ -405,7 +462,7 @@ unsafe fn write<S: Simd, const Q: usize, const FAST: bool>(
         let pixels = r * (t.out_line / t.out_pitch);
         let epilogue = t.epilogue.at(pixels, c);
         let end = TileEnd { c: out, ldc: t.out_pitch, n, epilogue: &epilogue };
-        if FAST || t.cols == Q {
+        if t.cols == Q {
             return finish::<S, Q, 1>(&end, sums);
         }
         for (q, sum) in sums.iter().enumerate() {
@@ -418,13 +475,30 @@ unsafe fn write<S: Simd, const Q: usize, const FAST: bool>(
     }
 }
 
+/// A body for each input column of a tile, with its number as a constant. Of a loop the compiler
+/// would ask at each column under which taps it lies, which takes six times as long.
+macro_rules! columns {
+    ($column:ident $body:block) => {
+        columns!($column $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20]);
+    };
+    ($column:ident $body:block [$($number:literal)*]) => {
+        $({
+            const $column: usize = $number;
+            $body
+        })*
+    };
+}
+
+/// The columns of eight outputs of a kernel of width 7 and stride 2.
+const _: () = assert!((8 - 1) * 2 + 7 == 21);
+
 /// Two output rows of a kernel of 3 x 3 with stride 1.
 ///
 /// # Safety
 ///
 /// As [`Simd`] and [`Tile`] say.
 #[inline(always)]
-unsafe fn pair<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+unsafe fn pair<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
     // SAFETY: the caller's promise.
     unsafe {
         let rows: [(*const f32, usize); 4] = std::array::from_fn(|i| t.row(0, i));
@@ -438,28 +512,30 @@ unsafe fn pair<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
                     *w = S::load(t.weights.add((kh * 3 + kw) * t.weights_step + c));
                 }
             }
-            if FAST {
+            if MODE != EDGE {
                 fetch_outputs::<S, 2, Q>(t, c);
             }
             let mut sums = [[[S::splat(0.0); 1]; Q]; 2];
             for (i, row) in rows.iter().enumerate() {
-                for j in 0..Q + 2 {
-                    let x = input::<S, FAST>(t, *row, j, c, mask);
-                    for (r, sums) in sums.iter_mut().enumerate() {
-                        if i < r || i - r > 2 {
-                            continue;
-                        }
-                        for (q, sum) in sums.iter_mut().enumerate() {
-                            if j >= q && j - q <= 2 {
-                                sum[0] = S::fma(w[i - r][j - q], x, sum[0]);
+                columns!(J {
+                    if J < Q + 2 {
+                        let x = input::<S, MODE>(t, *row, J, c, mask);
+                        for (r, sums) in sums.iter_mut().enumerate() {
+                            if i < r || i - r > 2 {
+                                continue;
+                            }
+                            for (q, sum) in sums.iter_mut().enumerate() {
+                                if J >= q && J - q <= 2 {
+                                    sum[0] = S::fma(w[i - r][J - q], x, sum[0]);
+                                }
                             }
                         }
                     }
-                }
+                });
             }
             let [first, second] = sums;
-            write::<S, Q, FAST>(t, 0, c, n, first);
-            write::<S, Q, FAST>(t, 1, c, n, second);
+            write::<S, Q, MODE>(t, 0, c, n, first);
+            write::<S, Q, MODE>(t, 1, c, n, second);
             c += S::LANES;
         }
     }
@@ -471,7 +547,7 @@ unsafe fn pair<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
 ///
 /// As [`Simd`] and [`Tile`] say.
 #[inline(always)]
-unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, const FAST: bool>(
+unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, const MODE: usize>(
     t: &Tile<'_>,
 ) {
     let g = t.geometry;
@@ -481,7 +557,7 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
         while c < t.channels {
             let n = S::LANES.min(t.channels - c);
             let mask = S::first(n);
-            if FAST {
+            if MODE != EDGE {
                 fetch_outputs::<S, 1, Q>(t, c);
             }
             let mut sums = [[S::splat(0.0); 1]; Q];
@@ -494,17 +570,19 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
                         *w = S::load(weights.add(kw * t.weights_step));
                     }
                     weights = weights.wrapping_add(KW * t.weights_step);
-                    for j in 0..(Q - 1) * SW + KW {
-                        let x = input::<S, FAST>(t, row, j, c, mask);
-                        for (q, sum) in sums.iter_mut().enumerate() {
-                            if j >= q * SW && j - q * SW < KW {
-                                sum[0] = S::fma(w[j - q * SW], x, sum[0]);
+                    columns!(J {
+                        if J < (Q - 1) * SW + KW {
+                            let x = input::<S, MODE>(t, row, J, c, mask);
+                            for (q, sum) in sums.iter_mut().enumerate() {
+                                if J >= q * SW && J - q * SW < KW {
+                                    sum[0] = S::fma(w[J - q * SW], x, sum[0]);
+                                }
                             }
                         }
-                    }
+                    });
                 }
             }
-            write::<S, Q, FAST>(t, 0, c, n, sums);
+            write::<S, Q, MODE>(t, 0, c, n, sums);
             c += S::LANES;
         }
     }
@@ -516,7 +594,7 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
 ///
 /// As [`Simd`] and [`Tile`] say.
 #[inline(always)]
-unsafe fn general<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+unsafe fn general<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
     let g = t.geometry;
     // SAFETY: the caller's promise.
     unsafe {
@@ -524,7 +602,7 @@ unsafe fn general<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
         while c < t.channels {
             let n = S::LANES.min(t.channels - c);
             let mask = S::first(n);
-            if FAST {
+            if MODE != EDGE {
                 fetch_outputs::<S, 1, Q>(t, c);
             }
             let mut sums = [[S::splat(0.0); 1]; Q];
@@ -537,27 +615,39 @@ unsafe fn general<S: Simd, const Q: usize, const FAST: bool>(t: &Tile<'_>) {
                         weights = weights.wrapping_add(t.weights_step);
                         for (q, sum) in sums.iter_mut().enumerate() {
                             let j = q * g.strides[2] + kw * g.dilations[2];
-                            let x = input::<S, FAST>(t, row, j, c, mask);
+                            let x = input::<S, MODE>(t, row, j, c, mask);
                             sum[0] = S::fma(w, x, sum[0]);
                         }
                     }
                 }
             }
-            write::<S, Q, FAST>(t, 0, c, n, sums);
+            write::<S, Q, MODE>(t, 0, c, n, sums);
             c += S::LANES;
         }
     }
 }
 
+/// The functions of a tile in all modes.
+macro_rules! modes {
+    ($tile:ident $(, $number:literal)*) => {
+        [
+            $tile::<$($number,)* EDGE>,
+            $tile::<$($number,)* INSIDE>,
+            $tile::<$($number,)* NEAR>,
+            $tile::<$($number,)* TAIL>,
+        ]
+    };
+}
+
 /// Defines the tile functions of one instruction set.
 macro_rules! depthwise_tiles {
     ($simd:ty, $set:ident) => {
-        use super::{Tile, TileTable, general, pair, single};
+        use super::{EDGE, INSIDE, NEAR, TAIL, Tile, TileTable, general, pair, single};
         enable!(
             $set,
-            unsafe fn of_pair<const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+            unsafe fn of_pair<const Q: usize, const MODE: usize>(t: &Tile<'_>) {
                 // SAFETY: the instructions are enabled here; the rest is the caller's promise.
-                unsafe { pair::<$simd, Q, FAST>(t) }
+                unsafe { pair::<$simd, Q, MODE>(t) }
             }
         );
         enable!(
@@ -566,38 +656,35 @@ macro_rules! depthwise_tiles {
                 const Q: usize,
                 const KW: usize,
                 const SW: usize,
-                const FAST: bool,
+                const MODE: usize,
             >(
                 t: &Tile<'_>,
             ) {
                 // SAFETY: as above.
-                unsafe { single::<$simd, Q, KW, SW, FAST>(t) }
+                unsafe { single::<$simd, Q, KW, SW, MODE>(t) }
             }
         );
         enable!(
             $set,
-            unsafe fn of_any<const Q: usize, const FAST: bool>(t: &Tile<'_>) {
+            unsafe fn of_any<const Q: usize, const MODE: usize>(t: &Tile<'_>) {
                 // SAFETY: as above.
-                unsafe { general::<$simd, Q, FAST>(t) }
+                unsafe { general::<$simd, Q, MODE>(t) }
             }
         );
         macro_rules! by_cols {
             ($kw:literal, $sw:literal) => {
-                [
-                    [of_single::<7, $kw, $sw, false>, of_single::<7, $kw, $sw, true>],
-                    [of_single::<8, $kw, $sw, false>, of_single::<8, $kw, $sw, true>],
-                ]
+                [modes!(of_single, 7, $kw, $sw), modes!(of_single, 8, $kw, $sw)]
             };
         }
         pub(super) static TILES: TileTable = [
-            [[of_pair::<7, false>, of_pair::<7, true>], [of_pair::<8, false>, of_pair::<8, true>]],
+            [modes!(of_pair, 7), modes!(of_pair, 8)],
             by_cols!(3, 1),
             by_cols!(3, 2),
             by_cols!(5, 1),
             by_cols!(5, 2),
             by_cols!(7, 1),
             by_cols!(7, 2),
-            [[of_any::<7, false>, of_any::<7, true>], [of_any::<8, false>, of_any::<8, true>]],
+            [modes!(of_any, 7), modes!(of_any, 8)],
         ];
     };
 }

@@ -191,22 +191,22 @@ impl<'a> ExpandedConv<'a> {
     ) -> Result<Units<'a>, ConvError> {
         let null = || SendPtr(std::ptr::null_mut());
         let order = self.order();
-        let expansion =
-            match self.expansion.job(between, [input, null()], [in_order, order], first) {
-                // Rows of a plane are computed one band after the other.
-                Job::Direct(direct) => Direct {
-                    images: sizes.images,
-                    in_dims: between.in_dims,
-                    out_dims: between.out_dims,
-                    ..direct
-                },
-                _ => return Err(ConvError::Algorithm(self.expansion.algorithm)),
-            };
-        let depthwise = match self.depthwise.job(sizes, [null(), output], [order, out_order], second)
+        let expansion = match self.expansion.job(between, [input, null()], [in_order, order], first)
         {
-            Job::Depthwise(depthwise) => depthwise,
-            _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
+            // Rows of a plane are computed one band after the other.
+            Job::Direct(direct) => Direct {
+                images: sizes.images,
+                in_dims: between.in_dims,
+                out_dims: between.out_dims,
+                ..direct
+            },
+            _ => return Err(ConvError::Algorithm(self.expansion.algorithm)),
         };
+        let depthwise =
+            match self.depthwise.job(sizes, [null(), output], [order, out_order], second) {
+                Job::Depthwise(depthwise) => depthwise,
+                _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
+            };
         let bands = self.bands(pool, &depthwise.geometry, sizes)?;
         Ok(Units { bands, expansion, depthwise })
     }
@@ -295,7 +295,7 @@ impl Units<'_> {
                 let before = (image * plane + first * self.depthwise.in_dims[2]) * pitch;
                 let data = SendPtr(band.as_mut_ptr().wrapping_sub(before));
                 let input = Side { data, ..self.depthwise.input };
-                Depthwise { input, ..self.depthwise }.rows(image, start..end);
+                Depthwise { input, is_near: true, ..self.depthwise }.rows(image, start..end);
             }
         });
     }

@@ -8,6 +8,8 @@
 //! A step is a float of both, or two neighbouring channels rounded to bfloat16 in a word of the
 //! size of a float.
 
+use std::mem::MaybeUninit;
+
 use super::Operands;
 use crate::gemm::buffer::AnyBits;
 use crate::gemm::tile::{Floats, Mac};
@@ -121,7 +123,9 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
             }
         }
         let mut acc = [[zero; V]; R];
-        let mut total = [[zero; V]; R];
+        // The chains that have ended; written when the first one does.
+        let mut total = [[MaybeUninit::<S::V>::uninit(); V]; R];
+        let mut has_ended = false;
         let mut b = t.b;
         let a_rs = t.a_rs;
         let steps_ahead = if R <= FEW_PIXELS { STREAM_STEPS } else { PREFETCH_STEPS };
@@ -154,15 +158,20 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
             if run.ends_chain() {
                 for (row, all) in acc.iter_mut().zip(&mut total) {
                     for (x, all) in row.iter_mut().zip(all) {
-                        *all = S::add(*all, *x);
+                        let sum = if has_ended { S::add(all.assume_init(), *x) } else { *x };
+                        all.write(sum);
                         *x = zero;
                     }
                 }
+                has_ended = true;
             }
         }
-        for (row, all) in acc.iter_mut().zip(&total) {
-            for (x, &all) in row.iter_mut().zip(all) {
-                *x = S::add(all, *x);
+        // Most convolutions with a short sum have one chain.
+        if has_ended {
+            for (row, all) in acc.iter_mut().zip(&total) {
+                for (x, all) in row.iter_mut().zip(all) {
+                    *x = S::add(all.assume_init(), *x);
+                }
             }
         }
         let end = TileEnd { c: t.c, ldc: t.ldc, n: t.n, epilogue: t.epilogue };
