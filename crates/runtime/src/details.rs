@@ -1,7 +1,7 @@
 //! What a run will do for inputs of given types: sizes, work and memory of each step. Nothing runs
 //! for it.
 
-use sardonyx_model::Type;
+use sardonyx_model::{NodeId, Type};
 use sardonyx_ops::Known;
 use sardonyx_passes::{Inference, node_multiply_adds};
 use sardonyx_tensor::Dims;
@@ -185,16 +185,28 @@ impl Look<'_> {
             strided: !is_view && inputs.iter().any(|input| input.strided),
             channels_last: inputs.iter().chain(&outputs).any(|operand| operand.channels_last),
             copies: !is_view && self.could_be_view(step),
-            multiply_adds: node_multiply_adds(
-                &self.executable.resolved,
-                self.inference,
-                step.origins[0],
-            ),
+            multiply_adds: self.multiply_adds(step),
             read_bytes,
             written_bytes,
             inputs,
             outputs,
         }
+    }
+
+    /// Those of the node that a step was made from, and of nodes of the same operator that joined
+    /// it.
+    fn multiply_adds(&self, step: &Step) -> Option<u64> {
+        let resolved = &self.executable.resolved;
+        let (first, others) = step.origins.split_first()?;
+        let def = |node: NodeId| resolved.op(node).map(|op| op.def);
+        let is_same = |node: NodeId| match (def(*first), def(node)) {
+            (Some(first), Some(other)) => std::ptr::eq(first, other),
+            _ => false,
+        };
+        let others = others.iter().filter(|node| is_same(**node));
+        std::iter::once(first).chain(others).try_fold(0u64, |sum, node| {
+            sum.checked_add(node_multiply_adds(resolved, self.inference, *node)?)
+        })
     }
 
     fn operand(&self, slot: Slot) -> OperandDetails {

@@ -180,6 +180,7 @@ pub(crate) struct Addend {
 #[derive(Debug)]
 pub(crate) struct Conv {
     pub(crate) elem: DataType,
+    /// If there is an expansion: what that computes, which is then no operand.
     pub(crate) x: Slot,
     pub(crate) weights: Slot,
     pub(crate) bias: Option<Slot>,
@@ -187,6 +188,29 @@ pub(crate) struct Conv {
     /// `None` if only the weights at run time tell the size of the kernel.
     pub(crate) window: Option<Window>,
     pub(crate) epilogue: Epilogue,
+    /// A pointwise convolution that computes the input of this one, which is depthwise. Its
+    /// constants are the last operands.
+    pub(crate) expansion: Option<Box<Conv>>,
+}
+
+impl Conv {
+    /// The weights and what follows them, without those of an expansion.
+    fn each_parameter(&self, see: &mut dyn FnMut(Option<Slot>)) {
+        see(Some(self.weights));
+        self.bias.iter().for_each(|bias| see(Some(*bias)));
+        self.epilogue.each_operand(see);
+    }
+
+    fn each_parameter_mut(&mut self, see: &mut dyn FnMut(Option<&mut Slot>)) {
+        see(Some(&mut self.weights));
+        self.bias.iter_mut().for_each(|bias| see(Some(bias)));
+        self.epilogue.each_operand_mut(see);
+    }
+
+    /// How many operands there are besides the input and those of an expansion.
+    pub(crate) fn own_operands(&self) -> usize {
+        1 + usize::from(self.bias.is_some()) + self.epilogue.operand_count()
+    }
 }
 
 /// Scaled dot-product attention. Its attributes are those of the node.
@@ -484,10 +508,9 @@ impl Op {
                 return product.epilogue.each_operand(see);
             }
             Op::Conv(conv) => {
-                see(Some(conv.x));
-                see(Some(conv.weights));
-                conv.bias.iter().for_each(|bias| see(Some(*bias)));
-                return conv.epilogue.each_operand(see);
+                see(Some(conv.expansion.as_ref().map_or(conv.x, |expansion| expansion.x)));
+                conv.each_parameter(&mut see);
+                return conv.expansion.iter().for_each(|first| first.each_parameter(&mut see));
             }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
@@ -537,10 +560,13 @@ impl Op {
                 return product.epilogue.each_operand_mut(see);
             }
             Op::Conv(conv) => {
-                see(Some(&mut conv.x));
-                see(Some(&mut conv.weights));
-                conv.bias.iter_mut().for_each(|bias| see(Some(bias)));
-                return conv.epilogue.each_operand_mut(see);
+                see(Some(match &mut conv.expansion {
+                    Some(expansion) => &mut expansion.x,
+                    None => &mut conv.x,
+                }));
+                conv.each_parameter_mut(&mut see);
+                let expansion = conv.expansion.iter_mut();
+                return expansion.for_each(|first| first.each_parameter_mut(&mut see));
             }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter_mut().for_each(|slot| see(Some(slot)));

@@ -5,6 +5,7 @@
 
 pub(crate) mod dead;
 pub(crate) mod epilogue;
+pub(crate) mod expansion;
 mod min_cut;
 pub(crate) mod orders;
 pub(crate) mod pass_through;
@@ -62,7 +63,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 8] = [
+pub(crate) const REWRITES: [Rewrite; 9] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -98,6 +99,12 @@ pub(crate) const REWRITES: [Rewrite; 8] = [
         about: "Selects the channels-last layout for images where that is faster.",
         from: Optimization::All,
         run: orders::run,
+    },
+    Rewrite {
+        name: "expansion",
+        about: "Computes pointwise convolutions inside the depthwise ones that read them.",
+        from: Optimization::All,
+        run: expansion::run,
     },
     Rewrite {
         name: "scalars",

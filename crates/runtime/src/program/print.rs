@@ -19,7 +19,7 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, Constant, Instruction, Link, NormKind, Numbers, Op, Operands, Order, Parameters,
+    Along, Constant, Conv, Instruction, Link, NormKind, Numbers, Op, Operands, Order, Parameters,
     ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
@@ -140,14 +140,12 @@ impl Display for Printed<'_> {
                 stages(f, &product.epilogue.0)
             }
             Op::Conv(conv) => {
-                write!(f, "conv {}, {}", conv.x, conv.weights)?;
-                if let Some(bias) = conv.bias {
-                    write!(f, " + {bias}")?;
+                if let Some(expansion) = &conv.expansion {
+                    convolution(f, expansion, &expansion.x)?;
+                    f.write_str(" |> ")?;
+                    return convolution(f, conv, &"·");
                 }
-                if conv.group != 1 {
-                    write!(f, ", group {}", conv.group)?;
-                }
-                stages(f, &conv.epilogue.0)
+                convolution(f, conv, &conv.x)
             }
             Op::Attention(attention) => {
                 write!(f, "attention {}", List(&attention.operands))?;
@@ -296,6 +294,17 @@ fn stages(f: &mut fmt::Formatter<'_>, stages: &[Stage]) -> fmt::Result {
         }
     }
     Ok(())
+}
+
+fn convolution(f: &mut fmt::Formatter<'_>, conv: &Conv, x: &dyn Display) -> fmt::Result {
+    write!(f, "conv {x}, {}", conv.weights)?;
+    if let Some(bias) = conv.bias {
+        write!(f, " + {bias}")?;
+    }
+    if conv.group != 1 {
+        write!(f, ", group {}", conv.group)?;
+    }
+    stages(f, &conv.epilogue.0)
 }
 
 impl Display for Numbers {

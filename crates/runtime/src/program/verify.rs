@@ -248,6 +248,15 @@ impl Program {
         if let Err(why) = self.check_channels(conv) {
             return Some(why.to_string());
         }
+        if let Some(expansion) = &conv.expansion {
+            if self.value(conv.x).order != Order::ChannelsLast {
+                return Some("what is between two convolutions is in rows".to_string());
+            }
+            let broken = self.contradiction_in_conv(expansion, Some(conv.x));
+            if broken.is_some() {
+                return broken;
+            }
+        }
         self.contradiction_after(&conv.epilogue.0, result, |_| Some(1))
     }
 
@@ -658,6 +667,7 @@ mod tests {
             group: 1,
             window: None,
             epilogue: Epilogue(stages.into()),
+            expansion: None,
         }));
         program
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, PackedConv, WeightSource, conv_naive,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, PackedConv, WeightSource,
+    conv_naive,
 };
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -20,6 +21,8 @@ use crate::weights::{Bits, Elements, Form, Packed};
 
 struct Conv {
     elem: DataType,
+    /// The operand that is the weights; one that is read when it runs follows as the bias.
+    at: usize,
     /// `None` when only the weights at run time tell the size of the kernel; then nothing is padded
     /// or strided.
     window: Option<Window>,
@@ -33,6 +36,8 @@ struct Conv {
     has_bias: bool,
     ending: Ending,
     isa: Isa,
+    /// A pointwise convolution before this one.
+    expansion: Option<Box<Conv>>,
 }
 
 enum Weights {
@@ -61,6 +66,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         group,
         window,
         epilogue: Epilogue::default(),
+        expansion: None,
     })))
 }
 
@@ -116,29 +122,48 @@ const PACKED_AXES: usize = 3;
 
 /// The kernel of a convolution.
 pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
+    let (mut kernel, mut packed) = bind(site, conv, 1)?;
+    if let Some(expansion) = &conv.expansion {
+        let (first, more) = bind(site, expansion, 1 + conv.own_operands())?;
+        kernel.expansion = Some(Box::new(first));
+        packed.extend(more);
+    }
+    Ok(Selected::new(kernel).packing(packed))
+}
+
+/// A convolution whose weights are the operand `at`, and the operands that it has packed.
+fn bind(
+    site: &Site<'_>,
+    conv: &program::Conv,
+    at: usize,
+) -> Result<(Conv, SmallVec<[usize; 4]>), BindError> {
     let window = conv.window.as_ref().filter(|_| conv.takes_stages());
+    let given = conv.bias.map(|_| at + 1);
     let (channels, weights) = match window {
         Some(window) => {
-            let channels = Channels::new(site, conv)?;
-            let weights = pack(site, window, conv.group, &channels)?;
+            let channels = Channels::new(site, conv, at)?;
+            let weights = pack(site, window, conv.group, &channels, at)?;
             (channels, weights)
         }
-        None => (Channels { given: conv.bias.map(|_| 2), ..Channels::default() }, Weights::Given),
+        None => (Channels { given, ..Channels::default() }, Weights::Given),
     };
-    let packed_weights = (!matches!(weights, Weights::Given)).then_some(1);
-    let ending = Ending::new(&conv.epilogue, 2 + usize::from(conv.bias.is_some()));
+    let packed_weights = (!matches!(weights, Weights::Given)).then_some(at);
+    let packed = packed_weights.into_iter().chain(channels.packed).collect();
+    let ending = Ending::new(&conv.epilogue, at + 1 + usize::from(conv.bias.is_some()));
     let kernel = Conv {
         elem: conv.elem,
+        at,
         window: conv.window.clone(),
         group: conv.group,
         weights,
         scale: channels.scale,
         bias: channels.bias,
-        has_bias: channels.given == Some(2) && conv.bias.is_some(),
+        has_bias: given.is_some() && channels.given == given,
         ending: Ending { scale: 1.0, bias: channels.given, ..ending },
         isa: site.isa,
+        expansion: None,
     };
-    Ok(Selected::new(kernel).packing(packed_weights.into_iter().chain(channels.packed)))
+    Ok((kernel, packed))
 }
 
 /// What a convolution multiplies each output channel with, and what it adds then.
@@ -155,11 +180,12 @@ struct Channels {
 }
 
 impl Channels {
-    /// Computes in double precision; biases are rounded once, in the end.
-    fn new(site: &Site<'_>, conv: &program::Conv) -> Result<Channels, BindError> {
+    /// Of a convolution whose weights are the operand `at`. Computes in double precision; biases
+    /// are rounded once, in the end.
+    fn new(site: &Site<'_>, conv: &program::Conv, at: usize) -> Result<Channels, BindError> {
         let mut channels = Channels::default();
         let mut bias: Option<Vec<f64>> = None;
-        let mut position = 2;
+        let mut position = at + 1;
         if conv.bias.is_some() {
             bias = channels.take(site, position)?;
             position += 1;
@@ -168,7 +194,7 @@ impl Channels {
             if let Stage::Scale { by, .. } | Stage::Bias { by, .. } = stage {
                 let numbers = match by {
                     Numbers::One(number) => {
-                        let count = site.shape(1).and_then(|shape| shape.first()?.size());
+                        let count = site.shape(at).and_then(|shape| shape.first()?.size());
                         Some(vec![f64::from(*number); count.unwrap_or(0)])
                     }
                     Numbers::Known(numbers) => Some(numbers.to_vec()),
@@ -224,16 +250,18 @@ fn combine(numbers: &mut Option<Vec<f64>>, more: Vec<f64>, with: fn(f64, f64) ->
     }
 }
 
-/// Weights in the form in which they are used, if they are constant.
+/// The weights, which are the operand `at`, in the form in which they are used, if they are
+/// constant.
 fn pack(
     site: &Site<'_>,
     window: &Window,
     group: usize,
     channels: &Channels,
+    at: usize,
 ) -> Result<Weights, BindError> {
     let isa = site.isa;
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
-    match (site.weight(1), window.fixed_pads()) {
+    match (site.weight(at), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, &begin, &end)?;
             let exact = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
@@ -269,7 +297,7 @@ fn pack(
             }
             Ok(Weights::Given)
         }
-        (Some(_), None) => match site.constant(1) {
+        (Some(_), None) => match site.constant(at) {
             Some(constant) => Ok(Weights::Constant {
                 elements: constant.to_vec()?,
                 dims: constant.dims().into(),
@@ -345,101 +373,70 @@ impl Conv {
                 }
             }
             Weights::Given => {
-                let weights = call.tensor(1)?;
+                let weights = call.tensor(self.at)?;
                 pack(weights.as_slice::<f32>()?, weights.dims())
             }
         }
     }
 
-    /// Any float type, element by element: `f64` in its own precision.
-    fn run_plainly<T: Element + sardonyx_kernels::gemm::Number>(
+    /// Floats, with packed weights.
+    fn run_packed(
         &self,
         call: &mut Call<'_>,
         window: &Window,
         placed: &Placed,
         dims: &Dims,
     ) -> Result<(), KernelError> {
-        let weights = call.tensor(1)?.dims().to_vec();
-        let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
-        let input_dims: Dims = call.tensor(0)?.dims().into();
-        let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        let bias = if self.has_bias { Some(call.slice::<T>(2)?) } else { None };
-        let y = call.output_slice::<T>(0, dims)?;
-        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
-            .map_err(|error| KernelError(error.to_string()))
-    }
-
-    fn run_narrow(
-        &self,
-        call: &mut Call<'_>,
-        window: &Window,
-        placed: &Placed,
-        dims: &Dims,
-    ) -> Result<(), KernelError> {
-        let weights = call.tensor(1)?;
-        let params =
-            params(window, weights.dims(), self.group, &placed.pads_begin, &placed.pads_end)?;
-        let (input, w) = (call.tensor(0)?, widen(call, weights)?);
-        let x = widen(call, input)?;
-        let bias = if self.has_bias { Some(widen(call, call.tensor(2)?)?) } else { None };
-        let mut y = call.scratch::<f32>(dims.iter().product())?;
-        let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
-        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
-            .map_err(|e| KernelError(e.to_string()))?;
-        narrow(call, 0, self.elem, dims, &y)
-    }
-}
-
-impl Kernel for Conv {
-    fn describe(&self) -> String {
-        match &self.weights {
-            Weights::Packed { params, algorithm, .. } => {
-                let strategy = PackedConv::strategy(params, *algorithm).unwrap_or_default();
-                format!("{strategy} {:?}", self.isa)
-            }
-            Weights::Constant { .. } | Weights::Given => format!("packed when run, {:?}", self.isa),
-        }
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input: Dims = call.tensor(0)?.dims().into();
-        if input.len() < 3 {
-            fail!("the input must have at least three dimensions, not {:?}", &input[..]);
-        }
-        let unpadded;
-        let window = match &self.window {
-            Some(window) => window,
-            None => {
-                unpadded =
-                    Window::unpadded(call.tensor(1)?.dims().get(2..).unwrap_or_default().to_vec());
-                &unpadded
+        let (images, spatial) = (input[0], &input[2..]);
+        let packed = self.packed(call, window, placed)?;
+        // A pointwise convolution has one window for each pixel.
+        let first = match &self.expansion {
+            Some(first) => {
+                let Some(window) = &first.window else { fail!("the expansion has no window") };
+                let packed = first.packed(call, window, &window.place(spatial)?)?;
+                Some((first, packed))
             }
+            None => None,
         };
-        let placed = window.place(&input[2..])?;
-        let out_channels = match &self.weights {
-            Weights::Packed { params, .. } => params.out_channels,
-            Weights::Constant { dims, .. } => dims[0],
-            Weights::Given => call.tensor(1)?.dims().first().copied().unwrap_or(0),
+        let (reader, weights) = match &first {
+            Some((first, packed)) => (AsRef::<Conv>::as_ref(*first), packed),
+            None => (self, &packed),
         };
-        let dims: Dims =
-            [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
-        match self.elem {
-            DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
-            DataType::Float if window.kernel.len() > PACKED_AXES => {
-                return self.run_plainly::<f32>(call, window, &placed, &dims);
-            }
-            DataType::Float => {}
-            _ => return self.run_narrow(call, window, &placed, &dims),
-        }
-        let packed = self.packed(call, window, &placed)?;
-        if packed.params().in_channels != input[1] {
+        if weights.params().in_channels != input[1] {
             fail!(
                 "the input has {} channels, but the weights are for {} in {} groups",
                 input[1],
-                packed.params().in_channels,
-                self.group
+                weights.params().in_channels,
+                reader.group
             );
         }
+        if dims.contains(&0) {
+            return call.output_image(0, dims).map(|_| ());
+        }
+        let epilogue = self.epilogue(call, dims)?;
+        let x = call.image(0)?;
+        let pool = call.exec.pool;
+        let orders = [x.order, call.output_image(0, dims)?.order];
+        let failed = |error: ConvError| KernelError(error.to_string());
+        let Some((first, expansion)) = &first else {
+            call.reserve(packed.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+            let y = call.output_image(0, dims)?;
+            return packed.run(pool, images, spatial, x, y, &epilogue).map_err(failed);
+        };
+        let both = ExpandedConv::new(expansion, &packed).map_err(failed)?;
+        call.reserve(both.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+        let epilogues = [&first.epilogue(call, dims)?, &epilogue];
+        let y = call.output_image(0, dims)?;
+        both.run(pool, images, spatial, x, y, epilogues).map_err(failed)
+    }
+
+    /// What is done to results before they are written; `dims` are those of the output.
+    fn epilogue<'e, 'a: 'e>(
+        &'e self,
+        call: &Call<'a>,
+        dims: &Dims,
+    ) -> Result<ConvEpilogue<'e>, KernelError> {
         let image = |position: Option<usize>| match position {
             Some(position) if call.tensor(position)?.dims() != &dims[..] => {
                 fail!("input {position} is {:?}, not {dims:?}", call.tensor(position)?.dims());
@@ -452,27 +449,103 @@ impl Kernel for Conv {
             Some(position) => call.image(position).map(Some),
             None => Ok(None),
         };
-        if dims.contains(&0) {
-            return call.output_image(0, &dims).map(|_| ());
-        }
         let given = match self.ending.bias {
             Some(position) => Some(call.slice::<f32>(position)?),
             None => None,
         };
-        let epilogue = ConvEpilogue {
+        Ok(ConvEpilogue {
             bias: self.bias.as_deref().or(given),
             residual: image(self.ending.residual)?,
             activation: self.ending.activation,
             factor: image(self.ending.factor)?,
-        };
-        let x = call.image(0)?;
-        let pool = call.exec.pool;
-        let order = call.output_image(0, &dims)?.order;
-        let scratch = packed.scratch(pool, input[0], &input[2..], [x.order, order]);
-        call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
-        let y = call.output_image(0, &dims)?;
-        packed
-            .run(pool, input[0], &input[2..], x, y, &epilogue)
+        })
+    }
+
+    /// Any float type, element by element: `f64` in its own precision.
+    fn run_plainly<T: Element + sardonyx_kernels::gemm::Number>(
+        &self,
+        call: &mut Call<'_>,
+        window: &Window,
+        placed: &Placed,
+        dims: &Dims,
+    ) -> Result<(), KernelError> {
+        let weights = call.tensor(self.at)?.dims().to_vec();
+        let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
+        let input_dims: Dims = call.tensor(0)?.dims().into();
+        let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(self.at)?);
+        let bias = if self.has_bias { Some(call.slice::<T>(self.at + 1)?) } else { None };
+        let y = call.output_slice::<T>(0, dims)?;
+        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
             .map_err(|error| KernelError(error.to_string()))
+    }
+
+    fn run_narrow(
+        &self,
+        call: &mut Call<'_>,
+        window: &Window,
+        placed: &Placed,
+        dims: &Dims,
+    ) -> Result<(), KernelError> {
+        let weights = call.tensor(self.at)?;
+        let params =
+            params(window, weights.dims(), self.group, &placed.pads_begin, &placed.pads_end)?;
+        let (input, w) = (call.tensor(0)?, widen(call, weights)?);
+        let x = widen(call, input)?;
+        let bias = if self.has_bias { Some(widen(call, call.tensor(self.at + 1)?)?) } else { None };
+        let mut y = call.scratch::<f32>(dims.iter().product())?;
+        let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
+        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
+            .map_err(|e| KernelError(e.to_string()))?;
+        narrow(call, 0, self.elem, dims, &y)
+    }
+}
+
+impl Kernel for Conv {
+    fn describe(&self) -> String {
+        let own = match &self.weights {
+            Weights::Packed { params, algorithm, .. } => {
+                let strategy = PackedConv::strategy(params, *algorithm).unwrap_or_default();
+                format!("{strategy} {:?}", self.isa)
+            }
+            Weights::Constant { .. } | Weights::Given => format!("packed when run, {:?}", self.isa),
+        };
+        match &self.expansion {
+            Some(expansion) => format!("{} in bands, then {own}", expansion.describe()),
+            None => own,
+        }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let input: Dims = call.tensor(0)?.dims().into();
+        if input.len() < 3 {
+            fail!("the input must have at least three dimensions, not {:?}", &input[..]);
+        }
+        let unpadded;
+        let window = match &self.window {
+            Some(window) => window,
+            None => {
+                unpadded = Window::unpadded(
+                    call.tensor(self.at)?.dims().get(2..).unwrap_or_default().to_vec(),
+                );
+                &unpadded
+            }
+        };
+        let placed = window.place(&input[2..])?;
+        let out_channels = match &self.weights {
+            Weights::Packed { params, .. } => params.out_channels,
+            Weights::Constant { dims, .. } => dims[0],
+            Weights::Given => call.tensor(self.at)?.dims().first().copied().unwrap_or(0),
+        };
+        let dims: Dims =
+            [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
+        match self.elem {
+            DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
+            DataType::Float if window.kernel.len() > PACKED_AXES => {
+                return self.run_plainly::<f32>(call, window, &placed, &dims);
+            }
+            DataType::Float => {}
+            _ => return self.run_narrow(call, window, &placed, &dims),
+        }
+        self.run_packed(call, window, &placed, &dims)
     }
 }
