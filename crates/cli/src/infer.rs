@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sardonyx::infer::{
     self, Inferred, Missing, Naming, Options, Style, Type, TypeCounts, ValueType,
 };
-use sardonyx::{Glob, Model, SaveOptions, Weights, check};
+use sardonyx::{Glob, Model, SaveOptions, Weights, check, suggest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,6 +91,11 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else {
         terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
+    if let Some(hint) = args.show.as_ref().and_then(|show| nothing_shown(show, &model, &found))
+        && !args.saving.json
+    {
+        terminal.note(&hint);
+    }
     // Without a model to write, what was found is the answer.
     Ok(if wrong && (args.strict || !args.saving.is_wanted()) {
         Verdict::Findings
@@ -164,6 +169,23 @@ struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     problems: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     saved: Option<Value>,
+}
+
+/// What to say if --show lists nothing: the name may be that of a node, or like that of a value.
+fn nothing_shown(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
+    if found.values(model).any(|value| show.matches(&value.name)) {
+        return None;
+    }
+    let wanted = show.text();
+    let nodes = model.nodes(None);
+    if let Some(node) = nodes.iter().find(|node| !wanted.is_empty() && node.name == wanted) {
+        let outputs = node.outputs.iter().flatten().map(|value| value.name.as_str());
+        let outputs: Vec<&str> = outputs.collect();
+        return Some(format!("'{wanted}' is a node; its outputs are: {}", outputs.join(", ")));
+    }
+    let names: Vec<String> = found.values(model).map(|value| value.name).collect();
+    let near = suggest::hint(&wanted, names.iter().map(String::as_str));
+    Some(format!("no input and no output of a node is called '{wanted}'{near}"))
 }
 
 /// How many types are known.
