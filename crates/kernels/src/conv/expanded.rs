@@ -207,7 +207,7 @@ impl<'a> ExpandedConv<'a> {
                 Job::Depthwise(depthwise) => depthwise,
                 _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
             };
-        let bands = self.bands(pool, &depthwise.geometry, sizes)?;
+        let bands = self.bands(pool, depthwise.geometry, sizes)?;
         Ok(Units { bands, expansion, depthwise })
     }
 
