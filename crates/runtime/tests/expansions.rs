@@ -17,11 +17,12 @@ fn constant(name: &str, dims: &[usize]) -> String {
     format!(
         "{name}_n = Constant <value = float {{{count}}}> ()
         {name}_0 = Constant <value = float {{0}}> ()
-        {name}_1 = Constant <value = float {{0.7}}> ()
+        {name}_1 = Constant <value = float {{1}}> ()
+        {name}_f = Constant <value = float {{0.7}}> ()
         {name}_d = Constant <value = int64[{rank}] {{{}}}> ()
-        {name}_e = Mul ({name}_n, {name}_1)
-        {name}_r = Range ({name}_0, {name}_e, {name}_1)
-        {name}_s = Sin ({name}_r)
+        {name}_r = Range ({name}_0, {name}_n, {name}_1)
+        {name}_m = Mul ({name}_r, {name}_f)
+        {name}_s = Sin ({name}_m)
         {name} = Reshape ({name}_s, {name}_d)\n",
         dims.join(", ")
     )
