@@ -489,8 +489,9 @@ macro_rules! columns {
     };
 }
 
-/// The columns of eight outputs of a kernel of width 7 and stride 2.
-const _: () = assert!((8 - 1) * 2 + 7 == 21);
+/// For how many columns there are bodies: those of eight outputs of a kernel of width 7 and
+/// stride 2.
+const COLUMNS: usize = 21;
 
 /// Two output rows of a kernel of 3 x 3 with stride 1.
 ///
@@ -525,7 +526,7 @@ unsafe fn pair<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
                                 continue;
                             }
                             for (q, sum) in sums.iter_mut().enumerate() {
-                                if J >= q && J - q <= 2 {
+                                if (q..q + 3).contains(&J) {
                                     sum[0] = S::fma(w[i - r][J - q], x, sum[0]);
                                 }
                             }
@@ -550,6 +551,7 @@ unsafe fn pair<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
 unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, const MODE: usize>(
     t: &Tile<'_>,
 ) {
+    const { assert!((Q - 1) * SW + KW <= COLUMNS) };
     let g = t.geometry;
     // SAFETY: the caller's promise.
     unsafe {
@@ -574,7 +576,7 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
                         if J < (Q - 1) * SW + KW {
                             let x = input::<S, MODE>(t, row, J, c, mask);
                             for (q, sum) in sums.iter_mut().enumerate() {
-                                if J >= q * SW && J - q * SW < KW {
+                                if (q * SW..q * SW + KW).contains(&J) {
                                     sum[0] = S::fma(w[J - q * SW], x, sum[0]);
                                 }
                             }
