@@ -97,6 +97,48 @@ impl Protected {
     }
 }
 
+/// Refuses a place where no model can be written, or where one would replace data. This is found
+/// out before anything is computed.
+pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let is_directory = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
+    if is_directory {
+        let example = path.join("model.onnx");
+        return Err(Failure::new(format!("'{shown}' is a directory"))
+            .help(format!("give a file, such as {}", example.display())));
+    }
+    check_parent(path)?;
+    let held = match first_bytes(path).map(|bytes| kind(path, &bytes)) {
+        Some(Kind::Npy | Kind::Npz) => "arrays",
+        Some(Kind::Image) => "an image",
+        Some(Kind::Proto | Kind::Unknown(_)) | None => return Ok(()),
+    };
+    Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
+        .help("choose another file, or remove this one first"))
+}
+
+/// Refuses a file in a directory that does not exist.
+pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if parent.is_none_or(Path::exists) {
+        return Ok(());
+    }
+    let missing = failed("cannot write", path, &io::ErrorKind::NotFound.into());
+    Err(missing.help("create the directory first"))
+}
+
+/// Enough of a file to say what it is, if it can be read.
+fn first_bytes(path: &Path) -> Option<Vec<u8>> {
+    /// The longest signature is shorter.
+    const LENGTH: u64 = 64;
+    if !path.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LENGTH).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// Writes a file whole or not at all.
 pub(crate) fn write(
     path: &Path,

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::files::Protected;
+use crate::files::{self, Protected};
 use crate::human::{bytes, count};
 use crate::terminal::Terminal;
 use crate::{ModelArg, is_stdin};
@@ -138,6 +138,7 @@ impl Args {
                         .help("to replace it, use --in-place instead of --output"));
                 }
                 protect_data(arg, model).check(path)?;
+                files::check_place(path)?;
             }
         }
         Ok(target)
@@ -277,7 +278,7 @@ pub(crate) fn to_stdout(
     let directory = Scratch::new()?;
     let path = directory.0.join("model");
     let report = to_file(arg, model, options.form(form), &path, terminal)?;
-    let failed = |error| crate::files::failed("cannot read", &path, &error);
+    let failed = |error| files::failed("cannot read", &path, &error);
     let mut file = File::open(&path).map_err(failed)?;
     let mut stdout = io::stdout().lock();
     io::copy(&mut file, &mut stdout)?;
@@ -296,7 +297,7 @@ impl Scratch {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         // Fails if somebody else has made it, who could then exchange what is in it.
         builder.create(&path).map_err(|error| {
-            crate::files::failed("cannot create the temporary directory", &path, &error)
+            files::failed("cannot create the temporary directory", &path, &error)
         })?;
         Ok(Scratch(path))
     }

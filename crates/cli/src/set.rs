@@ -238,8 +238,8 @@ pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     // Versions of the standard's operators are numbers, unlike those of the onnx package.
     let version = match domain {
         "" => version.parse::<i64>().map_err(|_| {
-            "expected a number such as 21; `sardonyx convert --release` takes versions of the \
-             onnx package"
+            "expected a number such as 21, or DOMAIN=VERSION such as ai.onnx.ml=5; `sardonyx \
+             convert --release` takes versions of the onnx package"
         })?,
         _ => parse_number(version)?,
     };

@@ -12,6 +12,7 @@ use sardonyx::{
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::files::{self, Protected};
 use crate::human::{count, parse_positive};
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
@@ -108,6 +109,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         (false, Some(_)) => None,
         _ => Some(args.saving.target(&args.model, &model)?),
     };
+    args.check_places(&model, target.as_ref())?;
     let mut trainer = args.trainer(&model)?;
     let entries = match args.entry {
         Some(entry) => vec![entry],
@@ -166,6 +168,28 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
+    /// Refuses outputs that would replace what is read, before anything is trained.
+    fn check_places(&self, model: &Model, target: Option<&saving::Target>) -> Result<(), Failure> {
+        let mut data = Vec::new();
+        for path in self.data.iter().chain(&self.eval) {
+            data.extend(data::files_of(path)?);
+        }
+        let inputs = saving::protect_inputs(&self.model, model, &data);
+        if let Some(state) = &self.state {
+            inputs.check(state)?;
+            if state.is_dir() {
+                let message = format!("'{}' is a directory", state.display());
+                return Err(Failure::new(message).help("give a .npz or .safetensors file"));
+            }
+            files::check_parent(state)?;
+        }
+        let Some(saving::Target::File(path)) = target else { return Ok(()) };
+        // --in-place replaces the model itself.
+        let mut read = Protected::default();
+        data.iter().chain(&self.state).for_each(|path| read.add(path));
+        read.check(path)
+    }
+
     /// A trainer whose steps return what may be shown.
     fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
         let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));

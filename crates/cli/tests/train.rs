@@ -279,7 +279,7 @@ fn what_cannot_be_trained_is_refused() {
     fs::remove_file(&variable).unwrap();
     // What --data takes, and how to make it.
     files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).refused(&[
-        "this is a single array (.npy), but --data takes a .npz file",
+        "this is a single array (.npy), but data are a .npz file",
         "numpy.savez(\"data.npz\", x=x, target=target)",
         "x.npy, target.npy",
     ]);
@@ -291,6 +291,31 @@ fn what_cannot_be_trained_is_refused() {
     train(&files, &["-o", &out]).refused(&["input 'x' has element type float", "--cast"]);
     assert!(!Path::new(&out).exists());
     train(&files, &["--cast", "-o", &out]).good();
+}
+
+/// What is read is not replaced, and what cannot be written is found out before any step.
+#[test]
+fn outputs_are_looked_at_before_the_first_step() {
+    let files = files();
+    let (state, out) = (files.path("state.npz"), files.path("out.onnx"));
+    train(&files, &["--state", &state, "-o", &out]).good();
+    let data = files.path("data");
+    let (x, beyond) = (data.clone() + "/x.npy", files.path("none") + "/out.onnx");
+    let before = [&x, &state].map(|path| fs::read(path).unwrap());
+    for (args, words) in [
+        (vec!["-o", &x], &["arrays", "choose another file"][..]),
+        (vec!["--state", &state, "-o", &state], &["arrays"]),
+        (vec!["--state", &x, "-o", &out], &["is an input and is not overwritten"]),
+        (vec!["-o", &data], &["is a directory", "model.onnx"]),
+        (vec!["-o", &beyond], &["no such directory", "create the directory"]),
+        (vec!["--state", &beyond, "-o", &out], &["no such directory"]),
+        (vec!["--state", &data, "-o", &out], &["is a directory"]),
+    ] {
+        let answer = train(&files, &[&["--every", "1"], &args[..]].concat());
+        assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
+        answer.refused(words);
+    }
+    assert!([&x, &state].map(|path| fs::read(path).unwrap()) == before);
 }
 
 /// An input of a step that does not fit: the inputs are listed, not the state.

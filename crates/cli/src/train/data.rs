@@ -1,7 +1,7 @@
 //! Data of training: arrays by the names of inputs, cut into batches of examples.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sardonyx::{
     Buffer, CastOptions, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, cast, npz,
@@ -263,8 +263,8 @@ fn of_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Fai
         Kind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
         kind => {
             let what = match kind {
-                Kind::Npy => "this is a single array (.npy), but --data takes a .npz file",
-                _ => "this is not a .npz file, which --data takes",
+                Kind::Npy => "this is a single array (.npy), but data are a .npz file",
+                _ => "this is not a .npz file, which data are",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
             Err(failure.help(how_to_make(ports)))
@@ -290,19 +290,31 @@ fn how_to_make(ports: &[&Port]) -> String {
     )
 }
 
-/// The .npy files of a directory, by their names without suffix.
-fn of_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
+/// The files that data are read from: a .npz file, or the .npy files of a directory.
+pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
     let failed = |error| files::failed("cannot read", path, &error);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
-        let name = file.file_stem().and_then(|stem| stem.to_str());
-        if let Some(name) = name.filter(|_| file.extension().is_some_and(|suffix| suffix == "npy"))
-        {
+        if file.extension().is_some_and(|suffix| suffix == "npy") {
+            found.push(file);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The .npy files of a directory, by their names without suffix.
+fn of_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
+    let mut found = Vec::new();
+    for file in files_of(path)? {
+        if let Some(name) = file.file_stem().and_then(|stem| stem.to_str()) {
             found.push((name.to_string(), files::read(&file)?));
         }
     }
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(found)
 }
 

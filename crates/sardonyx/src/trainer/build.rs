@@ -342,7 +342,8 @@ impl Model {
             let message = match entries {
                 0 => "the model has no training information".to_string(),
                 _ => format!(
-                    "training entry {entry} does not exist: there are {entries} entries, from 0"
+                    "training entry {entry} does not exist: entries are 0 to {}",
+                    entries.saturating_sub(1)
                 ),
             };
             return Err(Error::new(ErrorKind::Argument, message));

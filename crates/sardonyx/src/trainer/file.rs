@@ -74,7 +74,8 @@ impl Trainer {
         if facts.model != self.made.model.content_hash()? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "load it with the model that it was saved for; use set_state for single values",
+                "a state belongs to the model that it was saved for, which stays as it was: train \
+                 that one on, or start from the values of a trained model without a state",
             ));
         }
         let mut state = self.state.clone();

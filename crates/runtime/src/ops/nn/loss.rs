@@ -69,7 +69,12 @@ impl<T: Element + Number> Loss<T> {
             }),
         };
         if let Err(NoClass { at, label }) = result {
-            fail!("target {at} is {label}, but there are {} classes", split[1]);
+            let classes = split[1];
+            let most = classes.saturating_sub(1);
+            fail!(
+                "target {at} is {label}, but there are {classes} classes: targets are 0 to {most}, \
+                 or ignore_index"
+            );
         }
         if let Some(one) = one {
             call.output_slice::<T>(0, &Dims::new())?[0] = T::from_f64(one);
@@ -125,6 +130,9 @@ mod tests {
         let found = run(OP, &ignored, &[Some(&x), Some(&targets)], 1).unwrap();
         assert_eq!(found[0], tensor(&[], &[-2.0f32]));
         let error = run(OP, &[], &[Some(&x), Some(&tensor(&[2], &[0i64, 3]))], 1).unwrap_err();
-        assert!(error.contains("target 1 is 3, but there are 3 classes"), "{error}");
+        assert!(
+            error.contains("target 1 is 3, but there are 3 classes: targets are 0 to 2"),
+            "{error}"
+        );
     }
 }
