@@ -5,7 +5,7 @@ use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, I
 use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use crate::adapt::{Adapt, Refusal};
-use crate::attributes::Attributes;
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::downward::{counts_from_front, from_front, ints_of, replace_negative};
 use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types};
@@ -72,7 +72,7 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             output("output", "T3").non_differentiable(),
         ],
     )
-    .same_up()
+    .adapter(10, 11, negative_indices_stay_off)
     .since(28, &[types("T3", ALL_IR4)])
     .widens()
     .infer(one_hot)
@@ -95,6 +95,33 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     })
     .shapes_by(&[1])
     .split_by(movement::one_hot);
+
+/// Before version 11, a negative index is outside like one that is too large. It becomes one.
+fn negative_indices_stay_off(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let depth = cx.constant(1).and_then(|depth| ints_of(&depth)?.first().copied());
+    if let Some(depth) = depth.filter(|depth| *depth >= 0)
+        && replace_negative(cx, 0, |_| depth)
+    {
+        return Ok(());
+    }
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    let elem = elem.or_else(|| Some(cx.constant(0)?.data_type()));
+    let Some(elem) = elem else {
+        return Err(cx.refuse("the element type of its indices is unknown"));
+    };
+    if !elem.is_signed() || counts_from_front(cx, 0) {
+        return Ok(());
+    }
+    let indices = cx.input(0);
+    let zero = cast(&Tensor::scalar(0i64), elem, CastOptions::default());
+    let zero = cx.add_constant(zero.map_err(|error| cx.refuse(error))?);
+    let below = cx.before("Less", &[indices, Some(zero)], &[]);
+    let to = [("to", AttrValue::Int(elem.number().into()))];
+    let beyond = cx.before("Cast", &[cx.input(1)], &to);
+    let outside = cx.before("Where", &[Some(below), Some(beyond), indices], &[]);
+    cx.set_input(0, Some(outside));
+    Ok(())
+}
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
     .about(
