@@ -101,8 +101,7 @@ impl Protected {
 /// out before anything is computed.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    let is_directory = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
-    if is_directory {
+    if path.is_dir() || ends_as_directory(path) {
         let example = path.join("model.onnx");
         return Err(Failure::new(format!("'{shown}' is a directory"))
             .help(format!("give a file, such as {}", example.display())));
@@ -115,6 +114,11 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     };
     Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
         .help("choose another file, or remove this one first"))
+}
+
+/// Whether a path ends with a separator, which only that of a directory does.
+pub(crate) fn ends_as_directory(path: &Path) -> bool {
+    path.to_str().and_then(|path| path.chars().next_back()).is_some_and(std::path::is_separator)
 }
 
 /// Refuses a file in a directory that does not exist.

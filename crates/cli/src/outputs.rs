@@ -73,8 +73,7 @@ impl Place {
 /// The suffix of a path that looks like that of a file: letters, or letters and digits. The name of
 /// a directory that does not end in a slash may have a number after a dot.
 fn file_suffix(path: &Path) -> Option<&str> {
-    let is_separator = |last: &char| std::path::is_separator(*last);
-    if path.to_str()?.chars().next_back().as_ref().is_some_and(is_separator) {
+    if files::ends_as_directory(path) {
         return None;
     }
     let suffix = path.extension()?.to_str()?;

@@ -100,7 +100,7 @@ fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure>
     let help = format!("{what} cannot be run, so the models cannot be compared; remove --verify");
     builder.build().map_err(|error| {
         // An option that does not fit is no reason to do without a comparison.
-        let is_option = error.kind() == ErrorKind::Input;
+        let is_option = error.kind() == ErrorKind::Argument;
         let failure = Failure::from(error);
         if is_option { failure } else { failure.help(help) }
     })
