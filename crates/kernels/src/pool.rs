@@ -218,8 +218,11 @@ impl Pool {
     /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
     /// when all are done.
     ///
-    /// Chunks are handed out in order, one at a time. If the workers already run a region, all
-    /// chunks run on the caller.
+    /// Each thread begins with a share of adjacent chunks, the same in every region of as many
+    /// chunks, and takes them in order, one at a time. One that has none left takes those of
+    /// others. So what one region leaves in the cache of a core is used there by the next, where
+    /// both cut the same data in the same order. If the workers already run a region, all chunks
+    /// run on the caller.
     ///
     /// # Panics
     ///
@@ -241,11 +244,14 @@ impl Pool {
             // after it is closed and empty.
             call: |body, chunk| unsafe { (*body.cast::<F>())(chunk) },
             chunks,
+            shares: self.threads.min(chunks),
         };
         // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no
         // worker reads the job; `busy` keeps other callers out.
         unsafe { *shared.job.get() = job };
-        shared.next.store(0, Ordering::Relaxed);
+        for (index, share) in shared.shares[..job.shares].iter().enumerate() {
+            share.next.store(job.share(index).start, Ordering::Relaxed);
+        }
         let old = shared.state.load(Ordering::Relaxed);
         debug_assert_eq!(old & (OPEN | INSIDE), 0);
         let limit = (self.threads - 1) as u64;
@@ -262,7 +268,7 @@ impl Pool {
             }
         }
 
-        shared.take_chunks(job, true);
+        shared.take_chunks(job, 0);
 
         let mut state = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
         let mut spins = 0u32;
@@ -292,7 +298,7 @@ impl Crew {
     fn with_room(seats: usize) -> Crew {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
+            shares: (0..=seats).map(|_| Share::default()).collect(),
             job: UnsafeCell::new(Job::EMPTY),
             busy: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -352,10 +358,26 @@ struct Job {
     body: *const (),
     call: fn(*const (), usize),
     chunks: usize,
+    /// In how many shares they are handed out: at most one for each thread.
+    shares: usize,
 }
 
 impl Job {
-    const EMPTY: Job = Job { body: std::ptr::null(), call: |_, _| {}, chunks: 0 };
+    const EMPTY: Job = Job { body: std::ptr::null(), call: |_, _| {}, chunks: 0, shares: 0 };
+
+    /// The chunks of a share.
+    fn share(&self, index: usize) -> Range<usize> {
+        split_even(self.chunks, self.shares, index)
+    }
+}
+
+/// The chunks with which a thread begins: the caller of a region has the first share, the worker of
+/// each seat the one after that of the seat before.
+#[derive(Default)]
+#[repr(align(64))]
+struct Share {
+    /// The next chunk to hand out. Beyond the end of the share there is none left.
+    next: AtomicUsize,
 }
 
 /// One worker's place.
@@ -370,8 +392,8 @@ struct Seat {
 struct Shared {
     /// Region counter, [`OPEN`], how many workers may enter, and how many are inside.
     state: AtomicU64,
-    /// The next chunk to hand out.
-    next: AtomicUsize,
+    /// One for each seat, and one for the caller.
+    shares: Vec<Share>,
     /// Written only while the region is closed and empty; read by workers inside.
     job: UnsafeCell<Job>,
     /// Taken while a region runs; who does not get it runs inline.
@@ -403,7 +425,7 @@ impl Shared {
                 let job = unsafe { *self.job.get() };
                 let ends = || self.ended.load(Ordering::Relaxed);
                 let before = asking(&ends);
-                self.take_chunks(job, false);
+                self.take_chunks(job, seat + 1);
                 drop(before);
                 self.state.fetch_sub(1, Ordering::AcqRel);
             }
@@ -464,28 +486,42 @@ impl Shared {
         false
     }
 
-    fn take_chunks(&self, job: Job, is_caller: bool) {
-        loop {
-            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= job.chunks {
-                return;
-            }
-            let result = if is_caller && is_to_end() {
-                Err(Box::new(Ended) as Box<dyn Any + Send>)
-            } else {
-                catch_unwind(AssertUnwindSafe(|| (job.call)(job.body, chunk)))
-            };
-            if let Err(payload) = result {
-                if payload.is::<Ended>() {
-                    // Nobody takes a further chunk, and chunks that look end.
-                    self.ended.store(true, Ordering::Relaxed);
-                    self.next.store(job.chunks, Ordering::Relaxed);
+    /// Runs the chunks of share `own` that nobody has taken, then those of the shares after it.
+    /// Share 0 is the caller's.
+    fn take_chunks(&self, job: Job, own: usize) {
+        let is_caller = own == 0;
+        for index in (0..job.shares).map(|step| (own + step) % job.shares) {
+            let (share, end) = (&self.shares[index], job.share(index).end);
+            // Looks before it takes, as the line belongs to another thread.
+            while share.next.load(Ordering::Relaxed) < end {
+                let chunk = share.next.fetch_add(1, Ordering::Relaxed);
+                if chunk >= end {
+                    break;
                 }
-                if let Ok(mut slot) = self.panic.lock() {
-                    slot.get_or_insert(payload);
-                    self.panicked.store(true, Ordering::Relaxed);
+                let result = if is_caller && is_to_end() {
+                    Err(Box::new(Ended) as Box<dyn Any + Send>)
+                } else {
+                    catch_unwind(AssertUnwindSafe(|| (job.call)(job.body, chunk)))
+                };
+                if let Err(payload) = result {
+                    self.keep_panic(job, payload);
                 }
             }
+        }
+    }
+
+    /// Keeps the payload of a chunk that panicked or ended, if it is the first.
+    fn keep_panic(&self, job: Job, payload: Box<dyn Any + Send>) {
+        if payload.is::<Ended>() {
+            // Nobody takes a further chunk, and chunks that look end.
+            self.ended.store(true, Ordering::Relaxed);
+            for share in &self.shares[..job.shares] {
+                share.next.store(job.chunks, Ordering::Relaxed);
+            }
+        }
+        if let Ok(mut slot) = self.panic.lock() {
+            slot.get_or_insert(payload);
+            self.panicked.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -508,6 +544,22 @@ mod tests {
                     assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn chunks_of_a_late_thread_are_taken_by_others() {
+        let pool = Pool::new(2);
+        for _ in 0..20 {
+            let done = AtomicUsize::new(0);
+            pool.run(10, |chunk| {
+                // The thread of the first chunk has four more in its share.
+                while chunk == 0 && done.load(Ordering::Relaxed) < 9 {
+                    std::thread::yield_now();
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(done.into_inner(), 10);
         }
     }
 
