@@ -22,10 +22,10 @@ const VECTORS: usize = 8;
 /// Floats of the inputs of a row of tiles that stay in the first-level cache: half of 48 KB.
 const ROWS_FLOATS: usize = 6 * 1024;
 
-/// What is read in place of padding.
+/// What is read in place of padding: as many channels as a unit of work has at most.
 #[repr(align(64))]
-struct Zeros([f32; 16]);
-static ZEROS: Zeros = Zeros([0.0; 16]);
+struct Zeros([f32; VECTORS * 16]);
+static ZEROS: Zeros = Zeros([0.0; VECTORS * 16]);
 
 /// One depthwise convolution, sizes checked.
 #[derive(Clone, Copy)]
@@ -261,9 +261,9 @@ impl Depthwise<'_> {
             epilogue: self.epilogue.at(image * image_pixels + pixel, c),
         };
         let run = |tile: &Tile<'_>, mode: usize| {
-            // SAFETY: taps outside the input read zeros, or all taps are inside; only the mode for
-            // edges and that for tails have channels that do not fill a vector, unless pixels have
-            // whole vectors; this unit owns the outputs.
+            // SAFETY: taps outside the input read zeros, or all taps are inside; only the modes for
+            // edges and borders have channels that do not fill a vector, unless pixels have whole
+            // vectors; this unit owns the outputs.
             unsafe { shape.function(self.isa, mode)(tile) };
         };
         let whole = channels.len() / lanes * lanes;
@@ -275,11 +275,13 @@ impl Depthwise<'_> {
                 run(&Tile { channels: whole, ..tile }, INSIDE);
             }
             if whole < channels.len() {
-                run(&tile.after(whole), TAIL);
+                run(&tile.after(whole), BORDER);
             }
             return;
         }
-        run(&tile, EDGE);
+        let sides = shape.sides() as isize;
+        let has_border = tile.low <= sides && tile.high >= extents[2] as isize - sides;
+        run(&tile, if has_border { BORDER } else { EDGE });
     }
 }
 
@@ -335,6 +337,11 @@ struct Tile<'a> {
     high: isize,
     /// The first pixel of the image.
     x: *const f32,
+    /// How many columns of inputs may be outside on either side in the mode for borders.
+    fn sides(self) -> usize {
+        self.width.map_or(0, |(width, _)| width / 2)
+    }
+
     in_pitch: usize,
     /// From inputs to those that are fetched meanwhile.
     ahead: usize,
@@ -357,14 +364,16 @@ type TileFn = unsafe fn(&Tile<'_>);
 /// By kind of kernel, by columns - 7, and by mode.
 type TileTable = [[[TileFn; 4]; 2]; 8];
 
-/// Some inputs are outside.
+/// Any inputs may be outside.
 const EDGE: usize = 0;
 /// All inputs are inside, and channels fill vectors.
 const INSIDE: usize = 1;
 /// All inputs are inside and in a cache: nothing is fetched ahead. Pixels have whole vectors.
 const NEAR: usize = 2;
-/// All inputs are inside, and channels do not fill a vector.
-const TAIL: usize = 3;
+/// Whole rows of inputs may be outside, and on either side half as many columns as the kernel has:
+/// what padding that keeps the size leads to. The others are not asked about. Where planes are
+/// small, nearly all tiles are such.
+const BORDER: usize = 3;
 
 impl Tile<'_> {
     /// The channels from number `c` on.
@@ -394,7 +403,8 @@ impl Tile<'_> {
     }
 }
 
-/// The input vector at column `j` of a row.
+/// The input vector at column `j` of a row, which is outside only if it is `at_side` in the mode
+/// for borders.
 ///
 /// # Safety
 ///
@@ -403,27 +413,25 @@ impl Tile<'_> {
 unsafe fn input<S: Simd, const MODE: usize>(
     t: &Tile<'_>,
     (row, step): (*const f32, usize),
-    j: usize,
+    (j, at_side): (usize, bool),
     c: usize,
     mask: S::M,
 ) -> S::V {
     // SAFETY: the caller's promise.
     unsafe {
-        if MODE != EDGE {
-            let p = row.add(j * step + c);
-            if MODE == TAIL {
-                return S::load_m(p, mask);
-            }
-            if MODE == INSIDE {
-                // Pixels that the next tile has beyond this one come from far, and no processor
-                // guesses which.
-                S::prefetch_far(p.wrapping_add(t.ahead));
-            }
-            return S::load(p);
+        if MODE == EDGE || MODE == BORDER && at_side {
+            let is_inside = j as isize >= t.low && (j as isize) < t.high;
+            return S::load_m(if is_inside { p } else { ZEROS.0.as_ptr() }, mask);
         }
-        let is_inside = j as isize >= t.low && (j as isize) < t.high && step > 0;
-        let p = if is_inside { row.wrapping_add(j * step + c) } else { ZEROS.0.as_ptr() };
-        S::load_m(p, mask)
+        if MODE == BORDER {
+            return S::load_m(p, mask);
+        }
+        if MODE == INSIDE {
+            // Pixels that the next tile has beyond this one come from far, and no processor
+            // guesses which.
+            S::prefetch_far(p.wrapping_add(t.ahead));
+        }
+        S::load(p)
     }
 }
 
@@ -435,6 +443,7 @@ unsafe fn input<S: Simd, const MODE: usize>(
 #[inline(always)]
 unsafe fn fetch_outputs<S: Simd, const R: usize, const Q: usize>(t: &Tile<'_>, c: usize) {
     for r in 0..R {
+    let p = row.wrapping_add(j * step + c);
         for q in 0..Q {
             let at = t.y.wrapping_add(t.out_ahead + r * t.out_line + q * t.out_pitch + c);
             // SAFETY: a prefetch is no access.
@@ -455,6 +464,12 @@ unsafe fn write<S: Simd, const Q: usize, const MODE: usize>(
     c: usize,
     n: usize,
     sums: [[S::V; 1]; Q],
+/// Whether column `j` of the inputs of `Q` outputs of a kernel that is `KW` wide may be outside in
+/// the mode for borders.
+const fn at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> bool {
+    j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
+}
+
 ) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -520,7 +535,8 @@ unsafe fn pair<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
             for (i, row) in rows.iter().enumerate() {
                 columns!(J {
                     if J < Q + 2 {
-                        let x = input::<S, MODE>(t, *row, J, c, mask);
+                        let at_side = const { at_side::<Q, 3, 1>(J) };
+                        let x = input::<S, MODE>(t, *row, (J, at_side), c, mask);
                         for (r, sums) in sums.iter_mut().enumerate() {
                             if i < r || i - r > 2 {
                                 continue;
@@ -574,7 +590,8 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
                     weights = weights.wrapping_add(KW * t.weights_step);
                     columns!(J {
                         if J < (Q - 1) * SW + KW {
-                            let x = input::<S, MODE>(t, row, J, c, mask);
+                            let at_side = const { at_side::<Q, KW, SW>(J) };
+                            let x = input::<S, MODE>(t, row, (J, at_side), c, mask);
                             for (q, sum) in sums.iter_mut().enumerate() {
                                 if (q * SW..q * SW + KW).contains(&J) {
                                     sum[0] = S::fma(w[J - q * SW], x, sum[0]);
@@ -617,7 +634,7 @@ unsafe fn general<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
                         weights = weights.wrapping_add(t.weights_step);
                         for (q, sum) in sums.iter_mut().enumerate() {
                             let j = q * g.strides[2] + kw * g.dilations[2];
-                            let x = input::<S, MODE>(t, row, j, c, mask);
+                            let x = input::<S, MODE>(t, row, (j, false), c, mask);
                             sum[0] = S::fma(w, x, sum[0]);
                         }
                     }
@@ -636,7 +653,7 @@ macro_rules! modes {
             $tile::<$($number,)* EDGE>,
             $tile::<$($number,)* INSIDE>,
             $tile::<$($number,)* NEAR>,
-            $tile::<$($number,)* TAIL>,
+            $tile::<$($number,)* BORDER>,
         ]
     };
 }
@@ -644,7 +661,7 @@ macro_rules! modes {
 /// Defines the tile functions of one instruction set.
 macro_rules! depthwise_tiles {
     ($simd:ty, $set:ident) => {
-        use super::{EDGE, INSIDE, NEAR, TAIL, Tile, TileTable, general, pair, single};
+        use super::{BORDER, EDGE, INSIDE, NEAR, Tile, TileTable, general, pair, single};
         enable!(
             $set,
             unsafe fn of_pair<const Q: usize, const MODE: usize>(t: &Tile<'_>) {
