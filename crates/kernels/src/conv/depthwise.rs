@@ -13,8 +13,11 @@ use crate::{Isa, Pool};
 
 /// Multiply-adds from which a parallel region is worth its price.
 const PARALLEL_MACS: usize = 20_000;
-/// Units of work per thread.
-const UNITS_PER_THREAD: usize = 8;
+/// Units of work per thread. Each reads the rows around its own again.
+const UNITS_PER_THREAD: usize = 4;
+/// Output pixels per thread from which all threads have rows of their own. Below, they have
+/// channels of their own.
+const PIXELS_PER_THREAD: usize = 64;
 /// Vectors of channels that are computed for all rows of a unit before the next ones: their inputs
 /// stay in the first-level cache from one row to the next.
 const VECTORS: usize = 8;
@@ -59,8 +62,9 @@ impl Depthwise<'_> {
     /// Bytes of scratch memory of all threads: of planes that are not computed where they lie.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         let floats: usize = self.copies().iter().sum();
-        let (units, _) = self.units(pool);
-        floats.saturating_mul(pool.threads().min(units)).saturating_mul(size_of::<f32>())
+        floats
+            .saturating_mul(pool.threads().min(self.cut(pool).units))
+            .saturating_mul(size_of::<f32>())
     }
 
     fn vectors(&self) -> usize {
@@ -81,24 +85,30 @@ impl Depthwise<'_> {
         })
     }
 
-    /// Units of work, and in how many parts each has the rows of a plane. Planes that are copied
-    /// are not cut.
-    fn units(&self, pool: &Pool) -> (usize, usize) {
+    /// How the work is cut. Planes that are copied are not.
+    fn cut(&self, pool: &Pool) -> Cut {
         let [out_d, out_h, out_w] = self.out_dims;
-        let planes = self.images * out_d * self.groups();
+        let slices = self.images * out_d;
         if self.copies() != [0; 2] {
-            return (self.images * self.groups(), 1);
+            return Cut { units: self.images * self.groups(), shares: 1, parts: 1 };
         }
-        let macs = (planes * out_h * out_w).saturating_mul(self.geometry.taps());
-        let macs = macs.saturating_mul(VECTORS * self.isa.lanes());
-        let wanted = if macs < PARALLEL_MACS { 1 } else { pool.threads() * UNITS_PER_THREAD };
-        let parts = wanted.div_ceil(planes.max(1)).min(out_h.div_ceil(2)).max(1);
-        (planes * parts, parts)
+        let outputs = (slices * self.groups() * out_h * out_w).saturating_mul(self.geometry.taps());
+        let macs = outputs.saturating_mul(VECTORS * self.isa.lanes());
+        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
+        // Rows for each thread, as the convolutions around it cut them: what a thread has written
+        // is in the cache of its core.
+        let is_by_rows = slices * out_h * out_w >= threads * PIXELS_PER_THREAD;
+        let shares = if is_by_rows { threads.div_ceil(slices.max(1)) } else { 1 };
+        let shares = shares.min(out_h.div_ceil(2)).max(1);
+        let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
+        let planes = (slices * self.groups() * shares).max(1);
+        let parts = wanted.div_ceil(planes).min(out_h.div_ceil(2 * shares)).max(1);
+        Cut { units: slices * self.groups() * shares * parts, shares, parts }
     }
 
     pub(super) fn run(&self, pool: &Pool) {
         let [out_d, out_h, _] = self.out_dims;
-        let (units, row_parts) = self.units(pool);
+        let Cut { units, shares, parts } = self.cut(pool);
         let groups = self.groups();
         let vectors = |group: usize| crate::split_even(self.vectors(), groups, group);
         if self.copies() != [0; 2] {
@@ -106,10 +116,12 @@ impl Depthwise<'_> {
         }
         pool.run(units, |unit| {
             let (group, rest) = (unit % groups, unit / groups);
-            let (row_part, plane) = (rest % row_parts, rest / row_parts);
+            let (part, rest) = (rest % parts, rest / parts);
+            let (share, plane) = (rest % shares, rest / shares);
+            let share = crate::split_even(out_h, shares, share);
             // Pairs of rows stay together.
-            let pairs = crate::split_even(out_h.div_ceil(2), row_parts, row_part);
-            let rows = pairs.start * 2..out_h.min(pairs.end * 2);
+            let pairs = crate::split_even(share.len().div_ceil(2), parts, part);
+            let rows = share.start + pairs.start * 2..share.end.min(share.start + pairs.end * 2);
             self.unit(plane / out_d, plane % out_d, rows, vectors(group));
         });
     }
@@ -196,26 +208,33 @@ impl Depthwise<'_> {
         let across = g.extent(1, shape.rows).saturating_mul(line) <= ROWS_FLOATS;
         let steps = rows.len().div_ceil(shape.rows);
         let tiles = width.div_ceil(shape.cols);
-        for at in 0..steps * tiles {
-            // Tiles come one row after the other while the inputs of a row stay in the first-level
-            // cache, else one column after the other.
+        // Where tile `at` begins. Tiles come one row after the other while the inputs of a row stay
+        // in the first-level cache, else one column after the other.
+        let place = |at: usize| {
             let (step, tile) =
                 if across { (at / tiles, at % tiles) } else { (at % steps, at / steps) };
-            let (row, col) = (rows.start + step * shape.rows, tile * shape.cols);
+            (rows.start + step * shape.rows, tile * shape.cols)
+        };
+        for at in 0..steps * tiles {
+            let (row, col) = place(at);
             let cols = shape.cols.min(width - col);
             let count = shape.rows.min(rows.end - row);
             let shape = if count == shape.rows { shape } else { Shape { rows: 1, ..shape } };
+            // Nothing beyond the unit is fetched: another thread may be writing it.
+            let ahead = if at + 2 < steps * tiles { place(at + 2) } else { (row, col) };
             for row in (row..row + count).step_by(shape.rows) {
-                let at = [image, depth, row, col];
-                self.tile((shape, across), at, cols, channels.clone());
+                self.tile(shape, [image, depth, row, col], ahead, cols, channels.clone());
             }
         }
     }
 
+    /// The tile whose first output is `at`, which fetches the inputs and outputs of the one whose
+    /// row and column are `ahead`.
     fn tile(
         &self,
-        (shape, across): (Shape, bool),
+        shape: Shape,
         at: [usize; 4],
+        ahead: (usize, usize),
         cols: usize,
         channels: Range<usize>,
     ) {
@@ -232,13 +251,14 @@ impl Depthwise<'_> {
         let pixel = (depth * out_h + row) * out_w + col;
         let (in_pitch, out_pitch) = (pitch(&self.input), pitch(&self.output));
         let image_pixels = self.out_dims.iter().product::<usize>();
-        // What the next tile reads, and the one after it writes.
-        let (ahead, out_ahead) = if across {
-            (2 * shape.cols * g.strides[2] * in_pitch, 2 * shape.cols * out_pitch)
-        } else {
-            let line = in_w * in_pitch;
-            (2 * shape.rows * g.strides[1] * line, 2 * shape.rows * out_w * out_pitch)
+        // From this tile to that one, which may be to the left.
+        let apart = |[rows, cols]: [usize; 2], width: usize, pitch: usize| {
+            let pixels = |row: usize, col: usize| row * rows * width + col * cols;
+            let apart = pixels(ahead.0, ahead.1).wrapping_sub(pixels(row, col));
+            apart.wrapping_mul(pitch)
         };
+        let ahead = apart([g.strides[1], g.strides[2]], in_w, in_pitch);
+        let out_ahead = apart([1, 1], out_w, out_pitch);
         let c = channels.start;
         let lanes = self.isa.lanes();
         let tile = Tile {
@@ -285,6 +305,14 @@ impl Depthwise<'_> {
     }
 }
 
+/// How the work of a depthwise convolution is cut.
+struct Cut {
+    units: usize,
+    /// Shares of the rows of a plane, for a thread each, and how many parts these are cut into.
+    shares: usize,
+    parts: usize,
+}
+
 /// The size of tiles, and for which kernels.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
@@ -307,6 +335,11 @@ impl Shape {
         let left = |cols: usize| out_w.div_ceil(cols) * cols - out_w;
         let cols = if left(7) < left(8) { 7 } else { 8 };
         Shape { rows: if has_pairs { 2 } else { 1 }, cols, width }
+    }
+
+    /// How many columns of inputs may be outside on either side in the mode for borders.
+    fn sides(self) -> usize {
+        self.width.map_or(0, |(width, _)| width / 2)
     }
 
     fn function(self, isa: Isa, mode: usize) -> TileFn {
@@ -337,13 +370,8 @@ struct Tile<'a> {
     high: isize,
     /// The first pixel of the image.
     x: *const f32,
-    /// How many columns of inputs may be outside on either side in the mode for borders.
-    fn sides(self) -> usize {
-        self.width.map_or(0, |(width, _)| width / 2)
-    }
-
     in_pitch: usize,
-    /// From inputs to those that are fetched meanwhile.
+    /// From inputs to those that are fetched meanwhile, wrapping around.
     ahead: usize,
     /// The same of outputs.
     out_ahead: usize,
@@ -417,6 +445,7 @@ unsafe fn input<S: Simd, const MODE: usize>(
     c: usize,
     mask: S::M,
 ) -> S::V {
+    let p = row.wrapping_add(j * step + c);
     // SAFETY: the caller's promise.
     unsafe {
         if MODE == EDGE || MODE == BORDER && at_side {
@@ -435,6 +464,12 @@ unsafe fn input<S: Simd, const MODE: usize>(
     }
 }
 
+/// Whether column `j` of the inputs of `Q` outputs of a kernel that is `KW` wide may be outside in
+/// the mode for borders.
+const fn at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> bool {
+    j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
+}
+
 /// Asks for the outputs of the tile after the next: nobody else does before they are written.
 ///
 /// # Safety
@@ -443,9 +478,9 @@ unsafe fn input<S: Simd, const MODE: usize>(
 #[inline(always)]
 unsafe fn fetch_outputs<S: Simd, const R: usize, const Q: usize>(t: &Tile<'_>, c: usize) {
     for r in 0..R {
-    let p = row.wrapping_add(j * step + c);
         for q in 0..Q {
-            let at = t.y.wrapping_add(t.out_ahead + r * t.out_line + q * t.out_pitch + c);
+            let at = t.y.wrapping_add(t.out_ahead);
+            let at = at.wrapping_add(r * t.out_line + q * t.out_pitch + c);
             // SAFETY: a prefetch is no access.
             unsafe { S::prefetch_write(at) };
         }
@@ -464,12 +499,6 @@ unsafe fn write<S: Simd, const Q: usize, const MODE: usize>(
     c: usize,
     n: usize,
     sums: [[S::V; 1]; Q],
-/// Whether column `j` of the inputs of `Q` outputs of a kernel that is `KW` wide may be outside in
-/// the mode for borders.
-const fn at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> bool {
-    j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
-}
-
 ) {
     // SAFETY: the caller's promise.
     unsafe {

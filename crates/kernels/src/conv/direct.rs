@@ -222,7 +222,12 @@ impl Direct<'_> {
         let vectors = vectors(table, group_vectors, cols);
         let panels = group_vectors.div_ceil(vectors).max(1);
         let have = blocks * out_h.div_ceil(rows) * out_w.div_ceil(cols);
-        let parts = if have >= wanted { 1 } else { wanted.div_ceil(have).min(panels) };
+        let parts = match (have >= wanted, copies) {
+            (true, _) => 1,
+            // Each part copies its rows again.
+            (false, true) => wanted.div_ceil(have).min(panels),
+            (false, false) => wanted.min(panels),
+        };
         // Large outputs come from memory, best in order; weights must stay in the cache then.
         let outputs = blocks.saturating_mul(out_h * out_w).saturating_mul(group_out);
         let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
@@ -336,7 +341,9 @@ impl Direct<'_> {
 
     /// Which outputs a unit computes, with which panels.
     fn block(&self, cut: &Cut, unit: usize) -> (Block, usize, usize) {
-        let (part, rest) = (unit % cut.parts, unit / cut.parts);
+        // Of few pixels, each thread computes channels of its own: it reads those weights alone.
+        let blocks = self.units(cut) / cut.parts;
+        let (part, rest) = (unit / blocks, unit % blocks);
         let (group, rest) = (rest % self.conv.params.groups, rest / self.conv.params.groups);
         let (col, rest) = (rest % cut.col_blocks, rest / cut.col_blocks);
         let (row, rest) = (rest % cut.row_blocks, rest / cut.row_blocks);

@@ -26,6 +26,8 @@ const UNITS_PER_THREAD: usize = 2;
 /// Fewest output rows of a unit of work if a plane is cut: each computes the first rows that it
 /// needs itself, though another unit may have them.
 const LEAST_ROWS: usize = 14;
+/// Fewest of a unit without which there would be threads without work.
+const LEAST_ROWS_OF_THREAD: usize = 4;
 
 /// A pointwise convolution whose results are the input of a depthwise one.
 #[derive(Clone, Copy, Debug)]
@@ -228,7 +230,9 @@ impl<'a> ExpandedConv<'a> {
         let rows = if rows > 1 { rows / 2 * 2 } else { 1 };
         let threads = pool.threads();
         let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
-        let parts = wanted.div_ceil(sizes.images.max(1)).min(out_h / LEAST_ROWS).max(1);
+        let images = sizes.images.max(1);
+        let for_threads = threads.div_ceil(images).min(out_h / LEAST_ROWS_OF_THREAD);
+        let parts = wanted.div_ceil(images).min(out_h / LEAST_ROWS).max(for_threads).max(1);
         let floats = geometry.extent(1, rows).checked_mul(line).ok_or(ConvError::TooLarge)?;
         Ok(Bands { rows, parts, line, floats })
     }

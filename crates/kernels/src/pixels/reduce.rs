@@ -12,6 +12,7 @@ use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::reduce::{Least, Maximum, Sum};
 use crate::simd::{Body, Level, Loop, Simd, check_isa, dispatch};
+use crate::split_even;
 
 /// What to reduce to. The value of an image without pixels is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,9 @@ pub fn reduce(exec: &Exec<'_>, total: Total, images: usize, x: Pixels<'_>, y: Pi
     });
 }
 
-/// Pixels that a thread takes, whose bands are added up in f32.
-const SEGMENT: usize = 256;
+/// Most pixels whose bands are added up in f32. There are several segments where there are threads
+/// to take them: each those whose pixels it has computed before.
+const SEGMENT: usize = 64;
 /// Pixels of which all channels are taken before the next ones. Their values are added in two
 /// chains.
 const BAND: usize = 32;
@@ -84,10 +86,11 @@ pub(super) fn fold_images<F: VectorFold>(
         ranges(pool, images * segments * blocks, work, |pieces| {
             for piece in pieces {
                 let (segment, block) = (piece / blocks, piece % blocks);
-                let (image, first) = (segment / segments, segment % segments * SEGMENT);
+                let (image, index) = (segment / segments, segment % segments);
                 let low = block * CHANNELS;
                 let wide = CHANNELS.min(channels - low);
-                let pixels = image * pixels + first..image * pixels + pixels.min(first + SEGMENT);
+                let within = split_even(pixels, segments, index);
+                let pixels = image * pixels + within.start..image * pixels + within.end;
                 let minus = minus.map(|minus| &minus[image * channels + low..][..wide]);
                 // SAFETY: pieces are disjoint parts of the buffer.
                 let to = unsafe { shared.part(segment * channels + low, wide) };
