@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use crate::Exec;
-use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::elementwise::chunks::{Shared, ranges, rows};
 use crate::number::{Arith, Number};
 use crate::simd::{Level, Loop};
 
@@ -104,10 +104,9 @@ fn accumulate<T: Number, J: Join>(
     // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
-    let per_chunk = chunk_len(pool, pieces, axis * COLUMNS.min(inner));
     let shared = Shared::new(y);
-    pool.run(pieces.div_ceil(per_chunk), |chunk| {
-        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+    ranges(pool, pieces, axis * COLUMNS.min(inner), |pieces| {
+        for piece in pieces {
             let column = piece % per_outer * COLUMNS;
             T::run(
                 level,

@@ -339,17 +339,17 @@ impl Drop for Crew {
     }
 }
 
-/// Range number `index` of `parts` when `items` are split as evenly as possible, larger ranges
-/// first.
+/// Range number `index` of `parts` when `items` are split as evenly as possible. So are the ranges
+/// of neighbours together: the first half of the parts has half of the items, give or take one.
 ///
 /// # Panics
 ///
 /// If `index >= parts`.
 pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
     assert!(index < parts, "part {index} of {parts}");
-    let (size, larger) = (items / parts, items % parts);
-    let start = index * size + index.min(larger);
-    start..start + size + usize::from(index < larger)
+    let (size, left) = (items / parts, items % parts);
+    let start = |index: usize| index * size + index * left / parts;
+    start(index)..start(index + 1)
 }
 
 /// A region's work with its type forgotten.

@@ -5,7 +5,7 @@
 //! kept as in [`reduce`](super::reduce).
 
 use crate::Exec;
-use crate::elementwise::chunks::{Shared, chunk_len, ranges};
+use crate::elementwise::chunks::{Shared, ranges};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Maximum, Sum, run};
 use crate::simd::{Level, Loop};
@@ -68,11 +68,9 @@ fn apply<T: Number>(
     }
     // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
     let per_outer = inner.div_ceil(COLUMNS);
-    let per_chunk = chunk_len(pool, outer * per_outer, work * COLUMNS.min(inner));
-    let pieces = outer * per_outer;
     let shared = Shared::new(y);
-    pool.run(pieces.div_ceil(per_chunk), |chunk| {
-        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+    ranges(pool, outer * per_outer, work * COLUMNS.min(inner), |pieces| {
+        for piece in pieces {
             let column = piece % per_outer * COLUMNS;
             let first = piece / per_outer * axis * inner + column;
             let width = COLUMNS.min(inner - column);

@@ -12,34 +12,22 @@
 //! follows from channels and kernel alone, so neither threads, nor tiles, nor where the input lies
 //! changes a bit of the result.
 
+mod cut;
+
 use std::ops::Range;
 
-use super::tile::{Ahead, MAX_VECTORS, Run, Tile, TileTable, Writes, write_operands};
+use cut::Cut;
+
+use super::tile::{Ahead, Run, Tile, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
-use crate::Pool;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEpilogue};
 use crate::simd::{Body, Simd, dispatch};
+use crate::{Pool, split_even};
 
 /// Most steps of a chain of sums.
 const CHAIN: usize = 512;
-/// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
-/// second-level cache.
-const BLOCK_FLOATS: usize = 64 * 1024;
-/// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
-const ALIASED: usize = 1024;
-/// Channels from which pixels are read where they lie, if nothing else is against it. A run of
-/// fewer is not worth its beginning.
-const READ_IN_PLACE: usize = 16;
-/// Floats of outputs that a second-level cache does not hold.
-const LARGE_OUTPUT: usize = 512 * 1024;
-/// Floats of weights of which it holds all.
-const WEIGHTS_FLOATS: usize = 128 * 1024;
-/// Units of work per thread, so that a late thread does not make all others wait.
-const UNITS_PER_THREAD: usize = 4;
-/// Multiply-adds from which a parallel region is worth its price.
-const PARALLEL_MACS: usize = 100_000;
 
 /// One convolution that is not depthwise, sizes checked.
 pub(super) struct Direct<'a> {
@@ -52,32 +40,6 @@ pub(super) struct Direct<'a> {
     pub(super) output: Side,
     /// Of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
-}
-
-/// How the work is cut.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    /// Output rows and columns of a block. A block of a part of the columns has one row.
-    rows: usize,
-    cols: usize,
-    /// Blocks along rows and columns of an output plane.
-    row_blocks: usize,
-    col_blocks: usize,
-    /// Vectors of output channels of a tile.
-    vectors: usize,
-    /// Parts that the panels of a group are cut into.
-    parts: usize,
-    /// Whether input rows are copied.
-    copies: bool,
-    /// Whether all panels of some pixels come before the next pixels.
-    by_pixels: bool,
-    /// Whether the pixels of each tile are copied just before it.
-    copies_tiles: bool,
-    /// From one pixel to the next, where the tiles read them.
-    pixel: usize,
-    /// Floats of a block's copy of the input and of its outputs.
-    copy_floats: usize,
-    out_floats: usize,
 }
 
 /// What the tiles of a unit of work have in common.
@@ -150,109 +112,6 @@ impl Direct<'_> {
         self.conv.algorithm.operands() == Operands::Rounded
     }
 
-    /// Whether tiles cannot read the input where it lies.
-    fn copies(&self) -> bool {
-        let g = &self.conv.geometry;
-        let Order::ChannelsLast { pitch } = self.input.order else {
-            return true;
-        };
-        let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
-        self.rounds() || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
-    }
-
-    fn cut(&self, pool: &Pool) -> Cut {
-        let g = &self.conv.geometry;
-        let (words, group_out) = (self.conv.words(), self.group_out());
-        let [_, out_h, out_w] = self.out_dims;
-        let lanes = self.conv.isa.lanes();
-        let group_vectors = group_out.div_ceil(lanes);
-        let ld = group_vectors * lanes;
-        let fits_cache = ld.saturating_mul(words) <= WEIGHTS_FLOATS;
-        let is_rows = self.output.order == Order::Rows;
-        // Pixels that come from memory meanwhile.
-        let copies_tiles = self.rounds() && g.is_pointwise() && !is_rows && fits_cache;
-        let copies = self.copies() && !copies_tiles;
-        let pixel = match self.input.order {
-            Order::ChannelsLast { pitch } if !copies && !copies_tiles => pitch,
-            _ if words.is_multiple_of(256) && words > 0 => words + 16,
-            _ => words,
-        };
-        let table = self.conv.tiles();
-        // What a block of these rows and columns takes of the cache.
-        let copy = |rows: usize, cols: usize| {
-            let reach = |i: usize, outputs: usize| g.extent(i, outputs);
-            let lines = g.kernel[0].saturating_mul(reach(1, rows));
-            lines.saturating_mul(reach(2, cols)).saturating_mul(pixel)
-        };
-        let most = |limit: usize, fits: &dyn Fn(usize) -> bool| {
-            let (mut low, mut high) = (1, limit.max(1));
-            while low < high {
-                let middle = (low + high).div_ceil(2);
-                if fits(middle) { low = middle } else { high = middle - 1 }
-            }
-            low
-        };
-        let budget = BLOCK_FLOATS;
-        let fits = |rows: usize, cols: usize| {
-            let outputs = if is_rows { group_out } else { group_out / 2 };
-            let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
-            copy(rows, cols) <= budget && outputs <= 2 * budget
-        };
-        let cols = most(out_w, &|cols| fits(1, cols)).max(table[0].len().min(out_w));
-        let rows = if cols == out_w { most(out_h, &|rows| fits(rows, cols)) } else { 1 };
-        let mut row_blocks = out_h.div_ceil(rows.max(1)).max(1);
-        let mut col_blocks = out_w.div_ceil(cols.max(1)).max(1);
-        let blocks = (self.images * self.out_dims[0] * self.conv.params.groups).max(1);
-        let macs =
-            blocks.saturating_mul(out_h * out_w).saturating_mul(group_out * self.conv.depth());
-        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
-        let wanted = if threads == 1 { 1 } else { threads * UNITS_PER_THREAD };
-        // More threads want more blocks first, then parts of the channels.
-        if blocks * row_blocks * col_blocks < wanted {
-            let more = wanted.div_ceil(blocks * row_blocks * col_blocks);
-            if out_h > 1 {
-                row_blocks = (row_blocks * more).min(out_h.div_ceil(4)).max(row_blocks);
-            } else {
-                let least = 2 * table[1].len();
-                col_blocks = (col_blocks * more).min(out_w.div_ceil(least)).max(col_blocks);
-            }
-        }
-        let rows = out_h.div_ceil(row_blocks).max(1);
-        let cols = out_w.div_ceil(col_blocks).max(1);
-        let vectors = vectors(table, group_vectors, cols);
-        let panels = group_vectors.div_ceil(vectors).max(1);
-        let have = blocks * out_h.div_ceil(rows) * out_w.div_ceil(cols);
-        let parts = match (have >= wanted, copies) {
-            (true, _) => 1,
-            // Each part copies its rows again.
-            (false, true) => wanted.div_ceil(have).min(panels),
-            (false, false) => wanted.min(panels),
-        };
-        // Large outputs come from memory, best in order; weights must stay in the cache then.
-        let outputs = blocks.saturating_mul(out_h * out_w).saturating_mul(group_out);
-        let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
-        let copy_floats = match (copies, copies_tiles) {
-            (true, _) => copy(rows, cols),
-            // Of as many pixels as any tile has.
-            (_, true) => table[0].len() * pixel,
-            _ => 0,
-        };
-        Cut {
-            rows,
-            cols,
-            row_blocks: out_h.div_ceil(rows),
-            col_blocks: out_w.div_ceil(cols),
-            vectors,
-            parts,
-            copies,
-            by_pixels: copies_tiles || is_large && fits_cache,
-            copies_tiles,
-            pixel,
-            copy_floats,
-            out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
-        }
-    }
-
     /// # Errors
     ///
     /// If the copies of rows are larger than any memory.
@@ -311,7 +170,7 @@ impl Direct<'_> {
                     let at =
                         kd * slice + kh * g.dilations[1] * line + kw * g.dilations[2] * cut.pixel;
                     for piece in 0..pieces {
-                        let part = crate::split_even(words, pieces, piece);
+                        let part = split_even(words, pieces, piece);
                         let (offset, steps) = (at + part.start, part.len());
                         let ends = pieces > 1 || (tap + 1) % taps_of_chain == 0;
                         let is_last = tap + 1 == taps && piece + 1 == pieces;
@@ -349,11 +208,12 @@ impl Direct<'_> {
         let (row, rest) = (rest % cut.row_blocks, rest / cut.row_blocks);
         let (depth, image) = (rest % self.out_dims[0], rest / self.out_dims[0]);
         let [_, out_h, out_w] = self.out_dims;
+        let cols = split_even(out_w.div_ceil(cut.col_unit), cut.col_blocks, col);
         let block = Block {
             image,
             depth,
-            rows: row * cut.rows..out_h.min((row + 1) * cut.rows),
-            cols: col * cut.cols..out_w.min((col + 1) * cut.cols),
+            rows: split_even(out_h, cut.row_blocks, row),
+            cols: cols.start * cut.col_unit..out_w.min(cols.end * cut.col_unit),
         };
         (block, group, part)
     }
@@ -378,7 +238,7 @@ impl Direct<'_> {
         let group_out = self.group_out();
         let group_vectors = group_out.div_ceil(lanes);
         let panels = group_vectors.div_ceil(cut.vectors);
-        let panels = crate::split_even(panels, cut.parts, part);
+        let panels = split_even(panels, cut.parts, part);
         let [_, out_h, out_w] = self.out_dims;
         let pixel = (block.depth * out_h + block.rows.start) * out_w + block.cols.start;
         let is_rows = self.output.order == Order::Rows;
@@ -409,7 +269,7 @@ impl Direct<'_> {
             let count = self.tiles_of_row(&unit, panels.start);
             for (row, part) in (0..rows).flat_map(|row| (0..count).map(move |part| (row, part))) {
                 if cut.copies_tiles {
-                    let cols = crate::split_even(block.cols.len(), count, part);
+                    let cols = split_even(block.cols.len(), count, part);
                     let first = block.cols.start + cols.start;
                     let to = &mut copy[..cols.len() * cut.pixel];
                     self.copy_pixels(cut, block.image, first, group, to);
@@ -453,7 +313,7 @@ impl Direct<'_> {
         let functions = self.conv.tiles()[vectors - 1];
         let weights = (group * group_out.div_ceil(lanes) + vector) * depth * lanes;
         let weights = self.conv.weights[weights..].as_ptr();
-        let cols = crate::split_even(block.cols.len(), count, part);
+        let cols = split_even(block.cols.len(), count, part);
         let strides = self.conv.geometry.strides;
         let a_rs = strides[2] * cut.pixel;
         let a = if cut.copies_tiles {
@@ -772,26 +632,6 @@ unsafe fn interleave<const C: usize>(from: *const f32, plane: usize, to: *mut f3
             unsafe { *to.add(i * C + c) = *from.add(c * plane + i) };
         }
     }
-}
-
-/// How many vectors of channels a tile has for rows of `cols` outputs: as many as cost the fewest
-/// cycles, if a cycle does one multiply-add of a vector and reads one.
-fn vectors(table: &TileTable, group_vectors: usize, cols: usize) -> usize {
-    let cost = |vectors: usize| {
-        let most = table[vectors - 1].len();
-        let count = cols.div_ceil(most).max(1);
-        let tile = cols.div_ceil(count);
-        // A multiply-add takes four cycles, and two can begin in each.
-        let cycles = (tile * vectors).max(tile + vectors).max(8);
-        count * cycles
-    };
-    let of = |vectors: usize| {
-        let (whole, rest) = (group_vectors / vectors, group_vectors % vectors);
-        whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
-    };
-    // Two vectors have the longest rows of all that keep both units busy.
-    let order = [2, 3, 4, 1];
-    order.into_iter().take(MAX_VECTORS).min_by_key(|vectors| of(*vectors)).unwrap_or(1)
 }
 
 impl Geometry {

@@ -47,7 +47,7 @@ const BLOCK_FLOATS: usize = 128 * 1024;
 /// Fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
 /// Blocks per thread, so that a late thread does not make all others wait.
-const UNITS_PER_THREAD: usize = 2;
+const BLOCKS_PER_THREAD: usize = 2;
 
 /// Whether a convolution can be computed so, and has the channels for it.
 pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
@@ -166,9 +166,12 @@ impl Winograd<'_> {
         let (pitch, width) = (pitch_of(self.conv.words()), self.vectors() * lanes);
         let most = (BLOCK_FLOATS / POINTS / (pitch + width)).max(LEAST_TILES);
         let all = self.all_tiles();
-        let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        let threads = pool.threads();
+        let wanted = if threads == 1 { 1 } else { threads * BLOCKS_PER_THREAD };
         let blocks = all.div_ceil(most).max(wanted.min(all / LEAST_TILES)).max(1);
-        let parts = wanted.div_ceil(blocks).min(self.vectors().div_ceil(PANEL)).max(1);
+        // As many for each thread. Each part of the channels makes the points of inputs again.
+        let blocks = if blocks < threads { blocks } else { blocks.next_multiple_of(threads) };
+        let parts = threads.div_ceil(blocks).min(self.vectors().div_ceil(PANEL)).max(1);
         let tiles = all.div_ceil(blocks);
         let is_rows = self.output.order == Order::Rows;
         let pixels = OUTPUTS * OUTPUTS * tiles + lanes;

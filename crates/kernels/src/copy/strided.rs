@@ -2,7 +2,7 @@
 
 use super::Plain;
 use crate::Pool;
-use crate::elementwise::chunks::{Shared, chunk_len, fill as fill_chunks};
+use crate::elementwise::chunks::{Shared, fill as fill_chunks, ranges};
 use crate::elementwise::{MAX_RANK, Walk, broadcast_strides};
 
 /// Fills `y` with `value`.
@@ -104,11 +104,9 @@ pub fn copy_between<T: Plain>(
         return;
     }
     let [x_step, y_step] = walk.strides(walk.dims().len() - 1);
-    let per_chunk = chunk_len(pool, walk.len, 1);
     let shared = Shared::new(y);
-    pool.run(walk.len.div_ceil(per_chunk), |chunk| {
-        let (first, last) = (chunk * per_chunk, walk.len.min((chunk + 1) * per_chunk));
-        for ([from, to], _, n) in walk.rows(first, last) {
+    ranges(pool, walk.len, 1, |range| {
+        for ([from, to], _, n) in walk.rows(range.start, range.end) {
             if (x_step, y_step) == (1, 1) {
                 // SAFETY: no two coordinates have the same place in `y` (checked above), and each
                 // belongs to one chunk.
@@ -161,15 +159,11 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
     );
     let bands = height.div_ceil(BAND);
     let pieces = planes.len * bands;
-    let per_chunk = chunk_len(pool, pieces, 2 * BAND * width);
     let shared = Shared::new(y);
-    pool.run(pieces.div_ceil(per_chunk), |chunk| {
+    ranges(pool, pieces, 2 * BAND * width, |pieces| {
         let mut tile = [[T::default(); TILE]; TILE];
-        let mut piece = chunk * per_chunk;
-        let end = pieces.min(piece + per_chunk);
-        while piece < end {
+        for piece in pieces {
             let (plane, band) = (piece / bands, piece % bands);
-            piece += 1;
             let Some(([from, to], ..)) = planes.rows(plane, plane + 1).next() else {
                 continue;
             };

@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 
-use crate::Pool;
+use crate::{Pool, split_even};
 
 /// Below this much work (in elements touched) a chunk costs less than waking a thread.
 pub(crate) const MIN_WORK: usize = 16 * 1024;
@@ -49,11 +49,17 @@ impl<'a, T> Shared<'a, T> {
     }
 }
 
-/// The length of chunks for `items` that take `work` elements of work each.
-pub(crate) fn chunk_len(pool: &Pool, items: usize, work: usize) -> usize {
+/// Elements that no two chunks of single elements share: those of a cache line, and more.
+const TOGETHER: usize = 64;
+
+/// The number of chunks for `items` that take `work` elements of work each.
+fn chunk_count(pool: &Pool, items: usize, work: usize) -> usize {
+    let threads = pool.threads();
+    let worth = items.div_ceil(MIN_WORK.div_ceil(work.max(1)));
     // A few chunks per thread even out threads that start late.
-    let even = items.div_ceil(4 * pool.threads());
-    even.max(MIN_WORK.div_ceil(work.max(1))).max(1)
+    let count = worth.min(4 * threads);
+    // As many for each: then its share of the items is where it is in other steps.
+    if count > threads { count.next_multiple_of(threads).min(items) } else { count }
 }
 
 /// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.
@@ -63,7 +69,13 @@ pub(crate) fn fill<T: Send>(
     work: usize,
     body: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    rows(pool, out, 1, work, body);
+    let shared = Shared::new(out);
+    ranges(pool, shared.len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
+        let first = blocks.start * TOGETHER;
+        let len = shared.len.min(blocks.end * TOGETHER) - first;
+        // SAFETY: ranges are disjoint.
+        body(first, unsafe { shared.part(first, len) });
+    });
 }
 
 /// As [`fill`], with chunks of whole rows of `row` elements; `body` gets the number of the first
@@ -83,17 +95,10 @@ pub(crate) fn rows<T: Send>(
         return;
     }
     assert!(out.len().is_multiple_of(row), "whole rows");
-    let count = out.len() / row;
-    let per_chunk = chunk_len(pool, count, work);
-    if per_chunk >= count {
-        return body(0, out);
-    }
     let shared = Shared::new(out);
-    pool.run(count.div_ceil(per_chunk), |chunk| {
-        let first = chunk * per_chunk;
-        let len = per_chunk.min(count - first);
-        // SAFETY: chunks are disjoint row ranges.
-        body(first, unsafe { shared.part(first * row, len * row) });
+    ranges(pool, shared.len / row, work, |range| {
+        // SAFETY: ranges are disjoint.
+        body(range.start, unsafe { shared.part(range.start * row, range.len() * row) });
     });
 }
 
@@ -104,14 +109,9 @@ pub(crate) fn ranges(
     work: usize,
     body: impl Fn(std::ops::Range<usize>) + Sync,
 ) {
-    let per_chunk = chunk_len(pool, items, work);
-    if per_chunk >= items {
-        if items > 0 {
-            body(0..items);
-        }
-        return;
+    match chunk_count(pool, items, work) {
+        0 => {}
+        1 => body(0..items),
+        count => pool.run(count, |chunk| body(split_even(items, count, chunk))),
     }
-    pool.run(items.div_ceil(per_chunk), |chunk| {
-        body(chunk * per_chunk..items.min((chunk + 1) * per_chunk));
-    });
 }

@@ -1,7 +1,7 @@
 //! Division by the norm along an axis.
 
 use crate::Exec;
-use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::elementwise::chunks::{Shared, ranges, rows};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Norm1, Squares, run};
 use crate::simd::{Level, Loop};
@@ -45,10 +45,9 @@ pub fn lp_norm<T: Number>(
     // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
-    let per_chunk = chunk_len(pool, pieces, 2 * axis * COLUMNS.min(inner));
     let shared = Shared::new(y);
-    pool.run(pieces.div_ceil(per_chunk), |chunk| {
-        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+    ranges(pool, pieces, 2 * axis * COLUMNS.min(inner), |pieces| {
+        for piece in pieces {
             let column = piece % per_outer * COLUMNS;
             T::run(
                 level,
