@@ -18,6 +18,7 @@ mod pool;
 mod reduce;
 mod reorder;
 mod rows;
+mod shuffle;
 
 pub use affine::scale_shift;
 pub use local::local_response_norm;
@@ -27,6 +28,8 @@ pub use pool::{average_pool, max_pool};
 pub use reduce::{Total, reduce};
 pub use reorder::{from_rows, to_rows};
 pub use rows::{layer_norm, softmax};
+pub(crate) use shuffle::interleave;
+pub use shuffle::shuffle;
 
 use std::marker::PhantomData;
 

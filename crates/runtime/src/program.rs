@@ -26,8 +26,8 @@ use smallvec::SmallVec;
 use crate::precision::multiply_adds;
 
 pub(crate) use movement::{
-    Concat, Dropout, Expand, Gather, MoveKind, Padding, Reshape, Slice, Split, Tile, Transpose,
-    Window,
+    Concat, Dropout, Expand, Gather, MoveKind, Padding, Reshape, Shuffle, Slice, Split, Tile,
+    Transpose, Window,
 };
 pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};

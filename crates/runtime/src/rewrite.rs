@@ -3,6 +3,7 @@
 //! Each has a name, can be left out, and only changes data. Fusions of graph patterns such as
 //! `Gelu` are in `sardonyx-passes`, because they speak operators of the standard.
 
+pub(crate) mod channel_shuffle;
 pub(crate) mod dead;
 pub(crate) mod epilogue;
 pub(crate) mod expansion;
@@ -63,7 +64,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 9] = [
+pub(crate) const REWRITES: [Rewrite; 10] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -93,6 +94,12 @@ pub(crate) const REWRITES: [Rewrite; 9] = [
         about: "Fuses chains of element-wise functions into one pass over memory.",
         from: Optimization::All,
         run: pointwise::run,
+    },
+    Rewrite {
+        name: "channel-shuffle",
+        about: "Shuffles the channels of images in one step.",
+        from: Optimization::All,
+        run: channel_shuffle::run,
     },
     Rewrite {
         name: "orders",

@@ -23,6 +23,7 @@ use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEpilogue};
+use crate::pixels::interleave;
 use crate::simd::{Body, Simd, dispatch};
 use crate::{Pool, split_even};
 
@@ -614,22 +615,6 @@ unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at
             let mut words = [0.0f32; 16];
             M::put(words.as_mut_ptr(), 0, S::load_m(from, S::first(n)));
             std::ptr::copy_nonoverlapping(words.as_ptr(), to.add(at / 2), n.div_ceil(2));
-        }
-    }
-}
-
-/// Copies `C` rows, `plane` apart, next to each other element by element. The compiler makes
-/// vectors and permutations of it.
-///
-/// # Safety
-///
-/// Rows of `count` elements are readable, and `C` times as many writable.
-#[inline(always)]
-unsafe fn interleave<const C: usize>(from: *const f32, plane: usize, to: *mut f32, count: usize) {
-    for i in 0..count {
-        for c in 0..C {
-            // SAFETY: the caller's promise.
-            unsafe { *to.add(i * C + c) = *from.add(c * plane + i) };
         }
     }
 }

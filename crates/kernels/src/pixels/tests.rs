@@ -384,3 +384,28 @@ fn pixels_of_images_of_another_size() {
     };
     assert_eq!(none(0), []);
 }
+
+#[test]
+fn shuffles() {
+    for &isa in Isa::available() {
+        for dims in dims() {
+            let [images, channels, pixels] = dims;
+            let x = odd_values(images * channels * pixels, 3);
+            for groups in [1, 2, 3, 4, 5, 8, 16, 17, 240] {
+                if !channels.is_multiple_of(groups) {
+                    continue;
+                }
+                let found = through(isa, &x, dims, dims, |exec, x, y| shuffle(exec, groups, x, y));
+                let width = channels / groups;
+                let wanted: Vec<f32> = (0..x.len())
+                    .map(|i| {
+                        let (image, c, s) =
+                            (i / pixels / channels, i / pixels % channels, i % pixels);
+                        x[(image * channels + c % groups * width + c / groups) * pixels + s]
+                    })
+                    .collect();
+                assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?}, {groups} groups");
+            }
+        }
+    }
+}

@@ -13,6 +13,8 @@ pub(crate) enum MoveKind {
     Gather(Gather),
     /// Also `Identity`, and a `Cast` to the same type.
     Reshape(Reshape),
+    /// What a rewrite makes of three others.
+    Shuffle(Shuffle),
     Slice(Slice),
     Split(Split),
     Tile(Tile),
@@ -57,6 +59,12 @@ pub(crate) enum Reshape {
     Unsqueeze,
     /// The same dimensions.
     Same,
+}
+
+/// Axis 1, as a matrix of so many rows, transposed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shuffle {
+    pub(crate) groups: usize,
 }
 
 /// A window of a tensor, or every n-th element of it.
@@ -111,6 +119,7 @@ impl MoveKind {
         match self {
             MoveKind::Expand(_)
             | MoveKind::Reshape(_)
+            | MoveKind::Shuffle(_)
             | MoveKind::Tile(_)
             | MoveKind::Transpose(_) => true,
             MoveKind::Concat(_)
@@ -159,6 +168,7 @@ impl fmt::Display for MoveKind {
             MoveKind::Expand(_) => "expand",
             MoveKind::Gather(_) => "gather",
             MoveKind::Reshape(_) => "reshape",
+            MoveKind::Shuffle(shuffle) => return write!(f, "shuffle {} groups", shuffle.groups),
             MoveKind::Slice(_) => "slice",
             MoveKind::Split(_) => "split",
             MoveKind::Tile(_) => "tile",

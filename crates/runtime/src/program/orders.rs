@@ -176,6 +176,9 @@ impl Program {
                 orders.operands = SmallVec::from_elem(Takes::Alike, orders.operands.len());
                 orders.outputs = smallvec![Takes::Alike];
             }
+            MoveKind::Shuffle(_) => {
+                (orders.operands[0], orders.outputs[0]) = (Takes::Alike, Takes::Alike);
+            }
             kind if kind.is_same() => {
                 (orders.operands[0], orders.outputs[0]) = (Takes::Alike, Takes::Alike);
             }

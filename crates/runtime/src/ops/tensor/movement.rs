@@ -8,14 +8,13 @@ impl MoveKind {
     /// Where an output lies within the first operand, if strides can say it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
-            MoveKind::Concat(_) => None,
+            MoveKind::Concat(_) | MoveKind::Shuffle(_) | MoveKind::Tile(_) => None,
             MoveKind::Dropout(dropout) => dropout.view(site),
             MoveKind::Expand(expand) => expand.view(site),
             MoveKind::Gather(gather) => gather.view(site),
             MoveKind::Reshape(reshape) => reshape.view(site),
             MoveKind::Slice(slice) => slice.view(site),
             MoveKind::Split(split) => split.view(site),
-            MoveKind::Tile(_) => None,
             MoveKind::Transpose(transpose) => transpose.view(site),
         }
     }
@@ -28,6 +27,7 @@ impl MoveKind {
             MoveKind::Expand(expand) => Box::new(*expand),
             MoveKind::Gather(gather) => Box::new(*gather),
             MoveKind::Reshape(reshape) => Box::new(*reshape),
+            MoveKind::Shuffle(shuffle) => Box::new(*shuffle),
             MoveKind::Slice(slice) => Box::new(*slice),
             MoveKind::Split(split) => Box::new(*split),
             MoveKind::Tile(tile) => Box::new(*tile),

@@ -6,10 +6,12 @@ use sardonyx_kernels::elementwise::MAX_RANK;
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
+use sardonyx_kernels::pixels;
+
 use super::moves::{Movement, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::program::{MoveKind, Op, Tile};
+use crate::program::{MoveKind, Op, Shuffle, Tile};
 
 /// `ReverseSequence`
 pub(crate) fn bind_reverse_sequence(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -39,7 +41,7 @@ impl Kernel for Tile {
         }
         let mut dims = Dims::new();
         // Each axis becomes two, the first of which goes nowhere.
-        let mut tiles = Tiles::default();
+        let mut tiles = Strided::default();
         let mut stride = data.len();
         for (axis, (size, repeats)) in data.dims().iter().zip(&repeats).enumerate() {
             let repeated = usize::try_from(*repeats).ok();
@@ -68,6 +70,38 @@ impl Kernel for Tile {
 
     fn describe(&self) -> String {
         "tile".to_string()
+    }
+}
+
+impl Kernel for Shuffle {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let dims = Dims::from(data.dims());
+        let fits = dims.len() >= 2 && self.groups > 0 && dims[1].is_multiple_of(self.groups);
+        if !fits {
+            fail!("channels of images of {dims:?} are not {} groups", self.groups);
+        }
+        if call.is_laid(0) {
+            let Some(x) = call.pixels(0)? else {
+                fail!("input 0 is in rows, output 0 is not");
+            };
+            let exec = call.exec;
+            pixels::shuffle(exec, self.groups, x, call.output_pixels(0, &dims)?);
+            return Ok(());
+        }
+        let width = dims[1] / self.groups;
+        let plane: usize = dims[2..].iter().product();
+        let image = (dims[1] * plane) as isize;
+        let planes = |count: usize| (count * plane) as isize;
+        let shuffled = Strided {
+            dims: [dims[0], width, self.groups, plane].into_iter().collect(),
+            steps: [image, planes(1), planes(width), 1].into_iter().collect(),
+        };
+        move_elements(call, 0, &dims, &[data], &shuffled)
+    }
+
+    fn describe(&self) -> String {
+        "shuffle".to_string()
     }
 }
 
@@ -126,13 +160,14 @@ impl Movement for Reversed<'_> {
     }
 }
 
+/// The elements in another order, or some of them several times.
 #[derive(Default)]
-struct Tiles {
+struct Strided {
     dims: Dims,
     steps: SmallVec<[isize; 6]>,
 }
 
-impl Movement for Tiles {
+impl Movement for Strided {
     fn run<T: Plain>(
         &self,
         pool: &Pool,

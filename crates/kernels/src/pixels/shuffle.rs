@@ -1,0 +1,84 @@
+//! Channels in another arrangement.
+
+use std::ops::Range;
+
+use super::{Pixels, PixelsMut};
+use crate::Exec;
+use crate::elementwise::chunks::ranges;
+use crate::simd::{Body, Simd, check_isa, dispatch};
+
+/// Transposes the channels of each pixel, as a matrix of `groups` rows: channel `j` of group `i`
+/// becomes channel `i` of group `j`.
+///
+/// # Panics
+///
+/// If sizes do not fit, or the channels are no such matrix.
+pub fn shuffle(exec: &Exec<'_>, groups: usize, x: Pixels<'_>, y: PixelsMut<'_>) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    assert_eq!([y.count, y.channels], [x.count, x.channels], "as many pixels and channels");
+    assert!(groups > 0 && x.channels.is_multiple_of(groups), "channels are no {groups} rows");
+    ranges(pool, x.count, 2 * x.channels, |pixels| {
+        let shuffled = Shuffled { groups, x: &x, y: &y, pixels };
+        // SAFETY: the machine has the instruction set.
+        unsafe { dispatch(isa, shuffled) }
+    });
+}
+
+/// Some pixels.
+struct Shuffled<'a> {
+    groups: usize,
+    x: &'a Pixels<'a>,
+    y: &'a PixelsMut<'a>,
+    pixels: Range<usize>,
+}
+
+impl Body for Shuffled<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Shuffled { groups, x, y, pixels } = self;
+        let width = x.channels / groups;
+        for pixel in pixels {
+            let (from, to) = (x.pixel(pixel), y.pixel(pixel));
+            // SAFETY: each pixel is taken by one thread; both have `groups` times `width` channels.
+            unsafe {
+                match groups {
+                    2 => interleave::<2>(from, width, to, width),
+                    3 => interleave::<3>(from, width, to, width),
+                    4 => interleave::<4>(from, width, to, width),
+                    8 => interleave::<8>(from, width, to, width),
+                    _ => {
+                        for i in 0..groups {
+                            for j in 0..width {
+                                *to.add(j * groups + i) = *from.add(i * width + j);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies `C` rows, `distance` apart, next to each other element by element. The compiler makes
+/// vectors and permutations of it.
+///
+/// # Safety
+///
+/// Rows of `count` elements are readable, and `C` times as many writable.
+#[inline(always)]
+pub(crate) unsafe fn interleave<const C: usize>(
+    from: *const f32,
+    distance: usize,
+    to: *mut f32,
+    count: usize,
+) {
+    for i in 0..count {
+        for c in 0..C {
+            // SAFETY: the caller's promise.
+            unsafe { *to.add(i * C + c) = *from.add(c * distance + i) };
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Channel shuffles: the channels of images as a matrix, transposed, in one step.
+//!
+//! The standard has no operator for what ShuffleNet does between grouped convolutions, so exporters
+//! write a `Reshape` that makes two axes of the channels, a `Transpose` of these, and a `Reshape`
+//! back. Neither image has the channels in axis 1 in between, so the whole could only run in rows,
+//! and the convolutions before and after it would make planes of pixels and pixels of planes.
+//!
+//! This comes before [orders](super::orders), which the one step has none of its own of.
+
+use super::{Note, Readers, put_together, taken_apart};
+use crate::program::{Move, MoveKind, Op, Program, Shuffle, Slot, Step, same_shape};
+
+/// Makes one step of the three.
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let readers = Readers::new(program);
+    let mut steps = taken_apart(program);
+    for index in 0..steps.len() {
+        let Some((places, x, shuffle)) = find(program, &steps, index, &readers) else { continue };
+        let [first, second] = places.map(|place| steps[place].take());
+        let (Some(first), Some(second), Some(last)) = (first, second, steps[index].as_mut()) else {
+            continue;
+        };
+        for step in [first, second] {
+            notes.push(Note::joined(last, &step));
+            last.origins.extend(step.origins);
+        }
+        let kind = MoveKind::Shuffle(shuffle);
+        last.op = Op::Move(Box::new(Move { kind, operands: [Some(x)].into_iter().collect() }));
+    }
+    put_together(program, steps);
+    notes
+}
+
+/// The places of the two steps before the one at `index`, what they read, and what the three make
+/// of it, if they shuffle channels and nothing else reads what is in between.
+fn find(
+    program: &Program,
+    steps: &[Option<Step>],
+    index: usize,
+    readers: &Readers,
+) -> Option<([usize; 2], Slot, Shuffle)> {
+    let (last, transposed) = moved(steps[index].as_ref()?)?;
+    if !last.only_reshapes() {
+        return None;
+    }
+    // What a step of this number alone reads.
+    let made = |slot: Slot, reader: usize| {
+        let place = steps[..reader].iter().rposition(|step| {
+            step.as_ref().is_some_and(|step| step.outputs.contains(&Some(slot)))
+        })?;
+        (readers.of(slot) == [reader as u32]).then_some(place)
+    };
+    let second = made(transposed, index)?;
+    let (transpose, apart) = moved(steps[second].as_ref()?)?;
+    let order = transpose.order()?;
+    let swaps = order.len() >= 4 && order[..3] == [0, 2, 1];
+    if !swaps || !(3..order.len()).all(|axis| order[axis] == axis) {
+        return None;
+    }
+    let first = made(apart, second)?;
+    let (reshape, x) = moved(steps[first].as_ref()?)?;
+    let &[Some(result)] = &steps[index].as_ref()?.outputs[..] else { return None };
+    let [whole, split, found] = [program.shape(x)?, program.shape(apart)?, program.shape(result)?];
+    let channels = whole.get(1)?.known()?;
+    let [groups, width] = [split.get(1)?.known()?, split.get(2)?.known()?];
+    let mut pixels = whole.iter().skip(2).zip(split.iter().skip(3));
+    let is_shuffle = reshape.only_reshapes()
+        && groups.checked_mul(width) == Some(channels)
+        && groups > 0
+        && whole.len() >= 3
+        && split.len() == whole.len() + 1
+        && whole.get(0)?.surely_equals(split.get(0)?)
+        && pixels.all(|(a, b)| a.surely_equals(b))
+        && same_shape(whole, found);
+    is_shuffle.then_some(([first, second], x, Shuffle { groups: usize::try_from(groups).ok()? }))
+}
+
+/// How a step moves elements, and of what.
+fn moved(step: &Step) -> Option<(&MoveKind, Slot)> {
+    match &step.op {
+        Op::Move(moved) => Some((&moved.kind, moved.operands.first().copied().flatten()?)),
+        _ => None,
+    }
+}
