@@ -55,7 +55,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Atan", lowered(math::unary::lower_atan)),
     ("", "Atanh", lowered(math::unary::lower_atanh)),
     ("", "Attention", lowered(nn::attention::dot_product::lower)),
-    ("", "AveragePool", of_images(nn::pool::bind_average, nn::images::gains)),
+    ("", "AveragePool", of_images(nn::pool::bind_average, nn::pool::windows)),
     (
         "",
         "BatchNormalization",

@@ -362,6 +362,9 @@ pub(crate) enum Images {
     /// The first operand and the result have one order. So many times as many elements as there
     /// are could be moved in the time that channels first take longer.
     Alike { gain: u64 },
+    /// The same for windows, which gain a pass over the elements. Results of one pixel lie in both
+    /// orders, and leave the choice to the operand.
+    Windows,
     /// The first operand may have either order; results are in rows.
     Read,
 }

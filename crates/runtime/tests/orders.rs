@@ -178,6 +178,38 @@ impl Writer {
         self.add(x.channels, size, &node);
     }
 
+    /// One pixel for each image, which lies in both orders.
+    fn pool_all(&mut self) {
+        let x = self.pick();
+        let op = ["MaxPool", "AveragePool"][self.random.below(2)];
+        let [height, width] = x.size;
+        let node = format!("{op} <kernel_shape = [{height}, {width}]> ({})", x.name);
+        self.add(x.channels, [1, 1], &node);
+    }
+
+    /// As ShuffleNet does: channels of all groups next to each other.
+    fn shuffle(&mut self) {
+        let x = self.pick();
+        let groups = [2, 3, 4, 5, 8, 20][self.random.below(6)];
+        if !x.channels.is_multiple_of(groups) {
+            return;
+        }
+        let [height, width] = x.size;
+        let (channels, of_group) = (x.channels, x.channels / groups);
+        let names = [self.name(), self.name(), self.name(), self.name()];
+        let [apart, joined, split, swapped] = &names;
+        let sizes = [
+            (apart, format!("5] {{0, {groups}, {of_group}, {height}, {width}}}")),
+            (joined, format!("4] {{0, {channels}, {height}, {width}}}")),
+        ];
+        for (name, sizes) in sizes {
+            let _ = writeln!(self.body, "{name} = Constant <value = int64[{sizes}> ()");
+        }
+        let _ = writeln!(self.body, "{split} = Reshape ({}, {apart})", x.name);
+        let _ = writeln!(self.body, "{swapped} = Transpose <perm = [0, 2, 1, 3, 4]> ({split})");
+        self.add(channels, x.size, &format!("Reshape ({swapped}, {joined})"));
+    }
+
     fn normalize(&mut self) {
         let x = self.pick();
         let scale = self.constant(&[x.channels], 1);
@@ -263,7 +295,7 @@ impl Writer {
     /// The graph, whose outputs are the last image, all of one in rows, and its means.
     fn finish(mut self) -> String {
         for _ in 0..4 + self.random.below(10) {
-            match self.random.below(14) {
+            match self.random.below(17) {
                 0..4 => self.conv(),
                 4 | 5 => self.function(),
                 6 => self.pair(),
@@ -273,6 +305,8 @@ impl Writer {
                 10 => self.normalize(),
                 11 => self.resize(),
                 12 => self.split_and_add(),
+                13 | 14 => self.shuffle(),
+                15 => self.pool_all(),
                 _ => self.features(),
             }
         }
@@ -289,15 +323,17 @@ impl Writer {
 
 #[test]
 fn random_networks_give_the_same_as_in_rows() {
-    let mut last = 0;
+    let (mut last, mut shuffled) = (0, 0);
     for seed in 1..=150 {
         let both = Both::new(&Writer::new(seed).finish());
         both.agree(&[("n", 1)]);
         both.agree(&[("n", 3)]);
         both.agree(&[("n", 0)]);
         last += usize::from(both.listing().contains("over pixels"));
+        shuffled += usize::from(both.listing().contains("shuffle"));
     }
     assert!(last > 50, "{last} networks have steps over pixels");
+    assert!(shuffled > 20, "{shuffled} networks shuffle channels in one step");
 }
 
 #[test]
@@ -338,6 +374,28 @@ fn images_of_one_pixel_and_of_none_lie_in_both_orders() {
         for (n, h) in [(1, 1), (3, 1), (0, 1), (2, 5), (0, 5)] {
             both.agree(&[("n", n), ("h", h)]);
         }
+    }
+}
+
+#[test]
+fn windows_over_whole_images_read_either_order() {
+    for (node, has_loop) in [
+        ("AveragePool <kernel_shape = [6, 5]> (a)", true),
+        ("MaxPool <kernel_shape = [6, 5]> (a)", true),
+        ("MaxPool <kernel_shape = [7, 7], pads = [1, 1, 0, 1]> (a)", true),
+        ("Resize <mode = \"linear\", axes = [2, 3]> (a, , , one)", false),
+    ] {
+        let both = Both::new(&format!(
+            "g (float[n, 16, 6, 5] x) => (y) <int64[2] one = {{1, 1}}> {{
+                ws = Constant <value = int64[4] {{24, 16, 3, 3}}> ()
+                w = ConstantOfShape <value = float[1] {{0.1}}> (ws)
+                a = Conv <pads = [1, 1, 1, 1]> (x, w) b = {node} y = Flatten (b) }}"
+        ));
+        both.agree(&[("n", 2)]);
+        both.agree(&[("n", 0)]);
+        let listing = both.listing();
+        assert_eq!(listing.contains("over pixels"), has_loop, "{listing}");
+        assert!(!has_loop || !listing.contains("reorder"), "{listing}");
     }
 }
 

@@ -86,10 +86,16 @@ impl Program {
             Op::Move(moved) => self.orders_of_move(moved, result, &mut orders),
             Op::Opaque(opaque) => match opaque.images {
                 Images::Rows => {}
-                Images::Alike { gain } => {
+                Images::Windows if self.shape(result).is_some_and(is_pixel) => {
+                    orders.operands[0] = Takes::Either { rows: 1, last: 0 };
+                }
+                Images::Windows | Images::Alike { .. } => {
                     orders.operands[0] = Takes::Alike;
                     orders.outputs[0] = Takes::Alike;
-                    orders.alike_in_rows = gain;
+                    orders.alike_in_rows = match opaque.images {
+                        Images::Alike { gain } => gain,
+                        _ => 1,
+                    };
                 }
                 Images::Read => orders.operands[0] = Takes::Either { rows: 0, last: 0 },
             },

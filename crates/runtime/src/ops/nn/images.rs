@@ -8,7 +8,7 @@ use sardonyx_kernels::norm::LocalResponse;
 use sardonyx_kernels::pixels::{self, GroupNorm, PixelsMut, Total};
 use sardonyx_kernels::pooling::Divisor;
 use sardonyx_kernels::softmax::Softmax;
-use sardonyx_tensor::Dims;
+use sardonyx_tensor::{DataType, Dims};
 
 use super::pool::Geometry;
 use crate::error::{KernelError, fail};
@@ -55,6 +55,18 @@ impl WithPixels {
         }
     }
 
+    /// For windows over images, whose results may be single pixels: these lie in both orders.
+    pub(crate) fn pooling(
+        site: &Site<'_>,
+        rows: Box<dyn Kernel>,
+        pixels: OverPixels,
+    ) -> Box<dyn Kernel> {
+        match site.elem(0) {
+            Ok(DataType::Float) => WithPixels::reading(rows, pixels),
+            _ => rows,
+        }
+    }
+
     /// For a step that reads either order.
     pub(crate) fn reading(rows: Box<dyn Kernel>, pixels: OverPixels) -> Box<dyn Kernel> {
         Box::new(WithPixels { rows, pixels })
@@ -71,6 +83,17 @@ pub(crate) fn reads(_: &Site<'_>) -> Images {
     Images::Read
 }
 
+/// Memory for images of those dimensions, which lie in rows only if they have one pixel.
+fn pooled_pixels<'a>(call: &'a mut Call<'_>, dims: &[usize]) -> Result<PixelsMut<'a>, KernelError> {
+    if call.is_laid(0) {
+        return call.output_pixels(0, dims);
+    }
+    if dims[2..].iter().any(|size| *size != 1) {
+        fail!("output 0 is in rows, input 0 is not");
+    }
+    Ok(PixelsMut::new(call.output_slice(0, dims)?, dims[0], dims[1], dims[1]))
+}
+
 impl Kernel for WithPixels {
     /// Inputs lie as the kernel for rows finds them, but are never written over.
     fn memory(&self) -> MemoryRules {
@@ -83,9 +106,13 @@ impl Kernel for WithPixels {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        // The order of the result decides: an image of one pixel lies in both.
+        // The order of the result decides: an image of one pixel lies in both. If the result is one,
+        // that of the operand does.
         let has_pixels = match self.pixels {
             OverPixels::Total(..) => !call.tensor(0)?.is_contiguous(),
+            OverPixels::AveragePool(..) | OverPixels::MaxPool(_) => {
+                call.is_laid(0) || !call.tensor(0)?.is_contiguous()
+            }
             _ => call.is_laid(0),
         };
         if !has_pixels {
@@ -99,12 +126,12 @@ impl Kernel for WithPixels {
         match &self.pixels {
             OverPixels::AveragePool(window, divisor) => {
                 let g = Geometry::new(window, &dims)?;
-                let y = call.output_pixels(0, &g.output)?;
+                let y = pooled_pixels(call, &g.output)?;
                 pixels::average_pool(exec, images, &g.window(), *divisor, x, y);
             }
             OverPixels::MaxPool(window) => {
                 let g = Geometry::new(window, &dims)?;
-                pixels::max_pool(exec, images, &g.window(), x, call.output_pixels(0, &g.output)?);
+                pixels::max_pool(exec, images, &g.window(), x, pooled_pixels(call, &g.output)?);
             }
             OverPixels::Local(response) => {
                 pixels::local_response_norm(exec, *response, x, call.output_pixels(0, &dims)?);

@@ -6,7 +6,7 @@ use sardonyx_kernels::pooling::{self, Divisor, Order};
 use sardonyx_kernels::{FloatLoops, MaxPoolLoops};
 use sardonyx_tensor::{Dims, Element};
 
-use super::images::{self, OverPixels, WithPixels};
+use super::images::{OverPixels, WithPixels};
 use super::window::Placed;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
@@ -24,12 +24,17 @@ pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
         divisor,
         elements: PhantomData,
     });
-    Ok(WithPixels::alike(site, rows?, OverPixels::AveragePool(window(site)?, divisor)))
+    Ok(WithPixels::pooling(site, rows?, OverPixels::AveragePool(window(site)?, divisor)))
+}
+
+/// What windows make of images.
+pub(crate) fn windows(_: &Site<'_>) -> Images {
+    Images::Windows
 }
 
 /// Positions are those of rows.
 pub(crate) fn images_of_max(site: &Site<'_>) -> Images {
-    if site.has_output(1) { Images::Rows } else { images::gains(site) }
+    if site.has_output(1) { Images::Rows } else { Images::Windows }
 }
 
 /// `LpPool`
@@ -60,7 +65,7 @@ pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         order,
         elements: PhantomData,
     });
-    Ok(WithPixels::alike(site, rows?, OverPixels::MaxPool(window(site)?)))
+    Ok(WithPixels::pooling(site, rows?, OverPixels::MaxPool(window(site)?)))
 }
 
 struct AveragePool<T> {
