@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use cut::Cut;
 
-use super::tile::{Ahead, Run, Tile, Writes, write_operands};
+use super::tile::{Ahead, Run, Tile, TileFn, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
@@ -60,6 +60,33 @@ struct Unit<'a> {
     ldc: usize,
     /// That of the first output pixel.
     epilogue: TileEpilogue,
+}
+
+/// What the tiles of a panel of a unit have in common.
+struct Panel {
+    /// Whether the unit has no panel before it.
+    is_first: bool,
+    functions: &'static [TileFn],
+    weights: *const f32,
+    /// The first output channel, and as many as whole vectors have.
+    channel: usize,
+    width: usize,
+    /// How many tiles a row of a block has. They have `cols` columns, the first `longer` of them
+    /// one more.
+    tiles: usize,
+    cols: usize,
+    longer: usize,
+    /// Floats of the next panel that each tile fetches, and how many in a step.
+    share: usize,
+    step: usize,
+}
+
+impl Panel {
+    /// The columns of a tile.
+    fn cols(&self, part: usize) -> Range<usize> {
+        let start = part * self.cols + part.min(self.longer);
+        start..start + self.cols + usize::from(part < self.longer)
+    }
 }
 
 /// Outputs that are computed from one copy of input rows.
@@ -267,21 +294,26 @@ impl Direct<'_> {
         };
         let rows = block.rows.len();
         if cut.by_pixels {
-            let count = self.tiles_of_row(&unit, panels.start);
-            for (row, part) in (0..rows).flat_map(|row| (0..count).map(move |part| (row, part))) {
+            let first = self.panel(&unit, panels.start);
+            for (row, part) in (0..rows).flat_map(|row| (0..first.tiles).map(move |i| (row, i))) {
                 if cut.copies_tiles {
-                    let cols = split_even(block.cols.len(), count, part);
-                    let first = block.cols.start + cols.start;
+                    let cols = first.cols(part);
+                    let pixel = block.cols.start + cols.start;
                     let to = &mut copy[..cols.len() * cut.pixel];
-                    self.copy_pixels(cut, block.image, first, group, to);
+                    self.copy_pixels(cut, block.image, pixel, group, to);
                 }
-                panels.clone().for_each(|panel| self.tile(&unit, panel, row, (part, count)));
+                self.tile(&unit, &first, row, first.cols(part), part);
+                for index in panels.start + 1..panels.end {
+                    self.tile(&unit, &self.panel(&unit, index), row, first.cols(part), part);
+                }
             }
         } else {
-            for panel in panels.clone() {
-                let count = self.tiles_of_row(&unit, panel);
+            for index in panels.clone() {
+                let panel = self.panel(&unit, index);
                 for row in 0..rows {
-                    (0..count).for_each(|part| self.tile(&unit, panel, row, (part, count)));
+                    for part in 0..panel.tiles {
+                        self.tile(&unit, &panel, row, panel.cols(part), part);
+                    }
                 }
             }
         }
@@ -292,29 +324,41 @@ impl Direct<'_> {
         }
     }
 
-    /// Vectors of the channels of a panel.
-    fn vectors_of(&self, unit: &Unit<'_>, panel: usize) -> usize {
-        let vectors = self.group_out().div_ceil(self.conv.isa.lanes());
-        unit.cut.vectors.min(vectors - panel * unit.cut.vectors)
-    }
-
-    /// How many tiles a row of a block has.
-    fn tiles_of_row(&self, unit: &Unit<'_>, panel: usize) -> usize {
-        let functions = self.conv.tiles()[self.vectors_of(unit, panel) - 1];
-        unit.block.cols.len().div_ceil(functions.len())
-    }
-
-    fn tile(&self, unit: &Unit<'_>, panel: usize, row: usize, (part, count): (usize, usize)) {
+    /// What the tiles of a panel have in common.
+    fn panel(&self, unit: &Unit<'_>, index: usize) -> Panel {
         let Unit { cut, block, group, .. } = unit;
         let lanes = self.conv.isa.lanes();
+        let (depth, group_vectors) = (self.conv.depth(), self.group_out().div_ceil(lanes));
+        let first = index * cut.vectors;
+        let vectors = cut.vectors.min(group_vectors - first);
+        let functions = self.conv.tiles()[vectors - 1];
+        let weights = (group * group_vectors + first) * depth * lanes;
+        let cols = block.cols.len();
+        let tiles = cols.div_ceil(functions.len());
+        // The weights of the next panel, spread over the tiles of this one.
+        let of_all = if cut.by_pixels { 1 } else { (block.rows.len() * tiles).max(1) };
+        let share = (vectors * depth * lanes).div_ceil(of_all);
+        let has_next = !cut.copies_tiles && index + 1 < unit.panels.end;
+        Panel {
+            is_first: index == unit.panels.start,
+            functions,
+            weights: self.conv.weights[weights..].as_ptr(),
+            channel: first * lanes,
+            width: vectors * lanes,
+            tiles,
+            cols: cols / tiles.max(1),
+            longer: cols % tiles.max(1),
+            share: if has_next { share } else { 0 },
+            step: if has_next { share.div_ceil(depth.max(1)) } else { 0 },
+        }
+    }
+
+    /// Computes tile `part` of a row, whose columns are `cols`.
+    fn tile(&self, unit: &Unit<'_>, panel: &Panel, row: usize, cols: Range<usize>, part: usize) {
+        let Unit { cut, block, group, .. } = unit;
         let (group_out, depth) = (self.group_out(), self.conv.depth());
         let is_rows = self.output.order == Order::Rows;
-        let (vector, vectors) = (panel * cut.vectors, self.vectors_of(unit, panel));
-        let channel = vector * lanes;
-        let functions = self.conv.tiles()[vectors - 1];
-        let weights = (group * group_out.div_ceil(lanes) + vector) * depth * lanes;
-        let weights = self.conv.weights[weights..].as_ptr();
-        let cols = split_even(block.cols.len(), count, part);
+        let &Panel { weights, channel, width, .. } = panel;
         let strides = self.conv.geometry.strides;
         let a_rs = strides[2] * cut.pixel;
         let a = if cut.copies_tiles {
@@ -325,7 +369,7 @@ impl Direct<'_> {
         let mut ahead = [Ahead::none(weights); 2];
         if cut.copies_tiles {
             if let Order::ChannelsLast { pitch } = self.input.order
-                && panel == unit.panels.start
+                && panel.is_first
             {
                 // The pixels of the next tile.
                 let next = self.input.pixel(block.image, block.cols.start + cols.end);
@@ -333,16 +377,13 @@ impl Direct<'_> {
                 let step = half.div_ceil(depth.max(1));
                 ahead = [0, half].map(|at| Ahead { at: next.wrapping_add(at).cast_const(), step });
             }
-        } else if panel + 1 < unit.panels.end {
-            // The weights of the next panel, spread over the tiles of this one.
-            let tiles = if cut.by_pixels { 1 } else { block.rows.len() * count };
-            let next = vectors * depth * lanes;
-            let share = next.div_ceil(tiles);
-            let at = weights.wrapping_add(next + (row * count + part) % tiles * share);
-            ahead[0] = Ahead { at, step: share.div_ceil(depth.max(1)) };
+        } else if panel.step > 0 {
+            let tile = if cut.by_pixels { 0 } else { row * panel.tiles + part };
+            let at = weights.wrapping_add(width * depth + tile * panel.share);
+            ahead[0] = Ahead { at, step: panel.step };
         }
         let is_pointwise = !cut.copies && !cut.copies_tiles && self.conv.geometry.taps() == 1;
-        if is_pointwise && panel == unit.panels.start {
+        if is_pointwise && panel.is_first {
             // The pixels of the next tile, which nobody has read yet.
             let pixels = cols.len() * a_rs;
             ahead[1] = Ahead { at: a.wrapping_add(pixels), step: pixels.div_ceil(depth.max(1)) };
@@ -353,11 +394,11 @@ impl Direct<'_> {
             a,
             a_rs,
             b: weights,
-            b_vs: depth * lanes,
+            b_vs: depth * self.conv.isa.lanes(),
             ahead,
             c: unit.to.wrapping_add(row * unit.to_line + cols.start * unit.ldc + channel),
             ldc: unit.ldc,
-            n: if is_rows { vectors * lanes } else { group_out - channel }.min(vectors * lanes),
+            n: if is_rows { width } else { (group_out - channel).min(width) },
             epilogue: std::ptr::null(),
             fetches: !is_rows,
         };
@@ -369,7 +410,7 @@ impl Direct<'_> {
         // SAFETY: windows of these outputs are inside the input, or the copy; weights were packed
         // for these channels and an instruction set that this machine has; the unit owns these
         // outputs.
-        unsafe { functions[cols.len() - 1](&tile) };
+        unsafe { panel.functions[cols.len() - 1](&tile) };
     }
 
     /// Writes the outputs of a block, which lie by pixels, into their planes.
