@@ -13,10 +13,25 @@ use crate::program::{Move, MoveKind, Op, Program, Shuffle, Slot, Step, same_shap
 /// Makes one step of the three.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
+    // Only convolutions gain from channels that come last.
+    if !program.steps.iter().any(|step| matches!(step.op, Op::Conv(_))) {
+        return notes;
+    }
     let readers = Readers::new(program);
+    // By slot: the step that gives it.
+    let mut makers: Vec<Option<usize>> = vec![None; program.values.len()];
+    for (index, step) in program.steps.iter().enumerate() {
+        for slot in step.outputs.iter().flatten() {
+            makers[slot.index()] = Some(index);
+        }
+    }
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
-        let Some((places, x, shuffle)) = find(program, &steps, index, &readers) else { continue };
+        // The place of what gives a value that nothing else reads than the step at `reader`.
+        let made = |slot: Slot, reader: usize| {
+            makers[slot.index()].filter(|_| readers.of(slot) == [reader as u32])
+        };
+        let Some((places, x, shuffle)) = find(program, &steps, index, made) else { continue };
         let [first, second] = places.map(|place| steps[place].take());
         let (Some(first), Some(second), Some(last)) = (first, second, steps[index].as_mut()) else {
             continue;
@@ -33,24 +48,18 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
 }
 
 /// The places of the two steps before the one at `index`, what they read, and what the three make
-/// of it, if they shuffle channels and nothing else reads what is in between.
+/// of it, if they shuffle channels and nothing else reads what is in between. `made` says where the
+/// value is made that a step alone reads.
 fn find(
     program: &Program,
     steps: &[Option<Step>],
     index: usize,
-    readers: &Readers,
+    made: impl Fn(Slot, usize) -> Option<usize>,
 ) -> Option<([usize; 2], Slot, Shuffle)> {
     let (last, transposed) = moved(steps[index].as_ref()?)?;
     if !last.only_reshapes() {
         return None;
     }
-    // What a step of this number alone reads.
-    let made = |slot: Slot, reader: usize| {
-        let place = steps[..reader].iter().rposition(|step| {
-            step.as_ref().is_some_and(|step| step.outputs.contains(&Some(slot)))
-        })?;
-        (readers.of(slot) == [reader as u32]).then_some(place)
-    };
     let second = made(transposed, index)?;
     let (transpose, apart) = moved(steps[second].as_ref()?)?;
     let order = transpose.order()?;
@@ -70,7 +79,7 @@ fn find(
         && groups > 0
         && whole.len() >= 3
         && split.len() == whole.len() + 1
-        && whole.get(0)?.surely_equals(split.get(0)?)
+        && whole.first()?.surely_equals(split.first()?)
         && pixels.all(|(a, b)| a.surely_equals(b))
         && same_shape(whole, found);
     is_shuffle.then_some(([first, second], x, Shuffle { groups: usize::try_from(groups).ok()? }))

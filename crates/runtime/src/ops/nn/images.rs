@@ -106,8 +106,8 @@ impl Kernel for WithPixels {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        // The order of the result decides: an image of one pixel lies in both. If the result is one,
-        // that of the operand does.
+        // The order of the result decides: an image of one pixel lies in both. If the result is
+        // one, that of the operand does.
         let has_pixels = match self.pixels {
             OverPixels::Total(..) => !call.tensor(0)?.is_contiguous(),
             OverPixels::AveragePool(..) | OverPixels::MaxPool(_) => {
