@@ -4,7 +4,7 @@ A network of PyTorch with random weights is exported, `sardonyx add-training` gi
 optimizer, and both take steps on the same batch. PyTorch in double is the judge:
 
 - each gradient may be off by 1e-5 of its largest element, or by twice what PyTorch's float is off;
-- the same network exported in double has to agree with the judge to 1e-8: units whose input rounds
+- the same network exported in double has to agree with the judge to 1e-7: units whose input rounds
   to the other side of 0 make gradients in float differ, and those in double do not;
 - the losses of ten steps.
 
@@ -24,7 +24,8 @@ import torch
 from torch import nn
 
 TOLERANCE = 1e-5
-DOUBLE_TOLERANCE = 1e-8
+# Attributes, and constants that exporters cast, are floats of 32 bits: up to 6e-8 off.
+DOUBLE_TOLERANCE = 1e-7
 
 
 class Sequence(nn.Module):
@@ -117,7 +118,8 @@ def torch_gradients(network, x, labels, dtype):
     network.to(dtype).zero_grad()
     loss = nn.functional.cross_entropy(network(converted(x, dtype)), labels)
     loss.backward()
-    found = network.named_parameters()
+    # A parameter with two names is exported under either.
+    found = network.named_parameters(remove_duplicate=False)
     return {name: p.grad.double().numpy().copy() for name, p in found if p.grad is not None}
 
 
@@ -143,7 +145,11 @@ def compare_gradients(name, program, directory):
     exact = torch_gradients(network, x, labels, torch.float64)
     rounded = torch_gradients(network, x, labels, torch.float32)
     ours = our_gradients(program, directory / f"{name}.onnx", directory, feeds(x, labels))
-    missing = sorted(set(exact) - set(ours))
+    names = {}
+    for key, parameter in network.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), set()).add(key)
+    found = set(ours)
+    missing = sorted(min(keys) for keys in names.values() if keys & set(exact) and not keys & found)
     largest = max(np.abs(g).max() for g in exact.values())
     beyond, worst = [], 0.0
     for key in sorted(set(exact) & set(ours)):
@@ -164,7 +170,7 @@ def compare_gradients(name, program, directory):
     keys = [key for key in exact if key in ours and np.abs(exact[key]).max() > 1e-12 * largest]
     double = max(apart(ours[key], exact[key]) for key in keys)
     return {
-        "gradients": len(exact), "missing": missing, "beyond": len(beyond), "worst": worst,
+        "gradients": len(names), "missing": missing, "beyond": len(beyond), "worst": worst,
         "double": double,
     }  # fmt: skip
 
