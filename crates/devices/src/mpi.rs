@@ -630,7 +630,10 @@ impl Drop for Mpi {
             // The process ends here, so nobody else can say why.
             let failure = failure.or(shared.endpoint.check().err());
             let reason = failure.map_or("other workers did not end".to_string(), |f| f.to_string());
-            eprintln!("error: worker {} ends the job: {reason}", shared.endpoint.number());
+            // In one piece: another worker that ends the job may end this one in between.
+            let number = shared.endpoint.number();
+            let message = format!("error: worker {number} ends the job: {reason}\n");
+            eprint!("{message}");
             state.api.abort();
         }
         drop(state);
