@@ -307,7 +307,7 @@ impl Algorithm {
     /// The same with rounded operands, where these are faster.
     pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
         let channels = params.in_channels.min(params.out_channels) / params.groups.max(1);
-        if channels < LEAST_ROUNDED || !bf16::is_available(isa) {
+        if channels < LEAST_ROUNDED || !bf16::is_faster(isa) {
             return self;
         }
         match self {

@@ -123,7 +123,7 @@ impl PackedB {
 
     /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
     /// halves do not reach. Products of many rows round both operands to bfloat16 where the machine
-    /// has an instruction for them. Sums are floats. Halves stay what they are in all products, and
+    /// multiplies these faster. Sums are floats. Halves stay what they are in all products, and
     /// so do floats where widening takes longer than reading (`Portable`).
     ///
     /// # Panics
@@ -137,7 +137,7 @@ impl PackedB {
             Storage::F32 => Packed::rounded(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB { panels, beside: bf16::is_available(isa) }
+        PackedB { panels, beside: bf16::is_faster(isa) }
     }
 
     /// The type of the elements in memory.
