@@ -2,10 +2,12 @@
 //!
 //! The standard has no operator for what ShuffleNet does between grouped convolutions, so exporters
 //! write a `Reshape` that makes two axes of the channels, a `Transpose` of these, and a `Reshape`
-//! back. Neither image has the channels in axis 1 in between, so the whole could only run in rows,
-//! and the convolutions before and after it would make planes of pixels and pixels of planes.
+//! back. The values in between do not have the channels in axis 1, so the three run in rows only.
+//! The convolution before them would make planes of pixels, and the one after them pixels of
+//! planes.
 //!
-//! This comes before [orders](super::orders), which the one step has none of its own of.
+//! This comes before [orders](super::orders): the one step takes the order that its neighbours
+//! have.
 
 use super::{Note, Readers, put_together, taken_apart};
 use crate::program::{Move, MoveKind, Op, Program, Shuffle, Slot, Step, same_shape};
