@@ -3,10 +3,9 @@
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::MAX_RANK;
+use sardonyx_kernels::pixels;
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
-
-use sardonyx_kernels::pixels;
 
 use super::moves::{Movement, move_elements};
 use crate::error::{BindError, KernelError, fail};
