@@ -17,8 +17,10 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 mod dispatch;
 pub(crate) mod portable;
+mod rows;
 
 pub(crate) use dispatch::{Body, Level, Loop, check_isa, dispatch};
+pub(crate) use rows::{Rows, opaque};
 
 use crate::Isa;
 use crate::number::f32_to_bf16;

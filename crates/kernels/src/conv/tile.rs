@@ -14,7 +14,7 @@ use super::Operands;
 use crate::gemm::buffer::AnyBits;
 use crate::gemm::tile::{Floats, Mac};
 use crate::gemm::{TileEnd, TileEpilogue, finish};
-use crate::simd::{Body, Simd, dispatch};
+use crate::simd::{Body, Rows, Simd, dispatch, opaque};
 
 /// Steps whose inputs are adjacent in memory.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,8 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
+/// Most pixels of a tile.
+const MAX_PIXELS: usize = 16;
 /// Most vectors of output channels in a tile.
 pub(super) const MAX_VECTORS: usize = 4;
 
@@ -109,6 +111,7 @@ const STREAM_STEPS: usize = 64;
 pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usize>(t: &Tile<'_>) {
     // SAFETY: the caller's promise; every access is inside the sizes of the tile.
     unsafe {
+        const { assert!(R <= MAX_PIXELS) };
         let zero = S::splat(0.0);
         if t.fetches {
             let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
@@ -127,12 +130,11 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
         let mut total = [[MaybeUninit::<S::V>::uninit(); V]; R];
         let mut has_ended = false;
         let mut b = t.b;
-        let a_rs = t.a_rs;
         let steps_ahead = if R <= FEW_PIXELS { STREAM_STEPS } else { PREFETCH_STEPS };
         let [mut first, mut second] = [t.ahead[0].at, t.ahead[1].at];
         let [first_step, second_step] = [t.ahead[0].step, t.ahead[1].step];
         for run in t.runs {
-            let mut a = t.a.add(run.offset);
+            let mut rows = Rows::<R>::new(t.a.add(run.offset), t.a_rs);
             // One step at a time: of two, the compiler would read both inputs of a pixel together
             // and keep them in memory.
             for _ in 0..run.steps() {
@@ -142,18 +144,24 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
                     S::prefetch(p.wrapping_add(steps_ahead * S::LANES));
                     *x = S::load(p);
                 }
-                for (r, row) in acc.iter_mut().enumerate() {
-                    let narrow = S::splat(*a.add(r * a_rs));
-                    for (x, &w) in row.iter_mut().zip(&wide) {
-                        *x = M::mac(narrow, w, *x);
-                    }
+                // No loop: the compiler does not unroll one of so many rows.
+                macro_rules! rows {
+                    ($($r:literal)*) => {$(
+                        if $r < R {
+                            let narrow = S::splat(*rows.row::<$r>());
+                            for (x, &w) in acc[if $r < R { $r } else { 0 }].iter_mut().zip(&wide) {
+                                *x = M::mac(narrow, w, *x);
+                            }
+                        }
+                    )*};
                 }
+                rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
                 S::prefetch_far(first);
                 S::prefetch_far(second);
                 first = first.wrapping_add(first_step);
                 second = second.wrapping_add(second_step);
-                a = a.add(1);
-                b = b.add(S::LANES);
+                rows.step(1);
+                b = opaque(b.wrapping_add(S::LANES));
             }
             if run.ends_chain() {
                 for (row, all) in acc.iter_mut().zip(&mut total) {
@@ -221,7 +229,7 @@ mod avx2 {
     );
 }
 
-/// 24 of 32 registers are sums.
+/// At most 28 of 32 registers are sums.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use crate::gemm::bf16::tiles::Pairs;
@@ -231,15 +239,15 @@ mod avx512 {
     conv_tiles!(
         TILES, Avx512, Floats, avx512,
         [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]
-        [1 2 3 4 5 6 7 8 9 10 11 12]
-        [1 2 3 4 5 6 7 8]
+        [1 2 3 4 5 6 7 8 9 10 11 12 13 14]
+        [1 2 3 4 5 6 7 8 9]
         [1 2 3 4 5 6]
     );
     conv_tiles!(
         PAIRS, Avx512, Pairs, avx512_bf16,
         [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]
-        [1 2 3 4 5 6 7 8 9 10 11 12]
-        [1 2 3 4 5 6 7 8]
+        [1 2 3 4 5 6 7 8 9 10 11 12 13 14]
+        [1 2 3 4 5 6 7 8 9]
         [1 2 3 4 5 6]
     );
 

@@ -484,7 +484,7 @@ impl Body for FinishFunction<'_> {
 }
 
 /// Floats of the largest tile.
-const MOST_SUMS: usize = 384;
+const MOST_SUMS: usize = 448;
 
 /// A copy of the sums of a tile, vector after vector: functions are applied to all of them at once.
 /// A row alone is one or two vectors, which do not fill the processor, and has more ends of loops
