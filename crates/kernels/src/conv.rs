@@ -8,6 +8,7 @@
 //! | 3 x 3 with many channels | [`winograd`] |
 //! | pointwise, then depthwise, in one go | [`expanded`] |
 //! | integers of 8 bits, channels first | [`integer`] |
+//! | the gradient of weights, channels first | [`weight_gradient`] |
 //! | everything else | [`direct`] |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
@@ -23,6 +24,7 @@ mod naive;
 mod packing;
 mod tile;
 mod transpose;
+mod weight_gradient;
 mod winograd;
 
 use std::fmt;
@@ -39,6 +41,7 @@ pub use integer::{
 pub use naive::conv_naive;
 pub use packing::WeightSource;
 use tile::{TileTable, tiles};
+pub use weight_gradient::WeightGradient;
 use winograd::Winograd;
 
 /// How the elements of an input or output lie.

@@ -352,6 +352,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
             ProductForm::Gemm => math::gemm::select(site, product),
         },
         Op::Conv(conv) => nn::conv::select(site, conv)?,
+        Op::WeightGradient(gradient) => nn::weight_gradient::select(site, gradient).into(),
         Op::Attention(attention) => nn::attention::dot_product::select(site, attention)?.into(),
         Op::Pointwise(pointwise) => {
             over_images(math::pointwise::select(site, pointwise)?, site).into()

@@ -101,6 +101,7 @@ pub(crate) struct Step {
 pub(crate) enum Op {
     Product(Box<Product>),
     Conv(Box<Conv>),
+    WeightGradient(Box<WeightGradient>),
     Attention(Box<Attention>),
     Pointwise(Box<Pointwise>),
     Truth(Box<Truth>),
@@ -211,6 +212,18 @@ impl Conv {
     pub(crate) fn own_operands(&self) -> usize {
         1 + usize::from(self.bias.is_some()) + self.epilogue.operand_count()
     }
+}
+
+/// The gradient of the weights of a convolution of one group: for each tap, input channel and output
+/// channel a sum over all outputs. What a rewrite makes of a convolution between transposes.
+#[derive(Debug)]
+pub(crate) struct WeightGradient {
+    /// The input of the convolution.
+    pub(crate) x: Slot,
+    /// The gradient of its output.
+    pub(crate) dy: Slot,
+    /// That of the convolution.
+    pub(crate) window: Window,
 }
 
 /// Scaled dot-product attention. Its attributes are those of the node.
@@ -515,6 +528,10 @@ impl Op {
                 conv.each_parameter(&mut see);
                 return conv.expansion.iter().for_each(|first| first.each_parameter(&mut see));
             }
+            Op::WeightGradient(gradient) => {
+                see(Some(gradient.x));
+                return see(Some(gradient.dy));
+            }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
             }
@@ -570,6 +587,10 @@ impl Op {
                 conv.each_parameter_mut(&mut see);
                 let expansion = conv.expansion.iter_mut();
                 return expansion.for_each(|first| first.each_parameter_mut(&mut see));
+            }
+            Op::WeightGradient(gradient) => {
+                see(Some(&mut gradient.x));
+                return see(Some(&mut gradient.dy));
             }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter_mut().for_each(|slot| see(Some(slot)));

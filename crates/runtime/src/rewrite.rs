@@ -14,6 +14,7 @@ pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod transposed_constant;
+pub(crate) mod weight_gradient;
 
 use sardonyx_model::NodeId;
 use smallvec::SmallVec;
@@ -64,7 +65,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 10] = [
+pub(crate) const REWRITES: [Rewrite; 11] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -76,6 +77,12 @@ pub(crate) const REWRITES: [Rewrite; 10] = [
         about: "Folds transposes of constant matrices into products.",
         from: Optimization::Basic,
         run: transposed_constant::run,
+    },
+    Rewrite {
+        name: "weight-gradient",
+        about: "Computes the gradient of the weights of a convolution in one step.",
+        from: Optimization::All,
+        run: weight_gradient::run,
     },
     Rewrite {
         name: "epilogue",

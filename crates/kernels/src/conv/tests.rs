@@ -7,7 +7,7 @@ use super::*;
 use crate::gemm::Activation;
 use crate::gemm::tests::random;
 use crate::pixels::pitch_of;
-use crate::{Isa, Pool};
+use crate::{Exec, Isa, Pool};
 
 struct Case {
     what: &'static str,
@@ -516,4 +516,132 @@ fn what_does_not_fit_is_an_error() {
     let found = conv.run(&Pool::new(1), 1, &[1, 1], input, output, &ConvEpilogue::default());
     assert_eq!(found, Err(ConvError::TooLarge));
     assert_eq!(conv.scratch(&Pool::new(1), 1, &[1, 1], [rows; 2]), Err(ConvError::TooLarge));
+}
+
+/// By the definition, in double precision.
+fn weight_gradient_naive(case: &Case, outputs: &[usize], x: &[f32], dy: &[f32]) -> Vec<f64> {
+    let three = |list: &[usize], fill: usize| {
+        let mut all = vec![fill; 3 - list.len()];
+        all.extend(list);
+        all
+    };
+    let (inputs, outputs) = (three(case.spatial, 1), three(outputs, 1));
+    let (kernel, strides) = (three(case.kernel, 1), three(case.strides, 1));
+    let (dilations, pads) = (three(case.dilations, 1), three(case.pads.0, 0));
+    let [plane, out_plane, taps] =
+        [&inputs, &outputs, &kernel].map(|sizes| sizes.iter().product::<usize>());
+    let place = |index: usize, sizes: &[usize]| {
+        [index / sizes[2] / sizes[1], index / sizes[2] % sizes[1], index % sizes[2]]
+    };
+    let (channels, out_channels) = case.channels;
+    let mut all = Vec::new();
+    for output in 0..out_channels {
+        for channel in 0..channels {
+            for tap in (0..taps).map(|tap| place(tap, &kernel)) {
+                let mut sum = 0.0;
+                for image in 0..case.batch {
+                    for pixel in 0..out_plane {
+                        let at = place(pixel, &outputs);
+                        let at: Option<Vec<usize>> = (0..3)
+                            .map(|i| {
+                                let at = at[i] * strides[i] + tap[i] * dilations[i];
+                                at.checked_sub(pads[i]).filter(|at| *at < inputs[i])
+                            })
+                            .collect();
+                        let Some(at) = at else { continue };
+                        let at = (at[0] * inputs[1] + at[1]) * inputs[2] + at[2];
+                        let x = x[(image * channels + channel) * plane + at];
+                        let dy = dy[(image * out_channels + output) * out_plane + pixel];
+                        sum += f64::from(x) * f64::from(dy);
+                    }
+                }
+                all.push(sum);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn gradients_of_weights_are_sums_over_outputs() {
+    let further = [
+        // Several planes and several pieces of one in a chunk, and parts of rows.
+        Case {
+            batch: 9,
+            pads: (&[1, 1], &[1, 1]),
+            ..case("small planes", (5, 33), &[7, 7], &[3, 3])
+        },
+        Case { batch: 2, pads: (&[2], &[2]), ..case("long rows", (3, 17), &[700], &[5]) },
+        Case {
+            batch: 2,
+            strides: &[2, 2],
+            pads: (&[3, 3], &[3, 3]),
+            ..case("first layer of images", (3, 64), &[70, 66], &[7, 7])
+        },
+        Case {
+            batch: 3,
+            strides: &[2, 2],
+            ..case("pixels left out", (20, 48), &[15, 15], &[1, 1])
+        },
+        Case {
+            batch: 2,
+            strides: &[1, 2, 3],
+            dilations: &[2, 1, 2],
+            pads: (&[1, 2, 3], &[1, 1, 1]),
+            ..case("volumes", (4, 19), &[6, 9, 21], &[2, 3, 3])
+        },
+        Case { strides: &[5, 4], ..case("strides beyond kernels", (2, 5), &[21, 18], &[2, 3]) },
+        Case { pads: (&[6, 7], &[6, 7]), ..case("mostly padding", (2, 5), &[2, 3], &[3, 3]) },
+    ];
+    for case in CASES.iter().chain(&further).filter(|case| case.groups == 1) {
+        let params = case.params();
+        let outputs = params.output_dims(case.spatial).unwrap();
+        let (channels, out_channels) = case.channels;
+        let plane = |sizes: &[usize]| case.batch * sizes.iter().product::<usize>();
+        let x = random(channels * plane(case.spatial), 1);
+        let dy = random(out_channels * plane(&outputs), 2);
+        let want = weight_gradient_naive(case, &outputs, &x, &dy);
+        let gradient = WeightGradient {
+            params: &params,
+            images: case.batch,
+            inputs: case.spatial,
+            outputs: &outputs,
+        };
+        for &isa in Isa::available() {
+            let mut first: Option<Vec<f32>> = None;
+            for threads in [1, 2, 3, 8] {
+                let pool = Pool::new(threads);
+                let mut got = vec![f32::NAN; want.len()];
+                gradient.run(&Exec { pool: &pool, isa }, &x, &dy, &mut got).unwrap();
+                let pixels = plane(&outputs) as f64;
+                for (got, want) in got.iter().zip(&want) {
+                    let off = (f64::from(*got) - want).abs();
+                    assert!(off < 2e-7 * pixels.max(64.0), "{}: {got}, not {want}", case.what);
+                }
+                let first = first.get_or_insert_with(|| got.clone());
+                assert_eq!(*first, got, "{} with {threads} threads", case.what);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_weights_refuse_what_does_not_fit() {
+    let params = ConvParams { groups: 2, ..ConvParams::new(2, 2, &[1]) };
+    let gradient = WeightGradient { params: &params, images: 1, inputs: &[2], outputs: &[2] };
+    let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+    let run = |gradient: &WeightGradient<'_>, dw: &mut [f32]| {
+        gradient.run(&exec, &[1.0; 4], &[1.0; 4], dw)
+    };
+    assert!(matches!(run(&gradient, &mut [0.0; 2]), Err(ConvError::Groups { .. })));
+    let params = ConvParams::new(2, 2, &[1]);
+    let gradient = WeightGradient { params: &params, ..gradient };
+    assert!(matches!(run(&gradient, &mut [0.0; 3]), Err(ConvError::Length { .. })));
+    let longer = WeightGradient { inputs: &[2, 1], ..gradient };
+    assert!(matches!(run(&longer, &mut [0.0; 4]), Err(ConvError::Rank { .. })));
+    // Nothing to add up.
+    let none = WeightGradient { images: 0, ..gradient };
+    let mut dw = [1.0; 4];
+    none.run(&exec, &[], &[], &mut dw).unwrap();
+    assert_eq!(dw, [0.0; 4]);
 }

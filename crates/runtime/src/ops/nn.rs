@@ -16,4 +16,5 @@ pub(crate) mod lrn;
 pub(crate) mod max_unpool;
 pub(crate) mod pool;
 pub(crate) mod recurrent;
+pub(crate) mod weight_gradient;
 pub(crate) mod window;

@@ -147,6 +147,10 @@ impl Display for Printed<'_> {
                 }
                 convolution(f, conv, &conv.x)
             }
+            Op::WeightGradient(gradient) => {
+                let (x, dy, kernel) = (gradient.x, gradient.dy, &gradient.window.kernel);
+                write!(f, "weight-gradient {x}, {dy} kernel {kernel:?}")
+            }
             Op::Attention(attention) => {
                 write!(f, "attention {}", List(&attention.operands))?;
                 match &attention.permute {

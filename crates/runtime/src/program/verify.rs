@@ -118,16 +118,17 @@ impl Program {
         match op {
             Op::Product(product) => self.contradiction_in_product(product, result),
             Op::Conv(conv) => self.contradiction_in_conv(conv, result),
+            Op::WeightGradient(gradient) => {
+                let slots = [gradient.x, gradient.dy].into_iter().chain(result);
+                self.of_other_type(slots, DataType::Float)
+            }
             Op::Pointwise(pointwise) => {
                 if pointwise.links.is_empty() {
                     return Some("no function is applied".to_string());
                 }
-                let other = pointwise.operands.iter();
-                let other = other
-                    .chain(&result)
-                    .find(|slot| self.elem(**slot).is_some_and(|elem| elem != pointwise.elem));
-                if let Some(slot) = other {
-                    return Some(format!("{slot} is not of type {}", pointwise.elem));
+                let slots = pointwise.operands.iter().copied().chain(result);
+                if let Some(other) = self.of_other_type(slots, pointwise.elem) {
+                    return Some(other);
                 }
                 let beyond = pointwise.links.iter().find_map(|link| match link {
                     Link::Binary { other, .. } if *other >= pointwise.operands.len() => {
@@ -208,6 +209,17 @@ impl Program {
             }
             Op::Opaque(_) => None,
         }
+    }
+
+    /// The first value that has another element type.
+    fn of_other_type(
+        &self,
+        slots: impl IntoIterator<Item = Slot>,
+        wanted: DataType,
+    ) -> Option<String> {
+        let mut slots = slots.into_iter();
+        let other = slots.find(|slot| self.elem(*slot).is_some_and(|elem| elem != wanted))?;
+        Some(format!("{other} is not of type {wanted}"))
     }
 
     fn contradiction_in_product(&self, product: &Product, result: Option<Slot>) -> Option<String> {
