@@ -313,6 +313,13 @@ impl State {
     /// Gives one variable a value that fits.
     pub(super) fn set(&mut self, index: usize, value: Held) {
         let variable = &mut self.variables[index];
+        // The stored value is read again only if training starts anew: until then, pages of the
+        // file need not be in memory beside the values that took its place.
+        if !variable.is_assigned
+            && let Some(buffer) = variable.stored.buffer()
+        {
+            buffer.give_back_pages();
+        }
         variable.current = value;
         variable.is_assigned = true;
     }
