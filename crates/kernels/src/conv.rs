@@ -30,7 +30,7 @@ mod winograd;
 use std::fmt;
 
 use crate::gemm::buffer::AlignedBuf;
-use crate::gemm::{Activation, SendPtr, TileEpilogue, bf16};
+use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
@@ -267,6 +267,20 @@ pub enum Operands {
     /// Floats rounded to bfloat16, ties to even; sums are floats. Two neighbouring channels are
     /// one step, so an instruction does twice the multiply-adds, and weights take half the memory.
     Rounded,
+    /// The same, multiplied by the tile registers of AMX. The channels of a pixel are filled up
+    /// with zeros to whole tiles.
+    Tiles,
+}
+
+impl Operands {
+    /// Whether a machine multiplies them, on that instruction set.
+    fn are_available(self, isa: Isa) -> bool {
+        match self {
+            Operands::Exact => true,
+            Operands::Rounded => bf16::is_available(isa),
+            Operands::Tiles => amx::is_available(isa),
+        }
+    }
 }
 
 /// How a convolution is computed, which decides the form of its packed weights.
@@ -310,7 +324,13 @@ impl Algorithm {
     /// The same with rounded operands, where these are faster.
     pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
         let channels = params.in_channels.min(params.out_channels) / params.groups.max(1);
-        if channels < LEAST_ROUNDED || !bf16::is_faster(isa) {
+        if channels < LEAST_ROUNDED || self == Algorithm::Depthwise {
+            return self;
+        }
+        if amx::is_available(isa) {
+            return Algorithm::Direct(Operands::Tiles);
+        }
+        if !bf16::is_faster(isa) {
             return self;
         }
         match self {
@@ -340,10 +360,12 @@ impl Algorithm {
     fn check(self, isa: Isa, params: &ConvParams, geometry: &Geometry) -> Result<(), ConvError> {
         let fits = match self {
             Algorithm::Depthwise => params.is_depthwise(),
+            Algorithm::Direct(Operands::Tiles) => !params.is_depthwise() && params.in_channels > 0,
             Algorithm::Direct(_) => !params.is_depthwise(),
+            Algorithm::Winograd(Operands::Tiles) => false,
             Algorithm::Winograd(_) => winograd::suits(params, geometry),
         };
-        let multiplies = self.operands() == Operands::Exact || bf16::is_available(isa);
+        let multiplies = self.operands().are_available(isa);
         if fits && multiplies { Ok(()) } else { Err(ConvError::Algorithm(self)) }
     }
 
@@ -353,8 +375,10 @@ impl Algorithm {
             Algorithm::Depthwise => "depthwise",
             Algorithm::Direct(Operands::Exact) => "direct",
             Algorithm::Direct(Operands::Rounded) => "direct in bfloat16",
+            Algorithm::Direct(Operands::Tiles) => "direct in bfloat16 by AMX",
             Algorithm::Winograd(Operands::Exact) => "winograd",
             Algorithm::Winograd(Operands::Rounded) => "winograd in bfloat16",
+            Algorithm::Winograd(Operands::Tiles) => "winograd in bfloat16 by AMX",
         }
     }
 }
@@ -429,6 +453,7 @@ impl PackedConv {
         Ok(match algorithm {
             Algorithm::Direct(Operands::Exact) if is_pointwise => "pointwise",
             Algorithm::Direct(Operands::Rounded) if is_pointwise => "pointwise in bfloat16",
+            Algorithm::Direct(Operands::Tiles) if is_pointwise => "pointwise in bfloat16 by AMX",
             _ => algorithm.name(),
         })
     }
@@ -660,6 +685,7 @@ fn words(params: &ConvParams, operands: Operands) -> usize {
     match operands {
         Operands::Exact => channels,
         Operands::Rounded => channels.div_ceil(2),
+        Operands::Tiles => amx::depth_of(channels.div_ceil(2)).1,
     }
 }
 

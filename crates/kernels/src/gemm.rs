@@ -23,6 +23,7 @@
 #[macro_use]
 pub(crate) mod tile;
 
+pub(crate) mod amx;
 mod batch;
 pub(crate) mod bf16;
 mod blocked;
@@ -43,7 +44,7 @@ pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, ge
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
-pub use halves::{LeMatrix, Storage};
+pub use halves::{LeMatrix, ManyRows, Storage};
 pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
@@ -57,6 +58,7 @@ pub(crate) use tile::{TileEnd, finish};
 
 use crate::Exec;
 use crate::simd::check_isa;
+use amx::product::ProductByTiles;
 use matrix::strided_len;
 
 /// The left operand of a product.
@@ -137,11 +139,16 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// Whether both operands of a product become pairs of bfloat16: B is a constant that may be
-/// rounded, and A has so many rows that this pays.
-fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
-    let rounds = matches!(b, Rhs::Packed(b) if b.rounds());
-    rounds && !matches!(a, Lhs::Packed(_)) && a.size().0 >= bf16::MIN_ROWS
+/// Whether both operands of a product become pairs of bfloat16, and how these are multiplied: B is
+/// a constant that may be rounded, and A has so many rows that this pays.
+fn rounding(a: &Lhs<'_>, b: &Rhs<'_>) -> ManyRows {
+    let (rows, depth) = a.size();
+    match b {
+        Rhs::Packed(b) if !matches!(a, Lhs::Packed(_)) && rows >= bf16::MIN_ROWS && depth > 0 => {
+            b.many_rows()
+        }
+        _ => ManyRows::Widened,
+    }
 }
 
 /// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
@@ -149,19 +156,21 @@ fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
 pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
     let &Exec { pool, isa } = exec;
     let ((m, k), (_, n)) = (a.size(), b.size());
-    let floats = if makes_pairs(a, b) {
-        bf16::pairs_len(isa, m, k)
-    } else {
-        let sizes = Sizes {
-            isa,
-            m,
-            n,
-            k,
-            a: a.kind(),
-            b: b.kind(),
-            may_turn: !matches!(b, Rhs::Packed(b) if b.storage() != Storage::F32),
-        };
-        sizes.scratch_floats(pool)
+    let floats = match rounding(a, b) {
+        ManyRows::Pairs => bf16::pairs_len(isa, m, k),
+        ManyRows::Tiles => amx::product::scratch_floats(exec, m, k),
+        ManyRows::Widened => {
+            let sizes = Sizes {
+                isa,
+                m,
+                n,
+                k,
+                a: a.kind(),
+                b: b.kind(),
+                may_turn: !matches!(b, Rhs::Packed(b) if b.storage() != Storage::F32),
+            };
+            sizes.scratch_floats(pool)
+        }
     };
     floats.saturating_mul(size_of::<f32>())
 }
@@ -193,7 +202,7 @@ pub fn gemm(
     assert!(c_len.is_some_and(|len| len <= c.len()), "{m} x {n}, rows {ldc} apart, in {}", c.len());
     epilogue.check(m, n, c_len.unwrap_or(0));
     let c = SendPtr(c.as_mut_ptr());
-    let pairs = makes_pairs(&a, &b);
+    let rounding = rounding(&a, &b);
     let a_turned;
     let a = match a {
         Lhs::Packed(a) => {
@@ -211,7 +220,13 @@ pub fn gemm(
         Operand::Matrix(a) => Some(a),
         Operand::Source(a) => Some(a),
     };
-    if let (Some(a), Rhs::Packed(b), true) = (a_source, &b, pairs) {
+    if let (Rhs::Packed(b), ManyRows::Tiles) = (&b, rounding) {
+        assert_eq!(b.isa(), isa, "instruction set of the packed B");
+        let product = ProductByTiles { isa, m, k, a, b, c, ldc, epilogue: epilogue.raw(ldc) };
+        // SAFETY: as below; a machine with such operands multiplies tiles.
+        return unsafe { product.run(pool) };
+    }
+    if let (Some(a), Rhs::Packed(b), ManyRows::Pairs) = (a_source, &b, rounding) {
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
         return bf16::with_pairs(exec, a, |a| {
             let product = Product {

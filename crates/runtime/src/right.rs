@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::gemm::{ByteMatrix, Bytes, Elements, LeMatrix, MatRef, PackedB, Storage};
+use sardonyx_kernels::gemm::{
+    ByteMatrix, Bytes, Elements, LeMatrix, ManyRows, MatRef, PackedB, Storage,
+};
 use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::KernelError;
@@ -182,21 +184,23 @@ pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
     let Some(right) = packed else {
         return "plain B";
     };
-    let (storage, rounds) = match right.panels.get() {
-        Ok(packed) => (packed.storage(), packed.rounds()),
+    let (storage, many_rows) = match right.panels.get() {
+        Ok(packed) => (packed.storage(), packed.many_rows()),
         // Which 16 bits only the elements tell.
         Err(_) => match (right.elements, right.precision) {
             (Storage::F32, Precision::Fast) if right.isa != Isa::Portable => {
                 return "packed B in 16 bits";
             }
-            (storage, _) => (storage, false),
+            (storage, _) => (storage, ManyRows::Widened),
         },
     };
-    match (storage, rounds) {
+    match (storage, many_rows) {
         (Storage::F32, _) => "packed B",
-        (Storage::F16, false) => "packed B in float16",
-        (Storage::Bf16, false) => "packed B in bfloat16",
-        (Storage::F16, true) => "packed B in float16, many rows in bfloat16",
-        (Storage::Bf16, true) => "packed B and many rows in bfloat16",
+        (Storage::F16, ManyRows::Widened) => "packed B in float16",
+        (Storage::Bf16, ManyRows::Widened) => "packed B in bfloat16",
+        (Storage::F16, ManyRows::Pairs) => "packed B in float16, many rows in bfloat16",
+        (Storage::Bf16, ManyRows::Pairs) => "packed B and many rows in bfloat16",
+        (Storage::F16, ManyRows::Tiles) => "packed B in float16, many rows in bfloat16 by AMX",
+        (Storage::Bf16, ManyRows::Tiles) => "packed B and many rows in bfloat16 by AMX",
     }
 }

@@ -13,6 +13,7 @@
 //! changes a bit of the result.
 
 mod cut;
+mod strips;
 
 use std::ops::Range;
 
@@ -20,6 +21,7 @@ use cut::Cut;
 
 use super::tile::{Ahead, Run, Tile, TileFn, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
+use crate::gemm::bf16::Rows;
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEpilogue};
@@ -137,7 +139,12 @@ impl Direct<'_> {
     }
 
     fn rounds(&self) -> bool {
-        self.conv.algorithm.operands() == Operands::Rounded
+        self.conv.algorithm.operands() != Operands::Exact
+    }
+
+    /// Most steps of a chain of sums. Those of AMX are one chain.
+    fn chain(&self) -> usize {
+        if self.conv.algorithm.operands() == Operands::Tiles { usize::MAX } else { CHAIN }
     }
 
     /// # Errors
@@ -157,7 +164,8 @@ impl Direct<'_> {
 
     fn run_cut(&self, cut: &Cut, pool: &Pool) {
         let units = self.units(cut);
-        let depth_of_runs = self.conv.geometry.taps() * self.conv.words().div_ceil(CHAIN).max(1);
+        let pieces = self.conv.words().div_ceil(self.chain()).max(1);
+        let depth_of_runs = self.conv.geometry.taps() * pieces;
         with_scratch_of::<Run, _>(depth_of_runs, |runs| {
             let runs = self.runs(cut, runs);
             let one = |unit: usize| {
@@ -184,10 +192,10 @@ impl Direct<'_> {
         } else {
             (in_w * cut.pixel, in_h * in_w * cut.pixel * g.dilations[0])
         };
-        let pieces = words.div_ceil(CHAIN).max(1);
+        let pieces = words.div_ceil(self.chain()).max(1);
         let taps = g.taps();
         // Whole taps to a chain, or parts of one, all of about the same length.
-        let chains = (taps * words).div_ceil(CHAIN).max(1);
+        let chains = (taps * words).div_ceil(self.chain()).max(1);
         let taps_of_chain = if pieces > 1 { 1 } else { taps.div_ceil(chains) };
         let mut count = 0;
         let mut tap = 0;
@@ -292,35 +300,45 @@ impl Direct<'_> {
             ldc,
             epilogue: self.epilogue.at(block.image * out_h * out_w * self.out_dims[0] + pixel, 0),
         };
-        let rows = block.rows.len();
-        if cut.by_pixels {
-            let first = self.panel(&unit, panels.start);
-            for (row, part) in (0..rows).flat_map(|row| (0..first.tiles).map(move |i| (row, i))) {
-                if cut.copies_tiles {
-                    let cols = first.cols(part);
-                    let pixel = block.cols.start + cols.start;
-                    let to = &mut copy[..cols.len() * cut.pixel];
-                    self.copy_pixels(cut, block.image, pixel, group, to);
-                }
-                self.tile(&unit, &first, row, first.cols(part), part);
-                for index in panels.start + 1..panels.end {
-                    self.tile(&unit, &self.panel(&unit, index), row, first.cols(part), part);
-                }
-            }
+        if self.conv.algorithm.operands() == Operands::Tiles {
+            self.strips(&unit, copy);
         } else {
-            for index in panels.clone() {
-                let panel = self.panel(&unit, index);
-                for row in 0..rows {
-                    for part in 0..panel.tiles {
-                        self.tile(&unit, &panel, row, panel.cols(part), part);
-                    }
-                }
-            }
+            self.tiles(&unit, copy);
         }
         if is_rows {
             let channels =
                 panels.start * cut.vectors * lanes..group_out.min(panels.end * cut.vectors * lanes);
             self.write_planes(&block, pixel, group * group_out, channels, out, ld);
+        }
+    }
+
+    /// Computes the tiles of a unit.
+    fn tiles(&self, unit: &Unit<'_>, copy: &mut [f32]) {
+        let Unit { cut, block, group, panels, .. } = unit;
+        let rows = block.rows.len();
+        if cut.by_pixels {
+            let first = self.panel(unit, panels.start);
+            for (row, part) in (0..rows).flat_map(|row| (0..first.tiles).map(move |i| (row, i))) {
+                if cut.copies_tiles {
+                    let cols = first.cols(part);
+                    let pixel = block.cols.start + cols.start;
+                    let to = &mut copy[..cols.len() * cut.pixel];
+                    self.copy_pixels(cut, block.image, pixel, *group, to);
+                }
+                self.tile(unit, &first, row, first.cols(part), part);
+                for index in panels.start + 1..panels.end {
+                    self.tile(unit, &self.panel(unit, index), row, first.cols(part), part);
+                }
+            }
+        } else {
+            for index in panels.clone() {
+                let panel = self.panel(unit, index);
+                for row in 0..rows {
+                    for part in 0..panel.tiles {
+                        self.tile(unit, &panel, row, panel.cols(part), part);
+                    }
+                }
+            }
         }
     }
 
@@ -487,11 +505,18 @@ impl Direct<'_> {
             step: cut.pixel,
         };
         let (isa, operands) = (self.conv.isa, self.conv.algorithm.operands());
-        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`.
+        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`; who has
+        // weights for rounded operands has the instructions that round.
         unsafe {
-            match operands {
-                Operands::Exact => dispatch(isa, body),
-                Operands::Rounded => write_operands(isa, operands, RoundPixels(body)),
+            match (operands, self.input.order) {
+                (Operands::Exact, _) => dispatch(isa, body),
+                (_, Order::ChannelsLast { pitch }) => {
+                    body.rows(pitch, self.conv.words()).round();
+                }
+                (_, Order::Rows) => {
+                    let words = self.conv.words();
+                    write_operands(isa, operands, RoundPlanes { pixels: body, words });
+                }
             }
         }
     }
@@ -548,6 +573,20 @@ impl Body for CopyPixels<'_> {
 }
 
 impl CopyPixels<'_> {
+    /// The same as rows to be rounded, of pixels that lie `pitch` apart and become `words` words.
+    fn rows(self, pitch: usize, words: usize) -> Rows {
+        let from = self.input.pixel(self.image, self.pixel).wrapping_add(self.channels.start);
+        Rows {
+            from: from.cast_const(),
+            from_step: pitch,
+            count: self.to.len() / self.step.max(1),
+            len: self.channels.len(),
+            to: self.to.as_mut_ptr(),
+            to_step: self.step,
+            words,
+        }
+    }
+
     /// # Safety
     ///
     /// As [`Body::run`]; the input is in rows.
@@ -587,52 +626,48 @@ impl CopyPixels<'_> {
     }
 }
 
-/// The same, each channel rounded to bfloat16, so that a word has two. A last channel without a
-/// partner gets zero.
-struct RoundPixels<'a>(CopyPixels<'a>);
+/// The same of an input in rows, each channel rounded to bfloat16, so that a word has two. Zeros
+/// follow the last channel up to the last word.
+struct RoundPlanes<'a> {
+    pixels: CopyPixels<'a>,
+    words: usize,
+}
 
-impl Writes for RoundPixels<'_> {
+impl Writes for RoundPlanes<'_> {
     #[inline(always)]
     unsafe fn write<S: Simd, M: Mac<S>>(self) {
-        let CopyPixels { input, image, pixel, channels, to, step } = self.0;
+        let CopyPixels { input, image, pixel, channels, to, step } = self.pixels;
         if channels.is_empty() {
             return;
         }
+        let whole = channels.len().div_ceil(2);
+        if whole < self.words {
+            to.chunks_mut(step).for_each(|pixel| pixel[whole..self.words].fill(0.0));
+        }
         let pixels = to.len() / step;
         let to = to.as_mut_ptr();
+        let plane = input.plane;
         let mut block = [[0.0f32; 16]; 16];
         for c in channels.clone().step_by(S::LANES) {
             let n = S::LANES.min(channels.end - c);
             let at = c - channels.start;
-            let pitch = match input.order {
-                Order::ChannelsLast { pitch } => pitch,
-                Order::Rows => 0,
-            };
             for first in (0..pixels).step_by(S::LANES) {
                 let count = S::LANES.min(pixels - first);
                 // SAFETY: the caller's promise: these pixels are readable, of each its channels,
                 // and there are words for as many.
                 unsafe {
-                    let (from, from_step) = if pitch > 0 {
-                        let from = input.pixel(image, pixel + first);
-                        (from.wrapping_add(c).cast_const(), pitch)
+                    let from = input.pixel(image, pixel + first).wrapping_add(c * plane);
+                    if (n, count) == (S::LANES, S::LANES) {
+                        S::transpose(from, plane, block.as_mut_ptr().cast(), 16);
                     } else {
-                        let plane = input.plane;
-                        let from = input.pixel(image, pixel + first).wrapping_add(c * plane);
-                        if (n, count) == (S::LANES, S::LANES) {
-                            S::transpose(from, plane, block.as_mut_ptr().cast(), 16);
-                        } else {
-                            for (i, row) in block.iter_mut().enumerate().take(count) {
-                                for (lane, to) in row.iter_mut().enumerate().take(n) {
-                                    *to = *from.add(lane * plane + i);
-                                }
+                        for (i, row) in block.iter_mut().enumerate().take(count) {
+                            for (lane, to) in row.iter_mut().enumerate().take(n) {
+                                *to = *from.add(lane * plane + i);
                             }
                         }
-                        (block.as_ptr().cast(), 16)
-                    };
-                    for i in 0..count {
-                        let to = to.wrapping_add((first + i) * step);
-                        round::<S, M>(from.wrapping_add(i * from_step), n, to, at);
+                    }
+                    for (i, row) in block.iter().enumerate().take(count) {
+                        round::<S, M>(row.as_ptr(), n, to.wrapping_add((first + i) * step), at);
                     }
                 }
             }

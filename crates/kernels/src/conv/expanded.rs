@@ -334,6 +334,8 @@ mod tests {
         (0, [3, 5], [9, 9], [[3, 3], [1, 1], [1, 1], [1, 1], [1, 1]]),
     ];
 
+    const OPERANDS: [Operands; 3] = [Operands::Exact, Operands::Rounded, Operands::Tiles];
+
     fn laid(images: usize, channels: usize, plane: usize, order: Order, seed: u64) -> Vec<f32> {
         random(order.len(images, channels, plane).unwrap(), seed)
     }
@@ -357,9 +359,8 @@ mod tests {
             let taps = random(many * product(&kernel).unwrap(), 2);
             let biases = [random(many, 3), random(many, 4)];
             let last = |channels: usize| Order::ChannelsLast { pitch: pitch_of(channels) };
-            for (isa, operands) in Isa::available()
-                .iter()
-                .flat_map(|isa| [(*isa, Operands::Exact), (*isa, Operands::Rounded)])
+            for (isa, operands) in
+                Isa::available().iter().flat_map(|isa| OPERANDS.map(|operands| (*isa, operands)))
             {
                 let pack = |params: &ConvParams, algorithm, weights: &[f32]| {
                     let source = WeightSource::Floats(weights);

@@ -181,8 +181,12 @@ impl Source<'_> {
         operands: Operands,
         floats: usize,
     ) -> AlignedBuf {
-        // SAFETY: all vectors of all groups are written below.
-        let mut packed = unsafe { AlignedBuf::unwritten(floats) };
+        let mut packed = match operands {
+            // Words that fill up tiles stay zero.
+            Operands::Tiles => AlignedBuf::zeroed(floats),
+            // SAFETY: all vectors of all groups are written below.
+            Operands::Exact | Operands::Rounded => unsafe { AlignedBuf::unwritten(floats) },
+        };
         let lanes = isa.lanes();
         let group_out = params.out_channels / params.groups;
         let (channels, taps) = (params.in_channels / params.groups, g.taps());
@@ -255,7 +259,7 @@ fn in_form(
     let part = channels * lanes;
     match operands {
         Operands::Exact => write(to, step),
-        Operands::Rounded => with_scratch(count * part, |floats| {
+        Operands::Rounded | Operands::Tiles => with_scratch(count * part, |floats| {
             write(floats.as_mut_ptr(), part);
             for (index, floats) in floats.chunks_exact(part.max(1)).enumerate() {
                 // SAFETY: the parts are disjoint, and belong to the caller.

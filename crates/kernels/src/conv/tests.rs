@@ -111,6 +111,8 @@ const CASES: &[Case] = &[
     Case { batch: 3, ..case("points, deep", (300, 64), &[5, 9], &[3, 3]) },
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
+    case("many weights", (600, 500), &[7, 9], &[1, 1]),
+    Case { groups: 2, ..case("two groups, many rows", (66, 70), &[5, 50], &[1, 3]) },
     Case { batch: 2, ..case("one position", (40, 70), &[1, 1], &[1, 1]) },
     Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },
     Case { pads: (&[1, 1], &[1, 1]), ..case("no input channels", (0, 4), &[5, 5], &[3, 3]) },
@@ -289,6 +291,7 @@ fn algorithms(params: &ConvParams) -> impl Iterator<Item = (Isa, Algorithm)> + u
         Algorithm::Depthwise,
         Algorithm::Direct(Operands::Exact),
         Algorithm::Direct(Operands::Rounded),
+        Algorithm::Direct(Operands::Tiles),
         Algorithm::Winograd(Operands::Exact),
         Algorithm::Winograd(Operands::Rounded),
     ];
@@ -311,6 +314,11 @@ fn orders(case: &Case) -> [[Order; 2]; 4] {
 
 #[test]
 fn all_loops_agree_with_the_plain_one() {
+    for operands in [Operands::Rounded, Operands::Tiles] {
+        if !operands.are_available(Isa::detect()) {
+            eprintln!("skipped: this machine does not multiply {operands:?}");
+        }
+    }
     let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
     for case in CASES {
         let params = case.params();
@@ -363,7 +371,9 @@ fn all_loops_agree_with_the_plain_one() {
             // stay far below. Of rounded points only the distance to the exact result is known,
             // which random signs keep far below as well.
             let (want, eps) = match algorithm {
-                Algorithm::Direct(Operands::Rounded) => (&rounded, 64.0 * f64::from(f32::EPSILON)),
+                Algorithm::Direct(Operands::Rounded | Operands::Tiles) => {
+                    (&rounded, 64.0 * f64::from(f32::EPSILON))
+                }
                 Algorithm::Winograd(Operands::Rounded) => (&want, 1.0 / 128.0),
                 _ => (&want, 64.0 * f64::from(f32::EPSILON)),
             };

@@ -35,7 +35,7 @@ impl Run {
     }
 
     #[inline(always)]
-    fn steps(self) -> usize {
+    pub(super) fn steps(self) -> usize {
         self.code / 2
     }
 
@@ -294,15 +294,17 @@ pub(super) unsafe fn write_operands(isa: crate::Isa, operands: Operands, body: i
         match operands {
             Operands::Exact => dispatch(isa, Floating(body)),
             #[cfg(target_arch = "x86_64")]
-            Operands::Rounded => avx512::write_pairs(body),
+            Operands::Rounded | Operands::Tiles => avx512::write_pairs(body),
             #[cfg(not(target_arch = "x86_64"))]
-            Operands::Rounded => unreachable!("no machine but x86 multiplies pairs"),
+            Operands::Rounded | Operands::Tiles => {
+                unreachable!("no machine but x86 multiplies pairs")
+            }
         }
     }
 }
 
 /// The tile functions of an instruction set. There are those for rounded operands where the machine
-/// [multiplies pairs](crate::gemm::bf16::is_available).
+/// [multiplies pairs](crate::gemm::bf16::is_available). Those of AMX are not among them.
 pub(super) fn tiles(isa: crate::Isa, operands: Operands) -> &'static TileTable {
     match operands {
         Operands::Exact => by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES),
@@ -310,5 +312,6 @@ pub(super) fn tiles(isa: crate::Isa, operands: Operands) -> &'static TileTable {
         Operands::Rounded => &avx512::PAIRS,
         #[cfg(not(target_arch = "x86_64"))]
         Operands::Rounded => unreachable!("no machine but x86 multiplies pairs"),
+        Operands::Tiles => unreachable!("registers of AMX are no vectors"),
     }
 }

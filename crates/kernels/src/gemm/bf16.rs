@@ -103,6 +103,39 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
     unreachable!("no machine but x86 multiplies pairs: {storage:?} {panel:?} {steps} {to:?}");
 }
 
+/// Rows of floats that are rounded to pairs of neighbouring numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    /// `count` rows of `len` floats, `from_step` apart.
+    pub(crate) from: *const f32,
+    pub(crate) from_step: usize,
+    pub(crate) count: usize,
+    pub(crate) len: usize,
+    /// As many rows of `words` pairs, `to_step` apart: no fewer than there are numbers for. Zeros
+    /// fill them up.
+    pub(crate) to: *mut f32,
+    pub(crate) to_step: usize,
+    pub(crate) words: usize,
+}
+
+impl Rows {
+    /// Rounds them.
+    ///
+    /// # Safety
+    ///
+    /// The machine must multiply pairs, and the rows must be readable and writable.
+    #[inline]
+    pub(crate) unsafe fn round(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's promise.
+        unsafe {
+            tiles::round_rows(self);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("no machine but x86 multiplies pairs: {self:?}");
+    }
+}
+
 /// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which
 /// are more exact.
 pub(super) const MIN_ROWS: usize = 24;
@@ -200,6 +233,50 @@ pub(crate) mod tiles {
         }
     );
 
+    enable!(
+        avx512_bf16,
+        /// See [`Rows::round`](super::Rows::round).
+        pub(super) unsafe fn round_rows(rows: &super::Rows) {
+            let &super::Rows { from, from_step, count, len, to, to_step, words } = rows;
+            for row in 0..count {
+                let (from, to) =
+                    (from.wrapping_add(row * from_step), to.wrapping_add(row * to_step));
+                // SAFETY: the caller's promise: `len` floats may be read, `words` words written.
+                unsafe {
+                    let whole = len / 32 * 16;
+                    for at in (0..whole).step_by(16) {
+                        let from = from.add(2 * at);
+                        let pairs = _mm512_cvtne2ps_pbh(
+                            _mm512_loadu_ps(from.add(16)),
+                            _mm512_loadu_ps(from),
+                        );
+                        // Both types are 64 bytes without invalid values.
+                        let pairs = std::mem::transmute::<__m512bh, __m512i>(pairs);
+                        _mm512_storeu_si512(to.add(at).cast(), pairs);
+                    }
+                    for at in (whole..words).step_by(16) {
+                        let left = len.saturating_sub(2 * at);
+                        let from = from.wrapping_add(2 * at);
+                        let first = _mm512_maskz_loadu_ps(first_of(left), from);
+                        let second = _mm512_maskz_loadu_ps(
+                            first_of(left.saturating_sub(16)),
+                            from.wrapping_add(16),
+                        );
+                        let pairs = _mm512_cvtne2ps_pbh(second, first);
+                        let pairs = std::mem::transmute::<__m512bh, __m512i>(pairs);
+                        _mm512_mask_storeu_epi32(to.add(at).cast(), first_of(words - at), pairs);
+                    }
+                }
+            }
+        }
+    );
+
+    /// The lowest bits, at most 16.
+    #[inline(always)]
+    fn first_of(count: usize) -> u16 {
+        if count >= 16 { u16::MAX } else { (1 << count) - 1 }
+    }
+
     /// `join` makes 16 bfloat16 of the first step and 16 of the second, one after the other.
     #[inline(always)]
     unsafe fn each_pair(
@@ -237,7 +314,7 @@ pub(crate) mod tiles {
 mod tests {
     use super::*;
     use crate::Pool;
-    use crate::gemm::{Epilogue, LeMatrix, Lhs, MatRef, PackedB, Rhs, gemm};
+    use crate::gemm::{Epilogue, LeMatrix, Lhs, ManyRows, MatRef, PackedB, Rhs, amx, gemm};
 
     #[test]
     fn rounding_is_that_of_the_type() {
@@ -262,84 +339,108 @@ mod tests {
         assert!(f32::from_bits(rounded(f32::from_bits(0x7f80_0001))).is_nan());
     }
 
+    /// Rows, columns and steps.
+    const SIZES: [[usize; 3]; 10] = [
+        [MIN_ROWS, 33, 70],
+        [24, 5, 1],
+        [25, 64, 513],
+        [40, 31, 2],
+        [70, 100, 700],
+        [128, 7, 40],
+        [40, 700, 300],
+        [33, 16, 1026],
+        [513, 48, 96],
+        [600, 200, 1100],
+    ];
+
+    fn numbers(len: usize, by: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0).collect()
+    }
+
+    /// A packed matrix of these numbers: floats that halves reach, floats that they do not reach,
+    /// or bfloat16; and what it is then.
+    fn packed(isa: Isa, [k, n]: [usize; 2], turn: usize) -> (PackedB, Vec<f32>) {
+        let mut b = numbers(k * n, 71);
+        let which = turn % 3;
+        if which == 1 {
+            b.iter_mut().for_each(|x| *x *= 1e6);
+        }
+        let (bytes, source): (Vec<u8>, _) = match which {
+            2 => {
+                let halves = b.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes());
+                (halves.collect(), Storage::Bf16)
+            }
+            _ => (b.iter().flat_map(|x| x.to_le_bytes()).collect(), Storage::F32),
+        };
+        let packed = PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n));
+        let storage = [Storage::F16, Storage::Bf16, Storage::Bf16][which];
+        assert_eq!(packed.storage(), storage);
+        if storage == Storage::F16 {
+            b.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
+        }
+        (packed, b)
+    }
+
     #[test]
     fn products_are_those_of_rounded_operands() {
         let isa = Isa::Avx512;
-        if !is_available(isa) {
-            eprintln!("skipped: this machine does not multiply bfloat16");
-            return;
-        }
-        let round = |x: f32| f32::from_bits(rounded(x));
-        let half = |x: f32| half::f16::from_f32(x).to_f32();
-        let mut tried = [0; 3];
-        for (turn, (m, n, k)) in [
-            (MIN_ROWS, 33, 70),
-            (24, 5, 1),
-            (25, 64, 513),
-            (40, 31, 2),
-            (70, 100, 700),
-            (128, 7, 40),
-            (40, 700, 300),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let numbers = |len: usize, by: usize| -> Vec<f32> {
-                (0..len).map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0).collect()
-            };
-            let (a, b, bias) = (numbers(m * k, 37), numbers(k * n, 71), numbers(n, 13));
-            // Floats that halves reach, floats that they do not reach, and bfloat16.
-            let storages = [Storage::F16, Storage::Bf16, Storage::Bf16];
-            let which = turn % 3;
-            let b: Vec<f32> = match which {
-                1 => b.iter().map(|x| x * 1e6).collect(),
-                _ => b,
-            };
-            let (bytes, source): (Vec<u8>, _) = match which {
-                2 => {
-                    let halves = b.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes());
-                    (halves.collect(), Storage::Bf16)
-                }
-                _ => (b.iter().flat_map(|x| x.to_le_bytes()).collect(), Storage::F32),
-            };
-            let mut packed =
-                PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n));
-            let rounds = is_faster(isa);
-            assert_eq!((packed.storage(), packed.rounds()), (storages[which], rounds));
-            packed.beside = true;
-            tried[which] += 1;
-            let stored = |x: f32| if which == 0 { half(x) } else { x };
-            let b: Vec<f64> = b.iter().map(|x| f64::from(round(stored(*x)))).collect();
-            let a_rounded: Vec<f64> = a.iter().map(|x| f64::from(round(*x))).collect();
-            let epilogue =
-                Epilogue { bias: Some(crate::gemm::Bias::Col(&bias)), ..Epilogue::default() };
-            let mut first = None;
-            for threads in [1, 2, 4] {
-                let mut c = vec![0.0; m * n];
-                let lhs = Lhs::Plain(MatRef::row_major(&a, m, k));
-                gemm(
-                    &Exec { pool: &Pool::new(threads), isa },
-                    lhs,
-                    Rhs::Packed(&packed),
-                    &mut c,
-                    n,
-                    &epilogue,
-                );
-                for (at, c) in c.iter().enumerate() {
-                    let (i, j) = (at / n, at % n);
-                    let products = (0..k).map(|p| a_rounded[i * k + p] * b[p * n + j]);
-                    let (sum, size) = products.fold((0.0, 0.0), |(s, z), x| (s + x, z + x.abs()));
-                    let want = sum + f64::from(bias[j]);
-                    let bound = 4e-7 * (size + 1.0) * (k as f64).sqrt().max(2.0);
-                    assert!(
-                        (f64::from(*c) - want).abs() <= bound,
-                        "{m}x{n}x{k} at {i},{j}: {c} not {want}"
-                    );
-                }
-                let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
-                assert_eq!(first.get_or_insert(bits.clone()), &bits, "{threads} threads");
+        for (many_rows, is_available, what) in [
+            (ManyRows::Pairs, is_available(isa), "multiply bfloat16 in vectors"),
+            (ManyRows::Tiles, amx::is_available(isa), "multiply bfloat16 in tiles, or may not"),
+        ] {
+            if !is_available {
+                eprintln!("skipped: this machine does not {what}");
+                continue;
+            }
+            for (turn, size) in SIZES.into_iter().enumerate() {
+                product_is_that_of_rounded_operands(isa, many_rows, size, turn);
             }
         }
-        assert!(tried.iter().all(|count| *count > 1), "{tried:?}");
+    }
+
+    fn product_is_that_of_rounded_operands(
+        isa: Isa,
+        many_rows: ManyRows,
+        [m, n, k]: [usize; 3],
+        turn: usize,
+    ) {
+        let round = |x: f32| f64::from(f32::from_bits(rounded(x)));
+        let (mut packed, b) = packed(isa, [k, n], turn);
+        packed.beside = many_rows;
+        let (a, bias) = (numbers(m * k, 37), numbers(n, 13));
+        let mut transposed = vec![0.0; m * k];
+        for (at, x) in a.iter().enumerate() {
+            transposed[at % k * m + at / k] = *x;
+        }
+        let b: Vec<f64> = b.iter().map(|x| round(*x)).collect();
+        let rounded_a: Vec<f64> = a.iter().map(|x| round(*x)).collect();
+        let epilogue =
+            Epilogue { bias: Some(crate::gemm::Bias::Col(&bias)), ..Epilogue::default() };
+        let mut first = None;
+        let by_columns = MatRef::col_major(&transposed, m, k);
+        let steps = by_columns.transposed();
+        for lhs in
+            [Lhs::Plain(MatRef::row_major(&a, m, k)), Lhs::Plain(by_columns), Lhs::Virtual(&steps)]
+        {
+            for threads in [1, 2, 3] {
+                let mut c = vec![0.0; m * n];
+                let exec = Exec { pool: &Pool::new(threads), isa };
+                gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
+                let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
+                let want = first.get_or_insert_with(|| bits.clone());
+                assert!(*want == bits, "{many_rows:?} {lhs:?}, {threads} threads");
+            }
+        }
+        for (at, c) in first.expect("products").into_iter().map(f32::from_bits).enumerate() {
+            let (i, j) = (at / n, at % n);
+            let products = (0..k).map(|p| rounded_a[i * k + p] * b[p * n + j]);
+            let (sum, size) = products.fold((0.0, 0.0), |(s, z), x| (s + x, z + x.abs()));
+            let want = sum + f64::from(bias[j]);
+            let bound = 4e-7 * (size + 1.0) * (k as f64).sqrt().max(2.0);
+            assert!(
+                (f64::from(c) - want).abs() <= bound,
+                "{many_rows:?} {m}x{n}x{k} at {i},{j}: {c} not {want}"
+            );
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! the code that packs it and to the [`Mac`](super::tile::Mac) that multiplies it: a float, two
 //! elements of 16 bits, or neighbouring steps of k.
 
-use super::halves::{Storage, Widen};
+use super::halves::{ManyRows, Storage, Widen};
 use super::pack::panel_width;
 use super::tables::tiles;
 use super::tile::TileTable;
@@ -25,8 +25,7 @@ pub trait Elements: Copy + std::fmt::Debug + Send + Sync + 'static {
 }
 
 impl Elements for Storage {
-    /// Whether products of many rows may round both operands to bfloat16.
-    type Beside = bool;
+    type Beside = ManyRows;
 
     fn rows(self, depth: usize) -> usize {
         depth

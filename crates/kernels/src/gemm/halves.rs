@@ -12,6 +12,7 @@ use super::buffer::with_scratch;
 use super::matrix::{MatRef, strided_len};
 use super::pack::{PackSource, Packed, panel_width};
 use super::tile::Mac;
+use super::{amx, bf16};
 use crate::Isa;
 use crate::number::{bf16_to_f32, f16_to_f32};
 use crate::simd::{Body, Simd, check_isa, dispatch};
@@ -35,6 +36,30 @@ impl Storage {
     /// Floats of memory that `count` elements take, an even number of them.
     pub(crate) const fn floats(self, count: usize) -> usize {
         count * self.bytes() / size_of::<f32>()
+    }
+}
+
+/// What products of many rows do with a right operand in 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ManyRows {
+    /// Its elements are widened to floats, as in products of few rows.
+    Widened,
+    /// Both operands are rounded to bfloat16, and multiplied as pairs in vectors.
+    Pairs,
+    /// The same, in the tile registers of AMX.
+    Tiles,
+}
+
+impl ManyRows {
+    /// What is fastest, if operands may be rounded.
+    pub(super) fn fastest(isa: Isa) -> ManyRows {
+        if amx::is_available(isa) {
+            ManyRows::Tiles
+        } else if bf16::is_faster(isa) {
+            ManyRows::Pairs
+        } else {
+            ManyRows::Widened
+        }
     }
 }
 
@@ -483,7 +508,8 @@ mod tests {
                     let (bytes, exact) = stored(&random(k * n, 6), storage);
                     let matrix = LeMatrix::row_major(&bytes[1..], storage, k, n);
                     let packed = PackedB::from_le(isa, &matrix);
-                    assert_eq!((packed.storage(), packed.rounds()), (storage, false));
+                    let widened = ManyRows::Widened;
+                    assert_eq!((packed.storage(), packed.many_rows()), (storage, widened));
                     let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
                     let a = MatRef::row_major(&a, m, k);
                     let (packed_a, b) = (PackedA::new(isa, a), MatRef::row_major(&exact, k, n));

@@ -10,10 +10,9 @@
 
 use std::ops::Range;
 
-use super::bf16;
 use super::buffer::AlignedBuf;
 use super::form::Elements;
-use super::halves::{LeMatrix, Storage};
+use super::halves::{LeMatrix, ManyRows, Storage};
 use super::matrix::MatRef;
 use crate::pool::Pool;
 use crate::simd::{Body, Simd, check_isa, dispatch};
@@ -105,7 +104,7 @@ impl PackedB {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
-        PackedB { panels: Packed::new(isa, &b), beside: false }
+        PackedB { panels: Packed::new(isa, &b), beside: ManyRows::Widened }
     }
 
     /// Packs `b` (k x n) in the type that it has.
@@ -118,7 +117,7 @@ impl PackedB {
             Storage::F32 => Packed::new(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB { panels, beside: false }
+        PackedB { panels, beside: ManyRows::Widened }
     }
 
     /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
@@ -137,7 +136,7 @@ impl PackedB {
             Storage::F32 => Packed::rounded(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB { panels, beside: bf16::is_faster(isa) }
+        PackedB { panels, beside: ManyRows::fastest(isa) }
     }
 
     /// The type of the elements in memory.
@@ -145,8 +144,8 @@ impl PackedB {
         self.panels.elements
     }
 
-    /// Whether products of many rows round both operands to bfloat16.
-    pub fn rounds(&self) -> bool {
+    /// What products of many rows do with it.
+    pub fn many_rows(&self) -> ManyRows {
         self.beside
     }
 }

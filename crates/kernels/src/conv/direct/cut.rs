@@ -3,7 +3,9 @@
 
 use super::{Direct, Order};
 use crate::Pool;
+use crate::conv::Operands;
 use crate::conv::tile::{MAX_VECTORS, TileTable};
+use crate::gemm::amx;
 
 /// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
 /// second-level cache.
@@ -102,7 +104,6 @@ impl Direct<'_> {
             _ if words.is_multiple_of(256) && words > 0 => words + 16,
             _ => words,
         };
-        let table = self.conv.tiles();
         // What a block of these rows and columns takes of the cache.
         let copy = |rows: usize, cols: usize| {
             let reach = |i: usize, outputs: usize| g.extent(i, outputs);
@@ -117,7 +118,7 @@ impl Direct<'_> {
             let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
             copy(rows, cols) <= budget && outputs <= 2 * budget
         });
-        let panels = |cols: usize| group_vectors.div_ceil(vectors(table, group_vectors, cols));
+        let panels = |cols: usize| group_vectors.div_ceil(self.vectors(group_vectors, cols));
         let most_panels = panels(grid.of([out_h, out_w])[1]);
         let (grid, parts) = self.for_threads(pool, grid, weights, most_panels, copies);
         let [rows, cols] = grid.of([out_h, out_w]);
@@ -127,7 +128,7 @@ impl Direct<'_> {
         let copy_floats = match (copies, copies_tiles) {
             (true, _) => copy(rows, cols),
             // Of as many pixels as any tile has.
-            (_, true) => table[0].len() * pixel,
+            (_, true) => self.most_pixels(1) * pixel,
             _ => 0,
         };
         Cut {
@@ -136,7 +137,7 @@ impl Direct<'_> {
             row_blocks: grid.rows,
             col_blocks: grid.cols,
             col_unit: grid.unit,
-            vectors: vectors(table, group_vectors, cols),
+            vectors: self.vectors(group_vectors, cols),
             parts: parts.min(panels(cols)).max(1),
             copies,
             by_pixels: copies_tiles || is_large && fits_cache,
@@ -163,14 +164,14 @@ impl Direct<'_> {
             }
             low
         };
-        let table = self.conv.tiles();
-        let cols = most(out_w, &|cols| fits(1, cols)).max(table[0].len().min(out_w)).max(1);
+        let least = self.most_pixels(1).min(out_w);
+        let cols = most(out_w, &|cols| fits(1, cols)).max(least).max(1);
         let rows = if cols >= out_w { most(out_h, &|rows| fits(rows, cols)) } else { 1 };
         Grid {
             rows: out_h.div_ceil(rows).max(1),
             cols: out_w.div_ceil(cols).max(1),
             // Whole tiles of the pixels of a plane.
-            unit: if out_h == 1 { table[1].len() } else { 1 },
+            unit: if out_h == 1 { self.most_pixels(2) } else { 1 },
         }
     }
 
@@ -234,6 +235,24 @@ impl Grid {
     fn of(self, [height, width]: [usize; 2]) -> [usize; 2] {
         let cols = width.div_ceil(self.unit).div_ceil(self.cols) * self.unit;
         [height.div_ceil(self.rows).max(1), cols.min(width).max(1)]
+    }
+}
+
+impl Direct<'_> {
+    /// Most pixels of a tile of so many vectors.
+    fn most_pixels(&self, vectors: usize) -> usize {
+        match self.conv.algorithm.operands() {
+            Operands::Tiles => amx::STRIPS * amx::ROWS,
+            Operands::Exact | Operands::Rounded => self.conv.tiles()[vectors - 1].len(),
+        }
+    }
+
+    /// Vectors of channels of a tile for rows of `cols` outputs.
+    fn vectors(&self, group_vectors: usize, cols: usize) -> usize {
+        match self.conv.algorithm.operands() {
+            Operands::Tiles => group_vectors.clamp(1, 2),
+            Operands::Exact | Operands::Rounded => vectors(self.conv.tiles(), group_vectors, cols),
+        }
     }
 }
 
