@@ -298,6 +298,8 @@ pub enum Algorithm {
 /// Fewest input and output channels of a group for which operands are rounded: with fewer, rounding
 /// the inputs takes longer than the products save.
 const LEAST_ROUNDED: usize = 16;
+/// Fewest steps of a sum for which AMX multiplies them.
+const LEAST_STEPS: usize = 16;
 /// The same for the sums of Winograd's algorithm, which are more numbers.
 const LEAST_ROUNDED_SUMS: usize = 64;
 
@@ -323,14 +325,19 @@ impl Algorithm {
 
     /// The same with rounded operands, where these are faster.
     pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
-        let channels = params.in_channels.min(params.out_channels) / params.groups.max(1);
-        if channels < LEAST_ROUNDED || self == Algorithm::Depthwise {
+        let groups = params.groups.max(1);
+        let (inputs, outputs) = (params.in_channels / groups, params.out_channels / groups);
+        if self == Algorithm::Depthwise {
             return self;
         }
         if amx::is_available(isa) {
-            return Algorithm::Direct(Operands::Tiles);
+            let steps =
+                params.kernel.iter().fold(inputs, |steps, taps| steps.saturating_mul(*taps));
+            let pays = outputs >= LEAST_ROUNDED && steps >= LEAST_STEPS;
+            return if pays { Algorithm::Direct(Operands::Tiles) } else { self };
         }
-        if !bf16::is_faster(isa) {
+        let channels = inputs.min(outputs);
+        if channels < LEAST_ROUNDED || !bf16::is_faster(isa) {
             return self;
         }
         match self {
@@ -685,7 +692,25 @@ fn words(params: &ConvParams, operands: Operands) -> usize {
     match operands {
         Operands::Exact => channels,
         Operands::Rounded => channels.div_ceil(2),
-        Operands::Tiles => amx::depth_of(channels.div_ceil(2)).1,
+        Operands::Tiles => tiles_of(params).1,
+    }
+}
+
+/// Words that AMX multiplies at a time, and words of a pixel. Where the taps of a row of the kernel
+/// are adjacent, a tile may have parts of several; else each tap has whole tiles, which zeros fill
+/// up.
+fn tiles_of(params: &ConvParams) -> (usize, usize) {
+    let words = (params.in_channels / params.groups).div_ceil(2);
+    let (depth, filled) = amx::depth_of(words);
+    let is_dense = params.dilations.last().is_none_or(|dilation| *dilation == 1);
+    let taps = params.kernel.last().map_or(1, |taps| if is_dense { *taps } else { 1 });
+    let joined = words.saturating_mul(taps);
+    let divides = (1..=amx::ROWS).rev().find(|depth| joined.is_multiple_of(*depth));
+    match divides {
+        Some(divisor) if joined / divisor < (filled / depth).saturating_mul(taps) => {
+            (divisor, words)
+        }
+        _ => (depth, filled),
     }
 }
 

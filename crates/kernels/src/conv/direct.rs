@@ -21,7 +21,7 @@ use cut::Cut;
 
 use super::tile::{Ahead, Run, Tile, TileFn, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
-use crate::gemm::bf16::Rows;
+use crate::gemm::bf16::{Planes, Rows};
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEpilogue};
@@ -513,6 +513,9 @@ impl Direct<'_> {
                 (_, Order::ChannelsLast { pitch }) => {
                     body.rows(pitch, self.conv.words()).round();
                 }
+                (_, Order::Rows) if channels <= Planes::MOST => {
+                    body.planes_of(self.conv.words()).round();
+                }
                 (_, Order::Rows) => {
                     let words = self.conv.words();
                     write_operands(isa, operands, RoundPlanes { pixels: body, words });
@@ -583,6 +586,21 @@ impl CopyPixels<'_> {
             len: self.channels.len(),
             to: self.to.as_mut_ptr(),
             to_step: self.step,
+            words,
+        }
+    }
+
+    /// The same of an input in rows.
+    fn planes_of(self, words: usize) -> Planes {
+        let plane = self.input.plane;
+        let from = self.input.pixel(self.image, self.pixel);
+        Planes {
+            from: from.wrapping_add(self.channels.start * plane).cast_const(),
+            plane,
+            count: self.channels.len(),
+            pixels: self.to.len() / self.step.max(1),
+            to: self.to.as_mut_ptr(),
+            step: self.step,
             words,
         }
     }

@@ -112,6 +112,8 @@ const CASES: &[Case] = &[
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
     case("many weights", (600, 500), &[7, 9], &[1, 1]),
+    case("taps that share tiles", (9, 33), &[6, 19], &[3, 5]),
+    Case { dilations: &[1, 2], ..case("taps apart", (9, 33), &[6, 19], &[3, 5]) },
     Case { groups: 2, ..case("two groups, many rows", (66, 70), &[5, 50], &[1, 3]) },
     Case { batch: 2, ..case("one position", (40, 70), &[1, 1], &[1, 1]) },
     Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },

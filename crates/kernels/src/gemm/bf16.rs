@@ -136,6 +136,41 @@ impl Rows {
     }
 }
 
+/// Planes of which neighbouring pixels are rounded to pairs of neighbouring planes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planes {
+    /// The first pixel of `count` planes, `plane` floats apart.
+    pub(crate) from: *const f32,
+    pub(crate) plane: usize,
+    pub(crate) count: usize,
+    pub(crate) pixels: usize,
+    /// As many rows of `words` pairs as there are pixels, `step` apart.
+    pub(crate) to: *mut f32,
+    pub(crate) step: usize,
+    pub(crate) words: usize,
+}
+
+impl Planes {
+    /// Most planes that are rounded so.
+    pub(crate) const MOST: usize = 15;
+
+    /// Rounds them.
+    ///
+    /// # Safety
+    ///
+    /// The machine must multiply pairs, the pixels must be readable and the rows writable.
+    #[inline]
+    pub(crate) unsafe fn round(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's promise.
+        unsafe {
+            tiles::round_planes(self);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("no machine but x86 multiplies pairs: {self:?}");
+    }
+}
+
 /// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which
 /// are more exact.
 pub(super) const MIN_ROWS: usize = 24;
@@ -266,6 +301,35 @@ pub(crate) mod tiles {
                         let pairs = std::mem::transmute::<__m512bh, __m512i>(pairs);
                         _mm512_mask_storeu_epi32(to.add(at).cast(), first_of(words - at), pairs);
                     }
+                }
+            }
+        }
+    );
+
+    enable!(
+        avx512_bf16,
+        /// See [`Planes::round`](super::Planes::round).
+        pub(super) unsafe fn round_planes(planes: &super::Planes) {
+            let &super::Planes { from, plane, count, pixels, to, step, words } = planes;
+            let lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let upper = _mm512_add_epi32(lower, _mm512_set1_epi32(16));
+            let interleave = _mm512_or_si512(lower, _mm512_slli_epi32::<16>(upper));
+            let places = _mm512_mullo_epi32(lower, _mm512_set1_epi32(step as i32));
+            for first in (0..pixels).step_by(16) {
+                let mask = first_of(pixels - first);
+                let of = |index: usize| {
+                    let mask = if index < count { mask } else { 0 };
+                    // SAFETY: the caller's promise: these pixels of the plane may be read.
+                    unsafe { _mm512_maskz_loadu_ps(mask, from.wrapping_add(index * plane + first)) }
+                };
+                for word in 0..words {
+                    let pairs = _mm512_cvtne2ps_pbh(of(2 * word + 1), of(2 * word));
+                    // SAFETY: both types are 64 bytes without invalid values.
+                    let pairs = unsafe { std::mem::transmute::<__m512bh, __m512i>(pairs) };
+                    let pairs = _mm512_permutexvar_epi16(interleave, pairs);
+                    let to = to.wrapping_add(first * step + word).cast::<i32>();
+                    // SAFETY: the caller's promise: these pixels have a word there.
+                    unsafe { _mm512_mask_i32scatter_epi32::<4>(to, mask, places, pairs) };
                 }
             }
         }

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::{Direct, Order, Unit};
+use crate::conv::tiles_of;
 use crate::gemm::amx::{self, Operands, Registers, Segment, Sums};
 use crate::gemm::buffer::with_scratch_of;
 use crate::gemm::{TileEnd, TileEpilogue};
@@ -50,8 +51,7 @@ impl Direct<'_> {
         }
         let (pixels, in_row) = amx::strips_of(cols);
         let strips = Strips { pixels, in_row, cols, count: rows * in_row };
-        let channels = self.group_in();
-        let (depth, _) = amx::depth_of(channels.div_ceil(2));
+        let (depth, _) = tiles_of(&self.conv.params);
         with_scratch_of::<Segment, _>(runs.len(), |segments| {
             let mut end = 0;
             for (segment, run) in segments.iter_mut().zip(*runs) {
@@ -127,10 +127,13 @@ impl Direct<'_> {
         let weights = self.conv.weights[(group * group_vectors + first) * depth * lanes..].as_ptr();
         let b = [weights, weights.wrapping_add((vectors - 1) * depth * lanes)];
         let operands = Operands { a, a_rs, b, b_rs: lanes };
+        let is_rows = self.output.order == Order::Rows;
+        // Weights come from memory for the first strips of a panel, and from a cache for the others.
+        let size = [pair.len(), vectors];
+        let fetches = pair.start == 0;
         // SAFETY: the windows of these outputs are in the copy; weights were packed for these
         // channels and a machine that multiplies tiles.
-        unsafe { registers.multiply([pair.len(), vectors], segments, &operands, sums) };
-        let is_rows = self.output.order == Order::Rows;
+        unsafe { registers.multiply(size, segments, &operands, sums, fetches) };
         for (strip, [row, col]) in starts.into_iter().enumerate().take(pair.len()) {
             let epilogue: TileEpilogue;
             let mut end = TileEnd {

@@ -13,6 +13,8 @@ use crate::{Exec, Isa, Pool};
 
 /// Most words of the rows of A of a unit: half of a 2 MB second-level cache.
 const KEPT_WORDS: usize = 256 * 1024;
+/// Rows of a unit, if there are as many, that are worth the pairs of all panels of B.
+const LEAST_ROWS: usize = 192;
 /// Units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
 /// Multiply-adds from which a parallel region is worth its price.
@@ -65,9 +67,7 @@ impl ProductByTiles<'_> {
         with_scratch(m * pitch(k), |rows| {
             self.round(pool, rows);
             let panels = n.div_ceil(panel_width(self.isa));
-            let row_parts = (m * pitch(k)).div_ceil(KEPT_WORDS);
-            let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
-            let col_parts = wanted.div_ceil(row_parts).min(panels);
+            let [row_parts, col_parts] = self.cut(pool, panels);
             pool.run(row_parts * col_parts, |unit| {
                 let part = split_even(m, row_parts, unit / col_parts);
                 let cols = split_even(panels, col_parts, unit % col_parts);
@@ -75,6 +75,19 @@ impl ProductByTiles<'_> {
                 unsafe { self.unit(rows, part, cols) }
             });
         });
+    }
+
+    /// Into how many parts rows and panels are cut.
+    fn cut(&self, pool: &Pool, panels: usize) -> [usize; 2] {
+        let (m, pitch) = (self.m, pitch(self.k));
+        let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        // Rows of C are written whole, as far as the cache holds them; but each part of the rows
+        // makes pairs of B again.
+        let most = (m / LEAST_ROWS).max(1);
+        let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(KEPT_WORDS);
+        let least = (m * pitch).div_ceil(KEPT_WORDS);
+        let row_parts = kept.max(wanted).min(most).max(least);
+        [row_parts, wanted.div_ceil(row_parts).min(panels)]
     }
 
     /// Rounds all rows of A.
@@ -176,7 +189,8 @@ impl ProductByTiles<'_> {
                     let operands = Operands { a, a_rs: pitch, b, b_rs: w };
                     // SAFETY: the strips have as many rounded rows, and the pairs all words.
                     unsafe {
-                        registers.multiply([strips, vectors], &segments, &operands, &mut sums);
+                        let size = [strips, vectors];
+                        registers.multiply(size, &segments, &operands, &mut sums, false);
                     }
                     for (strip, row) in starts.into_iter().enumerate().take(strips) {
                         let epilogue;
