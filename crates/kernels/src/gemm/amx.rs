@@ -18,11 +18,9 @@
 pub(super) mod product;
 
 use std::marker::PhantomData;
-#[cfg(target_arch = "x86_64")]
-use std::mem::offset_of;
 
+use super::bf16;
 use super::buffer::AnyBits;
-use super::{TileEpilogue, bf16};
 use crate::Isa;
 
 /// Most rows of a strip, and most words of a row of it that an instruction multiplies.
@@ -85,6 +83,10 @@ impl Sums {
 /// The product of up to two strips by up to two vectors. Pointers are valid for the sizes given.
 #[derive(Debug)]
 #[repr(C)]
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    allow(dead_code, reason = "only the instructions read it")
+)]
 pub(crate) struct Block<'a> {
     /// At least one, of at least one tile each.
     segments: *const Segment,
@@ -102,6 +104,8 @@ pub(crate) struct Block<'a> {
     a_ks: usize,
     b_ks: usize,
     sums: *mut f32,
+    /// What is fetched meanwhile, if anything is.
+    next: *const f32,
     lifetime: PhantomData<&'a [Segment]>,
 }
 
@@ -115,6 +119,21 @@ pub(crate) struct Operands {
     pub(crate) b: [*const f32; 2],
     pub(crate) b_rs: usize,
 }
+
+/// What is fetched into a cache while a block is multiplied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ahead {
+    Nothing,
+    /// The vectors of the block, each row right after the one before it, ahead of the tiles that
+    /// are loaded.
+    Vectors,
+    /// Something else from there on, [`FETCHED`] floats for each tile of a row, into the
+    /// second-level cache.
+    Next(*const f32),
+}
+
+/// Floats that a block of two strips and two vectors fetches for each tile of a row.
+pub(crate) const FETCHED: usize = 128;
 
 /// The tile registers of this thread, set up for strips of some rows.
 #[derive(Debug)]
@@ -138,9 +157,7 @@ impl Registers {
         Registers { rows, depth, thread: PhantomData }
     }
 
-    /// Multiplies so many strips by so many vectors, each one or two, over all segments. Vectors
-    /// that come from memory, each row right after the one before it, are fetched ahead of the
-    /// tiles that are loaded.
+    /// Multiplies so many strips by so many vectors, each one or two, over all segments.
     ///
     /// # Safety
     ///
@@ -153,7 +170,7 @@ impl Registers {
         segments: &[Segment],
         operands: &Operands,
         sums: &mut Sums,
-        fetches: bool,
+        ahead: Ahead,
     ) {
         let word = size_of::<f32>();
         let ends = segments.as_ptr_range();
@@ -167,17 +184,19 @@ impl Registers {
             a_ks: self.depth * word,
             b_ks: self.depth * operands.b_rs * word,
             sums: sums.0.as_mut_ptr(),
+            next: if let Ahead::Next(next) = ahead { next } else { std::ptr::null() },
             lifetime: PhantomData,
         };
         assert!(!segments.is_empty(), "a sum of nothing");
         // SAFETY: the caller's promise.
         unsafe {
-            match (strips, vectors) {
-                (1, 1) => system::one_by_one(&block),
-                (1, _) if fetches => system::one_by_two_fetched(&block),
-                (1, _) => system::one_by_two(&block),
-                (_, 1) => system::two_by_one(&block),
-                _ if fetches => system::two_by_two_fetched(&block),
+            match (strips, vectors, ahead) {
+                (1, 1, _) => system::one_by_one(&block),
+                (1, _, Ahead::Vectors) => system::one_by_two_fetched(&block),
+                (1, ..) => system::one_by_two(&block),
+                (_, 1, _) => system::two_by_one(&block),
+                (_, _, Ahead::Vectors) => system::two_by_two_fetched(&block),
+                (_, _, Ahead::Next(_)) => system::two_by_two_before_next(&block),
                 _ => system::two_by_two(&block),
             }
         }
@@ -209,10 +228,11 @@ impl Drop for Registers {
 mod system {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::mem::offset_of;
     use std::sync::OnceLock;
 
-    use super::{Block, ROWS, TileEpilogue, WIDTH, offset_of};
-    use crate::gemm::{TileEnd, finish as finish_tile};
+    use super::{Block, ROWS, WIDTH};
+    use crate::gemm::{TileEnd, TileEpilogue, finish as finish_tile};
     use crate::simd::Simd;
     use crate::simd::avx512::Avx512;
 
@@ -325,6 +345,7 @@ mod system {
                         "mov {b0}, [{block} + {b_at}]",
                         "mov {b1}, [{block} + {b_at} + 8]",
                         "mov {segment}, [{block} + {segments_at}]",
+                        "mov {next}, [{block} + {next_at}]",
                         "2:",
                         "add {a0}, [{segment}]",
                         "add {a1}, [{segment}]",
@@ -354,11 +375,13 @@ mod system {
                         b1 = out(reg) _,
                         segment = out(reg) _,
                         tiles = out(reg) _,
+                        next = out(reg) _,
                         a_at = const offset_of!(Block<'_>, a),
                         b_at = const offset_of!(Block<'_>, b),
                         segments_at = const offset_of!(Block<'_>, segments),
                         end_at = const offset_of!(Block<'_>, end),
                         sums_at = const offset_of!(Block<'_>, sums),
+                        next_at = const offset_of!(Block<'_>, next),
                         out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                         out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                         options(nostack),
@@ -413,6 +436,36 @@ mod system {
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tileloadd tmm7, [{b1} + {b_rs}*1]",
             fetch!("b1"),
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{a1} + {a_rs}*1]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7"
+        ],
+        [
+            "tilestored [{a0} + {tiles}*1], tmm0",
+            "tilestored [{a0} + {tiles}*1 + 64], tmm1",
+            "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
+            "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
+        ]
+    );
+
+    block!(
+        two_by_two_before_next,
+        ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
+        [
+            "tileloadd tmm4, [{a0} + {a_rs}*1]",
+            "tileloadd tmm6, [{b0} + {b_rs}*1]",
+            "prefetcht1 [{next}]",
+            "prefetcht1 [{next} + 64]",
+            "prefetcht1 [{next} + 128]",
+            "prefetcht1 [{next} + 192]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b1} + {b_rs}*1]",
+            "prefetcht1 [{next} + 256]",
+            "prefetcht1 [{next} + 320]",
+            "prefetcht1 [{next} + 384]",
+            "prefetcht1 [{next} + 448]",
+            "add {next}, 512",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tileloadd tmm5, [{a1} + {a_rs}*1]",
             "tdpbf16ps tmm2, tmm5, tmm6",
@@ -541,6 +594,7 @@ mod system {
     }
 
     const _: () = assert!(ROWS * WIDTH * 4 == 2048, "the distance of the sums of two strips");
+    const _: () = assert!(super::FETCHED * 4 == 512, "the distance of what is fetched");
 }
 
 /// Where there are none.
@@ -560,6 +614,8 @@ mod system {
     pub(super) unsafe fn two_by_two(_block: &Block<'_>) {}
 
     pub(super) unsafe fn two_by_two_fetched(_block: &Block<'_>) {}
+
+    pub(super) unsafe fn two_by_two_before_next(_block: &Block<'_>) {}
 
     pub(super) unsafe fn two_by_one(_block: &Block<'_>) {}
 

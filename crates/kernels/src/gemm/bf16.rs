@@ -105,6 +105,7 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
 
 /// Rows of floats that are rounded to pairs of neighbouring numbers.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only the instructions read it"))]
 pub(crate) struct Rows {
     /// `count` rows of `len` floats, `from_step` apart.
     pub(crate) from: *const f32,
@@ -138,6 +139,7 @@ impl Rows {
 
 /// Planes of which neighbouring pixels are rounded to pairs of neighbouring planes.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only the instructions read it"))]
 pub(crate) struct Planes {
     /// The first pixel of `count` planes, `plane` floats apart.
     pub(crate) from: *const f32,

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::{Direct, Order, Unit};
 use crate::conv::tiles_of;
-use crate::gemm::amx::{self, Operands, Registers, Segment, Sums};
+use crate::gemm::amx::{self, Ahead, Operands, Registers, Segment, Sums};
 use crate::gemm::buffer::with_scratch_of;
 use crate::gemm::{TileEnd, TileEpilogue};
 
@@ -128,12 +128,12 @@ impl Direct<'_> {
         let b = [weights, weights.wrapping_add((vectors - 1) * depth * lanes)];
         let operands = Operands { a, a_rs, b, b_rs: lanes };
         let is_rows = self.output.order == Order::Rows;
-        // Weights come from memory for the first strips of a panel, and from a cache for the others.
+        // Weights come from memory for the first strips of a panel, from a cache for the others.
         let size = [pair.len(), vectors];
-        let fetches = pair.start == 0;
+        let ahead = if pair.start == 0 { Ahead::Vectors } else { Ahead::Nothing };
         // SAFETY: the windows of these outputs are in the copy; weights were packed for these
         // channels and a machine that multiplies tiles.
-        unsafe { registers.multiply(size, segments, &operands, sums, fetches) };
+        unsafe { registers.multiply(size, segments, &operands, sums, ahead) };
         for (strip, [row, col]) in starts.into_iter().enumerate().take(pair.len()) {
             let epilogue: TileEpilogue;
             let mut end = TileEnd {

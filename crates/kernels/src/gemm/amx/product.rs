@@ -3,7 +3,7 @@
 //! All of A is rounded first, row by row. Then each unit of work has some rows, which stay in the
 //! second-level cache, and some panels of B: it makes pairs of a panel, and all its rows meet it.
 
-use super::{Operands, Registers, STRIPS, Segment, Sums, depth_of, strips_of};
+use super::{Ahead, FETCHED, Operands, Registers, STRIPS, Segment, Sums, depth_of, strips_of};
 use crate::gemm::bf16::{self, pairs_of};
 use crate::gemm::buffer::with_scratch;
 use crate::gemm::pack::{PackedB, SendPtr, panel_width};
@@ -175,7 +175,7 @@ impl ProductByTiles<'_> {
             pairs[k.div_ceil(2) * w..].fill(0.0);
             // SAFETY: the caller's promise; this thread is in no other unit.
             let registers = unsafe { Registers::set_up(each, depth) };
-            for panel in panels {
+            for panel in panels.clone() {
                 let (col, vectors) =
                     (panel * w, (self.b.cols() - panel * w).div_ceil(w / 2).min(2));
                 // SAFETY: the panel has `k` steps, and the scratch room for their pairs.
@@ -187,10 +187,17 @@ impl ProductByTiles<'_> {
                         .map(|strip| rows.start + (strip * each).min(rows.len() - each));
                     let a = starts.map(|row| rounded[row * pitch..].as_ptr());
                     let operands = Operands { a, a_rs: pitch, b, b_rs: w };
+                    // The next panel comes from memory while this one is multiplied.
+                    let fetched = first / STRIPS * segments[0].tiles * FETCHED;
+                    let ahead = if fetched < view.stride && panel + 1 < panels.end {
+                        Ahead::Next(view.at(panel + 1, 0).wrapping_add(fetched))
+                    } else {
+                        Ahead::Nothing
+                    };
                     // SAFETY: the strips have as many rounded rows, and the pairs all words.
                     unsafe {
                         let size = [strips, vectors];
-                        registers.multiply(size, &segments, &operands, &mut sums, false);
+                        registers.multiply(size, &segments, &operands, &mut sums, ahead);
                     }
                     for (strip, row) in starts.into_iter().enumerate().take(strips) {
                         let epilogue;
