@@ -8,6 +8,7 @@
 pub(crate) mod taps;
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use crate::Exec;
 use crate::elementwise::chunks::{fill, rows};
@@ -286,27 +287,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Loop for PooledRows<'_, T, 
 /// Folds `x[0], x[stride], ..` into `sums`.
 #[inline(always)]
 fn accumulate<T: Number, F: Fold>(fold: F, sums: &mut [T::Wide], x: &[T], stride: usize) {
-    match stride {
-        1 => {
-            for (sum, x) in sums.iter_mut().zip(x) {
-                *sum = fold.step(*sum, x.widen());
-            }
-        }
-        2 => {
-            // All but the last have a whole pair, which lets the loop read pairs and vectorise.
-            let n = sums.len() - 1;
-            let (pairs, _) = x[..2 * n].as_chunks::<2>();
-            for (sum, pair) in sums.iter_mut().zip(pairs) {
-                *sum = fold.step(*sum, pair[0].widen());
-            }
-            sums[n] = fold.step(sums[n], x[2 * n].widen());
-        }
-        _ => {
-            for (sum, x) in sums.iter_mut().zip(x.iter().step_by(stride)) {
-                *sum = fold.step(*sum, x.widen());
-            }
-        }
-    }
+    each_strided(x, stride, sums.len(), |i, x| sums[i] = fold.step(sums[i], x.widen()));
 }
 
 /// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN
@@ -331,8 +312,14 @@ pub fn max_pool_with_indices<T: Number>(
     let (level, width) = (Level::new(isa), window.width());
     let seen = Seen::of(window);
     let seen = &seen;
+    let by_tap = PlacesByTap::<T>::suits(window, seen);
     rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        T::run(level, Places { window, seen, x, indices, first });
+        let places = Places { window, seen, x, indices, first };
+        if by_tap {
+            T::run(level, PlacesByTap(places));
+        } else {
+            T::run(level, places);
+        }
     });
     // Where the greatest element is says what it is.
     let places = &*indices;
@@ -354,6 +341,8 @@ pub fn max_pool_with_indices<T: Number>(
 struct Seen {
     /// For each output of a row: the first column, and how many columns.
     columns: Vec<(usize, usize)>,
+    /// The outputs of a row that see as many columns as the kernel has.
+    whole: Range<usize>,
     /// Offsets of input rows, those of each output row one after the other.
     starts: Vec<usize>,
     /// By output row: where the next one's begin.
@@ -376,12 +365,16 @@ impl Seen {
             }
             ends.push(starts.len());
         }
-        Seen { columns: (0..window.width()).map(column).collect(), starts, ends }
+        let columns: Vec<(usize, usize)> = (0..window.width()).map(column).collect();
+        let is_whole = |&(_, count): &(usize, usize)| count == window.kernel[last];
+        let first = columns.iter().position(is_whole).unwrap_or(0);
+        let whole =
+            first..first + columns[first..].iter().take_while(|seen| is_whole(seen)).count();
+        Seen { columns, whole, starts, ends }
     }
 }
 
-/// Positions of the greatest elements, for output rows from number `first` on: output by output,
-/// as output rows are often short, and loops over them would begin more often than they turn.
+/// Positions of the greatest elements, for output rows from number `first` on: output by output.
 struct Places<'a, T> {
     window: &'a Window<'a>,
     seen: &'a Seen,
@@ -390,42 +383,163 @@ struct Places<'a, T> {
     first: usize,
 }
 
-impl<T: Number> Loop for Places<'_, T> {
-    type Out = ();
+impl<'a, T> Places<'a, T> {
+    /// Calls back for each output row: where its plane begins, the rows that it sees, and its
+    /// positions.
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let Places { window, seen: Seen { columns, starts, ends }, x, indices, first } = self;
-        let dilation = window.dilations[window.dilations.len() - 1];
-        let plane_len: usize = window.input.iter().product();
-        let (mut plane, mut row) = (first / ends.len() * plane_len, first % ends.len());
-        for indices in indices.chunks_exact_mut(columns.len()) {
+    fn each_row(self, mut see: impl FnMut(usize, &'a [usize], &'a mut [i64])) {
+        let Seen { columns, starts, ends, .. } = self.seen;
+        let plane_len: usize = self.window.input.iter().product();
+        let (mut plane, mut row) = (self.first / ends.len() * plane_len, self.first % ends.len());
+        for indices in self.indices.chunks_exact_mut(columns.len()) {
             let begin = if row == 0 { 0 } else { ends[row - 1] };
-            let starts = &starts[begin..ends[row]];
-            for (index, &(column, count)) in indices.iter_mut().zip(columns) {
-                if starts.is_empty() || count == 0 {
-                    *index = -1;
-                    continue;
-                }
-                let mut place = plane + starts[0] + column;
-                let mut best = x[place].widen();
-                for start in starts {
-                    let start = plane + start + column;
-                    for k in 0..count {
-                        let at = start + k * dilation;
-                        let x = x[at].widen();
-                        let wins = (x > best) | (x.is_nan() & !best.is_nan());
-                        // Nobody can foretell it: a jump would be taken wrongly every few times.
-                        best = select_unpredictable(wins, x, best);
-                        place = select_unpredictable(wins, at, place);
-                    }
-                }
-                *index = place as i64;
-            }
+            see(plane, &starts[begin..ends[row]], indices);
             row += 1;
             if row == ends.len() {
                 (plane, row) = (plane + plane_len, 0);
             }
         }
+    }
+}
+
+impl<T: Number> Loop for Places<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (columns, x) = (&self.seen.columns, self.x);
+        let dilation = self.window.dilations[self.window.dilations.len() - 1];
+        self.each_row(|plane, starts, indices| {
+            for (index, &(column, count)) in indices.iter_mut().zip(columns) {
+                *index = place_of(x, plane, starts, column, (count, dilation));
+            }
+        });
+    }
+}
+
+/// The same where rows are long: tap by tap, as loops over a row vectorise.
+struct PlacesByTap<'a, T>(Places<'a, T>);
+
+/// Outputs of a row from which that takes less time.
+const LEAST_ROW: usize = 8;
+
+impl<T> PlacesByTap<'_, T> {
+    fn suits(window: &Window<'_>, seen: &Seen) -> bool {
+        let plane: usize = window.input.iter().product();
+        seen.whole.len() >= LEAST_ROW && u32::try_from(plane).is_ok()
+    }
+}
+
+impl<T: Number> Loop for PlacesByTap<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Places { window, seen: Seen { columns, whole, .. }, x, .. } = self.0;
+        let last = window.kernel.len() - 1;
+        let [kernel, stride, dilation] =
+            [window.kernel[last], window.strides[last], window.dilations[last]];
+        let (mut best, mut taps) = ([T::LOWEST.widen(); TILE], [0; TILE]);
+        self.0.each_row(|plane, starts, indices| {
+            for output in (0..whole.start).chain(whole.end..columns.len()) {
+                let (column, count) = columns[output];
+                indices[output] = place_of(x, plane, starts, column, (count, dilation));
+            }
+            let columns = &columns[whole.clone()];
+            let indices = &mut indices[whole.clone()];
+            if starts.is_empty() {
+                return indices.fill(-1);
+            }
+            let row = RowOfPlaces { x: &x[plane..], starts, stride, plane };
+            for (indices, columns) in indices.chunks_mut(TILE).zip(columns.chunks(TILE)) {
+                let (best, taps) = (&mut best[..indices.len()], &mut taps[..indices.len()]);
+                row.find(columns[0].0, (kernel, dilation), (best, taps), indices);
+            }
+        });
+    }
+}
+
+/// Where the greatest element of one window is, or -1: in rows that begin at `starts` of a plane,
+/// `count` columns from number `column` on, so many apart.
+#[inline(always)]
+fn place_of<T: Number>(
+    x: &[T],
+    plane: usize,
+    starts: &[usize],
+    column: usize,
+    (count, dilation): (usize, usize),
+) -> i64 {
+    if starts.is_empty() || count == 0 {
+        return -1;
+    }
+    let mut place = plane + starts[0] + column;
+    let mut best = x[place].widen();
+    for start in starts {
+        let start = plane + start + column;
+        for k in 0..count {
+            let at = start + k * dilation;
+            let x = x[at].widen();
+            let wins = (x > best) | (x.is_nan() & !best.is_nan());
+            // Nobody can foretell it: a jump would be taken wrongly every few times.
+            best = select_unpredictable(wins, x, best);
+            place = select_unpredictable(wins, at, place);
+        }
+    }
+    place as i64
+}
+
+/// Neighbouring windows of a row that lie inside of the input.
+struct RowOfPlaces<'a, T> {
+    /// From the plane on, which begins at element `plane` of all.
+    x: &'a [T],
+    starts: &'a [usize],
+    stride: usize,
+    plane: usize,
+}
+
+impl<T: Number> RowOfPlaces<'_, T> {
+    /// The positions for neighbouring windows, the first of which begins at a column. There is
+    /// memory for the greatest elements so far, and for where the first window would have them.
+    #[inline(always)]
+    fn find(
+        &self,
+        column: usize,
+        (count, dilation): (usize, usize),
+        (best, taps): (&mut [T::Wide], &mut [u32]),
+        indices: &mut [i64],
+    ) {
+        let first = self.starts[0] + column;
+        let n = best.len();
+        let taps = &mut taps[..n];
+        taps.fill(first as u32);
+        each_strided(&self.x[first..], self.stride, n, |i, x| best[i] = x.widen());
+        for start in self.starts {
+            for k in 0..count {
+                let at = start + column + k * dilation;
+                each_strided(&self.x[at..], self.stride, n, |i, x| {
+                    let x = x.widen();
+                    let wins = (x > best[i]) | (x.is_nan() & !best[i].is_nan());
+                    best[i] = if wins { x } else { best[i] };
+                    taps[i] = if wins { at as u32 } else { taps[i] };
+                });
+            }
+        }
+        for (i, (index, tap)) in indices.iter_mut().zip(taps).enumerate() {
+            *index = (self.plane + *tap as usize + i * self.stride) as i64;
+        }
+    }
+}
+
+/// The first `n` of `x[0], x[stride], ..`, at least one, with their numbers.
+#[inline(always)]
+fn each_strided<T: Copy>(x: &[T], stride: usize, n: usize, mut see: impl FnMut(usize, T)) {
+    match stride {
+        1 => x[..n].iter().enumerate().for_each(|(i, x)| see(i, *x)),
+        2 => {
+            // All but the last have a whole pair, which lets the loop read pairs and vectorise.
+            let (pairs, _) = x.as_chunks::<2>();
+            pairs[..n - 1].iter().enumerate().for_each(|(i, pair)| see(i, pair[0]));
+            see(n - 1, x[2 * (n - 1)]);
+        }
+        _ => x.iter().step_by(stride).take(n).enumerate().for_each(|(i, x)| see(i, *x)),
     }
 }
 
