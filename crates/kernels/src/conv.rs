@@ -19,6 +19,7 @@
 mod depthwise;
 mod direct;
 mod expanded;
+mod gated;
 mod integer;
 mod naive;
 mod packing;
@@ -35,6 +36,7 @@ use crate::{Isa, Pool};
 use depthwise::Depthwise;
 use direct::Direct;
 pub use expanded::ExpandedConv;
+pub use gated::GatedConv;
 pub use integer::{
     ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
 };
@@ -529,10 +531,23 @@ impl PackedConv {
     fn job(
         &self,
         sizes: &ImageSizes,
+        data: [SendPtr; 2],
+        orders: [Order; 2],
+        epilogue: TileEpilogue,
+    ) -> Job<'_> {
+        self.gated_job(None, sizes, data, orders, epilogue)
+    }
+
+    /// The same over an input that is multiplied with a number for each channel of each image, if
+    /// this is a direct convolution.
+    fn gated_job<'a>(
+        &'a self,
+        gate: Option<&'a [f32]>,
+        sizes: &ImageSizes,
         [input, output]: [SendPtr; 2],
         [in_order, out_order]: [Order; 2],
         epilogue: TileEpilogue,
-    ) -> Job<'_> {
+    ) -> Job<'a> {
         let p = &self.params;
         let input =
             Side { data: input, order: in_order, channels: p.in_channels, plane: sizes.in_plane };
@@ -558,8 +573,9 @@ impl PackedConv {
                 is_near: false,
             }),
             Algorithm::Direct(_) => {
+                let conv = self;
                 let direct =
-                    Direct { conv: self, images, in_dims, out_dims, input, output, epilogue };
+                    Direct { conv, images, in_dims, out_dims, input, gate, output, epilogue };
                 Job::Direct(direct.flattened())
             }
             Algorithm::Winograd(_) => {

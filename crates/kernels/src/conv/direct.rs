@@ -19,12 +19,13 @@ use std::ops::Range;
 
 use cut::Cut;
 
+use super::gated::{GatePixels, of_image};
 use super::tile::{Ahead, Run, Tile, TileFn, Writes, write_operands};
 use super::{ConvError, Geometry, Operands, Order, PackedConv, Side, check_memory};
 use crate::gemm::bf16::{Planes, Rows};
 use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::gemm::tile::Mac;
-use crate::gemm::{FinishTransposed, TileEpilogue};
+use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use crate::pixels::interleave;
 use crate::simd::{Body, Simd, dispatch};
 use crate::{Pool, split_even};
@@ -39,6 +40,8 @@ pub(super) struct Direct<'a> {
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
     pub(super) input: Side,
+    /// What the input is multiplied with, if that is done here: `[images, in_channels]`.
+    pub(super) gate: Option<&'a [f32]>,
     /// Written by this call alone.
     pub(super) output: Side,
     /// Of an output whose rows are pixels, or planes if it is in rows.
@@ -371,19 +374,18 @@ impl Direct<'_> {
         }
     }
 
-    /// Computes tile `part` of a row, whose columns are `cols`.
-    fn tile(&self, unit: &Unit<'_>, panel: &Panel, row: usize, cols: Range<usize>, part: usize) {
-        let Unit { cut, block, group, .. } = unit;
-        let (group_out, depth) = (self.group_out(), self.conv.depth());
-        let is_rows = self.output.order == Order::Rows;
+    /// What tile `part` of a row fetches, whose columns are `cols` and whose first input is at `a`.
+    fn ahead(
+        &self,
+        unit: &Unit<'_>,
+        panel: &Panel,
+        [row, part]: [usize; 2],
+        cols: &Range<usize>,
+        a: *const f32,
+    ) -> [Ahead; 2] {
+        let Unit { cut, block, .. } = unit;
         let &Panel { weights, channel, width, .. } = panel;
-        let strides = self.conv.geometry.strides;
-        let a_rs = strides[2] * cut.pixel;
-        let a = if cut.copies_tiles {
-            unit.from
-        } else {
-            unit.from.wrapping_add(row * strides[1] * unit.from_line + cols.start * a_rs)
-        };
+        let depth = self.conv.depth();
         let mut ahead = [Ahead::none(weights); 2];
         if cut.copies_tiles {
             if let Order::ChannelsLast { pitch } = self.input.order
@@ -395,17 +397,57 @@ impl Direct<'_> {
                 let step = half.div_ceil(depth.max(1));
                 ahead = [0, half].map(|at| Ahead { at: next.wrapping_add(at).cast_const(), step });
             }
+            return ahead;
+        }
+        if cut.by_pixels && row + part > 0 {
+            // The panels before have read all weights.
+            let pixel = row * self.out_dims[2] + cols.end;
+            let to = unit.to.wrapping_add(row * unit.to_line + cols.end * unit.ldc);
+            let outputs = (to.cast_const(), unit.ldc);
+            let epilogue = &unit.epilogue;
+            let lines = if epilogue.residual.is_null() {
+                [Some(outputs), None]
+            } else {
+                let added = epilogue.at(pixel, 0).residual;
+                [Some((added, epilogue.residual_rs)), (!panel.is_first).then_some(outputs)]
+            };
+            // Those of the next tile that this panel's share is, if most of them are of this value.
+            let all = self.group_out();
+            for (ahead, lines) in ahead.iter_mut().zip(lines) {
+                if let Some((at, pitch)) = lines.filter(|lines| lines.1 < all + all / 4 + 16) {
+                    let share = |channel: usize| cols.len() * pitch * channel / all;
+                    let (from, to) = (share(channel), share(all.min(channel + width)));
+                    let step = (to - from).div_ceil(depth.max(1));
+                    *ahead = Ahead { at: at.wrapping_add(from), step };
+                }
+            }
         } else if panel.step > 0 {
             let tile = if cut.by_pixels { 0 } else { row * panel.tiles + part };
             let at = weights.wrapping_add(width * depth + tile * panel.share);
             ahead[0] = Ahead { at, step: panel.step };
         }
-        let is_pointwise = !cut.copies && !cut.copies_tiles && self.conv.geometry.taps() == 1;
-        if is_pointwise && panel.is_first {
+        if !cut.copies && self.conv.geometry.taps() == 1 && panel.is_first {
             // The pixels of the next tile, which nobody has read yet.
-            let pixels = cols.len() * a_rs;
+            let pixels = cols.len() * self.conv.geometry.strides[2] * cut.pixel;
             ahead[1] = Ahead { at: a.wrapping_add(pixels), step: pixels.div_ceil(depth.max(1)) };
         }
+        ahead
+    }
+
+    /// Computes tile `part` of a row, whose columns are `cols`.
+    fn tile(&self, unit: &Unit<'_>, panel: &Panel, row: usize, cols: Range<usize>, part: usize) {
+        let Unit { cut, group, .. } = unit;
+        let (group_out, depth) = (self.group_out(), self.conv.depth());
+        let is_rows = self.output.order == Order::Rows;
+        let &Panel { weights, channel, width, .. } = panel;
+        let strides = self.conv.geometry.strides;
+        let a_rs = strides[2] * cut.pixel;
+        let a = if cut.copies_tiles {
+            unit.from
+        } else {
+            unit.from.wrapping_add(row * strides[1] * unit.from_line + cols.start * a_rs)
+        };
+        let ahead = self.ahead(unit, panel, [row, part], &cols, a);
         let end;
         let mut tile = Tile {
             runs: unit.runs,
@@ -495,16 +537,24 @@ impl Direct<'_> {
 
     /// Copies the channels of a group of neighbouring pixels, in the form of the operands.
     fn copy_pixels(&self, cut: &Cut, image: usize, pixel: usize, group: usize, to: &mut [f32]) {
-        let channels = self.group_in();
-        let body = CopyPixels {
-            input: &self.input,
-            image,
-            pixel,
-            channels: group * channels..(group + 1) * channels,
-            to,
-            step: cut.pixel,
-        };
+        let count = self.group_in();
+        let channels = group * count..(group + 1) * count;
         let (isa, operands) = (self.conv.isa, self.conv.algorithm.operands());
+        if let Some(gate) = self.gate {
+            // A row of all pixels goes through images.
+            let (plane, mut pixel, mut to) = (self.input.plane, pixel, to);
+            while !to.is_empty() {
+                let (further, first) = (pixel / plane, pixel % plane);
+                let (part, rest) = to.split_at_mut(to.len().min((plane - first) * cut.pixel));
+                let all = self.conv.params.in_channels;
+                let gate = of_image(gate, image + further, all, channels.clone());
+                self.gate_pixels(cut, [image, pixel], channels.clone(), gate, part);
+                pixel += part.len() / cut.pixel;
+                to = rest;
+            }
+            return;
+        }
+        let body = CopyPixels { input: &self.input, image, pixel, channels, to, step: cut.pixel };
         // SAFETY: the callers' pixels are inside the input, and the machine has `isa`; who has
         // weights for rounded operands has the instructions that round.
         unsafe {
@@ -513,7 +563,7 @@ impl Direct<'_> {
                 (_, Order::ChannelsLast { pitch }) => {
                     body.rows(pitch, self.conv.words()).round();
                 }
-                (_, Order::Rows) if channels <= Planes::MOST => {
+                (_, Order::Rows) if count <= Planes::MOST => {
                     body.planes_of(self.conv.words()).round();
                 }
                 (_, Order::Rows) => {
@@ -522,6 +572,41 @@ impl Direct<'_> {
                 }
             }
         }
+    }
+}
+
+impl Direct<'_> {
+    /// The same, each channel multiplied with its number in `gate`.
+    fn gate_pixels(
+        &self,
+        cut: &Cut,
+        [image, pixel]: [usize; 2],
+        channels: Range<usize>,
+        gate: &[f32],
+        to: &mut [f32],
+    ) {
+        let (isa, operands) = (self.conv.isa, self.conv.algorithm.operands());
+        let copy = |to: &mut [f32], step: usize| {
+            let input = &self.input;
+            let pixels = CopyPixels { input, image, pixel, channels: channels.clone(), to, step };
+            // SAFETY: the callers' pixels are inside the input, and the machine has `isa`.
+            unsafe { dispatch(isa, GatePixels { pixels, gate }) }
+        };
+        if operands == Operands::Exact {
+            return copy(to, cut.pixel);
+        }
+        let (count, width) = (to.len() / cut.pixel, gate.len());
+        with_scratch(count * width, |products| {
+            copy(&mut *products, width);
+            let data = SendPtr(products.as_mut_ptr());
+            let order = Order::ChannelsLast { pitch: width };
+            let input = &Side { data, order, channels: width, plane: count };
+            let channels = 0..width;
+            let pixels = CopyPixels { input, image: 0, pixel: 0, channels, to, step: cut.pixel };
+            // SAFETY: as many pixels are in `products`; who has weights for rounded operands has
+            // the instructions that round.
+            unsafe { pixels.rows(width, self.conv.words()).round() }
+        });
     }
 }
 

@@ -261,6 +261,7 @@ impl Units<'_> {
             in_dims: dims,
             out_dims: dims,
             input: Side { data, ..input },
+            gate: None,
             output: Side { data: SendPtr(to), plane: rows * width, ..output },
             epilogue,
         }

@@ -77,6 +77,17 @@ const CASES: &[Case] = &[
         ..case("first layer", (3, 20), &[30, 43], &[7, 7])
     },
     Case {
+        pads: (&[1, 1], &[1, 1]),
+        strides: &[2, 2],
+        ..case("first layer, blocks in the nearest cache", (3, 16), &[67, 224], &[3, 3])
+    },
+    Case {
+        strides: &[4, 4],
+        batch: 2,
+        ..case("first layer of patches", (3, 40), &[56, 224], &[4, 4])
+    },
+    Case { batch: 2, ..case("outputs beyond the cache", (20, 72), &[68, 57], &[1, 1]) },
+    Case {
         pads: (&[0, 2], &[3, 1]),
         strides: &[3, 1],
         ..case("asymmetric", (2, 3), &[10, 12], &[4, 5])
@@ -312,6 +323,67 @@ fn orders(case: &Case) -> [[Order; 2]; 4] {
         [last(from, 3), Order::Rows],
         [Order::Rows, last(to, 5)],
     ]
+}
+
+#[test]
+fn a_gate_gives_the_bits_of_products_before() {
+    let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+    for (batch, channels, spatial) in [
+        (1, (5, 7), &[9, 11][..]),
+        (3, (72, 40), &[14, 13]),
+        (2, (256, 33), &[5, 31]),
+        // More weights than are read again for each tile.
+        (2, (960, 160), &[7, 7]),
+        (1, (16, 96), &[40]),
+    ] {
+        let case = Case { batch, ..case("gated", channels, spatial, &[1, 1][..spatial.len()]) };
+        let params = case.params();
+        let mut data = Data::new(&case);
+        let gate = random(batch * channels.0, 3);
+        let weights = random(params.weights_len().unwrap(), 2);
+        let bias = Some(random(channels.1, 4));
+        let ending = Ending { bias, activation: Activation::Relu, ..PLAIN };
+        let plain = data.input.clone();
+        let plane = data.in_sizes[2];
+        for (row, by) in data.input.chunks_exact_mut(plane).zip(&gate) {
+            row.iter_mut().for_each(|x| *x *= by);
+        }
+        for (isa, algorithm) in algorithms(&params) {
+            let source = WeightSource::Floats(&weights);
+            let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
+            let gated = GatedConv::new(&conv, &gate).unwrap();
+            for (pool, [from, to]) in pools.iter().flat_map(|pool| orders(&case).map(|o| (pool, o)))
+            {
+                let want = data.run((&case, &conv, pool), [from, to], &ending);
+                let input = Laid::new(&plain, data.in_sizes, from);
+                let nothing = vec![f32::NAN; data.out_sizes.iter().product()];
+                let mut output = Laid::new(&nothing, data.out_sizes, to);
+                let epilogue = ConvEpilogue {
+                    bias: ending.bias.as_deref(),
+                    activation: ending.activation,
+                    ..ConvEpilogue::default()
+                };
+                assert!(gated.scratch(pool, batch, spatial, [from, to]).is_ok());
+                let (x, y) = (input.get(), output.get_mut());
+                gated.run(pool, batch, spatial, x, y, &epilogue).unwrap();
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let same = bits(&output.rows(data.out_sizes)) == bits(&want);
+                assert!(same, "{channels:?} {isa:?} {algorithm:?} {from:?} {to:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gates_of_other_sizes_and_convolutions_are_errors() {
+    let params = case("gated", (4, 6), &[5, 5], &[1, 1]).params();
+    let conv = PackedConv::new(Isa::available()[0], params, &[0.5; 24]).unwrap();
+    let gated = GatedConv::new(&conv, &[1.0; 5]).unwrap();
+    let error = gated.scratch(&Pool::new(1), 1, &[5, 5], [Order::Rows; 2]).unwrap_err();
+    assert!(error.to_string().contains("gate"), "{error}");
+    let params = case("3x3", (4, 6), &[5, 5], &[3, 3]).params();
+    let conv = PackedConv::new(Isa::available()[0], params, &[0.5; 216]).unwrap();
+    assert!(GatedConv::new(&conv, &[1.0; 4]).is_err());
 }
 
 #[test]

@@ -10,12 +10,14 @@ use crate::gemm::amx;
 /// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
 /// second-level cache.
 const BLOCK_FLOATS: usize = 64 * 1024;
+/// Most floats of input rows that stay in a first-level cache of 32 KB.
+const NEAR_FLOATS: usize = 6 * 1024;
 /// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
 /// Channels from which pixels are read where they lie, if nothing else is against it. A run of
 /// fewer is not worth its beginning.
 const READ_IN_PLACE: usize = 16;
-/// Floats of outputs that a second-level cache does not hold.
+/// Floats of outputs, and of what is added to them, that a second-level cache does not hold.
 const LARGE_OUTPUT: usize = 512 * 1024;
 /// Floats of weights of which it holds all.
 const WEIGHTS_FLOATS: usize = 128 * 1024;
@@ -84,7 +86,8 @@ impl Direct<'_> {
             return true;
         };
         let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
-        self.rounds() || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+        let changes = self.rounds() || self.gate.is_some();
+        changes || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
     }
 
     pub(super) fn cut(&self, pool: &Pool) -> Cut {
@@ -97,7 +100,8 @@ impl Direct<'_> {
         let fits_cache = ld.saturating_mul(words) <= WEIGHTS_FLOATS;
         let is_rows = self.output.order == Order::Rows;
         // Pixels that come from memory meanwhile.
-        let copies_tiles = self.rounds() && g.is_pointwise() && !is_rows && fits_cache;
+        let changes = self.rounds() || self.gate.is_some();
+        let copies_tiles = changes && g.is_pointwise() && !is_rows && fits_cache;
         let copies = self.copies() && !copies_tiles;
         let pixel = match self.input.order {
             Order::ChannelsLast { pitch } if !copies && !copies_tiles => pitch,
@@ -113,17 +117,24 @@ impl Direct<'_> {
         let weights = ld.saturating_mul(self.conv.depth());
         // Each block reads all weights: where these are many, fewer blocks are worth more cache.
         let budget = (weights / 4).clamp(BLOCK_FLOATS, 4 * BLOCK_FLOATS);
+        let most_copy = if copies && !self.rounds() && self.copies_near(out_h, |rows| copy(rows, out_w)) {
+            NEAR_FLOATS
+        } else {
+            budget
+        };
         let grid = self.grid(|rows, cols| {
             let outputs = if is_rows { group_out } else { group_out / 2 };
             let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
-            copy(rows, cols) <= budget && outputs <= 2 * budget
+            copy(rows, cols) <= most_copy && outputs <= 2 * budget
         });
         let panels = |cols: usize| group_vectors.div_ceil(self.vectors(group_vectors, cols));
         let most_panels = panels(grid.of([out_h, out_w])[1]);
         let (grid, parts) = self.for_threads(pool, grid, weights, most_panels, copies);
         let [rows, cols] = grid.of([out_h, out_w]);
         // Large outputs come from memory, best in order; weights must stay in the cache then.
+        let adds = usize::from(!self.epilogue.residual.is_null());
         let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(group_out);
+        let outputs = outputs.saturating_mul(1 + adds);
         let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
         let copy_floats = match (copies, copies_tiles) {
             (true, _) => copy(rows, cols),
@@ -146,6 +157,15 @@ impl Direct<'_> {
             copy_floats,
             out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
         }
+    }
+
+    /// Whether blocks whose copy stays in a first-level cache copy few rows more than once. Sums of
+    /// few steps read each float that is copied only a few times.
+    fn copies_near(&self, out_h: usize, copy: impl Fn(usize) -> usize) -> bool {
+        let g = &self.conv.geometry;
+        let rows = (1..=out_h).take_while(|&rows| copy(rows) <= NEAR_FLOATS).count();
+        let new = rows.saturating_mul(g.strides[1]);
+        rows > 0 && g.extent(1, rows).saturating_sub(new) <= new / 8
     }
 
     /// Output planes of all groups.
