@@ -192,6 +192,9 @@ pub(crate) struct Conv {
     /// A pointwise convolution that computes the input of this one, which is depthwise. Its
     /// constants are the last operands.
     pub(crate) expansion: Option<Box<Conv>>,
+    /// What each channel of each image of the input is multiplied with, `[N, C, 1, ...]`. It is the
+    /// last operand. A convolution with a gate is pointwise and has no expansion.
+    pub(crate) gate: Option<Slot>,
 }
 
 impl Conv {
@@ -208,7 +211,7 @@ impl Conv {
         self.epilogue.each_operand_mut(see);
     }
 
-    /// How many operands there are besides the input and those of an expansion.
+    /// How many operands there are besides the input, those of an expansion and a gate.
     pub(crate) fn own_operands(&self) -> usize {
         1 + usize::from(self.bias.is_some()) + self.epilogue.operand_count()
     }
@@ -526,7 +529,8 @@ impl Op {
             Op::Conv(conv) => {
                 see(Some(conv.expansion.as_ref().map_or(conv.x, |expansion| expansion.x)));
                 conv.each_parameter(&mut see);
-                return conv.expansion.iter().for_each(|first| first.each_parameter(&mut see));
+                conv.expansion.iter().for_each(|first| first.each_parameter(&mut see));
+                return conv.gate.iter().for_each(|gate| see(Some(*gate)));
             }
             Op::WeightGradient(gradient) => {
                 see(Some(gradient.x));
@@ -586,7 +590,8 @@ impl Op {
                 }));
                 conv.each_parameter_mut(&mut see);
                 let expansion = conv.expansion.iter_mut();
-                return expansion.for_each(|first| first.each_parameter_mut(&mut see));
+                expansion.for_each(|first| first.each_parameter_mut(&mut see));
+                return conv.gate.iter_mut().for_each(|gate| see(Some(gate)));
             }
             Op::WeightGradient(gradient) => {
                 see(Some(&mut gradient.x));

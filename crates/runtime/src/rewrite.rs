@@ -7,6 +7,7 @@ pub(crate) mod channel_shuffle;
 pub(crate) mod dead;
 pub(crate) mod epilogue;
 pub(crate) mod expansion;
+pub(crate) mod gate;
 mod min_cut;
 pub(crate) mod orders;
 pub(crate) mod pass_through;
@@ -65,7 +66,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 11] = [
+pub(crate) const REWRITES: [Rewrite; 12] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -119,6 +120,12 @@ pub(crate) const REWRITES: [Rewrite; 11] = [
         about: "Computes pointwise convolutions inside the depthwise ones that read them.",
         from: Optimization::All,
         run: expansion::run,
+    },
+    Rewrite {
+        name: "gate",
+        about: "Multiplies channels of images inside the pointwise convolutions that read the products.",
+        from: Optimization::All,
+        run: gate::run,
     },
     Rewrite {
         name: "scalars",

@@ -123,7 +123,7 @@ impl Program {
         orders.operands[0] = Takes::Either { rows: rows(conv.x), last: 0 };
         orders.outputs[0] = Takes::Alike;
         orders.alike_in_rows = rows(result);
-        // Operands of stages are the last but those of an expansion.
+        // Operands of stages are the last but those of an expansion and a gate.
         let first = 1 + conv.own_operands() - conv.epilogue.operand_count();
         let stages = conv.epilogue.0.iter().filter(|stage| stage.operand().is_some());
         for (takes, stage) in orders.operands[first..].iter_mut().zip(stages) {

@@ -301,7 +301,11 @@ fn stages(f: &mut fmt::Formatter<'_>, stages: &[Stage]) -> fmt::Result {
 }
 
 fn convolution(f: &mut fmt::Formatter<'_>, conv: &Conv, x: &dyn Display) -> fmt::Result {
-    write!(f, "conv {x}, {}", conv.weights)?;
+    write!(f, "conv {x}")?;
+    if let Some(gate) = conv.gate {
+        write!(f, " * {gate}")?;
+    }
+    write!(f, ", {}", conv.weights)?;
     if let Some(bias) = conv.bias {
         write!(f, " + {bias}")?;
     }

@@ -260,6 +260,14 @@ impl Program {
         if let Err(why) = self.check_channels(conv) {
             return Some(why.to_string());
         }
+        if let Some(gate) = conv.gate {
+            if conv.expansion.is_some() {
+                return Some("a convolution with a gate has an expansion".to_string());
+            }
+            if self.elem(gate).is_some_and(|elem| elem != conv.elem) {
+                return Some(format!("{gate} is not of type {}", conv.elem));
+            }
+        }
         if let Some(expansion) = &conv.expansion {
             if self.value(conv.x).order != Order::ChannelsLast {
                 return Some("what is between two convolutions is in rows".to_string());
@@ -680,6 +688,7 @@ mod tests {
             window: None,
             epilogue: Epilogue(stages.into()),
             expansion: None,
+            gate: None,
         }));
         program
     }

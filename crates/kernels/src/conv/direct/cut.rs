@@ -117,11 +117,12 @@ impl Direct<'_> {
         let weights = ld.saturating_mul(self.conv.depth());
         // Each block reads all weights: where these are many, fewer blocks are worth more cache.
         let budget = (weights / 4).clamp(BLOCK_FLOATS, 4 * BLOCK_FLOATS);
-        let most_copy = if copies && !self.rounds() && self.copies_near(out_h, |rows| copy(rows, out_w)) {
-            NEAR_FLOATS
-        } else {
-            budget
-        };
+        let most_copy =
+            if copies && !self.rounds() && self.copies_near(out_h, |rows| copy(rows, out_w)) {
+                NEAR_FLOATS
+            } else {
+                budget
+            };
         let grid = self.grid(|rows, cols| {
             let outputs = if is_rows { group_out } else { group_out / 2 };
             let outputs = rows.saturating_mul(cols).saturating_mul(outputs);

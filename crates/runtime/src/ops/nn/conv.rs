@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, PackedConv, WeightSource,
-    conv_naive,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, GatedConv, PackedConv,
+    WeightSource, conv_naive,
 };
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -38,6 +38,8 @@ struct Conv {
     isa: Isa,
     /// A pointwise convolution before this one.
     expansion: Option<Box<Conv>>,
+    /// The operand that the channels of the input are multiplied with.
+    gate: Option<usize>,
 }
 
 enum Weights {
@@ -67,6 +69,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         window,
         epilogue: Epilogue::default(),
         expansion: None,
+        gate: None,
     })))
 }
 
@@ -128,6 +131,7 @@ pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, 
         kernel.expansion = Some(Box::new(first));
         packed.extend(more);
     }
+    kernel.gate = conv.gate.map(|_| 1 + conv.own_operands());
     Ok(Selected::new(kernel).packing(packed))
 }
 
@@ -162,6 +166,7 @@ fn bind(
         ending: Ending { scale: 1.0, bias: channels.given, ..ending },
         isa: site.isa,
         expansion: None,
+        gate: None,
     };
     Ok((kernel, packed))
 }
@@ -419,6 +424,12 @@ impl Conv {
         let pool = call.exec.pool;
         let orders = [x.order, call.output_image(0, dims)?.order];
         let failed = |error: ConvError| KernelError(error.to_string());
+        if let Some(position) = self.gate {
+            let gate = GatedConv::new(&packed, call.slice::<f32>(position)?).map_err(failed)?;
+            call.reserve(gate.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+            let y = call.output_image(0, dims)?;
+            return gate.run(pool, images, spatial, x, y, &epilogue).map_err(failed);
+        }
         let Some((first, expansion)) = &first else {
             call.reserve(packed.scratch(pool, images, spatial, orders).map_err(failed)?)?;
             let y = call.output_image(0, dims)?;
@@ -511,6 +522,7 @@ impl Kernel for Conv {
         };
         match &self.expansion {
             Some(expansion) => format!("{} in bands, then {own}", expansion.describe()),
+            None if self.gate.is_some() => format!("gate, {own}"),
             None => own,
         }
     }
