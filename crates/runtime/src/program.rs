@@ -217,8 +217,8 @@ impl Conv {
     }
 }
 
-/// The gradient of the weights of a convolution of one group: for each tap, input channel and output
-/// channel a sum over all outputs. What a rewrite makes of a convolution between transposes.
+/// The gradient of the weights of a convolution of one group: a sum over all outputs for each tap,
+/// input channel and output channel. What a rewrite makes of a convolution between transposes.
 #[derive(Debug)]
 pub(crate) struct WeightGradient {
     /// The input of the convolution.
