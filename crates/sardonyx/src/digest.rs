@@ -1,5 +1,8 @@
 //! The content hash: one number for what a model says, wherever its weights are stored.
 
+use std::collections::HashMap;
+use std::io;
+
 use sardonyx_model::{self as graph, TensorId};
 use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
@@ -98,11 +101,37 @@ fn sampled(bytes: Buffer) -> Buffer {
     Buffer::from_vec(pages.collect::<Vec<_>>().concat())
 }
 
+/// Pages of files are given back as soon as they are hashed: who trains a model hashes it to save
+/// the state, and the values in the file are not the current ones then.
 fn digest_of(graph: &graph::Model) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
+    let raw = graph.tensors().into_iter().filter_map(|id| graph.stored(id).raw_data);
+    let values = raw.map(|span| graph.buffer(span)).filter(|value| value.len() > SAMPLED);
+    let values = values.map(|value| (value.as_slice().as_ptr().addr(), value)).collect();
     graph
-        .write_to(&mut HashWriter(&mut hasher))
+        .write_to(&mut OnceRead { hasher: HashWriter(&mut hasher), values })
         .map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
     Ok(hex(&hasher.finalize()))
+}
+
+/// A writer that gives pages of values back after it has read them.
+struct OnceRead<W> {
+    hasher: W,
+    /// By where they begin. Each is written at once.
+    values: HashMap<usize, Buffer>,
+}
+
+impl<W: io::Write> io::Write for OnceRead<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.hasher.write(bytes)?;
+        if let Some(value) = self.values.remove(&bytes.as_ptr().addr()) {
+            value.give_back_pages();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hasher.flush()
+    }
 }
