@@ -4,29 +4,11 @@
 
 mod both_ways;
 
-use both_ways::{inputs, same, whole};
+use both_ways::{constant, inputs, same, whole};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Precision, Session};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
-
-/// A constant of different numbers.
-fn constant(name: &str, dims: &[usize]) -> String {
-    let count: usize = dims.iter().product();
-    let (rank, dims) = (dims.len(), dims.iter().map(usize::to_string).collect::<Vec<_>>());
-    format!(
-        "{name}_n = Constant <value = float {{{count}}}> ()
-        {name}_0 = Constant <value = float {{0}}> ()
-        {name}_1 = Constant <value = float {{1}}> ()
-        {name}_f = Constant <value = float {{0.7}}> ()
-        {name}_d = Constant <value = int64[{rank}] {{{}}}> ()
-        {name}_r = Range ({name}_0, {name}_n, {name}_1)
-        {name}_m = Mul ({name}_r, {name}_f)
-        {name}_s = Sin ({name}_m)
-        {name} = Reshape ({name}_s, {name}_d)\n",
-        dims.join(", ")
-    )
-}
 
 /// A stem that gives 16 channels, and an inverted residual block of 64.
 fn block(sizes: &str, stride: usize, kernel: usize, ending: &str) -> String {

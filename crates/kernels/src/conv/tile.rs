@@ -312,6 +312,6 @@ pub(super) fn tiles(isa: crate::Isa, operands: Operands) -> &'static TileTable {
         Operands::Rounded => &avx512::PAIRS,
         #[cfg(not(target_arch = "x86_64"))]
         Operands::Rounded => unreachable!("no machine but x86 multiplies pairs"),
-        Operands::Tiles => unreachable!("registers of AMX are no vectors"),
+        Operands::Tiles => unreachable!("convolutions by AMX have no tile functions of vectors"),
     }
 }

@@ -8,11 +8,12 @@
 //!
 //! This comes before other rewrites of convolutions, which would see one of these.
 
-use super::{Note, Readers, put_together, taken_apart};
+use sardonyx_tensor::{DataType, Dims};
+
+use super::{Note, Readers, makers, put_together, taken_apart};
 use crate::program::{
     Conv, Move, MoveKind, Op, Padding, Program, Slot, Step, WeightGradient, Window,
 };
-use sardonyx_tensor::{DataType, Dims};
 
 /// Makes one step of each such convolution and of what follows it.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
@@ -21,13 +22,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         return notes;
     }
     let readers = Readers::new(program);
-    // By slot: the step that gives it.
-    let mut makers: Vec<Option<usize>> = vec![None; program.values.len()];
-    for (index, step) in program.steps.iter().enumerate() {
-        for slot in step.outputs.iter().flatten() {
-            makers[slot.index()] = Some(index);
-        }
-    }
+    let makers = makers(program);
     let mut steps = taken_apart(program);
     for index in 0..steps.len() {
         let maker = |slot: Slot| makers[slot.index()].and_then(|at| steps[at].as_ref());

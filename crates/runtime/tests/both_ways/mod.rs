@@ -35,6 +35,24 @@ impl Numbers {
     }
 }
 
+/// The nodes of a constant of different numbers.
+pub(crate) fn constant(name: &str, dims: &[usize]) -> String {
+    let count: usize = dims.iter().product();
+    let (rank, dims) = (dims.len(), dims.iter().map(usize::to_string).collect::<Vec<_>>());
+    format!(
+        "{name}_n = Constant <value = float {{{count}}}> ()
+        {name}_0 = Constant <value = float {{0}}> ()
+        {name}_1 = Constant <value = float {{1}}> ()
+        {name}_f = Constant <value = float {{0.7}}> ()
+        {name}_d = Constant <value = int64[{rank}] {{{}}}> ()
+        {name}_r = Range ({name}_0, {name}_n, {name}_1)
+        {name}_m = Mul ({name}_r, {name}_f)
+        {name}_s = Sin ({name}_m)
+        {name} = Reshape ({name}_s, {name}_d)\n",
+        dims.join(", ")
+    )
+}
+
 /// A whole model from the signature and body of its graph: `g (float[N, 4] x) => (y) { … }`.
 pub(crate) fn whole(graph: &str) -> String {
     format!("<ir_version: 10, opset_import: [\"\" : 23]>\n{graph}")
