@@ -30,7 +30,7 @@ mod winograd;
 
 use std::fmt;
 
-use crate::gemm::buffer::AlignedBuf;
+use crate::gemm::buffer::PackedBuf;
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use crate::{Isa, Pool};
 use depthwise::Depthwise;
@@ -400,7 +400,7 @@ pub struct PackedConv {
     isa: Isa,
     algorithm: Algorithm,
     /// As [`packing`] says.
-    weights: AlignedBuf,
+    weights: PackedBuf,
 }
 
 impl PackedConv {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::direct::CopyPixels;
 use super::{Geometry, Order, Side};
-use crate::gemm::buffer::{AlignedBuf, with_scratch};
+use crate::gemm::buffer::with_scratch;
 use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish};
 use crate::simd::{Simd, dispatch};
 use crate::{Isa, Pool};
@@ -37,7 +37,7 @@ pub(super) struct Depthwise<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) channels: usize,
     /// A row of whole vectors of channels for each tap.
-    pub(super) weights: &'a AlignedBuf,
+    pub(super) weights: &'a [f32],
     pub(super) images: usize,
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],

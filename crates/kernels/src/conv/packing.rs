@@ -9,7 +9,7 @@
 
 use super::winograd::{self, POINTS};
 use super::{Algorithm, ConvError, ConvParams, Geometry, Operands, PackedConv, check_len, words};
-use crate::gemm::buffer::{AlignedBuf, with_scratch};
+use crate::gemm::buffer::{Lasts, PackedBuf, with_scratch};
 use crate::gemm::{SendPtr, bf16};
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
@@ -59,6 +59,36 @@ impl PackedConv {
         weights: WeightSource<'_>,
         scale: Option<&[f64]>,
     ) -> Result<PackedConv, ConvError> {
+        PackedConv::lasting(isa, params, algorithm, (weights, scale), Lasts::ForGood)
+    }
+
+    /// As [`PackedConv::scaled`], in scratch memory of the thread, which has it back when this is
+    /// dropped: for weights that are packed in a run.
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedConv::scaled`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PackedConv::scaled`].
+    pub fn for_one_run(
+        isa: Isa,
+        params: ConvParams,
+        algorithm: Algorithm,
+        weights: WeightSource<'_>,
+        scale: Option<&[f64]>,
+    ) -> Result<PackedConv, ConvError> {
+        PackedConv::lasting(isa, params, algorithm, (weights, scale), Lasts::ForOneRun)
+    }
+
+    pub(super) fn lasting(
+        isa: Isa,
+        params: ConvParams,
+        algorithm: Algorithm,
+        (weights, scale): (WeightSource<'_>, Option<&[f64]>),
+        lasts: Lasts,
+    ) -> Result<PackedConv, ConvError> {
         check_isa(isa);
         params.check()?;
         let geometry = Geometry::new(&params)?;
@@ -87,13 +117,14 @@ impl PackedConv {
             WeightSource::Fill(weight) => (&raw const *weight, 0),
         };
         let floats = packed_len(isa, &params, &geometry, algorithm).ok_or(ConvError::TooLarge)?;
+        let room = Room { floats, lasts };
         let source = Source { start: SendPtr(start.cast_mut()), step, scale };
         let weights = match algorithm {
-            Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, floats),
+            Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, room),
             Algorithm::Direct(operands) => {
-                source.pack_direct(isa, &params, &geometry, operands, floats)
+                source.pack_direct(isa, &params, &geometry, operands, room)
             }
-            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, floats),
+            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room),
         };
         Ok(PackedConv { params, geometry, isa, algorithm, weights })
     }
@@ -137,6 +168,13 @@ fn packed_len(
     rows.checked_mul(depth)
 }
 
+/// How much memory packed weights take, and which.
+#[derive(Clone, Copy)]
+struct Room {
+    floats: usize,
+    lasts: Lasts,
+}
+
 /// Weights that begin at a place and lie `step` floats apart, at any alignment, and what the
 /// channels are multiplied with.
 struct Source<'a> {
@@ -161,10 +199,10 @@ impl Source<'_> {
         }
     }
 
-    fn pack_depthwise(&self, params: &ConvParams, g: &Geometry, floats: usize) -> AlignedBuf {
-        let mut packed = AlignedBuf::zeroed(floats);
+    fn pack_depthwise(&self, params: &ConvParams, g: &Geometry, room: Room) -> PackedBuf {
+        let mut packed = PackedBuf::zeroed(room.floats, room.lasts);
         let taps = g.taps();
-        let width = floats / taps;
+        let width = room.floats / taps;
         for channel in 0..params.out_channels {
             for tap in 0..taps {
                 packed[tap * width + channel] = self.weight(channel, channel * taps + tap);
@@ -179,13 +217,13 @@ impl Source<'_> {
         params: &ConvParams,
         g: &Geometry,
         operands: Operands,
-        floats: usize,
-    ) -> AlignedBuf {
+        Room { floats, lasts }: Room,
+    ) -> PackedBuf {
         let mut packed = match operands {
             // Words that fill up tiles stay zero.
-            Operands::Tiles => AlignedBuf::zeroed(floats),
+            Operands::Tiles => PackedBuf::zeroed(floats, lasts),
             // SAFETY: all vectors of all groups are written below.
-            Operands::Exact | Operands::Rounded => unsafe { AlignedBuf::unwritten(floats) },
+            Operands::Exact | Operands::Rounded => unsafe { PackedBuf::unwritten(floats, lasts) },
         };
         let lanes = isa.lanes();
         let group_out = params.out_channels / params.groups;
@@ -218,10 +256,10 @@ impl Source<'_> {
         isa: Isa,
         params: &ConvParams,
         operands: Operands,
-        floats: usize,
-    ) -> AlignedBuf {
+        Room { floats, lasts }: Room,
+    ) -> PackedBuf {
         // SAFETY: all vectors of all points are written below.
-        let mut packed = unsafe { AlignedBuf::unwritten(floats) };
+        let mut packed = unsafe { PackedBuf::unwritten(floats, lasts) };
         let lanes = isa.lanes();
         let vectors = params.out_channels.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
@@ -275,7 +313,7 @@ fn in_form(
 
 /// Runs `one` for so many vectors of output channels, on the threads for packing if that is worth
 /// it.
-fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
+pub(super) fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
     let pool = Pool::for_packing();
     let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
     pool.run(chunks, |chunk| crate::split_even(count, chunks, chunk).for_each(&one));

@@ -6,12 +6,14 @@
 //! memory, and all that is known of convolutions holds.
 
 use super::naive::advance;
+use super::packing::for_each;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv,
     WeightSource, check_len, product,
 };
 use crate::elementwise::chunks::rows;
-use crate::gemm::Number;
+use crate::gemm::buffer::{Lasts, with_scratch};
+use crate::gemm::{Number, SendPtr};
 use crate::{Exec, Isa, Pool};
 
 /// What a transposed convolution is, apart from the sizes of input and output. All lists have one
@@ -28,6 +30,10 @@ pub struct TransposeParams {
     /// Outputs that are cut off before the first one; below zero, how many are put there.
     pub pads_begin: Vec<isize>,
 }
+
+/// Output channels whose weights are put in order together: one input channel's lie next to each
+/// other.
+const TOGETHER: usize = 16;
 
 /// Sizes and distances that are computed with are below this, so that sums and a few products of
 /// them do not overflow.
@@ -279,13 +285,42 @@ impl PackedTranspose {
         (spatial, output): (&[usize], &[usize]),
         weights: &[f32],
     ) -> Result<PackedTranspose, ConvError> {
+        PackedTranspose::lasting(isa, params, (spatial, output), weights, Lasts::ForGood)
+    }
+
+    /// As [`PackedTranspose::new`], in scratch memory of the thread, which has it back when this is
+    /// dropped: for weights that are packed in a run.
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedTranspose::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PackedTranspose::new`].
+    pub fn for_one_run(
+        isa: Isa,
+        params: TransposeParams,
+        sizes: (&[usize], &[usize]),
+        weights: &[f32],
+    ) -> Result<PackedTranspose, ConvError> {
+        PackedTranspose::lasting(isa, params, sizes, weights, Lasts::ForOneRun)
+    }
+
+    fn lasting(
+        isa: Isa,
+        params: TransposeParams,
+        (spatial, output): (&[usize], &[usize]),
+        weights: &[f32],
+        lasts: Lasts,
+    ) -> Result<PackedTranspose, ConvError> {
         let axes = params.axes(spatial, output)?;
         check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
         let mut phases = Vec::new();
         for &z in &axes[0] {
             for &y in &axes[1] {
                 for &x in &axes[2] {
-                    phases.push(Phase::new(isa, &params, [z, y, x], weights)?);
+                    phases.push(Phase::new(isa, &params, [z, y, x], weights, lasts)?);
                 }
             }
         }
@@ -493,33 +528,52 @@ impl Phase {
         params: &TransposeParams,
         axes: [PhaseAxis; 3],
         weights: &[f32],
+        lasts: Lasts,
     ) -> Result<Phase, ConvError> {
         let conv = params.of_phase(&axes);
         let kernel = three(&params.kernel, 1);
         let group_in = params.in_channels / params.groups;
         let group_out = params.out_channels / params.groups;
         let taps: usize = kernel.iter().product();
-        let mut reversed = Vec::with_capacity(params.out_channels * group_in * conv_taps(&axes));
+        let row = group_in * conv_taps(&axes);
         let places = |axis: &PhaseAxis| {
             let (first, step, count) = axis.taps;
             (0..count).rev().map(move |tap| first + tap * step)
         };
-        for channel in 0..params.out_channels {
-            for c in 0..group_in {
-                let c = channel / group_out * group_in + c;
-                let weights = &weights[(c * group_out + channel % group_out) * taps..][..taps];
-                for z in places(&axes[0]) {
-                    for y in places(&axes[1]) {
-                        let row = &weights[(z * kernel[1] + y) * kernel[2]..][..kernel[2]];
-                        reversed.extend(places(&axes[2]).map(|x| row[x]));
+        with_scratch(params.out_channels * row, |reversed| {
+            let to = SendPtr(reversed.as_mut_ptr());
+            // Channels that lie next to each other are read together.
+            let blocks = group_out.div_ceil(TOGETHER);
+            for_each(params.groups * blocks, reversed.len(), |index| {
+                let (group, block) = (index / blocks, index % blocks);
+                let channels = block * TOGETHER..group_out.min((block + 1) * TOGETHER);
+                let first = group * group_out + channels.start;
+                // SAFETY: the rows of these output channels, which nobody else has.
+                let rows = unsafe {
+                    let start = to.get().add(first * row);
+                    std::slice::from_raw_parts_mut(start, channels.len() * row)
+                };
+                for c in 0..group_in {
+                    let read = (group * group_in + c) * group_out + channels.start;
+                    let read = &weights[read * taps..][..channels.len() * taps];
+                    for (weights, row) in read.chunks_exact(taps).zip(rows.chunks_exact_mut(row)) {
+                        let mut to = row[c * conv_taps(&axes)..].iter_mut();
+                        for z in places(&axes[0]) {
+                            for y in places(&axes[1]) {
+                                let line = (z * kernel[1] + y) * kernel[2];
+                                for (x, to) in places(&axes[2]).zip(&mut to) {
+                                    *to = weights[line + x];
+                                }
+                            }
+                        }
                     }
                 }
-            }
-        }
-        // In the form that takes the least memory.
-        let algorithm = Algorithm::of(&conv, Some(0))?;
-        let weights = WeightSource::Floats(&reversed);
-        Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, weights, None)?, axes })
+            });
+            // In the form that takes the least memory.
+            let algorithm = Algorithm::of(&conv, Some(0))?;
+            let weights = (WeightSource::Floats(reversed), None);
+            Ok(Phase { conv: PackedConv::lasting(isa, conv, algorithm, weights, lasts)?, axes })
+        })
     }
 
     /// Outputs of the convolution in a plane: none if none are wanted.

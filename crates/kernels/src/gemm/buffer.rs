@@ -162,17 +162,97 @@ pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R 
     if len == 0 {
         return f(&mut []);
     }
+    let mut buf = take_scratch(len);
+    let result = f(&mut buf[..len]);
+    give_scratch(buf);
+    result
+}
+
+/// At least `len` floats of this thread's scratch memory.
+fn take_scratch(len: usize) -> AlignedBuf {
     let found = FREE.with_borrow_mut(|free| {
         // The smallest that fits, else the largest, which then is replaced.
         let fits = (0..free.len()).filter(|&i| free[i].len >= len).min_by_key(|&i| free[i].len);
         let index = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len));
         index.map(|i| free.swap_remove(i))
     });
-    let mut buf = match found {
+    match found {
         Some(buf) if buf.len >= len => buf,
         _ => AlignedBuf::zeroed(len.next_multiple_of(1024)),
-    };
-    let result = f(&mut buf[..len]);
-    FREE.with_borrow_mut(|free| free.push(buf));
-    result
+    }
+}
+
+/// Takes scratch memory back, of whichever thread.
+fn give_scratch(buf: AlignedBuf) {
+    // A thread that ends has no scratch memory any more.
+    let _ = FREE.try_with(|free| free.borrow_mut().push(buf));
+}
+
+/// How long packed weights are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    /// For many runs: they have memory of their own.
+    ForGood,
+    /// For one run: they lie in scratch memory, so that the next run asks the system for nothing.
+    ForOneRun,
+}
+
+/// A fixed number of floats in a buffer that lasts.
+#[derive(Debug)]
+pub(crate) struct PackedBuf {
+    /// `None` only while dropping.
+    buf: Option<AlignedBuf>,
+    len: usize,
+    lasts: Lasts,
+}
+
+impl PackedBuf {
+    /// Memory without values of its own.
+    ///
+    /// # Safety
+    ///
+    /// Every float must be written before the buffer is read.
+    pub(crate) unsafe fn unwritten(len: usize, lasts: Lasts) -> PackedBuf {
+        let buf = match lasts {
+            // SAFETY: the caller's promise.
+            Lasts::ForGood => unsafe { AlignedBuf::unwritten(len) },
+            Lasts::ForOneRun => take_scratch(len),
+        };
+        PackedBuf { buf: Some(buf), len, lasts }
+    }
+
+    pub(crate) fn zeroed(len: usize, lasts: Lasts) -> PackedBuf {
+        // SAFETY: everything is written before it is read.
+        unsafe {
+            let mut buf = PackedBuf::unwritten(len, lasts);
+            buf.as_mut_ptr().write_bytes(0, len);
+            buf
+        }
+    }
+
+    /// Where the floats are, whether they have been written or not.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
+        self.buf.as_mut().map_or(NonNull::dangling().as_ptr(), AlignedBuf::as_mut_ptr)
+    }
+}
+
+impl Drop for PackedBuf {
+    fn drop(&mut self) {
+        if let (Lasts::ForOneRun, Some(buf)) = (self.lasts, self.buf.take()) {
+            give_scratch(buf);
+        }
+    }
+}
+
+impl Deref for PackedBuf {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        self.buf.as_ref().map_or(&[], |buf| &buf[..self.len])
+    }
+}
+
+impl DerefMut for PackedBuf {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        self.buf.as_mut().map_or(&mut [], |buf| &mut buf[..self.len])
+    }
 }

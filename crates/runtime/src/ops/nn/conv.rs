@@ -324,6 +324,15 @@ fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
     Some(outputs.iter().fold(images, |pixels, outputs| pixels.saturating_mul(*outputs)))
 }
 
+/// How a convolution is packed.
+type Packs = fn(
+    Isa,
+    ConvParams,
+    Algorithm,
+    WeightSource<'_>,
+    Option<&[f64]>,
+) -> Result<PackedConv, ConvError>;
+
 fn params(
     window: &Window,
     weights: &[usize],
@@ -353,16 +362,17 @@ impl Conv {
         placed: &Placed,
     ) -> Result<Arc<PackedConv>, KernelError> {
         let invalid = |error: ConvError| KernelError(error.to_string());
-        let pack = |elements: &[f32], dims: &[usize]| {
+        let pack = |elements: &[f32], dims: &[usize], make: Packs| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0)).map_err(invalid)?;
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
             call.reserve(bytes.map_err(invalid)?)?;
             let source = WeightSource::Floats(elements);
-            PackedConv::scaled(self.isa, params, algorithm, source, self.scale.as_deref())
-                .map(Arc::new)
-                .map_err(invalid)
+            let pool = call.exec.pool;
+            let packed = pool
+                .pack_within(|| make(self.isa, params, algorithm, source, self.scale.as_deref()));
+            packed.map(Arc::new).map_err(invalid)
         };
         match &self.weights {
             Weights::Packed { packed, .. } => packed.get().cloned(),
@@ -371,7 +381,7 @@ impl Conv {
                 match &*kept {
                     Some((for_placed, packed)) if for_placed == placed => Ok(packed.clone()),
                     _ => {
-                        let packed = pack(elements, dims)?;
+                        let packed = pack(elements, dims, PackedConv::scaled)?;
                         *kept = Some((placed.clone(), packed.clone()));
                         Ok(packed)
                     }
@@ -379,7 +389,7 @@ impl Conv {
             }
             Weights::Given => {
                 let weights = call.tensor(self.at)?;
-                pack(weights.as_slice::<f32>()?, weights.dims())
+                pack(weights.as_slice::<f32>()?, weights.dims(), PackedConv::for_one_run)
             }
         }
     }

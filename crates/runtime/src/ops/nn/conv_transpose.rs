@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardonyx_kernels::Exec;
 use sardonyx_kernels::conv::{ConvError, PackedTranspose, TransposeParams, conv_transpose_naive};
+use sardonyx_kernels::{Exec, Isa};
 use sardonyx_tensor::{DataType, Dims};
 use smallvec::SmallVec;
 
@@ -244,13 +244,16 @@ impl ConvTranspose {
                 let packed = kept.take().and_then(|ready| ready.packed.clone()).filter(suits);
                 Some(match packed {
                     Some(packed) => packed,
-                    None => pack(call, &placed, weights)?,
+                    None => pack(call, &placed, weights, PackedTranspose::new)?,
                 })
             }
             (None, Some(view)) if packs && self.elem == DataType::Float => {
-                Some(pack(call, &placed, view.as_slice::<f32>()?)?)
+                Some(pack(call, &placed, view.as_slice::<f32>()?, PackedTranspose::for_one_run)?)
             }
-            (None, Some(view)) if packs => Some(pack(call, &placed, &widen(call, view)?)?),
+            (None, Some(view)) if packs => {
+                let weights = widen(call, view)?;
+                Some(pack(call, &placed, &weights, PackedTranspose::for_one_run)?)
+            }
             _ => None,
         };
         let ready = Arc::new(Ready { input: x.into(), placed, packed });
@@ -331,15 +334,20 @@ impl Ready {
     }
 }
 
+/// How a transposed convolution is packed.
+type Packs =
+    fn(Isa, TransposeParams, (&[usize], &[usize]), &[f32]) -> Result<PackedTranspose, ConvError>;
+
 /// Packs weights for the sizes of a call.
 fn pack(
     call: &Call<'_>,
     placed: &Placed,
     weights: &[f32],
+    make: Packs,
 ) -> Result<Arc<PackedTranspose>, KernelError> {
     let (isa, params, sizes) = (call.exec.isa, &placed.params, placed.sizes());
     call.reserve(PackedTranspose::bytes_of(isa, params, sizes).map_err(said)?)?;
-    let packed = PackedTranspose::new(isa, params.clone(), sizes, weights);
+    let packed = call.exec.pool.pack_within(|| make(isa, params.clone(), sizes, weights));
     Ok(Arc::new(packed.map_err(said)?))
 }
 
